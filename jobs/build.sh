@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Sets up and builds headspan in build/release: installs missing packages, configures, compiles.
+#
+#   bash jobs/build.sh [--tests] [TARGET...]    no target: everything; --tests: the packages of the tests too
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+groups=(build)
+if [[ ${1:-} == --tests ]]; then
+  groups+=(test)
+  shift
+fi
+bash jobs/packages.sh "${groups[@]}"
+
+for tool in cmake ninja; do
+  command -v "$tool" > /dev/null && continue
+  echo "build: $tool is not in the PATH; install it and start again" >&2
+  exit 1
+done
+
+# The tests read results with the distribution's Python, not with whichever comes first in the PATH.
+configure=(cmake --preset release)
+[[ -x /usr/bin/python3 ]] && configure+=(-DPython3_EXECUTABLE=/usr/bin/python3)
+echo "build: configuring" >&2
+"${configure[@]}"
+
+# One compiler for each core, but no more than memory holds: a file with LibTorch's headers takes 1.5 GiB.
+jobs=$(nproc)
+free_kib=0
+while read -r key value _; do
+  [[ $key == MemAvailable: ]] && free_kib=$value
+done < /proc/meminfo
+fitting=$((free_kib / (3 * 512 * 1024)))
+((fitting < 1)) && fitting=1
+((jobs > fitting)) && jobs=$fitting
+echo "build: compiling with $jobs at a time" >&2
+NINJA_STATUS='[%f/%t %es] ' cmake --build build/release --parallel "$jobs" ${1:+--target "$@"}

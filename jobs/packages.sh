@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Installs the distribution packages that headspan needs and that are missing, on Debian 12 and derivatives.
+#
+#   bash jobs/packages.sh GROUP...      build: compiler and libraries; test: what the tests read results with;
+#                                       fetch: what checkpoints/smollm2/fetch.sh needs
+#
+# As root, or where sudo works without a password, it installs them; otherwise it names them with the command
+# to run and stops with exit code 1. On another system it names what is needed and leaves the rest to CMake.
+# It never asks.
+set -euo pipefail
+
+# What a package stands for on other systems is in the second column.
+build_packages=(
+  "g++                            a C++17 compiler"
+  "cmake                          CMake 3.22 or later"
+  "ninja-build                    ninja"
+  "ccache                         ccache (optional)"
+  "pkg-config                     pkg-config"
+  "python3                        Python 3"
+  "openmpi-bin                    mpirun"
+  "libopenmpi-dev                 an MPI library"
+  "libscalapack-openmpi-dev       ScaLAPACK"
+  "libopenblas-dev                BLAS and LAPACK"
+  "libhdf5-openmpi-dev            HDF5 built with MPI"
+  "libtorch-dev                   LibTorch 1.13 or later"
+  "libboost-program-options-dev   Boost.Program_options"
+  "nlohmann-json3-dev             nlohmann-json 3"
+  "libssl-dev                     OpenSSL"
+  "libgtest-dev                   GoogleTest"
+)
+test_packages=(
+  "python3-numpy                  numpy"
+  "python3-scipy                  scipy"
+  "python3-sklearn                scikit-learn"
+  "python3-h5py                   h5py"
+  "python3-xarray                 xarray"
+  "python3-h5netcdf               h5netcdf"
+  "netcdf-bin                     ncdump of netCDF-4"
+  "hdf5-tools                     h5dump of HDF5"
+)
+fetch_packages=(
+  "python3-venv                   Python's venv and pip"
+  "ca-certificates                the certificates of public servers"
+)
+
+say() { printf 'packages: %s\n' "$*" >&2; }
+
+wanted=()
+for group in "$@"; do
+  case $group in
+    build) wanted+=("${build_packages[@]}") ;;
+    test) wanted+=("${test_packages[@]}") ;;
+    fetch) wanted+=("${fetch_packages[@]}") ;;
+    *) say "unknown group '$group'; known: build test fetch"; exit 2 ;;
+  esac
+done
+
+is_debian() {
+  command -v apt-get > /dev/null && command -v dpkg-query > /dev/null && [[ -r /etc/os-release ]] || return 1
+  # shellcheck source=/dev/null
+  (. /etc/os-release && [[ " ${ID:-} ${ID_LIKE:-} " == *" debian "* ]])
+}
+
+if ! is_debian; then
+  say "this is not a Debian system; headspan needs the following, and CMake will say what it does not find:"
+  for line in "${wanted[@]}"; do
+    read -r _ what <<< "$line"
+    say "  $what"
+  done
+  exit 0
+fi
+
+missing=()
+for line in "${wanted[@]}"; do
+  package=${line%% *}
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null) || status=absent
+  [[ $status == installed ]] || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  say "all needed packages are there"
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  as_root=(sudo -n)
+  if ! { command -v sudo > /dev/null && sudo -n true 2> /dev/null; }; then
+    say "missing: ${missing[*]}"
+    say "no right to install them here; ask for, or run as root, then start again:"
+    say "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+    exit 1
+  fi
+fi
+
+apt_get() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" < /dev/null
+}
+say "installing: ${missing[*]}"
+apt_get update || say "apt-get update failed; going on with the package lists that are there"
+if ! apt_get install -y --no-install-recommends "${missing[@]}"; then
+  say "apt-get could not install: ${missing[*]}; see its message above"
+  exit 1
+fi

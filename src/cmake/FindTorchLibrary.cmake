@@ -1,0 +1,19 @@
+# LibTorch as the target Torch::Library: the distribution's package, an official LibTorch, or PyTorch's wheel, found by
+# its headers and libraries alone. (Torch's own CMake config rewrites global flags and, for a CUDA wheel, insists on a
+# CUDA toolkit, which headspan does not need.)
+find_path(TorchLibrary_INCLUDE_DIR ATen/ATen.h HINTS ${HEADSPAN_TORCH_DIR}/include)
+find_library(TorchLibrary_torch NAMES torch HINTS ${HEADSPAN_TORCH_DIR}/lib)
+find_library(TorchLibrary_cpu NAMES torch_cpu HINTS ${HEADSPAN_TORCH_DIR}/lib)
+find_library(TorchLibrary_c10 NAMES c10 HINTS ${HEADSPAN_TORCH_DIR}/lib)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(TorchLibrary
+  REQUIRED_VARS TorchLibrary_INCLUDE_DIR TorchLibrary_torch TorchLibrary_cpu TorchLibrary_c10)
+if(TorchLibrary_FOUND AND NOT TARGET Torch::Library)
+  add_library(Torch::Library INTERFACE IMPORTED)
+  target_include_directories(Torch::Library SYSTEM INTERFACE
+    ${TorchLibrary_INCLUDE_DIR} ${TorchLibrary_INCLUDE_DIR}/torch/csrc/api/include)
+  target_link_libraries(Torch::Library INTERFACE ${TorchLibrary_torch} ${TorchLibrary_cpu} ${TorchLibrary_c10})
+  if(HEADSPAN_TORCH_DIR)
+    target_link_options(Torch::Library INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${HEADSPAN_TORCH_DIR}/lib)
+  endif()
+endif()

@@ -1,0 +1,37 @@
+#include "base/error.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace headspan {
+namespace {
+
+std::string input_line(const std::string& file, const std::string& field, const std::string& value,
+                       const std::string& wrong, const std::string& right) {
+  std::string line;
+  if (!file.empty()) line += file + ": ";
+  if (!field.empty()) line += value.empty() ? field + ": " : field + " = " + value + ": ";
+  line += wrong;
+  if (!right.empty()) line += "; " + right;
+  return line;
+}
+
+}  // namespace
+
+InputError::InputError(const std::string& file, const std::string& field, const std::string& value,
+                       const std::string& wrong, const std::string& right)
+    : std::runtime_error(input_line(file, field, value, wrong, right)) {}
+
+void throw_errno(const std::string& what, const std::string& path) {
+  const int code = errno;
+  throw Error(what + ": " + path + ": " + std::strerror(code));
+}
+
+void assertion_failed(const char* expression, const char* file, int line) {
+  std::fprintf(stderr, "headspan: defect: %s is false (%s:%d)\n", expression, file, line);
+  std::abort();
+}
+
+}  // namespace headspan

@@ -1,0 +1,83 @@
+// The block-cyclic distribution of one axis, as ScaLAPACK defines it (NUMROC, INDXG2L, INDXL2G, INDXG2P). A
+// plain value without MPI, so that any part's share can be computed, and tested, in one process.
+//
+//   global element --/block--> global block --%parts--> part
+//                                           --/parts--> local block --*block--> local element
+//
+// Worked example, size 7, block 2, parts 2, first 0:
+//   global element  0 1 | 2 3 | 4 5 | 6
+//   part            0 0 | 1 1 | 0 0 | 1
+//   local element   0 1 | 0 1 | 2 3 | 2
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/error.h"
+
+namespace headspan {
+
+struct BlockCyclic {
+  std::int64_t size = 0;   ///< elements of the axis
+  std::int64_t block = 1;  ///< elements of a block; the last one may be shorter
+  int parts = 1;           ///< processes along the axis
+  int first = 0;           ///< the process that owns block 0
+
+  std::int64_t blocks() const { return (size + block - 1) / block; }
+  /// The process that owns `global_block`.
+  int owner_of_block(std::int64_t global_block) const {
+    return static_cast<int>((global_block + first) % parts);
+  }
+  int owner(std::int64_t global) const { return owner_of_block(global / block); }
+  /// How far `part` stands behind the process that owns block 0.
+  int offset(int part) const { return (part - first + parts) % parts; }
+  std::int64_t local_blocks(int part) const { return (blocks() - offset(part) + parts - 1) / parts; }
+  std::int64_t global_block(int part, std::int64_t local_block) const {
+    return local_block * parts + offset(part);
+  }
+  std::int64_t block_size(std::int64_t global_block) const {
+    return std::min(block, size - global_block * block);
+  }
+  /// Elements that `part` owns.
+  std::int64_t local_size(int part) const {
+    const std::int64_t n = local_blocks(part);
+    return n == 0 ? 0 : (n - 1) * block + block_size(global_block(part, n - 1));
+  }
+  /// The place of a global element within its owner's share.
+  std::int64_t local(std::int64_t global) const { return global / block / parts * block + global % block; }
+  std::int64_t global(int part, std::int64_t local) const {
+    return global_block(part, local / block) * block + local % block;
+  }
+  /// How many elements of `part` stand before the global element, whoever owns that.
+  std::int64_t local_before(int part, std::int64_t global) const {
+    const std::int64_t b = global / block;
+    const std::int64_t l = std::min(first_local_block_from(part, b), local_blocks(part));
+    const bool partial = l < local_blocks(part) && global_block(part, l) == b;
+    return std::min(l * block + (partial ? global % block : 0), local_size(part));
+  }
+  /// The first local block of `part` whose global block is at or after `global_block`.
+  std::int64_t first_local_block_from(int part, std::int64_t global_block) const {
+    return std::max<std::int64_t>(0, (global_block - offset(part) + parts - 1) / parts);
+  }
+};
+
+/// A contiguous share of `total` things.
+struct Slab {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// The share of `part` among `parts`, sizes differing by at most one, in order.
+inline Slab slab_of(std::int64_t total, int parts, int part) {
+  const std::int64_t first = total / parts * part + std::min<std::int64_t>(part, total % parts);
+  return {first, total / parts + (part < total % parts ? 1 : 0)};
+}
+
+/// The part whose slab holds `thing`.
+inline int slab_owner(std::int64_t total, int parts, std::int64_t thing) {
+  const std::int64_t small = total / parts, large_parts = total % parts;
+  if (thing < large_parts * (small + 1)) return static_cast<int>(thing / (small + 1));
+  return static_cast<int>(large_parts + (thing - large_parts * (small + 1)) / small);
+}
+
+}  // namespace headspan

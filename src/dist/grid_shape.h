@@ -1,0 +1,22 @@
+// The shape of a process grid, without the grid.
+#pragma once
+
+#include <cstdint>
+
+namespace headspan {
+
+/// "2x3": rows and columns of processes.
+struct GridShape {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+};
+
+/// The most nearly square grid of `ranks` processes with rows <= columns.
+inline GridShape squarest_grid(std::int64_t ranks) {
+  std::int64_t rows = 1;
+  for (std::int64_t r = 1; r * r <= ranks; ++r)
+    if (ranks % r == 0) rows = r;
+  return {rows, ranks / rows};
+}
+
+}  // namespace headspan

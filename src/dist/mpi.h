@@ -1,0 +1,115 @@
+// MPI as headspan uses it: a session object, an owning communicator, and checked collectives with 64-bit
+// counts. Not a wrapper of all of MPI: what a routine needs beyond this it calls on `Comm::get()` through
+// HS_MPI.
+//
+// Every communicator made here returns its errors (MPI_ERRORS_RETURN) and HS_MPI turns them into Error.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <mpi.h>
+
+#include "base/error.h"
+
+namespace headspan {
+
+/// Throws Error with MPI's own text when `code` is not MPI_SUCCESS.
+void check_mpi(int code, const char* call, const char* file, int line);
+
+#define HS_MPI(call) ::headspan::check_mpi((call), #call, __FILE__, __LINE__)
+
+/// Initialises MPI (thread level FUNNELED) and finalises it. One per process. Installs a terminate handler
+/// that prints `rank R: ...` and aborts the whole job, so that no stray exception leaves other ranks waiting.
+class MpiSession {
+ public:
+  MpiSession(int* argc, char*** argv);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+};
+
+/// Prints `headspan: rank R: WHAT` and ends every rank of the job with `exit_code`.
+[[noreturn]] void abort_job(const std::string& what, int exit_code);
+
+/// The MPI datatype of T: one of double, float, int, std::int64_t, std::uint8_t, char.
+template <class T>
+MPI_Datatype mpi_type();
+
+/// Owner of one communicator. Move-only; freed in the destructor unless MPI has been finalised.
+class Comm {
+ public:
+  /// Duplicates `comm`. Collective over it.
+  static Comm duplicate(MPI_Comm comm);
+
+  Comm() = default;
+  ~Comm();
+  Comm(Comm&& other) noexcept;
+  Comm& operator=(Comm&& other) noexcept;
+
+  MPI_Comm get() const { return comm_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool is_root() const { return rank_ == 0; }
+
+  /// The ranks that pass the same `color`, ordered by `key`. Collective.
+  Comm split(int color, int key) const;
+  /// The ranks that share this rank's memory. Collective.
+  Comm split_shared() const;
+
+  void barrier() const;  ///< Collective.
+
+  /// In place. Collective; every rank gets the same bits.
+  template <class T>
+  void sum(T* values, std::int64_t count) const;
+  template <class T>
+  T max(T value) const;
+  template <class T>
+  T min(T value) const;
+
+  /// From `root` to all; chunked, so `count` may exceed 2^31. Collective.
+  template <class T>
+  void broadcast(T* values, std::int64_t count, int root) const;
+  std::string broadcast(std::string text, int root) const;
+
+  /// One value of each rank, in rank order, on all. Collective.
+  template <class T>
+  std::vector<T> all_gather(T value) const;
+
+  /// send[r] goes to rank r; returns what each rank sent here, in rank order. Bytes per rank pair may exceed
+  /// 2^31. T is trivially copyable. Collective.
+  template <class T>
+  std::vector<std::vector<T>> exchange(const std::vector<std::vector<T>>& send) const;
+
+ private:
+  explicit Comm(MPI_Comm owned);
+  std::vector<std::vector<char>> exchange_bytes(const std::vector<const char*>& send,
+                                                const std::vector<std::int64_t>& bytes) const;
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+template <class T>
+std::vector<std::vector<T>> Comm::exchange(const std::vector<std::vector<T>>& send) const {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<const char*> data;
+  std::vector<std::int64_t> bytes;
+  for (const auto& part : send) {
+    data.push_back(reinterpret_cast<const char*>(part.data()));
+    bytes.push_back(static_cast<std::int64_t>(part.size() * sizeof(T)));
+  }
+  const auto received = exchange_bytes(data, bytes);
+  std::vector<std::vector<T>> result(received.size());
+  for (std::size_t r = 0; r < received.size(); ++r) {
+    result[r].resize(received[r].size() / sizeof(T));
+    std::copy_n(received[r].data(), received[r].size(), reinterpret_cast<char*>(result[r].data()));
+  }
+  return result;
+}
+
+}  // namespace headspan

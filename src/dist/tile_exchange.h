@@ -1,0 +1,28 @@
+// Moves square tiles between a distributed symmetric matrix and whoever needs them: a rank names tiles, their
+// owners send them. The tiles here are those of the caller (a head's d x d), and lie whole inside the blocks
+// of the matrix. Only the lower triangle of tiles is read and written: row >= column.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dist/matrix.h"
+
+namespace headspan {
+
+/// A tile in units of tiles; row >= column.
+struct Tile {
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+/// The wanted tiles, size x size each, column-major, one after another in the order asked for. `size` must
+/// divide the block of the matrix. Each rank asks for its own list, empty too. Collective over the matrix's
+/// grid.
+std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
+
+/// The reverse: writes `values`, laid out as `fetch_tiles` returns them, into the owners' parts of the
+/// matrix. No tile may be delivered by two ranks. Collective over the matrix's grid.
+void deliver_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles, const double* values);
+
+}  // namespace headspan

@@ -1,0 +1,101 @@
+// Local shapes and descriptors against ScaLAPACK's own tools, and the guard zones.
+#include <algorithm>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "dist/matrix.h"
+#include "support/grids.h"
+
+extern "C" {
+int numroc_(const int* n, const int* block, const int* part, const int* first, const int* parts);
+void descinit_(int* descriptor, const int* m, const int* n, const int* mb, const int* nb,
+               const int* first_row, const int* first_column, const int* context, const int* leading,
+               int* info);
+}
+
+namespace headspan {
+namespace {
+
+TEST(Matrix, HasTheShapeAndDescriptorOfScalapack) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  for (const ProcessGrid shape : all_grids(world.size())) {
+    const Grid grid(world, shape.rows, shape.columns);
+    for (const int rows : {0, 1, 6, 7, 8, 31})
+      for (const int columns : {1, 5, 40})
+        for (const int block : {1, 2, 7, 40}) {
+          const Matrix matrix(grid, rows, columns, block);
+
+          const int zero = 0, row = grid.row(), column = grid.column();
+          const int local = numroc_(&rows, &block, &row, &zero, &shape.rows), leading = std::max(1, local);
+          ASSERT_EQ(matrix.local_rows(), local);
+          ASSERT_EQ(matrix.local_columns(), numroc_(&columns, &block, &column, &zero, &shape.columns));
+          ASSERT_EQ(matrix.leading(), leading);
+          std::array<int, 9> expected{};
+          const int context = grid.context();
+          int info = 0;
+          descinit_(expected.data(), &rows, &columns, &block, &block, &zero, &zero, &context, &leading,
+                    &info);
+          ASSERT_EQ(info, 0);
+          ASSERT_EQ(matrix.descriptor(), expected);
+        }
+  }
+}
+
+TEST(Matrix, StartsAtZeroAndEveryElementHasOneOwner) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const ProcessGrid shape = usual_grid(world.size());
+  const Grid grid(world, shape.rows, shape.columns);
+  Matrix matrix(grid, 11, 9, 2);
+  std::int64_t owned = 0, local = 0;
+
+  for (std::int64_t j = 0; j < 9; ++j)
+    for (std::int64_t i = 0; i < 11; ++i)
+      if (matrix.owner(i, j) == world.rank()) {
+        ++owned;
+        EXPECT_EQ(*matrix.at(matrix.rows().local(i), matrix.columns().local(j)), 0);
+      }
+
+  local = matrix.local_rows() * matrix.local_columns();
+  EXPECT_EQ(owned, local);
+  world.sum(&owned, 1);
+  EXPECT_EQ(owned, 11 * 9);
+}
+
+TEST(Matrix, NoticesAWriteBesideItsArray) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Grid grid(world, 1, world.size());
+  Matrix matrix(grid, 5, 12, 2);
+  const std::int64_t elements = matrix.leading() * matrix.local_columns();
+  std::fill_n(matrix.data(), elements, -1.0);
+  EXPECT_TRUE(matrix.guards_intact());
+
+  for (const std::int64_t outside : {std::int64_t{-64}, std::int64_t{-1}, elements, elements + 63}) {
+    const double before = std::exchange(matrix.data()[outside], 0.0);
+    EXPECT_FALSE(matrix.guards_intact()) << "at " << outside;
+    matrix.data()[outside] = before;
+  }
+
+  EXPECT_TRUE(matrix.guards_intact());
+}
+
+TEST(Matrix, IsAlignedAndZeroWhenLarge) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Grid grid(world, 1, world.size());
+
+  const Matrix matrix(grid, 1200, 1200, 100);
+
+  const double* end = matrix.data() + matrix.leading() * matrix.local_columns();
+  EXPECT_TRUE(std::all_of(matrix.data(), end, [](double x) { return x == 0; }));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(matrix.data()) % 64, 0U);
+}
+
+TEST(Matrix, RefusesSizesThatOverflow) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Grid grid(world, 1, world.size());
+
+  EXPECT_THROW(Matrix(grid, std::int64_t{1} << 40, std::int64_t{1} << 40, 64), Error);
+}
+
+}  // namespace
+}  // namespace headspan

@@ -1,0 +1,26 @@
+// A GoogleTest printer for several ranks: rank 0 prints one line per test, and every failure of every rank with its rank
+// in front; a test fails on all ranks when it fails on one. Collective over MPI_COMM_WORLD at the end of each test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace headspan {
+
+class MpiListener : public testing::EmptyTestEventListener {
+ public:
+  void OnTestStart(const testing::TestInfo& info) override;
+  void OnTestPartResult(const testing::TestPartResult& result) override;
+  void OnTestEnd(const testing::TestInfo& info) override;
+  void OnTestProgramEnd(const testing::UnitTest& unit) override;
+
+  bool any_failed() const { return failed_ > 0; }
+
+ private:
+  std::string failures_;  // of this rank, in this test
+  int passed_ = 0;
+  int failed_ = 0;
+};
+
+}  // namespace headspan

@@ -1,0 +1,57 @@
+// Saved Grams (HDF5, CHECKPOINT.gram.h5): for each stream and part of the tokens n, the mean and the lower
+// triangle of head tiles, so that every statistic can be had later without the model, on any grid. Files of
+// one model and layout merge by addition. Not the statistics, and not the tokens.
+//
+//   /STREAM            attributes head_size, hidden_size, capture, forward_dtype, precision; layer, head:
+//   [head] /STREAM/fit        attribute tokens; mean: [D]; tiles: [heads (heads + 1) / 2, d, d]
+//   /STREAM/heldout    the same, where there is a held-out part
+//
+// Tile t = a (a + 1) / 2 + b, b <= a, holds G[a d + i, b d + j] at [t, i, j].
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/matrix.h"
+#include "io/h5_file.h"
+
+namespace headspan {
+
+/// What a Gram file says of one stream, without its matrices.
+struct GramStream {
+  std::string name;
+  std::vector<std::int64_t> layer, head;  ///< [heads], layer-major
+  std::int64_t head_size = 0;
+  std::int64_t hidden_size = 0;  ///< 0: unknown
+  std::string capture;           ///< proj, normed or roped
+  std::string forward_dtype;     ///< of the values as they came
+  std::string precision;         ///< of the products
+  bool heldout = false;
+
+  std::int64_t heads() const { return static_cast<std::int64_t>(layer.size()); }
+  std::int64_t columns() const { return heads() * head_size; }
+};
+
+/// One part of a stream's tokens; `matrix` is G about `mean`.
+struct GramPart {
+  std::int64_t tokens = 0;
+  std::vector<double> mean;
+  const Matrix* matrix = nullptr;
+};
+
+/// Writes one stream into an open parallel file. Collective over the file's comm, which is that of the
+/// matrices' grid.
+void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
+                const std::optional<GramPart>& heldout);
+
+/// The streams of a file, in its order. Throws InputError for what is no Gram file, naming the object. Local
+/// or collective, as the file was opened.
+std::vector<GramStream> read_gram_streams(const H5File& file);
+
+/// n and mean of one part ("fit" or "heldout"); fills the stored tiles of `matrix`, which is columns() wide
+/// with blocks that hold whole heads, diagonal tiles of blocks whole. Collective over the file's comm and the
+/// matrix's grid.
+GramPart read_gram(const H5File& file, const GramStream& stream, const std::string& part, Matrix& matrix);
+
+}  // namespace headspan

@@ -1,0 +1,81 @@
+#include "io/h5.h"
+
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+namespace headspan {
+namespace {
+
+herr_t collect_description(unsigned, const H5E_error2_t* error, void* text) {
+  auto& joined = *static_cast<std::string*>(text);
+  const std::string description = error->desc ? error->desc : "";
+  if (joined.find(description) == std::string::npos) joined += ": " + description;
+  return 0;
+}
+
+}  // namespace
+
+void throw_h5(const char* call, const char* file, int line) {
+  std::string stack;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect_description, &stack);
+  const std::string function(call, std::string_view(call).find('('));
+  throw H5Error("HDF5" + stack + " in " + function + " (" + file + ":" + std::to_string(line) + ")");
+}
+
+void silence_h5() { HS_H5(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr)); }
+
+H5Handle::~H5Handle() {
+  if (id_ < 0 || H5Iis_valid(id_) <= 0) return;
+  if (closer_(id_) < 0)
+    std::fprintf(stderr, "headspan: HDF5 could not close an object of a file that failed\n");
+}
+
+H5Handle::H5Handle(H5Handle&& other) noexcept { *this = std::move(other); }
+
+H5Handle& H5Handle::operator=(H5Handle&& other) noexcept {
+  std::swap(id_, other.id_);
+  std::swap(closer_, other.closer_);
+  return *this;
+}
+
+void H5Handle::close() {
+  if (id_ >= 0) HS_H5(closer_(std::exchange(id_, H5I_INVALID_HID)));
+}
+
+template <>
+hid_t h5_type<double>() {
+  return H5T_NATIVE_DOUBLE;
+}
+template <>
+hid_t h5_type<float>() {
+  return H5T_NATIVE_FLOAT;
+}
+template <>
+hid_t h5_type<std::int64_t>() {
+  return H5T_NATIVE_INT64;
+}
+template <>
+hid_t h5_type<std::int32_t>() {
+  return H5T_NATIVE_INT32;
+}
+template <>
+hid_t h5_type<std::uint8_t>() {
+  return H5T_NATIVE_UINT8;
+}
+
+H5Handle h5_string_type() {
+  H5Handle type(HS_H5(H5Tcopy(H5T_C_S1)), H5Tclose);
+  HS_H5(H5Tset_size(type.get(), H5T_VARIABLE));
+  HS_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+  return type;
+}
+
+H5Handle h5_property_list(hid_t type) { return {HS_H5(H5Pcreate(type)), H5Pclose}; }
+
+H5Handle h5_dataspace(const std::vector<std::int64_t>& shape) {
+  const std::vector<hsize_t> extents(shape.begin(), shape.end());
+  return {HS_H5(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr)), H5Sclose};
+}
+
+}  // namespace headspan

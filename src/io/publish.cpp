@@ -1,0 +1,143 @@
+#include "io/publish.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "dist/agreement.h"
+#include "io/h5_file.h"
+
+namespace headspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string folder_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+/// Forces a file, or the names in a folder, to the disk.
+void sync(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) throw_errno("cannot open", path);
+  const int code = ::fsync(file) == 0 ? 0 : errno;
+  ::close(file);
+  if (code == 0 || code == EINVAL) return;  // EINVAL: a file system that cannot sync folders
+  errno = code;
+  throw_errno("cannot write to the disk", path);
+}
+
+/// From the temporary to the final name, for good.
+void move_into_place(const std::string& temporary, const std::string& path) {
+  sync(temporary);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0)
+    throw_errno("cannot rename " + temporary + " to", path);
+  sync(folder_of(path));
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) throw_errno("cannot create the file", path);
+  const ssize_t written = ::write(file, text.data(), text.size());
+  const int code = written < 0 ? errno : ENOSPC;  // a short write of a few bytes: the disk is full
+  ::close(file);
+  if (written == static_cast<ssize_t>(text.size())) return;
+  errno = code;
+  throw_errno("cannot write the file", path);
+}
+
+std::string to_text(const Done& done) {
+  return "size " + std::to_string(done.size) + "\nsha256 " + done.sha256 + "\njob_id " + done.job_id +
+         "\njob_digest " + done.job_digest + "\n";
+}
+
+/// Removes PATH.tmp.* and PATH.done.tmp.*, whoever made them.
+void remove_leftovers(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
+    const std::string other = entry.path().filename().string();
+    if (other.rfind(name + ".tmp.", 0) == 0 || other.rfind(name + ".done.tmp.", 0) == 0)
+      ::unlink(entry.path().c_str());
+  }
+}
+
+/// Rank 0, after the write: temporary -> final name -> .done.
+void complete(const Publication& publication, const std::string& temporary,
+              const std::function<void(const std::string&)>& verify) {
+  const std::string& path = publication.path;
+  H5File::open(temporary).close();
+  verify(temporary);
+  const Done done{static_cast<std::int64_t>(fs::file_size(temporary)), sha256_file(temporary),
+                  publication.job_id, publication.job_digest};
+  move_into_place(temporary, path);
+  const std::string done_temporary = path + ".done.tmp." + publication.job_id;
+  write_text(done_temporary, to_text(done));
+  move_into_place(done_temporary, path + ".done");
+}
+
+}  // namespace
+
+std::optional<Done> read_done(const std::string& path) {
+  std::ifstream file(path + ".done");
+  Done done;
+  std::string size, sha256, job_id, job_digest;
+  if (!(file >> size >> done.size >> sha256 >> done.sha256 >> job_id >> std::ws) ||
+      !std::getline(file, done.job_id) || !(file >> job_digest >> std::ws) ||
+      !std::getline(file, done.job_digest))
+    return std::nullopt;
+  if (size != "size" || sha256 != "sha256" || job_id != "job_id" || job_digest != "job_digest")
+    return std::nullopt;
+  return done;
+}
+
+bool is_complete(const std::string& path) {
+  const auto done = read_done(path);
+  std::error_code missing;
+  const auto size = fs::file_size(path, missing);
+  return done && !missing && static_cast<std::int64_t>(size) == done->size &&
+         sha256_file(path) == done->sha256;
+}
+
+void publish(const Comm& comm, const Publication& publication,
+             const std::function<void(const std::string& temporary)>& write,
+             const std::function<void(const std::string& temporary)>& verify) {
+  const std::string& path = publication.path;
+  const std::string temporary = path + ".tmp." + publication.job_id;
+  HS_ASSERT(!publication.job_id.empty() && publication.job_id.find('/') == std::string::npos);
+  HS_ASSERT((publication.job_id + publication.job_digest).find('\n') == std::string::npos);
+  try {
+    agree(comm, [&] {
+      if (!comm.is_root()) return;
+      make_folder(folder_of(path));
+      remove_leftovers(path);
+    });
+    agree(comm, [&] { write(temporary); });
+    agree(comm, [&] {
+      if (comm.is_root()) complete(publication, temporary, verify);
+    });
+  } catch (const AgreedError&) {
+    if (comm.is_root()) remove_leftovers(path);
+    comm.barrier();
+    throw;
+  }
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code) throw Error("cannot make the folder: " + folder + ": " + code.message());
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    throw_errno("cannot write to the folder", folder);
+}
+
+}  // namespace headspan

@@ -1,0 +1,51 @@
+// Publishing: how a file comes to stand under its final name whole or not at all. It is written beside the
+// target as PATH.tmp.JOBID, forced to the disk, checked, and renamed; then PATH.done, which says what the
+// complete file is, follows in the same way. After a crash at any instant PATH is the previous complete file
+// or the new one, and only a PATH that agrees with its PATH.done counts. Not a lock: two jobs must not
+// publish the same path at the same time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "dist/mpi.h"
+
+namespace headspan {
+
+/// The contents of PATH.done: one "key value" a line.
+struct Done {
+  std::int64_t size = 0;   ///< of the file, bytes
+  std::string sha256;      ///< of the file
+  std::string job_id;      ///< of the run that made it
+  std::string job_digest;  ///< equal for runs that would make the same file
+};
+
+/// What PATH.done says; nothing when it is missing or not of this form.
+std::optional<Done> read_done(const std::string& path);
+
+/// Whether the file at `path` is the one its .done speaks of: size first, then SHA-256, for which it is read
+/// once.
+bool is_complete(const std::string& path);
+
+struct Publication {
+  std::string path;
+  std::string job_id;  ///< becomes part of a file name
+  std::string job_digest;
+};
+
+/// Publishes one HDF5 file, replacing what was there; makes its folder, and removes what earlier jobs left
+/// unfinished. Collective. `write(temporary)` runs on every rank and must leave the file closed; it may be
+/// collective over `comm` and must then let a failure of one rank fail all (AgreedError) before the next
+/// collective call. `verify(temporary)` runs on rank 0 and throws when the file is not as it should be. On
+/// failure the temporary file is removed, the old file stays, and AgreedError is thrown on all ranks.
+void publish(const Comm& comm, const Publication& publication,
+             const std::function<void(const std::string& temporary)>& write,
+             const std::function<void(const std::string& temporary)>& verify);
+
+/// Makes the folder and those above it; throws Error when that fails or when no file could be made in it. One
+/// rank.
+void make_folder(const std::string& folder);
+
+}  // namespace headspan

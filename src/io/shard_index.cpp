@@ -1,0 +1,67 @@
+#include "io/shard_index.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/input_file.h"
+#include "base/printable.h"
+
+namespace headspan {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kDeepest = 8;
+
+/// The document, without a key given twice in one object and without deep nesting.
+Json parse(const std::string& path, const std::string& text) {
+  if (text.find('\0') != std::string::npos)  // where the JSON parser would take the text to end
+    throw InputError(path, "", "", "holds a NUL byte", "is it an index of shards?");
+  std::vector<std::set<std::string>> open_keys;  // of every object that is open
+  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > kDeepest) throw InputError(path, "", "", "nests deeper than 8", "is it an index of shards?");
+    if (event == Json::parse_event_t::object_start) open_keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) open_keys.pop_back();
+    if (event == Json::parse_event_t::key && !open_keys.back().insert(value.get<std::string>()).second)
+      throw InputError(path, printable(value.get<std::string>()), "", "is given twice",
+                       "write the index again");
+    return true;
+  };
+  try {
+    return Json::parse(text, check);
+  } catch (const Json::exception& error) {
+    throw InputError(path, "", "", "is not valid JSON: " + printable(error.what()),
+                     "fetch or write it again");
+  }
+}
+
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\\') == std::string::npos && name.find('\0') == std::string::npos;
+}
+
+}  // namespace
+
+ShardIndex read_shard_index(const std::string& path) {
+  const Json document = parse(path, read_small_file(path));
+  const auto weight_map = document.is_object() ? document.find("weight_map") : document.end();
+  if (weight_map == document.end() || !weight_map->is_object() || weight_map->empty())
+    throw InputError(path, "weight_map", "", "is missing, empty or no object",
+                     "an object that gives every tensor its file is expected");
+  ShardIndex index;
+  for (const auto& [tensor, file] : weight_map->items()) {
+    if (!file.is_string() || !is_plain_name(file.get_ref<const std::string&>()))
+      throw InputError(path, "weight_map '" + printable(tensor) + "'", printable(file.dump()),
+                       "is not a file name in this folder",
+                       "a name such as model-00001-of-00002.safetensors is expected");
+    index.weight_map[tensor] = file;
+  }
+  const Json metadata = document.value("metadata", Json());
+  if (metadata.contains("total_size") && metadata["total_size"].is_number_unsigned())
+    index.total_size = metadata["total_size"].get<std::int64_t>();
+  return index;
+}
+
+}  // namespace headspan

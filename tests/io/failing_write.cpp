@@ -1,0 +1,26 @@
+// Writes a parallel file whose last rank may suddenly write no more than a few bytes: the subject of
+// failing_write.py.
+//
+// usage: failing_write PATH
+#include <csignal>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include "io/h5_file.h"
+
+int main(int argc, char** argv) {
+  using namespace headspan;
+  MpiSession session(&argc, &argv);
+  if (argc != 2) return 2;
+  const Comm comm = Comm::duplicate(MPI_COMM_WORLD);
+  H5File file = H5File::create(comm, argv[1]);
+  H5Dataset dataset = file.create_dataset<double>("values", {512 * comm.size(), 1024});
+
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1 << 20, RLIM_INFINITY};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const std::vector<double> values(512 * 1024, 1.0);
+  dataset.write_rows(values.data(), 512 * comm.rank(), 512);
+  file.close();
+}

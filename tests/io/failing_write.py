@@ -1,0 +1,23 @@
+"""A write that fails on one rank in the middle of a collective call ends the whole job, once told, and leaves no file.
+
+usage: failing_write.py FAILING_WRITE MPIEXEC RANKS
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def main():
+    program, mpiexec, ranks = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "file.h5")
+        run = subprocess.run([mpiexec, "-n", ranks, program, path], capture_output=True, text=True, timeout=30)
+        told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
+        assert run.returncode == 1, run
+        assert len(told) == 1 and told[0].startswith(f"headspan: rank 0: {path}: "), run.stderr
+        assert not os.listdir(folder), os.listdir(folder)
+        print(told[0])
+
+
+main()

@@ -1,0 +1,29 @@
+// A fresh folder that all ranks of a communicator see under one name, removed with all that is in it. Making
+// and destroying it are collective.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "dist/mpi.h"
+#include "support/temp_folder.h"
+
+namespace headspan {
+
+class SharedFolder {
+ public:
+  SharedFolder(const Comm& comm, const std::string& name) : comm_(comm) {
+    if (comm.is_root()) folder_.emplace(name);
+    path_ = comm.broadcast(folder_ ? folder_->path("") : std::string(), 0);
+  }
+  ~SharedFolder() { comm_.barrier(); }
+
+  std::string path(const std::string& file) const { return path_ + file; }
+
+ private:
+  const Comm& comm_;
+  std::optional<TempFolder> folder_;  // on rank 0
+  std::string path_;
+};
+
+}  // namespace headspan

@@ -1,0 +1,145 @@
+#include <cmath>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "dist/agreement.h"
+#include "io/h5_file.h"
+#include "shared_folder.h"
+
+namespace headspan {
+namespace {
+
+class H5Test : public testing::Test {
+ protected:
+  Comm comm_ = Comm::duplicate(MPI_COMM_WORLD);
+  SharedFolder folder_{comm_, "h5"};
+};
+
+/// Rows of this rank: none on rank 0 of several, else uneven shares.
+struct Share {
+  std::int64_t first, count;
+};
+
+Share share_of(const Comm& comm, std::int64_t rows) {
+  if (comm.size() == 1) return {0, rows};
+  if (comm.rank() == 0) return {0, 0};
+  const std::int64_t parts = comm.size() - 1, part = comm.rank() - 1;
+  const std::int64_t first = rows * part * part / (parts * parts),
+                     end = rows * (part + 1) * (part + 1) / (parts * parts);
+  return {first, end - first};
+}
+
+template <class T>
+void expect_round_trip(const Comm& comm, const std::string& path) {
+  const std::int64_t rows = 37, columns = 5;
+  const Share share = share_of(comm, rows);
+  std::vector<T> values(static_cast<std::size_t>(share.count * columns));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<T>(share.first * columns + static_cast<int>(i));
+
+  H5Causes causes;
+  {
+    H5File file = H5File::create(comm, path);
+    file.create_group("k");
+    H5Dataset dataset = file.create_dataset<T>("k/values", {rows, columns});
+    dataset.write_rows(values.data(), share.first, share.count);
+    causes = dataset.causes();
+    dataset = file.open_dataset("k/values");
+    file.close();
+  }
+  std::vector<T> all(static_cast<std::size_t>(rows * columns));
+  H5File::open(path).open_dataset("k/values").read_rows(0, rows, all.data());
+  std::vector<T> mine(values.size());
+  H5File shared = H5File::open(comm, path);
+  shared.open_dataset("k/values").read_rows(share.first, share.count, mine.data());
+
+  EXPECT_EQ(causes.local, 0u);
+  EXPECT_EQ(causes.global, 0u);
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<T>(i));
+  EXPECT_EQ(mine, values);
+  comm.barrier();
+}
+
+TEST_F(H5Test, EveryElementTypeComesBackAndIsWrittenCollectively) {
+  expect_round_trip<double>(comm_, folder_.path("double.h5"));
+  expect_round_trip<float>(comm_, folder_.path("float.h5"));
+  expect_round_trip<std::int64_t>(comm_, folder_.path("int64.h5"));
+  expect_round_trip<std::int32_t>(comm_, folder_.path("int32.h5"));
+  expect_round_trip<std::uint8_t>(comm_, folder_.path("uint8.h5"));
+}
+
+TEST_F(H5Test, AttributesComeBack) {
+  const std::string path = folder_.path("attributes.h5");
+  const std::string long_text(100000, 'x');  // beyond the 64 KiB of a plain attribute
+
+  H5File file = H5File::create(comm_, path);
+  file.create_group("k");
+  file.write_attribute("/", "text", std::string("R² of Köpfe"));
+  file.write_attribute("/", "long", long_text);
+  file.write_attribute("k", "empty", std::string());
+  file.write_attribute("k", "whole", std::int64_t{1} << 62);
+  file.write_attribute("k", "real", 0.1);
+  file.write_attribute("k", "wholes", std::vector<std::int64_t>{3, -4});
+  file.write_attribute("k", "reals", std::vector<double>{0.5, 0.1});
+  file.write_attribute("k", "real", 0.2);  // replaces
+  file.close();
+
+  const H5File read = H5File::open(path);
+  EXPECT_EQ(read.read_attribute<std::string>("/", "text"), "R² of Köpfe");
+  EXPECT_EQ(read.read_attribute<std::string>("/", "long"), long_text);
+  EXPECT_EQ(read.read_attribute<std::string>("k", "empty"), "");
+  EXPECT_EQ(read.read_attribute<std::int64_t>("k", "whole"), std::int64_t{1} << 62);
+  EXPECT_EQ(read.read_attribute<double>("k", "real"), 0.2);
+  EXPECT_EQ(read.read_attribute<std::vector<std::int64_t>>("k", "wholes"),
+            (std::vector<std::int64_t>{3, -4}));
+  EXPECT_EQ(read.read_attribute<std::vector<double>>("k", "reals"), (std::vector<double>{0.5, 0.1}));
+  EXPECT_EQ(read.read_attribute<std::string>("k", "nothing"), std::nullopt);
+  EXPECT_THROW(read.read_attribute<std::int64_t>("k", "real"), Error);
+  EXPECT_TRUE(read.has("k"));
+  EXPECT_FALSE(read.has("k/none"));
+  EXPECT_FALSE(read.has("none/none"));
+}
+
+TEST_F(H5Test, RowsBeyondOneTransferGoInPiecesOnAllRanks) {
+  const std::string path = folder_.path("pieces.h5");
+  const std::int64_t columns = 8 << 20,
+                     rows = 11;  // 8 MiB a row, 8 rows a piece: the last rank alone needs two
+  const bool last = comm_.rank() == comm_.size() - 1;
+  std::vector<std::uint8_t> values(last ? static_cast<std::size_t>(rows * columns) : 0);
+  for (std::size_t i = 0; i < values.size(); i += 4096) values[i] = static_cast<std::uint8_t>(i / 4096 % 251);
+
+  {
+    H5File file = H5File::create(comm_, path);
+    file.create_dataset<std::uint8_t>("values", {rows, columns})
+        .write_rows(values.data(), 0, last ? rows : 0);
+    file.close();
+  }
+  std::vector<std::uint8_t> back(values.size());
+  H5File::open(comm_, path).open_dataset("values").read_rows(0, last ? rows : 0, back.data());
+
+  EXPECT_TRUE(back == values);
+}
+
+TEST_F(H5Test, FailuresNameTheFileOnAllRanks) {
+  const std::string missing = folder_.path("no_folder/file.h5");
+
+  std::string made, opened;
+  try {
+    H5File::create(comm_, missing);
+  } catch (const AgreedError& e) {
+    made = e.what();
+  }
+  try {
+    H5File::open(missing);
+  } catch (const Error& e) {
+    opened = e.what();
+  }
+
+  EXPECT_EQ(made, "cannot create the file: " + missing + ": No such file or directory");
+  EXPECT_NE(opened.find("No such file or directory"), std::string::npos) << opened;
+  EXPECT_NE(opened.find(missing), std::string::npos) << opened;
+}
+
+}  // namespace
+}  // namespace headspan

@@ -1,0 +1,100 @@
+#include "model/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/version.h>
+
+#include "dist/threads.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kBlock = 128;  // queries: the scores of a block and 1000 keys fill half a megabyte
+
+/// One head of one sequence; q, k, v, out: [length, d], rows any distance apart.
+void attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::Tensor out, double scale) {
+  const std::int64_t length = q.size(0), block = std::min(kBlock, length);
+  const at::Tensor future = at::ones({block, block}, at::kBool).triu_(1);
+  const at::Tensor buffer = at::empty({block * length}, q.options());
+  for (std::int64_t begin = 0; begin < length; begin += block) {
+    const std::int64_t count = std::min(block, length - begin), keys = begin + count;
+    at::Tensor scores = buffer.narrow(0, 0, count * keys).view({count, keys});
+    at::addmm_out(scores, scores, q.narrow(0, begin, count), k.narrow(0, 0, keys).t(), 0, scale);
+    scores.narrow(1, begin, count)
+        .masked_fill_(future.narrow(0, 0, count).narrow(1, 0, count),
+                      -std::numeric_limits<double>::infinity());
+    at::_softmax_out(scores, scores, -1, false);
+    at::Tensor rows = out.narrow(0, begin, count);
+    at::mm_out(rows, scores, v.narrow(0, 0, keys));
+  }
+}
+
+#if TORCH_VERSION_MAJOR >= 2
+at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const std::vector<std::int64_t>& lengths) {
+  const std::int64_t group = q.size(1) / k.size(1);
+  // [kv_heads, group, length, d], a view: the sequence's KV heads stand for the batch.
+  const auto by_head = [](const at::Tensor& x, std::int64_t heads) {
+    return x.view({x.size(0), heads, -1, x.size(2)}).permute({1, 2, 0, 3});
+  };
+  at::Tensor out = at::empty_like(q);
+  std::int64_t begin = 0;
+  for (const std::int64_t length : lengths) {
+    const at::Tensor queries = by_head(q.narrow(0, begin, length), k.size(1));
+    const auto shared = [&](const at::Tensor& x) {
+      return by_head(x.narrow(0, begin, length), k.size(1)).expand({-1, group, -1, -1});
+    };
+    by_head(out.narrow(0, begin, length), k.size(1))
+        .copy_(at::scaled_dot_product_attention(queries, shared(k), shared(v), {}, 0, true));
+    begin += length;
+  }
+  return out;
+}
+#endif
+
+}  // namespace
+
+at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const std::vector<std::int64_t>& lengths) {
+  const at::ScalarType dtype = q.scalar_type();
+  if (dtype == at::kHalf || dtype == at::kBFloat16)
+    return blocked_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), lengths).to(dtype);
+  const std::int64_t heads = q.size(1), group = heads / k.size(1);
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
+  std::vector<std::int64_t> begins;
+  std::int64_t total = 0;
+  for (const std::int64_t length : lengths) {
+    begins.push_back(total);
+    total += length;
+  }
+  at::Tensor out = at::empty_like(q);
+  const SingleThreadedBlas serial_products;
+  at::parallel_for(
+      0, static_cast<std::int64_t>(lengths.size()) * heads, 1, [&](std::int64_t first, std::int64_t last) {
+        const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
+        for (std::int64_t task = first; task < last; ++task) {
+          const auto sequence = static_cast<std::size_t>(task / heads);
+          const std::int64_t head = task % heads;
+          const auto part = [&](const at::Tensor& x, std::int64_t h) {
+            return x.select(1, h).narrow(0, begins[sequence], lengths[sequence]);
+          };
+          attend(part(q, head), part(k, head / group), part(v, head / group), part(out, head), scale);
+        }
+      });
+  return out;
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const std::vector<std::int64_t>& lengths) {
+#if TORCH_VERSION_MAJOR >= 2
+  return fused_attention(q, k, v, lengths);
+#else
+  return blocked_attention(q, k, v, lengths);
+#endif
+}
+
+}  // namespace headspan

@@ -1,0 +1,202 @@
+#include "model/transformer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "dist/agreement.h"
+#include "model/attention.h"
+#include "model/norm.h"
+#include "model/tensor_comm.h"
+#include "model/weight_initializer.h"
+#include "model/weight_loader.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kMlpRows =
+    256;  // tokens that go through an MLP at a time: its wide rows stay in the cache
+
+/// x: [tokens, inputs], out: [tokens, outputs]. The transposed weight is a view that BLAS takes as it is.
+void apply(const Linear& linear, const at::Tensor& x, at::Tensor out) {
+  if (linear.bias.defined())
+    at::addmm_out(out, linear.bias, x, linear.weight.t());
+  else
+    at::mm_out(out, x, linear.weight.t());
+}
+
+at::Tensor apply(const Linear& linear, const at::Tensor& x) {
+  at::Tensor out = at::empty({x.size(0), linear.weight.size(0)}, x.options());
+  apply(linear, x, out);
+  return out;
+}
+
+Shard shard_of(const Comm& tensor_parallel) { return {tensor_parallel.rank(), tensor_parallel.size()}; }
+
+}  // namespace
+
+Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel)
+    : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel) {}
+
+Transformer Transformer::load(const ModelConfig& config, const Checkpoint& checkpoint, at::ScalarType dtype,
+                              Extent extent, const Comm& tensor_parallel, const Comm& data_parallel) {
+  const c10::InferenceMode inference;
+  Transformer model(config, dtype, tensor_parallel);
+  agree(tensor_parallel, [&] {
+    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), dtype, at::kCPU);
+  });
+  load_weights(checkpoint, config, model.weights_, tensor_parallel, data_parallel);
+  return model;
+}
+
+Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed, at::ScalarType dtype,
+                                Extent extent, const Comm& tensor_parallel) {
+  const c10::InferenceMode inference;
+  Transformer model(config, dtype, tensor_parallel);
+  agree(tensor_parallel, [&] {
+    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), dtype, at::kCPU);
+    initialize_weights(config, seed, model.weights_);
+  });
+  return model;
+}
+
+Range Transformer::heads(Stream stream) const {
+  const Range kv = share(config_.kv_heads, tensor_parallel_->rank(), tensor_parallel_->size());
+  const std::int64_t group = stream == Stream::q ? config_.heads / config_.kv_heads : 1;
+  return {kv.begin * group, kv.count * group};
+}
+
+void Transformer::capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
+                          const CaptureSink& sink) const {
+  const Capture capture{point, &streams, &sink};
+  run(batch, static_cast<std::int64_t>(weights_.layers.size()), &capture);
+}
+
+at::Tensor Transformer::logits(const PackedBatch& batch) const {
+  HS_ASSERT(weights_.lm_head.defined());
+  const c10::InferenceMode inference;
+  const at::Tensor x = run(batch, config_.layers, nullptr);
+  return join_columns(*tensor_parallel_, apply({weights_.lm_head, {}}, norm(x, weights_.final_norm)));
+}
+
+at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
+  const Range rows = share(config_.vocab_size, tensor_parallel_->rank(), tensor_parallel_->size());
+  at::Tensor ids = at::tensor(tokens, at::kLong);
+  if (tensor_parallel_->size() == 1) return weights_.embedding.index_select(0, ids);
+  ids = ids - rows.begin;
+  const at::Tensor elsewhere = ids.lt(0).logical_or(ids.ge(rows.count));
+  at::Tensor x = rows.count == 0 ? at::zeros({ids.size(0), config_.hidden_size}, dtype_)
+                                 : weights_.embedding.index_select(0, ids.masked_fill(elsewhere, 0));
+  x.masked_fill_(elsewhere.unsqueeze(1), 0);
+  sum_over(*tensor_parallel_, x);
+  return x;
+}
+
+/// The residual stream [tokens, hidden] behind the last of `layers`; undefined where it is not needed.
+at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const Capture* capture) const {
+  const c10::InferenceMode inference;
+  const auto count = static_cast<std::int64_t>(batch.tokens.size());
+  HS_ASSERT(std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}) == count);
+  if (count == 0) return at::empty({0, config_.hidden_size}, dtype_);
+  const RopeTable table = make_rope_table(config_, batch.lengths, dtype_);
+  at::Tensor x = embed(batch.tokens);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    if (capture != nullptr && layer + 1 == layers) {
+      project_only(layer, x, table, *capture);
+      return {};
+    }
+    x = run_layer(layer, x, batch, table, capture);
+  }
+  return x;
+}
+
+/// Of the last layer only the streams that are asked for.
+void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const RopeTable& table,
+                               const Capture& capture) const {
+  const at::Tensor& gain = weights_.layers[static_cast<std::size_t>(layer)].attention_norm;
+  const at::Tensor input = config_.norm_after ? x : norm(x, gain);
+  for (const Stream stream : *capture.streams) project(layer, stream, input, table, &capture);
+}
+
+at::Tensor Transformer::run_layer(std::int64_t layer, at::Tensor x, const PackedBatch& batch,
+                                  const RopeTable& table, const Capture* capture) const {
+  const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  if (config_.norm_after) {
+    x = x + norm(attention(layer, x, batch, table, capture), weights.attention_norm);
+    return x.add_(norm(mlp(weights, x), weights.mlp_norm));
+  }
+  x = x + attention(layer, norm(x, weights.attention_norm), batch, table, capture);
+  return x.add_(mlp(weights, norm(x, weights.mlp_norm)));
+}
+
+/// One stream as attention takes it, handed out on the way at the point that is asked for.
+at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Tensor& x,
+                                const RopeTable& table, const Capture* capture) const {
+  const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  const bool asked =
+      capture != nullptr && std::count(capture->streams->begin(), capture->streams->end(), stream) > 0;
+  const auto hand_out = [&](CapturePoint point, const at::Tensor& values) {
+    if (asked && (capture->point == point || stream == Stream::v)) (*capture->sink)(layer, stream, values);
+  };
+  const Linear& linear = stream == Stream::q ? weights.q : stream == Stream::k ? weights.k : weights.v;
+  at::Tensor values = apply(linear, x).view({x.size(0), heads(stream).count, config_.head_size});
+  hand_out(CapturePoint::proj, values);
+  if (stream == Stream::v) return values;
+  values = norm_heads(values, stream == Stream::q ? weights.q_norm : weights.k_norm);
+  hand_out(CapturePoint::normed, values);
+  values = rotate(values, table);
+  hand_out(CapturePoint::roped, values);
+  return values;
+}
+
+at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
+                                  const RopeTable& table, const Capture* capture) const {
+  const at::Tensor q = project(layer, Stream::q, x, table, capture);
+  const at::Tensor k = project(layer, Stream::k, x, table, capture);
+  const at::Tensor v = project(layer, Stream::v, x, table, capture);
+  const at::Tensor mixed = causal_attention(q, k, v, batch.lengths);
+  const Linear& linear = weights_.layers[static_cast<std::size_t>(layer)].o;
+  return sum_parts(linear, apply(own_part(linear), mixed.view({x.size(0), -1})));
+}
+
+at::Tensor Transformer::mlp(const LayerWeights& layer, const at::Tensor& x) const {
+  const std::int64_t tokens = x.size(0), width = layer.gate.weight.size(0);
+  const at::Tensor gates = at::empty({std::min(kMlpRows, tokens), width}, x.options());
+  const at::Tensor ups = at::empty_like(gates), out = at::empty(x.sizes(), x.options());
+  for (std::int64_t begin = 0; begin < tokens; begin += kMlpRows) {
+    const std::int64_t count = std::min(kMlpRows, tokens - begin);
+    const at::Tensor rows = x.narrow(0, begin, count), up = ups.narrow(0, 0, count);
+    at::Tensor gate = gates.narrow(0, 0, count);
+    apply(layer.gate, rows, gate);
+    apply(layer.up, rows, up);
+    apply(own_part(layer.down), at::silu_(gate).mul_(up), out.narrow(0, begin, count));
+  }
+  return sum_parts(layer.down, out);
+}
+
+/// Of a layer whose inputs are split over the ranks: a bias is added once, after the sum.
+Linear Transformer::own_part(const Linear& linear) const {
+  return tensor_parallel_->size() == 1 ? linear : Linear{linear.weight, {}};
+}
+
+at::Tensor Transformer::sum_parts(const Linear& linear, at::Tensor part) const {
+  if (tensor_parallel_->size() == 1) return part;
+  sum_over(*tensor_parallel_, part);
+  return linear.bias.defined() ? part.add_(linear.bias) : part;
+}
+
+at::Tensor Transformer::norm(const at::Tensor& x, const at::Tensor& gain) const {
+  return rms_norm(x, gain, config_.norm_eps, config_.round_once);
+}
+
+/// x: [tokens, heads of this rank, head_size].
+at::Tensor Transformer::norm_heads(const at::Tensor& x, const at::Tensor& gain) const {
+  if (config_.qk_norm == QkNorm::none) return x;
+  if (config_.qk_norm == QkNorm::per_head) return norm(x, gain);
+  const at::Tensor flat = x.view({x.size(0), -1});
+  return rms_norm(flat, gain, config_.norm_eps, config_.round_once, tensor_parallel_).view(x.sizes());
+}
+
+}  // namespace headspan

@@ -1,0 +1,92 @@
+// The forward pass of a decoder-only transformer over packed tokens: sequences lie end to end and there is no
+// padding, every token is a row. It hands out Q, K and V as it goes, and stops where nothing more is asked. A
+// transformer is one rank's shard; ranks of a tensor-parallel communicator call together with the same batch.
+// There is no KV cache here and nothing of files or statistics.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "dist/mpi.h"
+#include "io/checkpoint.h"
+#include "model/model_config.h"
+#include "model/rope.h"
+#include "model/weights.h"
+
+namespace headspan {
+
+enum class Stream { k, q, v };
+
+/// proj: what the projection gives. normed: after the norm of queries and keys, where the model has one.
+/// roped: after the rotary embedding. Where there is no such step the value before it; for v always proj.
+enum class CapturePoint { proj, normed, roped };
+
+/// Sequences of tokens laid end to end; every token is below the vocabulary size, every length at least 1,
+/// and the lengths sum to the number of tokens.
+struct PackedBatch {
+  std::vector<std::int64_t> tokens;
+  std::vector<std::int64_t> lengths;
+};
+
+/// Receives [tokens, heads of this rank, head_size], contiguous, in the dtype of the forward: query heads for
+/// q, KV heads (not repeated) for k and v. The tensor may be kept but must not be written to.
+using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)>;
+
+class Transformer {
+ public:
+  /// Reads the weights. Collective over both communicators: `tensor_parallel` joins the shards of one model
+  /// and must outlive the object, `data_parallel` the ranks that hold the same shard. Throws AgreedError.
+  static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint, at::ScalarType dtype,
+                          Extent extent, const Comm& tensor_parallel, const Comm& data_parallel);
+
+  /// Draws the weights: the same model for one seed whatever the number of ranks. Collective over the
+  /// communicator, which must outlive the object. Throws AgreedError.
+  static Transformer random(const ModelConfig& config, std::uint64_t seed, at::ScalarType dtype,
+                            Extent extent, const Comm& tensor_parallel);
+
+  const ModelConfig& config() const { return config_; }
+
+  /// The heads of this rank among all heads of a stream.
+  Range heads(Stream stream) const;
+
+  /// Runs the batch and hands out the `streams` of each layer of the extent, layers ascending. Collective
+  /// over the tensor-parallel communicator.
+  void capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
+               const CaptureSink& sink) const;
+
+  /// Next-token logits [tokens, vocabulary] on every rank; needs an extent with logits. Collective over the
+  /// tensor-parallel communicator.
+  at::Tensor logits(const PackedBatch& batch) const;
+
+ private:
+  struct Capture {
+    CapturePoint point;
+    const std::vector<Stream>* streams;
+    const CaptureSink* sink;
+  };
+
+  Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel);
+
+  at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
+  at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture) const;
+  void project_only(std::int64_t layer, const at::Tensor& x, const RopeTable& table,
+                    const Capture& capture) const;
+  at::Tensor run_layer(std::int64_t layer, at::Tensor x, const PackedBatch& batch, const RopeTable& table,
+                       const Capture* capture) const;
+  at::Tensor project(std::int64_t layer, Stream stream, const at::Tensor& x, const RopeTable& table,
+                     const Capture* capture) const;
+  at::Tensor attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
+                       const RopeTable& table, const Capture* capture) const;
+  at::Tensor mlp(const LayerWeights& layer, const at::Tensor& x) const;
+  Linear own_part(const Linear& linear) const;
+  at::Tensor sum_parts(const Linear& linear, at::Tensor part) const;
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& gain) const;
+  at::Tensor norm_heads(const at::Tensor& x, const at::Tensor& gain) const;
+
+  ModelConfig config_;
+  at::ScalarType dtype_;
+  const Comm* tensor_parallel_;
+  Weights weights_;
+};
+
+}  // namespace headspan

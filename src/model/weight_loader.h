@@ -1,0 +1,27 @@
+// Fills the weights of one rank from a checkpoint: every rank preads the byte ranges of its own slices and no
+// others; of data-parallel ranks one reads and the others get the bytes by broadcast, so that a group reads
+// no byte twice. Reading runs ahead of broadcast and conversion.
+#pragma once
+
+#include <optional>
+
+#include "dist/mpi.h"
+#include "io/checkpoint.h"
+#include "model/weights.h"
+
+namespace headspan {
+
+/// Checks that the checkpoint holds every tensor of `weights` with the right shape and a dtype of F64, F32,
+/// BF16 or F16, and no tensor under a layer that this model does not have; then reads them, refusing NaN and
+/// infinity. What differs in dtype is converted. Collective over both communicators: `tensor_parallel` joins
+/// the shards, `data_parallel` the ranks that hold the same shard. Throws AgreedError naming file and tensor.
+void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
+                  const Comm& tensor_parallel, const Comm& data_parallel);
+
+/// The dtype of the forward: `asked` is auto, float64, float32, bfloat16 or float16; auto is what the
+/// checkpoint holds its embedding in, or without a checkpoint what config.json says, or else float32. Throws
+/// InputError naming model.dtype, or the tensor.
+at::ScalarType forward_dtype(const std::string& asked, const ModelConfig& config,
+                             const Checkpoint* checkpoint);
+
+}  // namespace headspan

@@ -1,0 +1,74 @@
+// The golden files that tests/model/make_golden.py made with transformers, and the ranks as the tests use
+// them.
+#pragma once
+
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include "dist/mpi.h"
+#include "io/checkpoint.h"
+#include "io/safetensors.h"
+#include "model/transformer.h"
+
+namespace headspan {
+
+inline std::string golden_folder(const std::string& model) {
+  return std::string(HEADSPAN_TEST_DATA) + "/golden/" + model;
+}
+
+/// A tensor of a safetensors file.
+inline at::Tensor read_tensor(const SafetensorsFile& file, const std::string& name) {
+  const TensorEntry& entry = file.tensors().at(name);
+  const at::ScalarType dtype = entry.dtype == "F64"    ? at::kDouble
+                               : entry.dtype == "F32"  ? at::kFloat
+                               : entry.dtype == "BF16" ? at::kBFloat16
+                                                       : at::kLong;
+  at::Tensor values = at::empty(entry.shape, dtype);
+  file.read(entry, 0, entry.bytes(), values.data_ptr());
+  return values;
+}
+
+/// All sequences of a golden file, or those with index % parts == part.
+struct Golden {
+  SafetensorsFile file;
+  PackedBatch batch;
+  at::Tensor rows;  // of the golden tensors that belong to the batch
+
+  explicit Golden(const std::string& model, std::int64_t part = 0, std::int64_t parts = 1)
+      : file(SafetensorsFile::open(golden_folder(model) + "/golden.safetensors")) {
+    const at::Tensor tokens = read_tensor(file, "tokens"), lengths = read_tensor(file, "lengths");
+    std::vector<std::int64_t> kept;
+    std::int64_t begin = 0;
+    for (std::int64_t i = 0; i < lengths.size(0); ++i) {
+      const auto length = lengths[i].item<std::int64_t>();
+      if (i % parts == part) batch.lengths.push_back(length);
+      for (std::int64_t t = begin; i % parts == part && t < begin + length; ++t) kept.push_back(t);
+      begin += length;
+    }
+    for (const std::int64_t t : kept) batch.tokens.push_back(tokens[t].item<std::int64_t>());
+    rows = at::tensor(kept, at::kLong);
+  }
+
+  at::Tensor operator[](const std::string& name) const {
+    return read_tensor(file, name).index_select(0, rows);
+  }
+};
+
+/// The ranks of the world as data-parallel rows of `tensor_parallel` ranks.
+struct Layout {
+  Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  Comm tensor_parallel;
+  Comm data_parallel;
+
+  explicit Layout(int size)
+      : tensor_parallel(world.split(world.rank() / size, world.rank())),
+        data_parallel(world.split(world.rank() % size, world.rank())) {}
+};
+
+/// max |a - b| / max |b|.
+inline double relative_error(const at::Tensor& a, const at::Tensor& b) {
+  return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.to(at::kDouble).abs().max()).item<double>();
+}
+
+}  // namespace headspan

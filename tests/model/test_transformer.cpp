@@ -1,0 +1,131 @@
+// The forward pass against golden files of transformers, on every way to lay out the ranks.
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "model/golden.h"
+#include "model/weight_loader.h"
+
+namespace headspan {
+namespace {
+
+const std::map<CapturePoint, std::string> kPoints{
+    {CapturePoint::proj, "proj"}, {CapturePoint::normed, "normed"}, {CapturePoint::roped, "roped"}};
+const std::map<Stream, std::string> kStreams{{Stream::k, "k"}, {Stream::q, "q"}, {Stream::v, "v"}};
+
+/// The golden tensor of a capture; where a model has no such step, the value before it.
+std::string golden_name(const ModelConfig& config, CapturePoint point, Stream stream, std::int64_t layer) {
+  const bool plain = stream == Stream::v || (point == CapturePoint::normed && config.qk_norm == QkNorm::none);
+  return kStreams.at(stream) + "." + (plain ? "proj" : kPoints.at(point)) + "." + std::to_string(layer);
+}
+
+class TransformerGolden : public testing::TestWithParam<std::string> {
+ protected:
+  const std::string folder_ = golden_folder(GetParam());
+  const ModelConfig config_ = read_model_config(folder_ + "/config.json");
+  const Checkpoint checkpoint_ = Checkpoint::open(folder_);
+
+  /// Largest relative error of all captures, for layers of which the golden file has this dtype.
+  double capture_error(const Layout& layout, const std::string& dtype, std::int64_t first,
+                       std::int64_t layers) {
+    const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
+    const auto model = Transformer::load(config_, checkpoint_, forward_dtype(dtype, config_, nullptr),
+                                         {layers, false}, layout.tensor_parallel, layout.data_parallel);
+    double worst = 0;
+    std::int64_t seen = 0;
+    for (const auto& [point, name] : kPoints)
+      model.capture(
+          golden.batch, point, {Stream::v, Stream::k, Stream::q},
+          [&, point = point](std::int64_t layer, Stream stream, const at::Tensor& values) {
+            if (layer < first) return;
+            const Range heads = model.heads(stream);
+            const at::Tensor expected = golden[dtype + "/" + golden_name(config_, point, stream, layer)];
+            worst = std::max(worst, relative_error(values, expected.narrow(1, heads.begin, heads.count)));
+            EXPECT_TRUE(values.is_contiguous());
+            ++seen;
+          });
+    EXPECT_EQ(seen, 9 * (layers - first));
+    return worst;
+  }
+
+  double logits_error(const Layout& layout, const std::string& dtype) {
+    const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
+    const auto model =
+        Transformer::load(config_, checkpoint_, forward_dtype(dtype, config_, nullptr),
+                          {config_.layers, true}, layout.tensor_parallel, layout.data_parallel);
+    return relative_error(model.logits(golden.batch), golden[dtype + "/logits"]);
+  }
+};
+
+TEST_P(TransformerGolden, agrees_in_float64_on_every_layout) {
+  for (const int size : {1, 2, 4}) {
+    const Layout world(1);
+    if (world.world.size() % size != 0 || config_.kv_heads % size != 0) continue;
+    const Layout layout(size);
+
+    const double captures = capture_error(layout, "float64", 0, 2);
+    const double logits = logits_error(layout, "float64");
+
+    EXPECT_LE(captures, 1e-12) << "tensor parallel " << size;
+    EXPECT_LE(logits, 1e-12) << "tensor parallel " << size;
+  }
+}
+
+TEST_P(TransformerGolden, agrees_in_float32) {
+  const Layout layout(1);
+
+  const double captures = capture_error(layout, "float32", 1, 2);
+  const double logits = logits_error(layout, "float32");
+
+  EXPECT_LE(captures, 1e-5);
+  EXPECT_LE(logits, 1e-5);
+  EXPECT_GT(captures, 0);  // float64 would be too good
+}
+
+TEST_P(TransformerGolden, agrees_in_bfloat16_where_only_products_may_round_differently) {
+  const Layout layout(1);
+
+  EXPECT_LE(capture_error(layout, "bfloat16", 0, 1), 1.0 / 128);  // one unit in the last place of the largest
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TransformerGolden,
+                         testing::Values("olmo2_mha", "olmo2_gqa", "llama_gqa", "llama3_scaled", "falcon3",
+                                         "qwen3", "qwen3_bias", "olmo2_sharded_bf16"),
+                         [](const auto& info) { return info.param; });
+
+TEST(Transformer, llama3_scaling_is_exercised_by_its_golden_file) {
+  const Layout layout(1);
+  ModelConfig config = read_model_config(golden_folder("llama3_scaled") + "/config.json");
+  const Checkpoint checkpoint = Checkpoint::open(golden_folder("llama3_scaled"));
+  const Golden golden("llama3_scaled");
+  config.rope_scaling.reset();
+
+  const auto unscaled = Transformer::load(config, checkpoint, at::kDouble, {1, false}, layout.tensor_parallel,
+                                          layout.data_parallel);
+  double error = 0;
+  unscaled.capture(golden.batch, CapturePoint::roped, {Stream::k},
+                   [&](std::int64_t, Stream, const at::Tensor& k) {
+                     error = relative_error(k, golden["float64/k.roped.0"]);
+                   });
+
+  EXPECT_GT(error, 1e-2);
+}
+
+TEST(Transformer, hands_out_only_the_streams_asked_for_layers_ascending) {
+  const Layout layout(1);
+  const ModelConfig config = read_model_config(golden_folder("qwen3") + "/config.json");
+  const auto model = Transformer::random(config, 0, at::kFloat, {2, false}, layout.tensor_parallel);
+  std::vector<std::pair<std::int64_t, Stream>> order;
+
+  model.capture(
+      {{3, 4, 5}, {2, 1}}, CapturePoint::roped, {Stream::k},
+      [&](std::int64_t layer, Stream stream, const at::Tensor&) { order.emplace_back(layer, stream); });
+  model.capture(
+      {}, CapturePoint::roped, {Stream::k},
+      [&](std::int64_t layer, Stream stream, const at::Tensor&) { order.emplace_back(layer, stream); });
+
+  EXPECT_EQ(order, (std::vector<std::pair<std::int64_t, Stream>>{{0, Stream::k}, {1, Stream::k}}));
+}
+
+}  // namespace
+}  // namespace headspan

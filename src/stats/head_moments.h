@@ -1,0 +1,16 @@
+// The moments of a few heads gathered into one dense matrix: what a joint regression of one target needs.
+#pragma once
+
+#include "dist/tile_exchange.h"
+#include "stats/regression_data.h"
+
+namespace headspan {
+
+/// The tiles of the lower triangle among `heads`, in the order that `assemble` expects.
+std::vector<Tile> tiles_among(const std::vector<std::int64_t>& heads);
+
+/// [heads.size() * d, heads.size() * d], column-major, both triangles, from the tiles of
+/// `tiles_among(heads)`.
+std::vector<double> assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const double* tiles);
+
+}  // namespace headspan

@@ -1,0 +1,205 @@
+#include "stats/selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dist/threads.h"
+#include "stats/forward.h"
+#include "stats/head_moments.h"
+
+namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// One target of a round and the heads whose moments it needs, itself last.
+struct Problem {
+  std::int64_t target;
+  std::vector<std::int64_t> heads;
+};
+
+/// The entries of `values`: [D] that belong to `heads`, in their order.
+std::vector<double> gather(const std::vector<double>& values, const std::vector<std::int64_t>& heads,
+                           std::int64_t d) {
+  std::vector<double> part;
+  for (const std::int64_t h : heads)
+    part.insert(part.end(), values.begin() + h * d, values.begin() + (h + 1) * d);
+  return part;
+}
+
+class Selection {
+ public:
+  Selection(const RegressionData& data, const PairTable& pairs, SelectionRule rule, std::int64_t references,
+            std::int64_t pool)
+      : data_(data),
+        pairs_(pairs),
+        rule_(rule),
+        references_(references),
+        pool_(rule == SelectionRule::forward ? pool : references),
+        d_(data.layout.head_size) {}
+
+  SelectionTable compute() {
+    empty_table();
+    const std::int64_t step = targets_of_a_round();
+    const std::int64_t rounds = data_.comm().max((pairs_.targets.count + step - 1) / step);
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      const std::int64_t first = std::min(round * step, pairs_.targets.count);
+      run_round(first, std::min(first + step, pairs_.targets.count));
+    }
+    return std::move(table_);
+  }
+
+ private:
+  void empty_table() {
+    const std::size_t n = to_size(pairs_.targets.count * references_);
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    table_ = {pairs_.targets,
+              references_,
+              std::vector<int>(n, -1),
+              std::vector<double>(n, nan),
+              std::vector<double>(n, nan),
+              std::vector<std::uint8_t>(n, kNotComputed),
+              std::vector<int>(n, 0),
+              std::vector<double>(n, nan)};
+  }
+
+  /// As many targets as fit in 256 MiB of moments.
+  std::int64_t targets_of_a_round() const {
+    const std::int64_t side = (pool_ + 1) * d_;
+    return std::clamp<std::int64_t>((std::int64_t{1} << 25) / std::max<std::int64_t>(1, side * side), 1,
+                                    1024);
+  }
+
+  void run_round(std::int64_t first, std::int64_t last) {
+    std::vector<Problem> problems;
+    for (std::int64_t t = first; t < last; ++t) {
+      const std::int64_t target = pairs_.targets.first + t;
+      problems.push_back({target, ranked_sources(data_.layout, pairs_, target, pool_)});
+      problems.back().heads.push_back(target);
+    }
+    if (rule_ == SelectionRule::forward) choose_forward(problems);
+    score(problems);
+  }
+
+  /// The moments of each problem's heads, dense. Collective.
+  std::vector<std::vector<double>> fetch(const Matrix& matrix, const std::vector<Problem>& problems) const {
+    std::vector<Tile> tiles;
+    for (const Problem& problem : problems) {
+      const auto own = tiles_among(problem.heads);
+      tiles.insert(tiles.end(), own.begin(), own.end());
+    }
+    const std::vector<double> values = fetch_tiles(matrix, d_, tiles);
+    std::vector<std::vector<double>> moments;
+    const double* at = values.data();
+    for (const Problem& problem : problems) {
+      moments.push_back(assemble(problem.heads, d_, at));
+      at += to_size(d_ * d_) * problem.heads.size() * (problem.heads.size() + 1) / 2;
+    }
+    return moments;
+  }
+
+  /// Replaces the pool of each problem by what forward selection takes of it. Collective.
+  void choose_forward(std::vector<Problem>& problems) const {
+    const auto moments = fetch(data_.fit.matrix, problems);
+    const SingleThreadedBlas single;
+#pragma omp parallel for schedule(dynamic)
+    for (std::size_t k = 0; k < problems.size(); ++k) {
+      std::vector<std::int64_t>& heads = problems[k].heads;
+      const auto pool = static_cast<std::int64_t>(heads.size()) - 1;
+      const std::vector<double> variance = gather(data_.sst, heads, d_);
+      std::vector<std::int64_t> chosen;
+      for (const std::int64_t c :
+           forward_selection(data_.rules, d_, pool, moments[k].data(), variance.data(), references_))
+        chosen.push_back(heads[to_size(c)]);
+      chosen.push_back(problems[k].target);
+      heads = std::move(chosen);
+    }
+  }
+
+  /// The joint regressions on the first 1, 2, .. of each problem's heads. Collective.
+  void score(const std::vector<Problem>& problems) {
+    const auto gram = fetch(data_.fit.matrix, problems);
+    std::vector<std::vector<double>> moment(problems.size());
+    if (data_.heldout) moment = fetch(data_.heldout->matrix, problems);
+    const SingleThreadedBlas single;
+#pragma omp parallel for schedule(dynamic)
+    for (std::size_t k = 0; k < problems.size(); ++k) score_target(problems[k], gram[k], moment[k]);
+  }
+
+  void score_target(const Problem& problem, const std::vector<double>& gram,
+                    const std::vector<double>& moment) {
+    const auto found = static_cast<std::int64_t>(problem.heads.size()) - 1;
+    const std::int64_t ld = (found + 1) * d_, row = (problem.target - pairs_.targets.first) * references_;
+    for (std::int64_t n = 1; n <= references_; ++n) {
+      const std::size_t at = to_size(row + n - 1);
+      if (n <= found) table_.sources[at] = static_cast<int>(problem.heads[to_size(n - 1)]);
+      if (n > found || data_.rules.too_few(n * d_))
+        table_.status[at] = missing_status(problem.target, n);
+      else
+        score_joint(problem, n * d_, ld, gram, moment, at);
+    }
+  }
+
+  /// Why there is no joint R² of `count` sources.
+  std::uint8_t missing_status(std::int64_t target, std::int64_t count) const {
+    const auto& layer = data_.layout.layer;
+    const auto causal =
+        std::upper_bound(layer.begin(), layer.end(), layer[to_size(target)]) - layer.begin() - 1;
+    if (count <= causal && data_.rules.too_few(count * d_)) return kTooFewTokens;
+    return kNotComputed;
+  }
+
+  void score_joint(const Problem& problem, std::int64_t p, std::int64_t ld, const std::vector<double>& gram,
+                   const std::vector<double>& moment, std::size_t at) {
+    const std::vector<double> variance = gather(data_.sst, problem.heads, d_);
+    const Factor factor =
+        factor_regressors(gram.data(), p, ld, variance.data(), data_.rules.pivot_tolerance(p));
+    const std::int64_t target_column = (ld - d_) * ld;
+    std::vector<double> x = whiten(factor, gram.data() + target_column, ld, d_);
+    const std::vector<double> gained = explained(x, factor.rank, d_);
+    std::vector<double> errors;
+    const std::int64_t column = problem.target * d_;
+    if (data_.heldout)
+      errors = heldout_errors(factor, solve_maps(factor, std::move(x), d_), moment.data(), ld,
+                              moment.data() + target_column, ld, &data_.moment_diagonal[to_size(column)], d_);
+    const Score score = score_fit(
+        data_.rules, d_, gained.data(), &data_.sst[to_size(column)], data_.heldout ? errors.data() : nullptr,
+        data_.heldout ? &data_.sst_heldout[to_size(column)] : nullptr, factor.rank < p);
+    table_.r2[at] = score.r2;
+    table_.r2_heldout[at] = score.r2_heldout;
+    table_.status[at] = score.status;
+    table_.rank[at] = static_cast<int>(factor.rank);
+    table_.pivot[at] = factor.pivot;
+  }
+
+  const RegressionData& data_;
+  const PairTable& pairs_;
+  SelectionRule rule_;
+  std::int64_t references_;
+  std::int64_t pool_;
+  std::int64_t d_;
+  SelectionTable table_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTable& pairs,
+                                         std::int64_t target, std::int64_t most) {
+  const double* r2 = pairs.r2.data() + (target - pairs.targets.first) * layout.heads();
+  std::vector<std::int64_t> sources;
+  for (std::int64_t s = 0; s < layout.heads(); ++s)
+    if (s != target && layout.layer[to_size(s)] <= layout.layer[to_size(target)] && !std::isnan(r2[s]))
+      sources.push_back(s);
+  std::stable_sort(sources.begin(), sources.end(),
+                   [r2](std::int64_t a, std::int64_t b) { return r2[a] > r2[b]; });
+  if (static_cast<std::int64_t>(sources.size()) > most) sources.resize(to_size(most));
+  return sources;
+}
+
+SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
+                      std::int64_t references, std::int64_t pool) {
+  return Selection(data, pairs, rule, references, pool).compute();
+}
+
+}  // namespace headspan

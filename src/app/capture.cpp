@@ -1,0 +1,180 @@
+#include "app/capture.h"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/ATen.h>
+
+#include "app/rounds.h"
+
+namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// Where the tokens of one batch go: for each part the positions in the batch whose activations count.
+using Kept = std::array<std::vector<std::int64_t>, 2>;
+
+Kept kept_positions(const Sample& sample, const std::vector<std::int64_t>& sequences,
+                    std::int64_t skip_first) {
+  Kept kept;
+  std::int64_t position = 0;
+  for (const std::int64_t s : sequences) {
+    const std::int64_t length = sample.sequences[to_size(s)].length;
+    for (std::int64_t i = skip_first; i < length; ++i)
+      kept[sample.heldout[to_size(s)]].push_back(position + i);
+    position += length;
+  }
+  return kept;
+}
+
+PackedBatch make_batch(const Sample& sample, const std::vector<std::int64_t>& sequences) {
+  PackedBatch batch;
+  for (const std::int64_t s : sequences) {
+    const auto& tokens = sample.tokens[to_size(s)];
+    batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
+    batch.lengths.push_back(static_cast<std::int64_t>(tokens.size()));
+  }
+  return batch;
+}
+
+/// One run of capture_grams.
+template <class T>
+class Capture {
+ public:
+  Capture(const Transformer& model, const ModelConfig& config, const Sample& sample,
+          const CaptureRequest& request, const Team& team)
+      : model_(model), sample_(sample), request_(request), team_(team) {
+    for (const Stream stream : request.streams) layouts_.push_back(stream_layout(config, stream));
+  }
+
+  std::vector<StreamGrams> run(Progress& progress) {
+    std::vector<std::int64_t> columns, blocks;
+    for (const HeadLayout& layout : layouts_) {
+      columns.push_back(layout.columns());
+      blocks.push_back(gram_block(team_.grid(), layout.heads(), layout.head_size));
+    }
+    Collector<T> collector(team_.grid(), columns, blocks, request_.precision, sample_.has_heldout(),
+                           kPanelTokens);
+    const std::int64_t rows = team_.group().size() / team_.tensor().size();
+    for (const Round& round : plan_rounds(sample_.sequences, rows, request_.batch_tokens)) {
+      run_batch(collector, round[to_size(team_.group().rank() / team_.tensor().size())]);
+      end_round(collector, round, progress);
+    }
+    return collector.finish();
+  }
+
+ private:
+  static constexpr std::int64_t kPanelTokens = 2048;
+
+  std::size_t parts() const { return sample_.has_heldout() ? 2 : 1; }
+
+  /// Runs this row's batch and puts this rank's tokens of it into the collector.
+  void run_batch(Collector<T>& collector, const std::vector<std::int64_t>& sequences) {
+    const Kept kept = kept_positions(sample_, sequences, request_.skip_first);
+    for (std::size_t part = 0; part < parts(); ++part) {
+      const auto count = static_cast<std::int64_t>(kept[part].size());
+      const Slab mine = slab_of(count, team_.tensor().size(), team_.tensor().rank());
+      for (std::size_t s = 0; s < layouts_.size(); ++s)
+        rows_[part][s] = collector.add_rows(s, static_cast<Part>(part), mine.count);
+    }
+    if (sequences.empty()) return;
+    model_.capture(make_batch(sample_, sequences), request_.point, request_.streams,
+                   [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
+                     take(kept, layer, stream, values);
+                   });
+  }
+
+  /// values: [tokens, heads of this rank, head_size] of one layer.
+  void take(const Kept& kept, std::int64_t layer, Stream stream, const at::Tensor& values) {
+    const auto s = to_size(std::find(request_.streams.begin(), request_.streams.end(), stream) -
+                           request_.streams.begin());
+    const at::Tensor typed = values.to(at::CppTypeToScalarType<T>::value).contiguous();
+    const std::int64_t width = typed.size(1) * typed.size(2);
+    const T* data = typed.data_ptr<T>();
+    for (std::size_t part = 0; part < parts(); ++part) {
+      T* out = rows_[part][s] + layer * width * team_.tensor().size();
+      if (team_.tensor().size() == 1)
+        copy_rows(data, width, kept[part], out, layouts_[s].columns());
+      else
+        exchange_heads(data, width, kept[part], out, layouts_[s].columns());
+    }
+  }
+
+  static void copy_rows(const T* values, std::int64_t width, const std::vector<std::int64_t>& positions,
+                        T* out, std::int64_t columns) {
+#pragma omp parallel for schedule(static)
+    for (std::size_t i = 0; i < positions.size(); ++i)
+      std::copy_n(values + positions[i] * width, width, out + static_cast<std::int64_t>(i) * columns);
+  }
+
+  /// Each rank of the row sends its heads of another's tokens there, and gets the others' heads of its own
+  /// tokens.
+  void exchange_heads(const T* values, std::int64_t width, const std::vector<std::int64_t>& positions, T* out,
+                      std::int64_t columns) const {
+    const Comm& comm = team_.tensor();
+    const auto count = static_cast<std::int64_t>(positions.size());
+    std::vector<std::vector<T>> send(to_size(comm.size()));
+    for (int r = 0; r < comm.size(); ++r) {
+      const Slab slab = slab_of(count, comm.size(), r);
+      for (std::int64_t i = slab.first; i < slab.first + slab.count; ++i) {
+        const T* row = values + positions[to_size(i)] * width;
+        send[to_size(r)].insert(send[to_size(r)].end(), row, row + width);
+      }
+    }
+    const auto received = comm.exchange(send);
+    for (int r = 0; r < comm.size(); ++r) {
+      const auto tokens = static_cast<std::int64_t>(received[to_size(r)].size()) / width;
+      for (std::int64_t i = 0; i < tokens; ++i)
+        std::copy_n(received[to_size(r)].data() + i * width, width, out + r * width + i * columns);
+    }
+  }
+
+  void end_round(Collector<T>& collector, const Round& round, Progress& progress) const {
+    std::array<std::int64_t, 2> counts{};
+    std::int64_t run = 0;
+    for (const auto& sequences : round) {
+      const Kept kept = kept_positions(sample_, sequences, request_.skip_first);
+      for (std::size_t part = 0; part < 2; ++part)
+        counts[part] += static_cast<std::int64_t>(kept[part].size());
+      for (const std::int64_t s : sequences) run += sample_.sequences[to_size(s)].length;
+    }
+    for (std::size_t part = 0; part < parts(); ++part)
+      collector.end_round(static_cast<Part>(part), counts[part]);
+    progress.advance(run);
+  }
+
+  const Transformer& model_;
+  const Sample& sample_;
+  const CaptureRequest& request_;
+  const Team& team_;
+  std::vector<HeadLayout> layouts_;          // by stream of the request
+  std::array<std::array<T*, 3>, 2> rows_{};  // by part and stream: where this batch's rows go
+};
+
+}  // namespace
+
+HeadLayout stream_layout(const ModelConfig& config, Stream stream) {
+  const std::int64_t heads = stream == Stream::q ? config.heads : config.kv_heads;
+  HeadLayout layout{config.head_size, {}, {}, config.hidden_size};
+  for (std::int64_t l = 0; l < config.layers; ++l)
+    for (std::int64_t h = 0; h < heads; ++h) {
+      layout.layer.push_back(l);
+      layout.head.push_back(h);
+    }
+  return layout;
+}
+
+template <class T>
+std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
+                                       const Sample& sample, const CaptureRequest& request, const Team& team,
+                                       Progress& progress) {
+  return Capture<T>(model, config, sample, request, team).run(progress);
+}
+
+template std::vector<StreamGrams> capture_grams<double>(const Transformer&, const ModelConfig&, const Sample&,
+                                                        const CaptureRequest&, const Team&, Progress&);
+template std::vector<StreamGrams> capture_grams<float>(const Transformer&, const ModelConfig&, const Sample&,
+                                                       const CaptureRequest&, const Team&, Progress&);
+
+}  // namespace headspan

@@ -1,0 +1,32 @@
+// Runs a model over the sequences of a sample and turns what it captures into the Grams of the streams asked
+// for. Ranks of a data-parallel row run the same batch, each with its share of the heads; before the Gram
+// they exchange heads for tokens, so that each rank holds all columns of some tokens.
+#pragma once
+
+#include "app/sample.h"
+#include "app/team.h"
+#include "base/progress.h"
+#include "model/transformer.h"
+#include "stats/collector.h"
+
+namespace headspan {
+
+struct CaptureRequest {
+  std::vector<Stream> streams;
+  CapturePoint point = CapturePoint::roped;
+  Precision precision = Precision::float64;
+  std::int64_t batch_tokens = 4096;
+  std::int64_t skip_first = 0;  ///< positions of each sequence left out of the statistics
+};
+
+/// The heads of a stream as the columns of its Gram are laid out.
+HeadLayout stream_layout(const ModelConfig& config, Stream stream);
+
+/// The Grams of each stream of the request, in its order. T: double for a forward in float64, else float.
+/// Collective over the team's group.
+template <class T>
+std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
+                                       const Sample& sample, const CaptureRequest& request, const Team& team,
+                                       Progress& progress);
+
+}  // namespace headspan

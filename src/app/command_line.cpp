@@ -1,0 +1,167 @@
+#include "app/command_line.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/program_options.hpp>
+
+#include "app/job_options.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/provenance.h"
+
+namespace headspan {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr char kOrigin[] = "command line";
+
+struct Command {
+  const char* name;
+  bool takes_job;
+  const char* usage;
+  const char* help;
+};
+
+constexpr std::array<Command, 2> kCommands{{
+    {"study", true, "headspan study [JOB.ini] [--section.key value ...]",
+     "predict each attention head from others, for every checkpoint of a job: one result file each"},
+    {"inspect", false, "headspan inspect PATH ...",
+     "say what a file is (checkpoint folder, tokens, manifest, activations, result), and check it"},
+}};
+
+const Command* find_command(const std::string& name) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [&](const Command& command) { return name == command.name; });
+  return found != kCommands.end() ? &*found : nullptr;
+}
+
+std::string command_names() {
+  std::string names;
+  for (const Command& command : kCommands) names += (names.empty() ? "" : ", ") + std::string(command.name);
+  return names;
+}
+
+std::string program_help() {
+  std::string text = program_name() +
+                     "\nWhich attention heads of a language model lie in the linear span of the others.\n\n";
+  for (const Command& command : kCommands)
+    text += std::string("  ") + command.usage + "\n      " + command.help + "\n";
+  return text +
+         "  headspan COMMAND --help\n  headspan --version\n\n"
+         "Runs the same with and without mpirun. Exit code: 0 done; 1 the environment failed; 2 the input is "
+         "at fault;\n"
+         "3 stopped with the state saved, submit again.\n";
+}
+
+std::string command_help(const Command& command) {
+  std::string text = std::string(command.usage) + "\n" + command.help + "\n";
+  if (!command.takes_job) return text;
+  return text +
+         "\nThe command line overrides the job file. Lists are comma-separated; paths are relative to the "
+         "current\n"
+         "directory. In a job file lines that start with # or ; are comments, and # starts one behind a "
+         "value too.\n" +
+         job_options_help();
+}
+
+/// What the user wrote, before its meaning is looked at.
+struct Written {
+  std::vector<std::string> words;
+  GivenKeys keys;
+  bool help = false;
+  bool version = false;
+};
+
+std::vector<po::option> run_boost(int argc, const char* const* argv) {
+  po::options_description known;
+  known.add_options()("help", "")("version", "")("word", po::value<std::string>());
+  for (const JobOption& option : job_options())
+    known.add_options()(option.name.c_str(), po::value<std::string>(), "");
+  po::positional_options_description words;
+  words.add("word", -1);
+  namespace style = po::command_line_style;
+  try {
+    return po::command_line_parser(argc, argv)
+        .options(known)
+        .positional(words)
+        .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
+        .allow_unregistered()
+        .run()
+        .options;
+  } catch (const po::error& error) {
+    throw InputError(kOrigin, "", "", printable(error.what()), "headspan COMMAND --help lists the keys");
+  }
+}
+
+Written read_words(int argc, const char* const* argv) {
+  Written written;
+  const std::vector<po::option> options = run_boost(argc, argv);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const po::option& option = options[i];
+    const std::string& key = option.string_key;
+    std::string value = option.value.empty() ? "" : option.value.front();
+    if (key == "help" || (option.position_key >= 0 && value == "-h")) {
+      written.help = true;
+    } else if (option.position_key >= 0) {
+      written.words.push_back(value);
+    } else if (key == "version") {
+      written.version = true;
+    } else if (option.unregistered) {
+      if (value.empty() && i + 1 < options.size() && options[i + 1].position_key >= 0)
+        value = options[i + 1].value[0];
+      refuse_unknown_key(kOrigin, key, value);
+    } else if (value.substr(0, 2) == "--") {
+      throw InputError(kOrigin, key, "", "has no value", "--" + key + " VALUE");
+    } else if (!written.keys.emplace(key, GivenValue{kOrigin, value}).second) {
+      throw InputError(kOrigin, key, printable(value), "is given twice", "keep one of the two");
+    }
+  }
+  return written;
+}
+
+Job read_job(const std::vector<std::string>& words, const GivenKeys& overrides) {
+  if (words.size() > 2)
+    throw InputError(kOrigin, "", "", "'" + printable(words[2]) + "' is one argument too many",
+                     "one job file, and --section.key for each key");
+  if (words.size() < 2) return make_job(kOrigin, overrides);
+  GivenKeys given = read_job_file(words[1]);
+  for (const auto& [key, value] : overrides) given[key] = value;
+  return make_job(words[1], given);
+}
+
+}  // namespace
+
+Request parse_command_line(int argc, const char* const* argv) {
+  const Written written = read_words(argc, argv);
+  Request request;
+  if (written.version) {
+    request.answer = program_name() + "\n";
+    return request;
+  }
+  if (written.words.empty()) {
+    if (!written.help)
+      throw InputError(kOrigin, "", "", "names no command", "one of " + command_names() + ", or --help");
+    request.answer = program_help();
+    return request;
+  }
+  const Command* command = find_command(written.words[0]);
+  if (command == nullptr)
+    throw InputError(kOrigin, "", "", "'" + printable(written.words[0]) + "' is not a command",
+                     "one of " + command_names());
+  request.command = command->name;
+  if (written.help) {
+    request.answer = command_help(*command);
+  } else if (command->takes_job) {
+    request.job = read_job(written.words, written.keys);
+  } else {
+    if (!written.keys.empty())
+      throw InputError(kOrigin, written.keys.begin()->first, printable(written.keys.begin()->second.text),
+                       std::string("is not for ") + command->name, command->usage);
+    request.files.assign(written.words.begin() + 1, written.words.end());
+    if (request.files.empty()) throw InputError(kOrigin, "", "", "names no file", command->usage);
+  }
+  return request;
+}
+
+}  // namespace headspan

@@ -1,0 +1,22 @@
+// The command line: headspan COMMAND [JOB.ini] [--section.key value ...]. It only says what is asked; needs
+// no MPI.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/job.h"
+
+namespace headspan {
+
+struct Request {
+  std::string answer;              ///< not empty: the text of --help or --version; print it and exit with 0
+  std::string command;             ///< "study" or "inspect"
+  Job job;                         ///< of a command that takes a job
+  std::vector<std::string> files;  ///< of inspect, at least one
+};
+
+/// Reads the job file too; the command line overrides it. Throws InputError.
+Request parse_command_line(int argc, const char* const* argv);
+
+}  // namespace headspan

@@ -1,0 +1,183 @@
+#include "app/describe.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "app/job.h"
+#include "app/text_table.h"
+#include "base/checked.h"
+#include "io/activations.h"
+#include "io/checkpoint.h"
+#include "io/gram_file.h"
+#include "io/manifest.h"
+#include "io/tokens.h"
+#include "model/model_config.h"
+
+namespace headspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+std::string report(const std::string& path, const std::string& kind, const Facts& facts) {
+  std::string text = path + ": " + kind + "\n";
+  for (const auto& [name, value] : facts) {
+    if (value.empty()) continue;
+    text += "  " + name + std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') + value +
+            "\n";
+  }
+  return text;
+}
+
+std::string join(const std::set<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string rope_text(const ModelConfig& config) {
+  std::string text = "theta " + format_figure(config.rope_theta);
+  if (!config.rope_scaling) return text + ", not scaled";
+  return text + ", llama3 scaling by " + format_figure(config.rope_scaling->factor) + " from " +
+         format_figure(config.rope_scaling->original_max_positions) + " positions";
+}
+
+/// What only reading every id tells.
+struct TokenScan {
+  std::int64_t largest = 0;
+  std::int64_t documents = 0;  ///< 0: not known
+};
+
+TokenScan scan_tokens(const TokenFile& file) {
+  constexpr std::int64_t kPiece = 1 << 20;
+  const TokenSidecar sidecar = file.sidecar().value_or(TokenSidecar());
+  const std::int64_t vocabulary = sidecar.vocab_size.value_or(std::numeric_limits<std::int64_t>::max());
+  TokenScan scan;
+  bool inside = false;  // a document that has begun
+  for (std::int64_t start = 0; start < file.count(); start += kPiece) {
+    const auto ids = file.read(start, std::min(kPiece, file.count() - start));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] < 0 || ids[i] >= vocabulary)
+        throw InputError(file.path(), "token " + std::to_string(start + static_cast<std::int64_t>(i)),
+                         std::to_string(ids[i]), "is no id of the vocabulary",
+                         "ids below " + std::to_string(vocabulary) + " are expected: is the dtype " +
+                             file.type().name + " right?");
+      scan.largest = std::max(scan.largest, ids[i]);
+      inside = std::find(sidecar.eos.begin(), sidecar.eos.end(), ids[i]) == sidecar.eos.end();
+      scan.documents += inside ? 0 : 1;
+    }
+  }
+  if (file.format() == TokenFormat::megatron)
+    scan.documents = static_cast<std::int64_t>(file.document_ends(file.count()).size());
+  else if (!sidecar.eos.empty() && inside)
+    ++scan.documents;
+  return scan;
+}
+
+std::string sidecar_text(const std::optional<TokenSidecar>& sidecar) {
+  if (!sidecar) return "none: what the ids mean is for the job to say";
+  std::string text = fs::path(sidecar->path).filename().string();
+  if (!sidecar->tokenizer.empty()) text += ", tokenizer " + sidecar->tokenizer;
+  if (sidecar->vocab_size) text += ", vocabulary " + std::to_string(*sidecar->vocab_size);
+  for (const std::int64_t id : sidecar->eos) text += ", eos " + std::to_string(id);
+  return text;
+}
+
+}  // namespace
+
+std::string describe_checkpoint(const std::string& path) {
+  const ModelConfig config = read_model_config(path + "/config.json");
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  std::set<std::string> dtypes, files;
+  std::int64_t bytes = 0;
+  for (const std::string& name : checkpoint.names()) {
+    const TensorEntry& entry = checkpoint.entry(name);
+    dtypes.insert(entry.dtype);
+    files.insert(fs::path(checkpoint.file_of(name)).filename().string());
+    bytes = checked_add(bytes, entry.end - entry.begin, "bytes of the checkpoint");
+  }
+  Facts facts{
+      {"model", config.model_type + ", " + std::to_string(config.layers) + " layers, hidden size " +
+                    std::to_string(config.hidden_size)},
+      {"heads", std::to_string(config.heads) + " query, " + std::to_string(config.kv_heads) +
+                    " KV, of size " + std::to_string(config.head_size)},
+      {"vocabulary", std::to_string(config.vocab_size)},
+      {"positions", std::to_string(config.max_positions)},
+      {"rope", rope_text(config)},
+      {"weights", std::to_string(checkpoint.names().size()) + " tensors of " + join(dtypes) + ", " +
+                      std::to_string(bytes) + " bytes, in " +
+                      (files.size() == 1 ? *files.begin() : std::to_string(files.size()) + " files")}};
+  for (const std::string& warning : checkpoint.warnings()) facts.push_back({"warning", warning});
+  return report(path, "checkpoint folder", facts);
+}
+
+std::string describe_tokens(const std::string& path) {
+  const TokenFile file = TokenFile::open(path);
+  const TokenScan scan = scan_tokens(file);
+  const std::string sha256 = file.sha256();
+  const bool known = file.sidecar() && !file.sidecar()->sha256.empty();
+  return report(path, "token file",
+                {{"format", to_string(file.format()) + " of " + file.type().name},
+                 {"tokens", std::to_string(file.count())},
+                 {"documents", scan.documents > 0 ? std::to_string(scan.documents) : ""},
+                 {"largest id", std::to_string(scan.largest)},
+                 {"sidecar", sidecar_text(file.sidecar())},
+                 {"sha256", sha256 + (known ? ", as the sidecar says" : "")}});
+}
+
+std::string describe_manifest(const std::string& path) {
+  const auto rows = read_manifest(path);
+  std::vector<std::string> missing;
+  for (const ManifestRow& row : rows)
+    if (!fs::exists(row.path + "/config.json")) missing.push_back(row.name);
+  const auto [first, last] = std::minmax_element(
+      rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return report(
+      path, "manifest",
+      {{"checkpoints", std::to_string(rows.size())},
+       {"steps", std::to_string(first->step) + " to " + std::to_string(last->step)},
+       {"folders", std::to_string(rows.size() - missing.size()) + " of " + std::to_string(rows.size()) +
+                       " exist" + (missing.empty() ? "" : "; the first missing is " + missing[0])}});
+}
+
+std::string describe_job(const std::string& path) {
+  return path + ": job file; as it will run:\n\n" + make_job(path, read_job_file(path)).to_ini();
+}
+
+std::string describe_activations(const std::string& path) {
+  const Activations file = Activations::open(path);
+  const std::set<std::int64_t> layers(file.layer().begin(), file.layer().end());
+  return report(path, "activations",
+                {{"stream", file.stream()},
+                 {"tokens", std::to_string(file.tokens()) + " in " + std::to_string(file.sequences().size()) +
+                                " sequences"},
+                 {"heads", std::to_string(file.heads()) + " of size " + std::to_string(file.head_size()) +
+                               " in " + std::to_string(layers.size()) + " layers"},
+                 {"hidden size", file.hidden_size() ? std::to_string(*file.hidden_size())
+                                                    : "not given: there will be no geometric null"},
+                 {"type", file.is_float32() ? "float32" : "float64"}});
+}
+
+std::string describe_gram(const std::string& path) {
+  const H5File file = H5File::open(path);
+  Facts facts;
+  for (const GramStream& stream : read_gram_streams(file)) {
+    std::string tokens;
+    for (const std::string part : {"fit", "heldout"})
+      if (part == "fit" || stream.heldout)
+        tokens +=
+            ", n_" + part + " " +
+            std::to_string(file.read_attribute<std::int64_t>(stream.name + "/" + part, "tokens").value_or(0));
+    facts.push_back({"stream " + stream.name, std::to_string(stream.heads()) + " heads of size " +
+                                                  std::to_string(stream.head_size) + ", captured " +
+                                                  stream.capture + tokens});
+  }
+  return report(path, "Grams", facts);
+}
+
+}  // namespace headspan

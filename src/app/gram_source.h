@@ -1,0 +1,44 @@
+// Where the Grams of a unit come from: a model that runs over tokens, a file of activations, or saved Grams.
+// Each source gives the same thing, so that the statistics know no difference.
+#pragma once
+
+#include "app/analysis.h"
+#include "app/sample.h"
+#include "app/unit.h"
+#include "io/gram_file.h"
+#include "stats/collector.h"
+
+namespace headspan {
+
+/// One stream of a unit, ready for the statistics.
+struct StreamEvidence {
+  StreamOrigin origin;
+  HeadLayout layout;
+  FitRules rules;
+  StreamGrams grams;
+};
+
+/// What a source says of a unit besides its Grams.
+struct UnitEvidence {
+  std::vector<StreamEvidence> streams;
+  Sample sample;  ///< no sequences where merged Grams tell none
+  std::string model_type;
+  std::string config_sha256;
+};
+
+/// From a model: loads or draws the weights and runs the job's tokens. Collective over the team's group.
+UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const Log& log);
+
+/// From the user's own activations. Collective over the team's group.
+UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, const Log& log);
+
+/// From saved Grams, merged. Collective over the team's group.
+UnitEvidence merge_grams(const Job& job, const Team& team);
+
+/// The rules of the fits for values and products of these precisions.
+FitRules fit_rules(const Job& job, const std::string& forward_dtype, const std::string& precision);
+
+/// predict.precision as the statistics know it.
+Precision product_precision(const std::string& name);
+
+}  // namespace headspan

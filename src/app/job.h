@@ -1,0 +1,118 @@
+// Job: everything a user may ask of a run, typed, with its defaults: the keys of a job file, one struct per
+// section. What the keys mean, may hold and are called stands in one table (app/job_options.h). A Job does
+// not open the files that it names, and holds no choice that depends on them: such keys stay `auto` (an empty
+// optional).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/grid_shape.h"
+
+namespace headspan {
+
+using Words = std::vector<std::string>;
+
+struct Job {
+  struct Model {
+    std::string path;
+    std::string manifest;
+    Words select{"all"};
+    Words init{"pretrained"};
+    std::int64_t seed = 0;
+    std::string dtype = "auto";
+  } model;
+
+  struct Tokens {
+    std::string path;
+    std::string format = "auto";
+    std::string dtype = "auto";
+    std::int64_t sequence_length = 2048;
+    std::int64_t limit = 30000;
+    std::optional<std::vector<std::int64_t>> eos;
+    double heldout = 0.25;
+    std::int64_t skip_first = 0;
+    std::int64_t seed = 0;
+  } tokens;
+
+  struct Activations {
+    std::string path;
+  } activations;
+
+  struct Grams {
+    Words paths;
+  } grams;
+
+  struct Predict {
+    Words streams{"k", "q", "v"};
+    std::string capture = "roped";
+    std::int64_t references = 5;
+    std::int64_t pool = 16;
+    Words selection{"pairwise", "forward"};
+    std::string mode = "corrected";
+    std::string precision = "float64";
+  } predict;
+
+  struct Ceiling {
+    bool enabled = true;
+    std::string scope = "layer";
+  } ceiling;
+
+  struct Overlap {
+    bool enabled = true;
+    Words projections{"q", "k", "v"};
+    Words tolerances{"paper", "1e-1", "1e-2", "1e-3", "1e-4"};
+    std::string effective = "both";
+  } overlap;
+
+  struct Run {
+    std::string device = "auto";
+    std::int64_t groups = 1;
+    std::optional<std::int64_t> tensor_parallel;
+    std::optional<GridShape> grid;
+    std::optional<std::int64_t> batch_tokens;
+    double save_minutes = 30;
+    double time_limit = 0;
+    std::optional<double> memory_gib;
+  } run;
+
+  struct Output {
+    std::string directory;
+    bool save_gram = false;
+    bool overwrite = false;
+  } output;
+
+  /// The whole job as a job file: every key that holds something, in the table's order. Reading it gives the
+  /// same Job.
+  std::string to_ini() const;
+};
+
+/// Where a key's text came from: a job file, or "command line".
+struct GivenValue {
+  std::string origin;
+  std::string text;
+};
+
+/// Keys as "section.key".
+using GivenKeys = std::map<std::string, GivenValue>;
+
+/// The keys of the job file `text`; `name` is what messages call it. Throws InputError at a line that is
+/// none, at an unknown key and at one given twice. A line that starts with # or ; is a comment; # also starts
+/// one behind a value.
+GivenKeys read_job_text(const std::string& name, const std::string& text);
+
+/// As read_job_text, of the file at `path`.
+GivenKeys read_job_file(const std::string& path);
+
+/// The job that `given` asks for, resolved: what follows from `predict.mode` is set, and what contradicts
+/// itself is refused. `name` is blamed for what is missing. Throws InputError.
+Job make_job(const std::string& name, const GivenKeys& given);
+
+/// The InputError for a key that is none, with the nearest one or the section where it lives.
+[[noreturn]] void refuse_unknown_key(const std::string& origin, const std::string& key,
+                                     const std::string& text);
+
+}  // namespace headspan

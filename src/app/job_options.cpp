@@ -1,0 +1,191 @@
+#include "app/job_options.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "app/value_kind.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+template <class Section, class T>
+JobOption option(const char* name, Section Job::*section, T Section::*member, const ValueKind<T>& kind,
+                 const char* help) {
+  return {name, kind.allowed, help,
+          [=](Job& job, const std::string& text) { job.*section.*member = kind.read(text); },
+          [=](const Job& job) { return kind.write(job.*section.*member); }};
+}
+
+ValueKind<GridShape> grid_shape() {
+  return {
+      "PxQ, rows x columns of a process grid such as 2x3",
+      [](const std::string& text) {
+        const std::size_t cross = text.find('x');
+        if (cross == std::string::npos) throw BadValue("is not a grid");
+        const auto size = integer(1);
+        return GridShape{size.read(text.substr(0, cross)), size.read(text.substr(cross + 1))};
+      },
+      [](const GridShape& grid) { return std::to_string(grid.rows) + "x" + std::to_string(grid.columns); }};
+}
+
+/// "paper" or a relative tolerance, kept as the words they are: they name a coordinate of the result.
+ValueKind<std::string> tolerance() {
+  return {"paper or a number above 0 and below 1",
+          [](const std::string& text) {
+            if (text != "paper") positive(1).read(text);
+            return text;
+          },
+          [](const std::string& value) { return value; }};
+}
+
+/// A list that may be left empty: not given.
+ValueKind<Words> paths() {
+  auto kind = list_of(text("paths"));
+  kind.allowed = "a comma-separated list of paths";
+  kind.read = [read = kind.read](const std::string& text) { return text.empty() ? Words() : read(text); };
+  return kind;
+}
+
+std::vector<JobOption> model_options() {
+  return {option("model.path", &Job::model, &Job::Model::path, text("a path"),
+                 "checkpoint folder in the Hugging Face layout"),
+          option("model.manifest", &Job::model, &Job::Model::manifest, text("a path"),
+                 "instead of path: TSV of checkpoints, one unit each"),
+          option("model.select", &Job::model, &Job::Model::select,
+                 list_of(text("all or names of the manifest")), "which rows of the manifest"),
+          option("model.init", &Job::model, &Job::Model::init, list_of(choice({"pretrained", "random"})),
+                 "weights as stored, or drawn anew; with both a unit NAME has a second, NAME-random"),
+          option("model.seed", &Job::model, &Job::Model::seed, integer(0), "of init = random"),
+          option("model.dtype", &Job::model, &Job::Model::dtype,
+                 choice({"auto", "float64", "float32", "bfloat16", "float16"}),
+                 "in which the model runs; auto: the checkpoint's own")};
+}
+
+std::vector<JobOption> tokens_options() {
+  return {
+      option("tokens.path", &Job::tokens, &Job::Tokens::path, text("a path"), "token file"),
+      option("tokens.format", &Job::tokens, &Job::Tokens::format, choice({"auto", "raw", "npy", "megatron"}),
+             "layout; auto: by the NPY magic or an .idx beside, else raw"),
+      option("tokens.dtype", &Job::tokens, &Job::Tokens::dtype, choice({"auto", "uint16", "uint32"}),
+             "type of raw ids; auto: the sidecar's, else uint16"),
+      option("tokens.sequence_length", &Job::tokens, &Job::Tokens::sequence_length, integer(1),
+             "most tokens of a sequence"),
+      option("tokens.limit", &Job::tokens, &Job::Tokens::limit, integer(1), "tokens to run"),
+      option("tokens.eos", &Job::tokens, &Job::Tokens::eos, automatic(list_of(integer(0))),
+             "ids that end a document; auto: the sidecar's, else the model config's"),
+      option("tokens.heldout", &Job::tokens, &Job::Tokens::heldout, number(0, 1),
+             "share of the sequences that score but do not fit"),
+      option("tokens.skip_first", &Job::tokens, &Job::Tokens::skip_first, integer(0),
+             "first positions of every sequence left out of the statistics"),
+      option("tokens.seed", &Job::tokens, &Job::Tokens::seed, integer(0),
+             "of the choice of held-out sequences")};
+}
+
+/// Of the sections that stand in for model and tokens.
+std::vector<JobOption> own_data_options() {
+  return {option("activations.path", &Job::activations, &Job::Activations::path, text("a path"),
+                 "instead of model and tokens: your own activations (HDF5)"),
+          option("grams.paths", &Job::grams, &Job::Grams::paths, paths(),
+                 "instead of model and tokens: saved Grams, which are merged")};
+}
+
+std::vector<JobOption> predict_options() {
+  return {
+      option("predict.streams", &Job::predict, &Job::Predict::streams, list_of(choice({"k", "q", "v"})),
+             "keys, queries, values"),
+      option("predict.capture", &Job::predict, &Job::Predict::capture, choice({"proj", "normed", "roped"}),
+             "taken after the projection, after q_norm/k_norm, or after RoPE"),
+      option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
+             "most heads that predict one together"),
+      option("predict.pool", &Job::predict, &Job::Predict::pool, integer(1),
+             "best pairwise sources from which forward selection chooses"),
+      option("predict.selection", &Job::predict, &Job::Predict::selection,
+             list_of(choice({"pairwise", "forward"})), "how references are chosen"),
+      option("predict.mode", &Job::predict, &Job::Predict::mode, choice({"corrected", "paper"}),
+             "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
+      option("predict.precision", &Job::predict, &Job::Predict::precision,
+             choice({"float64", "float32", "split", "bfloat16"}), "of the products of a panel of tokens")};
+}
+
+/// Of ceiling and overlap.
+std::vector<JobOption> bound_options() {
+  return {option("ceiling.enabled", &Job::ceiling, &Job::Ceiling::enabled, flag(),
+                 "predict each head from all others"),
+          option("ceiling.scope", &Job::ceiling, &Job::Ceiling::scope, choice({"layer", "causal", "both"}),
+                 "all other heads of the layer, or every earlier head"),
+          option("overlap.enabled", &Job::overlap, &Job::Overlap::enabled, flag(),
+                 "overlap of the projections' weights"),
+          option("overlap.projections", &Job::overlap, &Job::Overlap::projections,
+                 list_of(choice({"k", "q", "v"})), "of which projections"),
+          option("overlap.tolerances", &Job::overlap, &Job::Overlap::tolerances, list_of(tolerance()),
+                 "for ranks; numbers are relative to the joint largest singular value"),
+          option("overlap.effective", &Job::overlap, &Job::Overlap::effective,
+                 choice({"raw", "effective", "both"}), "without or with the gain of q_norm/k_norm")};
+}
+
+std::vector<JobOption> run_options() {
+  return {option("run.device", &Job::run, &Job::Run::device, choice({"auto", "cpu", "cuda"}),
+                 "where models and products run"),
+          option("run.groups", &Job::run, &Job::Run::groups, integer(1),
+                 "groups of ranks, each at work on its own unit"),
+          option("run.tensor_parallel", &Job::run, &Job::Run::tensor_parallel, automatic(integer(1)),
+                 "ranks that share one copy of the model; auto: the fewest whose memory holds it"),
+          option("run.grid", &Job::run, &Job::Run::grid, automatic(grid_shape()), "process grid of the Gram"),
+          option("run.batch_tokens", &Job::run, &Job::Run::batch_tokens, automatic(integer(1)),
+                 "tokens of a forward pass"),
+          option("run.save_minutes", &Job::run, &Job::Run::save_minutes, number(0, kUnbounded),
+                 "minutes between saves of the state of a long unit; 0: none"),
+          option("run.time_limit", &Job::run, &Job::Run::time_limit, number(0, kUnbounded),
+                 "minutes after which the state is saved and the run ends with exit code 3; 0: none"),
+          option("run.memory_gib", &Job::run, &Job::Run::memory_gib, automatic(positive(kUnbounded)),
+                 "GiB that a rank may use; auto: its share of the node")};
+}
+
+std::vector<JobOption> output_options() {
+  return {
+      option("output.directory", &Job::output, &Job::Output::directory, text("a path"), "where results go"),
+      option("output.save_gram", &Job::output, &Job::Output::save_gram, flag(),
+             "also write CHECKPOINT.gram.h5"),
+      option("output.overwrite", &Job::output, &Job::Output::overwrite, flag(),
+             "replace results of another job")};
+}
+
+}  // namespace
+
+const std::vector<JobOption>& job_options() {
+  static const std::vector<JobOption> options = [] {
+    std::vector<JobOption> all;
+    for (const auto& part : {model_options(), tokens_options(), own_data_options(), predict_options(),
+                             bound_options(), run_options(), output_options()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
+  return options;
+}
+
+const JobOption* find_job_option(const std::string& name) {
+  const auto& options = job_options();
+  const auto found =
+      std::find_if(options.begin(), options.end(), [&](const JobOption& o) { return o.name == name; });
+  return found != options.end() ? &*found : nullptr;
+}
+
+std::string job_options_help() {
+  const Job defaults;
+  std::string text;
+  std::string section;
+  for (const JobOption& option : job_options()) {
+    if (option.section() != section) {
+      section = option.section();
+      text += "\n[" + section + "]\n";
+    }
+    const std::string value = option.get(defaults);
+    text += "  " + option.key() + (value.empty() ? "" : " = " + value) + "\n      " + option.help + " (" +
+            option.allowed + ")\n";
+  }
+  return text;
+}
+
+}  // namespace headspan

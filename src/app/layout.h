@@ -1,0 +1,20 @@
+// How many ranks share one copy of a model's weights, chosen before the ranks are laid out.
+#pragma once
+
+#include "app/job.h"
+#include "app/unit.h"
+
+namespace headspan {
+
+/// run.tensor_parallel, or for auto the smallest divisor of `group_ranks` and of the KV heads whose weights
+/// fit half the memory of a rank. 1 for units without a model. Throws InputError naming run.tensor_parallel
+/// when what was asked for does not divide the KV heads of some unit, or when nothing fits. `memory_bytes`:
+/// of this rank. Local; the same on all.
+int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
+                           double memory_bytes);
+
+/// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
+/// all ranks. Collective over comm.
+double memory_of_rank(const Job& job, const Comm& comm);
+
+}  // namespace headspan

@@ -1,0 +1,68 @@
+#include "app/gram_source.h"
+
+namespace headspan {
+namespace {
+
+/// One Gram of a file, in blocks of this run's grid.
+HeadGram load(const H5File& file, const GramStream& stream, const std::string& part, const Grid& grid) {
+  HeadGram gram{
+      0,
+      {},
+      Matrix(grid, stream.columns(), stream.columns(), gram_block(grid, stream.heads(), stream.head_size))};
+  GramPart read = read_gram(file, stream, part, gram.matrix);
+  gram.tokens = read.tokens;
+  gram.mean = std::move(read.mean);
+  return gram;
+}
+
+/// Grams add up only over the same heads, captured and computed alike.
+void check_same(const std::string& path, const GramStream& stream, const GramStream& first) {
+  const auto differs = [&](const std::string& what, const std::string& here, const std::string& there) {
+    if (here != there)
+      throw InputError(path, stream.name + " " + what, here, "the files before have " + there,
+                       "merge Grams of one model and job");
+  };
+  differs("capture", stream.capture, first.capture);
+  differs("forward_dtype", stream.forward_dtype, first.forward_dtype);
+  differs("precision", stream.precision, first.precision);
+  differs("heldout part", stream.heldout ? "present" : "absent", first.heldout ? "present" : "absent");
+  if (stream.layer != first.layer || stream.head != first.head || stream.head_size != first.head_size ||
+      stream.hidden_size != first.hidden_size)
+    throw InputError(path, stream.name, "", "has other heads than the files before",
+                     "merge Grams of one model");
+}
+
+}  // namespace
+
+UnitEvidence merge_grams(const Job& job, const Team& team) {
+  UnitEvidence evidence;
+  std::vector<GramStream> first;
+  for (const std::string& path : job.grams.paths) {
+    const H5File file = H5File::open(team.group(), path);
+    std::vector<GramStream> streams;
+    agree(team.group(), [&] {
+      streams = read_gram_streams(file);
+      if (first.empty()) first = streams;
+      if (streams.size() != first.size())
+        throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
+      for (std::size_t s = 0; s < streams.size(); ++s) check_same(path, streams[s], first[s]);
+    });
+    for (std::size_t s = 0; s < streams.size(); ++s) {
+      const GramStream& stream = streams[s];
+      StreamGrams grams{load(file, stream, "fit", team.grid()), {}};
+      if (stream.heldout) grams.heldout = load(file, stream, "heldout", team.grid());
+      if (evidence.streams.size() < streams.size()) {
+        evidence.streams.push_back({{stream.name, stream.capture, stream.forward_dtype, stream.precision},
+                                    {stream.head_size, stream.layer, stream.head, stream.hidden_size},
+                                    fit_rules(job, stream.forward_dtype, stream.precision),
+                                    std::move(grams)});
+        continue;
+      }
+      merge(evidence.streams[s].grams.fit, grams.fit);
+      if (grams.heldout) merge(*evidence.streams[s].grams.heldout, *grams.heldout);
+    }
+  }
+  return evidence;
+}
+
+}  // namespace headspan

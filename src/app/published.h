@@ -1,0 +1,13 @@
+// Whether a unit's result stands already: of this very job it is skipped, of another job it is not touched.
+#pragma once
+
+#include "app/unit.h"
+
+namespace headspan {
+
+/// True when the unit's result, and its Grams where the job saves them, are complete and of this job. False
+/// where there is none, where it is incomplete, or where output.overwrite replaces it. Throws InputError that
+/// says what differs when a complete result of another job stands there. One rank.
+bool is_published(const Job& job, const Unit& unit);
+
+}  // namespace headspan

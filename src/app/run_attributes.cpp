@@ -1,0 +1,70 @@
+#include "app/run_attributes.h"
+
+#include <filesystem>
+
+#include <hdf5.h>
+#include <torch/version.h>
+
+#include "base/provenance.h"
+#include "io/tokens.h"
+
+namespace headspan {
+namespace {
+
+constexpr const char* kSchema = "1.0";
+
+std::string library_versions() {
+  char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(mpi, &length);
+  const std::string mpi_name(mpi, static_cast<std::size_t>(length));
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return compiler() + "; " + mpi_name.substr(0, mpi_name.find(',')) + "; HDF5 " + std::to_string(major) +
+         "." + std::to_string(minor) + "." + std::to_string(release) + "; LibTorch " TORCH_VERSION;
+}
+
+/// The hash of the token file, which rank 0 alone reads whole.
+std::string tokens_sha256(const Job& job, const Comm& comm) {
+  std::string hash;
+  agree(comm, [&] {
+    if (comm.is_root() && !job.tokens.path.empty())
+      hash = TokenFile::open(job.tokens.path, job.tokens.format, job.tokens.dtype).sha256();
+  });
+  return comm.broadcast(hash, 0);
+}
+
+}  // namespace
+
+NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& team,
+                                const UnitEvidence& evidence) {
+  const Comm& comm = team.group();
+  const std::string now = comm.broadcast(iso_time_utc(), 0);
+  NetcdfAttributes attributes{
+      {"headspan_schema", std::string(kSchema)},
+      {"title", "Linear predictability of the attention heads of " + unit.model_name + " " + unit.name},
+      {"source", program_name()},
+      {"history", now + " headspan study"},
+      {"date_created", now},
+      {"model_name", unit.model_name},
+      {"model_type", evidence.model_type},
+      {"config_sha256", evidence.config_sha256},
+      {"checkpoint", unit.name},
+      {"init", std::string(unit.random ? "random" : "pretrained")},
+      {"step", unit.step},
+      {"training_tokens", unit.training_tokens},
+      {"tokens_path", job.tokens.path},
+      {"tokens_sha256", tokens_sha256(job, comm)},
+      {"job", job.to_ini()},
+      {"identity", unit_identity(job, unit)},
+      {"mode", job.predict.mode},
+      {"ranks", static_cast<std::int64_t>(comm.size())},
+      {"grid", std::to_string(team.grid().rows()) + "x" + std::to_string(team.grid().columns())},
+      {"versions", library_versions()},
+      {"git", git_id()}};
+  if (unit.validation_loss) attributes.push_back({"validation_loss", *unit.validation_loss});
+  if (!unit.revision.empty()) attributes.push_back({"revision", unit.revision});
+  return attributes;
+}
+
+}  // namespace headspan

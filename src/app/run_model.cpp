@@ -1,0 +1,115 @@
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "app/capture.h"
+#include "app/gram_source.h"
+#include "base/sha256.h"
+#include "model/weight_loader.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kBatchTokens = 2048;  // enough for products at full speed, little enough for a laptop
+
+Stream stream_of(const std::string& name) {
+  if (name == "k") return Stream::k;
+  return name == "q" ? Stream::q : Stream::v;
+}
+
+CapturePoint capture_point(const std::string& name) {
+  if (name == "proj") return CapturePoint::proj;
+  return name == "normed" ? CapturePoint::normed : CapturePoint::roped;
+}
+
+std::string dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return "float64";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
+
+/// The model of a unit and what else its checkpoint says.
+struct Prepared {
+  ModelConfig config;
+  std::optional<Checkpoint> checkpoint;  // of pretrained weights
+  at::ScalarType dtype = at::kFloat;
+  Sample sample;
+  std::string config_sha256;
+};
+
+Prepared prepare(const Job& job, const Unit& unit, const Team& team) {
+  Prepared prepared;
+  agree(team.group(), [&] {
+    const std::string config_path = unit.path + "/config.json";
+    prepared.config = read_model_config(config_path);
+    prepared.config_sha256 = sha256_file(config_path);
+    if (!unit.random) prepared.checkpoint = Checkpoint::open(unit.path);
+    prepared.dtype = forward_dtype(job.model.dtype, prepared.config,
+                                   prepared.checkpoint ? &*prepared.checkpoint : nullptr);
+    if (job.predict.precision == "bfloat16" && prepared.dtype != at::kBFloat16 && prepared.dtype != at::kHalf)
+      throw InputError("", "predict.precision", "bfloat16",
+                       "is coarser than a forward in " + dtype_name(prepared.dtype),
+                       "set model.dtype to bfloat16 or float16, or choose float64, float32 or split");
+    prepared.sample = take_sample(job.tokens, prepared.config);
+  });
+  return prepared;
+}
+
+std::int64_t batch_tokens(const Job& job, const Sample& sample, std::int64_t rows) {
+  const std::int64_t share = (sample.total() + rows - 1) / rows;
+  return job.run.batch_tokens.value_or(std::max<std::int64_t>(1, std::min(kBatchTokens, share)));
+}
+
+Transformer load(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team,
+                 const Log& log) {
+  const double start = Progress::steady_seconds();
+  const Extent extent{prepared.config.layers, false};
+  Transformer model = unit.random
+                          ? Transformer::random(prepared.config, static_cast<std::uint64_t>(job.model.seed),
+                                                prepared.dtype, extent, team.tensor())
+                          : Transformer::load(prepared.config, *prepared.checkpoint, prepared.dtype, extent,
+                                              team.tensor(), team.data());
+  log.event("loaded", {{"unit", unit.name},
+                       {"layers", std::to_string(prepared.config.layers)},
+                       {"dtype", dtype_name(prepared.dtype)},
+                       {"seconds", std::to_string(Progress::steady_seconds() - start)}});
+  return model;
+}
+
+}  // namespace
+
+UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const Log& log) {
+  Prepared prepared = prepare(job, unit, team);
+  for (const std::string& notice : prepared.sample.notices) log.notice(notice);
+  if (prepared.checkpoint)
+    for (const std::string& warning : prepared.checkpoint->warnings()) log.warning(warning);
+  const ModelConfig& config = prepared.config;
+  const Transformer model = load(job, unit, prepared, team, log);
+  CaptureRequest request;
+  for (const std::string& name : job.predict.streams) request.streams.push_back(stream_of(name));
+  request.point = capture_point(job.predict.capture);
+  request.precision = product_precision(job.predict.precision);
+  request.skip_first = job.tokens.skip_first;
+  request.batch_tokens = batch_tokens(job, prepared.sample, team.group().size() / team.tensor().size());
+  Progress progress(log, "forward", "tokens", prepared.sample.total(), {{"unit", unit.name}});
+  auto grams = prepared.dtype == at::kDouble
+                   ? capture_grams<double>(model, config, prepared.sample, request, team, progress)
+                   : capture_grams<float>(model, config, prepared.sample, request, team, progress);
+  UnitEvidence evidence{{}, std::move(prepared.sample), config.model_type, prepared.config_sha256};
+  const std::string dtype = dtype_name(prepared.dtype);
+  for (std::size_t s = 0; s < grams.size(); ++s)
+    evidence.streams.push_back({{job.predict.streams[s], job.predict.capture, dtype, job.predict.precision},
+                                stream_layout(config, request.streams[s]),
+                                fit_rules(job, dtype, job.predict.precision),
+                                std::move(grams[s])});
+  return evidence;
+}
+
+}  // namespace headspan

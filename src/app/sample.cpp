@@ -1,0 +1,79 @@
+#include "app/sample.h"
+
+#include <algorithm>
+
+namespace headspan {
+namespace {
+
+void hold_out(const Job::Tokens& rule, Sample& sample) {
+  const auto count = static_cast<std::int64_t>(sample.sequences.size());
+  sample.heldout = choose_heldout(count, rule.heldout, static_cast<std::uint64_t>(rule.seed));
+  if (rule.heldout > 0 && !sample.has_heldout())
+    sample.notices.push_back("a single sequence leaves nothing to hold out: there will be no held-out R2");
+  std::int64_t shortest = 0, longest = 0;
+  for (const Sequence& sequence : sample.sequences) {
+    shortest += sequence.length <= rule.skip_first ? 1 : 0;
+    longest = std::max(longest, sequence.length);
+  }
+  if (shortest == count)
+    throw InputError("", "tokens.skip_first", std::to_string(rule.skip_first),
+                     "leaves no token of any sequence",
+                     "the longest sequence has " + std::to_string(longest) + " tokens");
+}
+
+}  // namespace
+
+bool Sample::has_heldout() const { return std::find(heldout.begin(), heldout.end(), 1) != heldout.end(); }
+
+std::int64_t Sample::total() const {
+  std::int64_t sum = 0;
+  for (const Sequence& sequence : sequences) sum += sequence.length;
+  return sum;
+}
+
+Sample take_sample(const Job::Tokens& rule, const ModelConfig& config) {
+  const TokenFile file = TokenFile::open(rule.path, rule.format, rule.dtype);
+  const auto& sidecar = file.sidecar();
+  CutRule cut{rule.sequence_length, rule.limit, {}, config.vocab_size};
+  if (rule.eos)
+    cut.eos = *rule.eos;
+  else if (sidecar && !sidecar->eos.empty())
+    cut.eos = sidecar->eos;
+  else
+    cut.eos = config.eos;
+  Sample sample;
+  sample.sequences = cut_sequences(file, cut);
+  if (file.count() < rule.limit)
+    sample.notices.push_back(rule.path + " holds " + std::to_string(file.count()) +
+                             " tokens, fewer than tokens.limit = " + std::to_string(rule.limit) +
+                             ": all are used");
+  std::int64_t longest = 0;
+  for (const Sequence& sequence : sample.sequences) {
+    sample.tokens.push_back(file.read(sequence.start, sequence.length));
+    longest = std::max(longest, sequence.length);
+  }
+  if (longest > config.max_positions && config.max_positions > 0)
+    sample.notices.push_back("sequences of " + std::to_string(longest) + " tokens are longer than the " +
+                             std::to_string(config.max_positions) + " positions that the model was made for");
+  hold_out(rule, sample);
+  return sample;
+}
+
+Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences) {
+  Sample sample;
+  std::int64_t total = 0, given = 0;
+  for (Sequence sequence : sequences) {
+    given += sequence.length;
+    sequence.length = std::min(sequence.length, rule.limit - total);
+    if (sequence.length <= 0) continue;
+    sample.sequences.push_back(sequence);
+    total += sequence.length;
+  }
+  if (total < given)
+    sample.notices.push_back("tokens.limit = " + std::to_string(rule.limit) + " cuts the " +
+                             std::to_string(given) + " tokens given");
+  hold_out(rule, sample);
+  return sample;
+}
+
+}  // namespace headspan

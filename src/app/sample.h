@@ -1,0 +1,31 @@
+// The tokens of a run: which sequences are run, and which of them are held out. The same for every rank and
+// every unit with the same vocabulary and end-of-text ids.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/job.h"
+#include "dist/agreement.h"
+#include "io/sequences.h"
+#include "model/model_config.h"
+
+namespace headspan {
+
+struct Sample {
+  std::vector<Sequence> sequences;
+  std::vector<std::uint8_t> heldout;              ///< [sequences] 1: held out
+  std::vector<std::vector<std::int64_t>> tokens;  ///< [sequences] the ids; empty for activations
+  std::vector<std::string> notices;               ///< what the user should know, one line each
+
+  bool has_heldout() const;
+  std::int64_t total() const;  ///< tokens of all sequences
+};
+
+/// Cuts the job's token file for a model. Local; the same on every rank. Throws InputError.
+Sample take_sample(const Job::Tokens& rule, const ModelConfig& config);
+
+/// The split alone, for sequences that come from elsewhere; `limit` cuts them as it cuts tokens.
+Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences);
+
+}  // namespace headspan

@@ -1,0 +1,134 @@
+#include "app/study.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include <ATen/Parallel.h>
+
+#include "app/layout.h"
+#include "app/published.h"
+#include "app/unit.h"
+#include "base/progress.h"
+#include "base/provenance.h"
+#include "dist/agreement.h"
+#include "dist/shared_counter.h"
+#include "dist/threads.h"
+#include "io/publish.h"
+
+namespace headspan {
+namespace {
+
+/// A unit that could not be computed.
+struct Failure {
+  std::string what;
+  int exit_code;
+};
+
+/// What is known before any rank works.
+struct Plan {
+  std::vector<Unit> units;  // still to be computed
+  std::int64_t skipped = 0;
+  int tensor_parallel = 1;
+};
+
+Plan make_plan(const Job& job, const Comm& world) {
+  if (job.run.device == "cuda")
+    throw AgreedError("run.device = cuda: this program was built without GPU support", 1);
+  Plan plan;
+  const double memory = memory_of_rank(job, world);
+  agree(world, [&] {
+    plan.units = list_units(job);
+    if (job.run.groups < 1 || world.size() % job.run.groups != 0)
+      throw InputError(
+          "", "run.groups", std::to_string(job.run.groups),
+          "does not divide " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks"),
+          "use a divisor of it");
+    plan.tensor_parallel =
+        choose_tensor_parallel(job, plan.units, world.size() / static_cast<int>(job.run.groups), memory);
+  });
+  std::vector<int> complete(plan.units.size(), 0);
+  agree(world, [&] {
+    if (!world.is_root()) return;
+    make_folder(job.output.directory);
+    for (std::size_t u = 0; u < plan.units.size(); ++u)
+      complete[u] = is_published(job, plan.units[u]) ? 1 : 0;
+  });
+  world.broadcast(complete.data(), static_cast<std::int64_t>(complete.size()), 0);
+  std::vector<Unit> open;
+  for (std::size_t u = 0; u < complete.size(); ++u)
+    if (complete[u] == 0) open.push_back(plan.units[u]);
+  plan.skipped = static_cast<std::int64_t>(plan.units.size() - open.size());
+  plan.units = std::move(open);
+  return plan;
+}
+
+/// Takes units from the counter until none is left. The failures are on the roots of the groups. Collective
+/// over world.
+std::vector<Failure> run_units(const Job& job, const Plan& plan, const Team& team, const Log& log) {
+  std::vector<Failure> failures;
+  SharedCounter counter(team.world());
+  const auto next = [&] {
+    std::int64_t number = team.group().is_root() ? counter.next() : 0;
+    team.group().broadcast(&number, 1, 0);
+    return number;
+  };
+  const auto count = static_cast<std::int64_t>(plan.units.size());
+  for (std::int64_t u = next(); u < count; u = next()) {
+    try {
+      run_unit(job, plan.units[static_cast<std::size_t>(u)], team, log);
+    } catch (const AgreedError& e) {
+      if (team.group().is_root()) failures.push_back({e.what(), e.exit_code()});
+    }
+  }
+  counter.close();
+  return failures;
+}
+
+/// Tells every failure once, on rank 0; returns the exit code. Collective over world.
+int report(const std::vector<Failure>& failures, const Comm& world) {
+  std::string lines;
+  int code = 0;
+  for (const Failure& failure : failures) {
+    lines += "headspan: " + failure.what + "\n";
+    code = code == 1 ? 1 : failure.exit_code;
+  }
+  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  send[0].assign(lines.begin(), lines.end());
+  for (const auto& text : world.exchange(send)) std::fwrite(text.data(), 1, text.size(), stderr);
+  const auto codes = world.all_gather(code);
+  if (std::find(codes.begin(), codes.end(), 1) != codes.end()) return 1;
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+}  // namespace
+
+int study(const Job& job, const Comm& world) {
+  const double start = Progress::steady_seconds();
+  const Log log(world.is_root());
+  const int threads = threads_per_rank(world);
+  set_threads(threads);
+  at::set_num_threads(threads);
+  const Plan plan = make_plan(job, world);
+  if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
+  log.event("study", {{"units", std::to_string(plan.units.size())},
+                      {"skipped", std::to_string(plan.skipped)},
+                      {"ranks", std::to_string(world.size())},
+                      {"groups", std::to_string(job.run.groups)},
+                      {"tensor_parallel", std::to_string(plan.tensor_parallel)},
+                      {"threads", std::to_string(threads)},
+                      {"version", program_version()}});
+  int code = 0;
+  std::optional<Team> team;
+  agree(world, [&] {
+    check_layout(world.size(), static_cast<int>(job.run.groups), plan.tensor_parallel, job.run.grid);
+  });
+  team.emplace(world, static_cast<int>(job.run.groups), plan.tensor_parallel, job.run.grid);
+  code = report(run_units(job, plan, *team, log), world);
+  if (code == 0 && world.is_root())
+    std::printf("status=done units=%zu skipped=%lld seconds=%.1f\n", plan.units.size(),
+                static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);
+  return code;
+}
+
+}  // namespace headspan

@@ -1,0 +1,39 @@
+// Who works with whom. The world is cut into groups of equal size; a group works on one unit at a time.
+// Inside a group ranks stand in data-parallel rows of `tensor_parallel` ranks each, and all of them form the
+// grid that holds the Grams.
+#pragma once
+
+#include <optional>
+
+#include "dist/grid.h"
+
+namespace headspan {
+
+/// Throws InputError naming run.groups, run.tensor_parallel or run.grid when `ranks` do not divide so. Local.
+void check_layout(int ranks, int groups, int tensor_parallel, const std::optional<GridShape>& grid);
+
+/// Rank r of a group is member r % tensor_parallel of data-parallel row r / tensor_parallel.
+class Team {
+ public:
+  /// Throws InputError naming run.groups, run.tensor_parallel or run.grid when the ranks do not divide so.
+  /// Every rank throws the same. Collective over world.
+  Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid);
+
+  const Comm& world() const { return world_; }
+  const Comm& group() const { return group_; }
+  const Comm& tensor() const { return tensor_; }  ///< the ranks of this data-parallel row
+  const Comm& data() const { return data_; }  ///< the ranks of other rows with the same share of the weights
+  const Grid& grid() const { return *grid_; }
+  int groups() const { return groups_; }
+  int group_number() const { return world_.rank() / group_.size(); }
+
+ private:
+  Comm world_;
+  int groups_;
+  Comm group_;
+  Comm tensor_;
+  Comm data_;
+  std::optional<Grid> grid_;
+};
+
+}  // namespace headspan

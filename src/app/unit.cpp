@@ -1,0 +1,118 @@
+#include "app/unit.h"
+
+#include <omp.h>
+
+#include "app/gram_source.h"
+#include "app/result_file.h"
+#include "app/run_attributes.h"
+#include "base/progress.h"
+#include "base/provenance.h"
+#include "base/sha256.h"
+#include "io/publish.h"
+
+namespace headspan {
+namespace {
+
+UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, const Log& log) {
+  switch (unit.kind) {
+    case Unit::Kind::activations:
+      return read_activations(job, unit, team, log);
+    case Unit::Kind::grams:
+      return merge_grams(job, team);
+    default:
+      return run_model(job, unit, team, log);
+  }
+}
+
+std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,
+                                      const Log& log) {
+  AnalysisRequest request{job.predict.references, job.predict.pool, false, false};
+  for (const std::string& rule : job.predict.selection)
+    (rule == "forward" ? request.forward : request.pairwise) = true;
+  std::vector<StreamResult> results;
+  Progress progress(log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
+                    {{"unit", unit.name}});
+  for (StreamEvidence& stream : evidence.streams) {
+    const RegressionData data = regression_data(stream.layout, stream.rules, std::move(stream.grams.fit),
+                                                std::move(stream.grams.heldout));
+    results.push_back(analyse(data, stream.origin, request));
+    progress.advance(1);
+    for (std::int64_t count = 1; count <= request.references; ++count)
+      if (data.rules.too_few(count * stream.layout.head_size)) {
+        log.warning(unit.name + ": stream " + stream.origin.name + ": " + std::to_string(data.rules.tokens) +
+                    " fit tokens are too few for " + std::to_string(count) +
+                    " references and more (p >= n - 1): those R2 are NaN with status 4");
+        break;
+      }
+  }
+  return results;
+}
+
+void publish_grams(const Unit& unit, const Publication& publication, const NetcdfAttributes& attributes,
+                   const UnitEvidence& evidence, const Team& team) {
+  publish(
+      team.group(), publication,
+      [&](const std::string& path) {
+        H5File file = H5File::create(team.group(), path);
+        for (const auto& [name, value] : attributes) file.write_attribute("/", name, value);
+        for (const StreamEvidence& stream : evidence.streams) {
+          const HeadLayout& layout = stream.layout;
+          const auto part = [](const HeadGram& gram) {
+            return GramPart{gram.tokens, gram.mean, &gram.matrix};
+          };
+          std::optional<GramPart> heldout;
+          if (stream.grams.heldout) heldout = part(*stream.grams.heldout);
+          write_gram(file,
+                     {stream.origin.name, layout.layer, layout.head, layout.head_size, layout.hidden_size,
+                      stream.origin.capture, stream.origin.forward_dtype, stream.origin.precision,
+                      heldout.has_value()},
+                     part(stream.grams.fit), heldout);
+        }
+        file.close();
+      },
+      [&](const std::string& path) {
+        if (read_gram_streams(H5File::open(path)).size() != evidence.streams.size())
+          throw Error(path + ": streams of " + unit.name + " are missing after writing");
+      });
+}
+
+}  // namespace
+
+FitRules fit_rules(const Job& job, const std::string& forward_dtype, const std::string& precision) {
+  FitRules rules;
+  rules.double_data = forward_dtype == "float64";
+  rules.double_product = precision == "float64";
+  rules.paper = job.predict.mode == "paper";
+  return rules;
+}
+
+Precision product_precision(const std::string& name) {
+  if (name == "float32") return Precision::float32;
+  if (name == "split") return Precision::split;
+  return name == "bfloat16" ? Precision::bfloat16 : Precision::float64;
+}
+
+void run_unit(const Job& job, const Unit& unit, const Team& team, const Log& log) {
+  UnitEvidence evidence = gather_evidence(job, unit, team, log);
+  ResultHeader header{run_attributes(job, unit, team, evidence),
+                      evidence.sample.sequences,
+                      evidence.sample.heldout,
+                      job.predict.pool,
+                      job.tokens.skip_first,
+                      job.predict.references};
+  Publication publication{unit.result_path(job), team.group().broadcast(job_id(), 0),
+                          sha256_hex(unit_identity(job, unit))};
+  if (job.output.save_gram) {
+    Publication grams = publication;
+    grams.path = unit.gram_path(job);
+    publish_grams(unit, grams, header.attributes, evidence, team);
+  }
+  const std::vector<StreamResult> results = analyse_all(job, unit, evidence, log);
+  publish(
+      team.group(), publication,
+      [&](const std::string& path) { write_result(team.group(), path, header, results); },
+      [&](const std::string& path) { verify_result(path, results); });
+  log.event("published", {{"unit", unit.name}, {"file", publication.path}});
+}
+
+}  // namespace headspan

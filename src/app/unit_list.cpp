@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+#include <sstream>
+
+#include "app/unit.h"
+#include "io/manifest.h"
+
+namespace headspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "step1000" and "stage1-step1000-tokens5B" are step 1000; -1 where no step is named.
+std::int64_t step_in(const std::string& name) {
+  std::smatch match;
+  static const std::regex pattern("(^|[^a-z])step[-_]?([0-9]{1,18})");
+  return std::regex_search(name, match, pattern) ? std::stoll(match[2]) : -1;
+}
+
+fs::path absolute(const std::string& path) {
+  fs::path full = fs::absolute(path).lexically_normal();
+  return full.has_filename() ? full : full.parent_path();
+}
+
+/// The last part of the folder above, which is the model's where checkpoints lie side by side.
+std::string parent_name(const std::string& path) {
+  const std::string name = absolute(path).parent_path().filename().string();
+  return name.empty() ? "model" : name;
+}
+
+/// "org/name" as one file name.
+std::string folder_name(std::string repository) {
+  for (std::size_t at = repository.find('/'); at != std::string::npos; at = repository.find('/', at))
+    repository.replace(at, 1, "--");
+  return repository;
+}
+
+Unit unit_of_path(const std::string& path) {
+  Unit unit;
+  unit.name = absolute(path).filename().string();
+  unit.model_name = parent_name(path);
+  unit.path = path;
+  unit.step = step_in(unit.name);
+  return unit;
+}
+
+Unit unit_of_row(const ManifestRow& row) {
+  Unit unit;
+  unit.name = row.name;
+  unit.model_name = row.repository.empty() ? parent_name(row.path) : folder_name(row.repository);
+  unit.path = row.path;
+  unit.step = row.step;
+  unit.training_tokens = row.tokens.value_or(-1);
+  unit.validation_loss = row.validation_loss;
+  for (const std::string& part : {row.repository, row.revision, row.commit})
+    if (!part.empty()) unit.revision += (unit.revision.empty() ? "" : " ") + part;
+  return unit;
+}
+
+/// One unit for each kind of weights that model.init asks for.
+void add_by_init(const Job& job, const Unit& unit, std::vector<Unit>& units) {
+  for (const std::string& init : job.model.init) {
+    Unit& added = units.emplace_back(unit);
+    added.random = init == "random";
+    if (!added.random) continue;
+    added.validation_loss.reset();
+    if (job.model.init.size() > 1) added.name += "-random";
+  }
+}
+
+Unit unit_of_file(Unit::Kind kind, const std::string& path, const std::string& model_name) {
+  Unit unit;
+  unit.kind = kind;
+  unit.path = path;
+  unit.model_name = model_name;
+  unit.name = absolute(path).stem().string();
+  if (unit.name.size() > 5 && unit.name.substr(unit.name.size() - 5) == ".gram")
+    unit.name.resize(unit.name.size() - 5);
+  unit.step = step_in(unit.name);
+  return unit;
+}
+
+/// Keys that say where and how a job runs, not what its numbers mean.
+bool changes_numbers(const std::string& key) {
+  static const std::vector<std::string> kNot{"model.path", "model.manifest", "model.select", "model.init"};
+  return key.rfind("run.", 0) != 0 && key.rfind("output.", 0) != 0 &&
+         std::find(kNot.begin(), kNot.end(), key) == kNot.end();
+}
+
+}  // namespace
+
+std::string Unit::result_path(const Job& job) const {
+  return job.output.directory + "/" + model_name + "/" + name + ".h5";
+}
+
+std::string Unit::gram_path(const Job& job) const {
+  return job.output.directory + "/" + model_name + "/" + name + ".gram.h5";
+}
+
+std::vector<Unit> list_units(const Job& job) {
+  std::vector<Unit> units;
+  if (!job.activations.path.empty())
+    units.push_back(unit_of_file(Unit::Kind::activations, job.activations.path, "activations"));
+  else if (!job.grams.paths.empty())
+    units.push_back(
+        unit_of_file(Unit::Kind::grams, job.grams.paths.front(), parent_name(job.grams.paths.front())));
+  else if (!job.model.path.empty())
+    add_by_init(job, unit_of_path(job.model.path), units);
+  else
+    for (const ManifestRow& row : select_rows(read_manifest(job.model.manifest), job.model.select))
+      add_by_init(job, unit_of_row(row), units);
+  return units;
+}
+
+std::string unit_identity(const Job& job, const Unit& unit) {
+  std::istringstream lines(job.to_ini());
+  std::string line, section,
+      identity =
+          "unit.path = " + unit.path + "\nunit.init = " + (unit.random ? "random" : "pretrained") + "\n";
+  while (std::getline(lines, line)) {
+    if (!line.empty() && line.front() == '[') section = line.substr(1, line.find(']') - 1) + ".";
+    const auto equals = line.find('=');
+    if (equals == std::string::npos || line.front() == '#') continue;
+    const std::string key = section + line.substr(0, line.find_last_not_of(' ', equals - 1) + 1);
+    if (changes_numbers(key)) identity += section + line + "\n";
+  }
+  return identity;
+}
+
+}  // namespace headspan

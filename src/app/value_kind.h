@@ -1,0 +1,82 @@
+// ValueKind: how a value of one C++ type is written in a job file: what is allowed, reading, and writing.
+// Kinds are composed: automatic(list_of(integer(0))) reads "auto" or "0,2". They know nothing of keys and
+// files.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace headspan {
+
+/// Thrown by `read`; `what()` says what is wrong with the text.
+class BadValue : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <class T>
+struct ValueKind {
+  std::string allowed;
+  std::function<T(const std::string&)> read;
+  std::function<std::string(const T&)> write;
+};
+
+/// Any text in one line without '#', which starts a comment in a job file. Empty: not given.
+ValueKind<std::string> text(const std::string& allowed);
+
+/// One of `words`.
+ValueKind<std::string> choice(const std::vector<std::string>& words);
+
+/// A decimal integer of at least `least`.
+ValueKind<std::int64_t> integer(std::int64_t least);
+
+/// A decimal number x with least <= x < below.
+ValueKind<double> number(double least, double below);
+
+/// A decimal number x with 0 < x < below.
+ValueKind<double> positive(double below);
+
+/// true or false.
+ValueKind<bool> flag();
+
+/// The parts between the commas of `text`, without the blanks around them.
+std::vector<std::string> split_list(const std::string& text);
+
+/// "auto" (an empty optional) or what `kind` reads.
+template <class T>
+ValueKind<std::optional<T>> automatic(const ValueKind<T>& kind) {
+  return {"auto or " + kind.allowed,
+          [kind](const std::string& text) -> std::optional<T> {
+            if (text == "auto") return std::nullopt;
+            return kind.read(text);
+          },
+          [kind](const std::optional<T>& value) { return value ? kind.write(*value) : std::string("auto"); }};
+}
+
+/// Comma-separated values of `kind`, at least one, none twice.
+template <class T>
+ValueKind<std::vector<T>> list_of(const ValueKind<T>& kind) {
+  return {"a comma-separated list of " + kind.allowed,
+          [kind](const std::string& text) {
+            std::vector<T> values;
+            for (const std::string& part : split_list(text)) {
+              const T value = kind.read(part);
+              if (std::find(values.begin(), values.end(), value) != values.end())
+                throw BadValue("holds " + part + " twice");
+              values.push_back(value);
+            }
+            return values;
+          },
+          [kind](const std::vector<T>& values) {
+            std::string text;
+            for (const T& value : values) text += (text.empty() ? "" : ",") + kind.write(value);
+            return text;
+          }};
+}
+
+}  // namespace headspan

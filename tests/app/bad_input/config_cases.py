@@ -1,0 +1,39 @@
+"""config.json: missing and unsupported fields."""
+from harness import Case
+
+FILE = r"model/config\.json: "
+
+
+def config(**changes):
+    return lambda sample: sample.write_model(**changes)
+
+
+def llama3(**changes):
+    rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}
+    return config(rope_scaling={key: value for key, value in (rope | changes).items() if value is not None})
+
+
+def qwen3_window(sample):
+    sample.write_model(model_type="qwen3", head_dim=4, use_sliding_window=True, sliding_window=16)
+
+
+CASES = [
+    Case("no checkpoint folder", r"model: does not exist; .+", lambda sample: sample.model.rename(sample.path("other"))),
+    Case("no config", r"model: holds no config\.json; .+", lambda sample: (sample.model / "config.json").unlink()),
+    Case("config is no JSON", FILE + "is not valid JSON: .+; .+",
+         lambda sample: (sample.model / "config.json").write_text("{'a': 1}")),
+    Case("field missing", FILE + "num_hidden_layers: is missing; .+", config(num_hidden_layers=None)),
+    Case("field of the wrong kind", FILE + 'vocab_size = "many": is no possible value; .+', config(vocab_size="many")),
+    Case("field out of range", FILE + "hidden_size = 0: is no possible value; .+", config(hidden_size=0)),
+    Case("model type", FILE + 'model_type = "gpt2": is not supported; olmo2, llama and qwen3 are', config(model_type="gpt2")),
+    Case("activation", FILE + 'hidden_act = "gelu": is not supported; only silu is', config(hidden_act="gelu")),
+    Case("rope type", FILE + r'rope_scaling\.rope_type = "yarn": is not supported; default and llama3 are',
+         llama3(rope_type="yarn")),
+    Case("rope field missing", FILE + r"rope_scaling\.factor: is missing; .+", llama3(factor=None)),
+    Case("sliding window", FILE + "sliding_window = 16: would act, which is not supported; .+", qwen3_window),
+    Case("KV heads do not divide the heads", FILE + "num_key_value_heads = 3: does not divide the 4 attention heads; .+",
+         config(num_key_value_heads=3)),
+    Case("model type that has norms the weights lack", r"model: model\.layers\.0\.self_attn\.[qk]_norm\.weight: is missing; .+",
+         config(model_type="olmo2")),
+]

@@ -1,0 +1,110 @@
+"""Token files, manifests, activations and Grams."""
+import h5py
+import numpy as np
+
+from harness import Case
+from samples import ACTIVATIONS
+
+TOKENS = r"tokens\.bin: "
+SIDECAR = r"tokens\.json: "
+MANIFEST = {"model.path": None, "model.manifest": "manifest.tsv"}
+
+
+def tokens(ids, dtype="<u2"):
+    return lambda sample: sample.write_tokens(ids, dtype)
+
+
+def raw_tokens(data):
+    return lambda sample: sample.path("tokens.bin").write_bytes(data)
+
+
+def sidecar(**fields):
+    return lambda sample: sample.write_sidecar(**fields)
+
+
+def manifest(*rows, **more):
+    return lambda sample: sample.write_manifest(*rows, **more)
+
+
+def bad_id(sample):
+    ids = np.full(400, 5)
+    ids[321] = 32
+    sample.write_tokens(ids)
+
+
+def broken_fifth_of_nine(sample):
+    """All nine are looked at before work begins, so that not even the first is computed."""
+    for step in range(9):
+        sample.write_model(f"step{step}")
+    (sample.path("step5") / "model.safetensors").write_bytes(b"\1\2")
+    sample.write_manifest(*(f"step{step}\t{step}\t\tstep{step}" for step in range(9)))
+
+
+def other_kv_heads(sample):
+    sample.write_model("step1", num_key_value_heads=1)
+    sample.write_manifest("step0\t0\t\tmodel", "step1\t1\t\tstep1")
+
+
+def activations(change):
+    def spoil(sample):
+        sample.write_activations(np.random.default_rng(1).standard_normal((40, 3, 2)))
+        with h5py.File(sample.path("z.h5"), "a") as file:
+            change(file)
+    return spoil
+
+
+def set_nan(file):
+    file["activations"][7, 1, 0] = np.nan
+
+
+def same_head_twice(file):
+    file["head"][2] = 0
+
+
+def without(name):
+    return lambda file: file.__delitem__(name)
+
+
+CASES = [
+    Case("tokens missing", TOKENS + "cannot be opened: No such file or directory; .+",
+         lambda sample: sample.path("tokens.bin").unlink()),
+    Case("tokens empty", TOKENS + "holds no tokens; .+", raw_tokens(b"")),
+    Case("tokens odd-sized", TOKENS + r"its 801 bytes are no whole number of uint16 ids; .+", raw_tokens(b"\1\0" * 400 + b"\1")),
+    Case("id outside the vocabulary", TOKENS + r"token at position 321 = 32: is not an id of a vocabulary of 32; .+", bad_id),
+    Case("uint32 ids read as uint64 sizes", TOKENS + r"token at position 0 = 327685: is not an id of a vocabulary of 32; .+",
+         tokens([5] * 400), keys={"tokens.dtype": "uint32"}),
+    Case("sidecar of another type", SIDECAR + r"dtype = uint32: the job says uint16; the two must agree", sidecar(dtype="uint32"),
+         keys={"tokens.dtype": "uint16"}),
+    Case("sidecar of another count", SIDECAR + r"count = 7: tokens\.bin holds 400 uint16 ids; the two must agree", sidecar(count=7)),
+    Case("sidecar of another vocabulary", SIDECAR + r"vocab_size = 50000: .+; .+", sidecar(vocab_size=50000)),
+    Case("sidecar of another hash", SIDECAR + r"sha256 = 0{64}: .+; .+", sidecar(sha256="0" * 64)),
+    Case("sidecar is no JSON", SIDECAR + r"is not a JSON object; .+", lambda sample: sample.path("tokens.json").write_text("x")),
+    Case("raw ids said to be npy", TOKENS + r"tokens\.format = npy: the file has no NPY header.+; .+", keys={"tokens.format": "npy"}),
+    Case("manifest row short", r"manifest\.tsv: line 3: has 3 fields; the header has 4, separated by tabs",
+         manifest("a\t0\t0\tmodel", "b\t1\t0"), keys=MANIFEST),
+    Case("manifest step is no number", r"manifest\.tsv: line 2 step = one: is not a count; .+", manifest("a\tone\t0\tmodel"),
+         keys=MANIFEST),
+    Case("manifest column unknown", r"manifest\.tsv: line 1 column = 'folder': is unknown; .+",
+         manifest("a\t0\t0\tmodel", header="name\tstep\ttokens\tfolder"), keys=MANIFEST),
+    Case("manifest name twice", r"manifest\.tsv: line 3 name = a: is the name of an earlier row too; .+",
+         manifest("a\t0\t0\tmodel", "a\t1\t0\tmodel"), keys=MANIFEST),
+    Case("manifest selects no row", r"model\.select = b: .+; .+", manifest("a\t0\t0\tmodel"),
+         keys=MANIFEST | {"model.select": "b"}),
+    Case("manifest path missing", r"gone: does not exist; .+", manifest("a\t0\t0\tmodel", "b\t1\t0\tgone"), keys=MANIFEST),
+    Case("fifth of nine checkpoints broken", r"step5/model\.safetensors: file size = 2: .+", broken_fifth_of_nine, keys=MANIFEST),
+    Case("second checkpoint with other KV heads",
+         r"run\.tensor_parallel = 2: does not divide the 1 KV heads of step1/config\.json; use a divisor of 1",
+         other_kv_heads, keys=MANIFEST | {"run.tensor_parallel": 2}),
+    Case("activations missing", r"z\.h5: .+; .+", base=ACTIVATIONS),
+    Case("activations are no HDF5", r"z\.h5: cannot be read as HDF5 .+; .+", lambda sample: sample.path("z.h5").write_text("no"),
+         base=ACTIVATIONS),
+    Case("activations without layers", r"z\.h5: layer: the dataset is missing; .+", activations(without("layer")), base=ACTIVATIONS),
+    Case("activations hold NaN", r"z\.h5: activations\[7, 1, 0\] = -?nan: is not a finite number; .+", activations(set_nan),
+         base=ACTIVATIONS),
+    Case("activations name a head twice", r"z\.h5: layer, head = 0, 0: stands twice, .+; .+", activations(same_head_twice),
+         base=ACTIVATIONS),
+    Case("Grams missing", r"a\.gram\.h5: .+; .+", keys={"grams.paths": "a.gram.h5"}, base={"output.directory": "out"}),
+    Case("Grams are no HDF5", r"tokens\.bin: .+; .+", keys={"grams.paths": "tokens.bin"}, base={"output.directory": "out"}),
+    Case("Grams are another HDF5 file", r"z\.h5: .+; .+", activations(lambda file: None), keys={"grams.paths": "z.h5"},
+         base={"output.directory": "out"}),
+]

@@ -1,0 +1,114 @@
+"""Runs the program in a sample's folder and holds what it did against a table of cases."""
+import os
+import re
+import subprocess
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+from samples import KEYS, Sample
+
+SECONDS = 20  # the contract says 10; the machine of a test may be busy
+
+
+@dataclass
+class Outcome:
+    code: int
+    told: list  # lines "headspan: ..." without notices and warnings
+    warnings: list
+    last: str  # of standard output
+    seconds: float
+    stderr: str
+
+
+@dataclass
+class Program:
+    path: str
+    mpiexec: str
+    ranks: int
+
+    def command(self, arguments):
+        """One rank runs without a launcher, as on a laptop."""
+        launcher = [self.mpiexec, "-n", str(self.ranks)] if self.ranks > 1 else []
+        return launcher + [self.path, *arguments]
+
+    def run(self, folder, arguments):
+        start = time.monotonic()
+        run = subprocess.run(self.command(arguments), cwd=folder, capture_output=True, text=True, timeout=120)
+        return outcome(run.returncode, run.stdout, run.stderr, time.monotonic() - start)
+
+    def study(self, folder, keys):
+        return self.run(folder, ["study", *options(keys)])
+
+
+def outcome(code, stdout, stderr, seconds):
+    lines = [line[len("headspan: "):] for line in stderr.splitlines() if line.startswith("headspan: ")]
+    told = [line for line in lines if not line.startswith(("notice: ", "warning: "))]
+    warnings = [line[len("warning: "):] for line in lines if line.startswith("warning: ")]
+    return Outcome(code, told, warnings, (stdout.splitlines() or [""])[-1], seconds, stderr)
+
+
+def options(keys):
+    return [f"--{key}={value}" for key, value in keys.items()]
+
+
+@dataclass
+class Case:
+    """`spoil(sample)` makes the bad thing; `line` matches the whole line that is told."""
+    name: str
+    line: str
+    spoil: Callable = lambda sample: None
+    keys: dict = field(default_factory=dict)  # changed or added ones; None takes one out
+    code: int = 2
+    base: dict = field(default_factory=lambda: KEYS)
+    arguments: list = None  # in place of `study` and keys
+
+    def check(self, program, folder):
+        sample = Sample(folder)
+        self.spoil(sample)
+        before = snapshot(folder)
+        keys = {key: value for key, value in (self.base | self.keys).items() if value is not None}
+        found = program.run(folder, self.arguments or ["study", *options(keys)])
+        expect(found.code == self.code, f"exit code {found.code}, expected {self.code}", found)
+        expect(len(found.told) == 1, f"{len(found.told)} lines were told", found)
+        expect(re.fullmatch(self.line, found.told[0]), f"told: {found.told[0]}\n  expected: {self.line}", found)
+        expect(found.seconds < SECONDS, f"took {found.seconds:.1f} s", found)
+        expect(found.last == "", f"standard output ends with {found.last}", found)
+        changed = sorted(set(before.items()) ^ set(snapshot(folder).items()))
+        expect(not changed, f"files were left behind or changed: {[name for name, _ in changed]}", found)
+
+
+def expect(holds, what, found=None):
+    if not holds:
+        raise AssertionError(what + (f"\n{found.stderr}" if found else ""))
+
+
+def snapshot(folder):
+    """Every file below the folder with its contents."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+def run_all(checks):
+    """checks: [(name, function of a fresh folder)]. Returns the exit code; a function that returns a text is skipped."""
+    failed, skipped = [], []
+    for name, check in checks:
+        with tempfile.TemporaryDirectory(prefix="headspan_bad_") as folder:
+            try:
+                why = check(Path(folder))
+                if why:
+                    skipped.append(name)
+                    print(f"SKIPPED {name}: {why}")
+            except Exception as error:  # one bad case must not hide the others
+                failed.append(name)
+                text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
+                print(f"FAILED {name}: {text}\n", flush=True)
+    print(f"{len(checks) - len(failed) - len(skipped)} passed, {len(skipped)} skipped, {len(failed)} failed: "
+          f"{' '.join(failed)}")
+    return 1 if failed else 0
+
+
+def is_root():
+    return os.geteuid() == 0

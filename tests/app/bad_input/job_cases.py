@@ -1,0 +1,72 @@
+"""The job: its keys, values and how they fit the ranks."""
+from harness import Case
+from samples import ACTIVATIONS
+
+import numpy as np
+
+
+def job_file(text):
+    return lambda sample: sample.path("job.ini").write_text(text)
+
+
+def in_file(name, text, line):
+    return Case(name, line, job_file(text), arguments=["study", "job.ini"])
+
+
+def small_activations(sample):
+    sample.write_activations(np.random.default_rng(1).standard_normal((40, 3, 2)))
+
+
+MINIMAL = "[model]\npath = model\n[tokens]\npath = tokens.bin\n[output]\ndirectory = out\n"
+
+CASES = [
+    in_file("unknown key", MINIMAL + "[predict]\nreference = 3\n",
+            r"job\.ini: predict\.reference = 3: is not a key; did you mean predict\.references\?"),
+    in_file("key in the wrong section", MINIMAL + "[predict]\nlimit = 100\n",
+            r"job\.ini: predict\.limit = 100: is not a key; limit is a key of \[tokens\]"),
+    in_file("unknown section", MINIMAL + "[prediction]\nstrength = 5\n",
+            r"job\.ini: prediction\.strength = 5: is not a key; the sections are \[model\], \[tokens\].*"),
+    in_file("malformed value", MINIMAL.replace("tokens.bin", "tokens.bin\nlimit = 3e4"),
+            r"job\.ini: tokens\.limit = 3e4: is not an integer; allowed: an integer of at least 1"),
+    in_file("key given twice", MINIMAL + "directory = out2\n",
+            r"job\.ini: output\.directory = out2: is given twice; keep one of the two lines"),
+    in_file("line that says nothing", MINIMAL + "overwrite\n",
+            r"job\.ini: the line 'overwrite' says nothing; .*key = value.*"),
+    Case("job file missing", r"job\.ini: cannot be opened: No such file or directory; .+", arguments=["study", "job.ini"]),
+    Case("unknown key on the command line", r"command line: run\.group = 2: is not a key; did you mean run\.groups\?",
+         keys={"run.group": 2}),
+    Case("malformed choice", r"command line: predict\.capture = rope: is not allowed; allowed: proj\|normed\|roped",
+         keys={"predict.capture": "rope"}),
+    Case("malformed list", r"command line: predict\.streams = k,k: holds k twice; allowed: .*k\|q\|v",
+         keys={"predict.streams": "k,k"}),
+    Case("malformed grid", r"command line: run\.grid = 2by2: is not a grid; allowed: auto or PxQ.*", keys={"run.grid": "2by2"}),
+    Case("no token file named", r"command line: tokens\.path: is missing; a model needs a token file",
+         keys={"tokens.path": None}),
+    Case("two inputs", r"command line: activations\.path = z\.h5: is given beside model\.path; give one of the two",
+         small_activations, keys={"activations.path": "z.h5"}),
+    Case("mode contradicts a key", r"command line: tokens\.heldout = 0\.5: contradicts predict\.mode = paper; .+",
+         keys={"predict.mode": "paper", "tokens.heldout": 0.5}),
+    Case("ranks not divisible by groups", r"run\.groups = 3: .*(1 rank|4 ranks).*; use a divisor of (1|4)",
+         keys={"run.groups": 3}),
+    Case("tensor parallel does not divide the KV heads",
+         r"run\.tensor_parallel = 4: does not divide the 2 KV heads of model/config\.json; use a divisor of 2",
+         keys={"run.tensor_parallel": 4}),
+    Case("tensor parallel does not divide the ranks", r"run\.tensor_parallel = 3: .+; use a divisor of (1|4)",
+         lambda sample: sample.write_model(hidden_size=24, num_attention_heads=6, num_key_value_heads=3),
+         keys={"run.tensor_parallel": 3}),
+    Case("grid does not match", r"run\.grid = 3x1: does not hold a group of (1 rank|4 ranks); use auto or PxQ .*",
+         keys={"run.grid": "3x1"}),
+    Case("memory too small", r"run\.tensor_parallel = auto: the weights of model do not fit .*; run on more ranks .*",
+         keys={"run.memory_gib": 1e-7}),
+    Case("bfloat16 product of a float32 forward",
+         r"predict\.precision = bfloat16: is coarser than a forward in float32; .+",
+         keys={"predict.precision": "bfloat16"}),
+    Case("bfloat16 product of a float32 job",
+         r"command line: predict\.precision = bfloat16: is allowed only with a forward in half precision; .+",
+         keys={"predict.precision": "bfloat16", "model.dtype": "float32"}),
+    Case("bfloat16 product of activations", r"predict\.precision = bfloat16: .+; .+", small_activations, base=ACTIVATIONS,
+         keys={"predict.precision": "bfloat16"}),
+    Case("no GPU", r"run\.device = cuda: .+", keys={"run.device": "cuda"}, code=1),
+    Case("skip_first leaves nothing", r"tokens\.skip_first = 16: leaves no token of any sequence; .+",
+         keys={"tokens.skip_first": 16}),
+]

@@ -1,0 +1,107 @@
+"""Small inputs that are right as they are made; each case spoils one of them.
+
+A `Sample` is a folder with `model/` (a random llama of two layers), `tokens.bin` and `manifest.tsv`. Paths given to the
+program are relative to it, so that messages name `model/config.json` and not where the test runs.
+"""
+import json
+
+import h5py
+import numpy as np
+
+CONFIG = {
+    "model_type": "llama", "hidden_act": "silu", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 32, "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "initializer_range": 0.2, "tie_word_embeddings": False,
+    "eos_token_id": 1,
+}
+KEYS = {"model.path": "model", "tokens.path": "tokens.bin", "tokens.sequence_length": 16, "output.directory": "out"}
+ACTIVATIONS = {"activations.path": "z.h5", "output.directory": "out"}
+STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+
+
+def tensor_shapes(config):
+    hidden, mlp, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    d = hidden // config["num_attention_heads"]
+    keys = config["num_key_value_heads"] * d
+    shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,),
+              "lm_head.weight": (vocabulary, hidden)}
+    for layer in range(config["num_hidden_layers"]):
+        name = f"model.layers.{layer}."
+        for projection, rows in (("q", hidden), ("k", keys), ("v", keys), ("o", hidden)):
+            shapes[f"{name}self_attn.{projection}_proj.weight"] = (rows, hidden)
+        shapes |= {f"{name}mlp.gate_proj.weight": (mlp, hidden), f"{name}mlp.up_proj.weight": (mlp, hidden),
+                   f"{name}mlp.down_proj.weight": (hidden, mlp), f"{name}input_layernorm.weight": (hidden,),
+                   f"{name}post_attention_layernorm.weight": (hidden,)}
+    return shapes
+
+
+def random_weights(config, seed=1):
+    chance = np.random.default_rng(seed)
+    return {name: (1 if name.endswith("norm.weight") else 0) + 0.3 * chance.standard_normal(shape)
+            for name, shape in tensor_shapes(config).items()}
+
+
+class Weights:
+    """A safetensors file as its header and its data, which a case may change apart from each other."""
+
+    def __init__(self, tensors, dtype="F32"):
+        self.header, self.data = {}, b""
+        for name, values in tensors.items():
+            raw = np.asarray(values, STORED[dtype]).tobytes()
+            self.header[name] = {"dtype": dtype, "shape": list(np.shape(values)),
+                                 "data_offsets": [len(self.data), len(self.data) + len(raw)]}
+            self.data += raw
+
+    def write(self, path, header=None, length=None):
+        text = (header or json.dumps(self.header)).encode()
+        path.write_bytes((length or len(text)).to_bytes(8, "little") + text + self.data)
+
+
+class Sample:
+    def __init__(self, folder):
+        self.folder = folder
+        self.model = folder / "model"
+        self.write_model()
+        self.write_tokens(np.random.default_rng(2).integers(2, 32, 400))
+
+    def path(self, name):
+        return self.folder / name
+
+    def write_model(self, name="model", weights=None, **changes):
+        """`changes` of the config; None takes a field out."""
+        config = {key: value for key, value in (CONFIG | changes).items() if value is not None}
+        self.path(name).mkdir(exist_ok=True)
+        (self.path(name) / "config.json").write_text(json.dumps(config))
+        shapes_known = all(config.get(key) for key in CONFIG if key.endswith(("size", "heads", "layers")))
+        if shapes_known:
+            Weights(weights or random_weights(config)).write(self.path(name) / "model.safetensors")
+
+    def write_shards(self):
+        """Two shards and their index in place of the single file."""
+        (self.model / "model.safetensors").unlink()
+        tensors, index = random_weights(CONFIG), {}
+        names = sorted(tensors)
+        for number, part in ((1, names[::2]), (2, names[1::2])):
+            shard = f"model-{number:05}-of-00002.safetensors"
+            Weights({name: tensors[name] for name in part}).write(self.model / shard)
+            index |= {name: shard for name in part}
+        (self.model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+
+    def write_tokens(self, ids, dtype="<u2"):
+        np.asarray(ids, dtype).tofile(self.path("tokens.bin"))
+
+    def write_sidecar(self, **fields):
+        self.path("tokens.json").write_text(json.dumps(fields))
+
+    def write_manifest(self, *rows, header="name\tstep\ttokens\tpath"):
+        self.path("manifest.tsv").write_text("\n".join([header, *rows]) + "\n")
+
+    def write_activations(self, z, layer=None, **attributes):
+        """z: [token, head, coordinate]; all heads in layer 0 unless told. Sequences of eight tokens."""
+        tokens, heads = z.shape[:2]
+        layer = np.zeros(heads, int) if layer is None else np.asarray(layer)
+        with h5py.File(self.path("z.h5"), "w") as file:
+            file["activations"], file["layer"] = z, layer
+            file["head"] = [int((layer[:h] == layer[h]).sum()) for h in range(heads)]
+            file["sequence"] = np.arange(tokens) // 8
+            file.attrs.update(attributes)

@@ -1,0 +1,115 @@
+"""Weights: safetensors files and shards that are not what config.json and the format ask for."""
+import json
+
+import numpy as np
+
+from harness import Case
+from samples import CONFIG, Weights, random_weights, tensor_shapes
+
+K = "model.layers.1.self_attn.k_proj.weight"
+FILE = r"model/model\.safetensors: "
+TENSOR = rf"tensor '{K}'".replace(".", r"\.")
+
+
+def spoiled(change):
+    """Case's `spoil` that writes the weights after `change(weights)`, which may return arguments of `write`."""
+    def spoil(sample):
+        weights = Weights(random_weights(CONFIG))
+        arguments = change(weights) or {}
+        weights.write(sample.model / "model.safetensors", **arguments)
+    return spoil
+
+
+def changed_tensors(**changes):
+    """With tensors replaced (by name; None takes one out)."""
+    def spoil(sample):
+        tensors = random_weights(CONFIG) | changes
+        Weights({n: t for n, t in tensors.items() if t is not None}).write(sample.model / "model.safetensors")
+    return spoil
+
+
+def shift(entry, by):
+    return lambda weights: weights.header[entry].update(
+        data_offsets=[offset + by for offset in weights.header[entry]["data_offsets"]])
+
+
+def with_value(name, value):
+    tensor = random_weights(CONFIG)[name]
+    tensor.reshape(-1)[-1] = value
+    return changed_tensors(**{name: tensor})
+
+
+def set_field(field, value):
+    return lambda weights: weights.header[K].update({field: value})
+
+
+def duplicated(weights):
+    return {"header": json.dumps(weights.header)[:-1] + f', "{K}": {json.dumps(weights.header[K])}}}'}
+
+
+def one_byte_off(weights):
+    """Every later tensor begins one byte late."""
+    first, *later = weights.header.values()
+    for entry in later:
+        entry["data_offsets"] = [offset + 1 for offset in entry["data_offsets"]]
+    weights.data = weights.data[:first["data_offsets"][1]] + b"\0" + weights.data[first["data_offsets"][1]:]
+
+
+def truncated(weights):
+    weights.data = weights.data[:-10]
+
+
+def extended(weights):
+    weights.data += bytes(16)
+
+
+def integer_weights(weights):
+    weights.header[K]["dtype"] = "I32"
+
+
+def without_shard(sample):
+    sample.write_shards()
+    (sample.model / "model-00002-of-00002.safetensors").unlink()
+
+
+def misplaced_in_index(sample):
+    sample.write_shards()
+    index = sample.model / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace(f'"{K}": "model-00001', f'"{K}": "model-00002')
+                     if f'"{K}": "model-00001' in index.read_text()
+                     else index.read_text().replace(f'"{K}": "model-00002', f'"{K}": "model-00001'))
+
+
+SHAPE = tensor_shapes(CONFIG)[K]
+NAME = K.replace(".", r"\.")
+
+CASES = [
+    Case("tensor missing", rf"model: {NAME}: is missing; config\.json asks for this tensor", changed_tensors(**{K: None})),
+    Case("tensor not expected", FILE + r"model\.layers\.0\.self_attn\.k_norm\.weight: is not expected; .+",
+         changed_tensors(**{"model.layers.0.self_attn.k_norm.weight": np.ones(4)})),
+    Case("wrong shape", FILE + rf"{NAME}\.shape = \[16, 8\]: does not fit config\.json; which asks for \[8, 16\]",
+         changed_tensors(**{K: np.zeros(SHAPE[::-1])})),
+    Case("wrong dtype", FILE + rf"{NAME}\.dtype = I32: is not supported; .+", spoiled(integer_weights)),
+    Case("unknown dtype", FILE + rf"{TENSOR} dtype = F31: is not a dtype of safetensors; .+", spoiled(set_field("dtype", "F31"))),
+    Case("NaN", FILE + rf"{NAME}: holds NaN or infinity; .+", with_value(K, np.nan)),
+    Case("infinity in the last row of the embedding", FILE + r"model\.embed_tokens\.weight: holds NaN or infinity; .+",
+         with_value("model.embed_tokens.weight", np.inf)),
+    Case("short entry", FILE + rf"{TENSOR} data_offsets = .+", spoiled(set_field("data_offsets", [0, 100]))),
+    Case("overlapping entries", FILE + r"tensor '.+' data_offsets = .+: overlap another tensor, .+; .+", spoiled(shift(K, -64))),
+    Case("hole between entries", FILE + r"tensor '.+' data_offsets = .+: leave a hole behind byte .+; .+", spoiled(one_byte_off)),
+    Case("duplicate entry", FILE + rf"{TENSOR}: is given twice; .+", spoiled(duplicated)),
+    Case("entry without shape", FILE + rf"{TENSOR}: has no shape; .+", spoiled(lambda w: w.header[K].pop("shape") and None)),
+    Case("file cut short", FILE + r"tensor '.+' data_offsets = .+", spoiled(truncated)),
+    Case("bytes behind the last tensor", FILE + r"data: has 16 bytes behind the last tensor; .+", spoiled(extended)),
+    Case("header length beyond the file", FILE + r"header length = 99999999: reaches beyond the end of the file, .+; .+",
+         spoiled(lambda weights: {"length": 99999999})),
+    Case("header is no JSON", FILE + r"header: .+; .+", spoiled(lambda weights: {"header": '{"a": nonsense}'})),
+    Case("file of seven bytes", FILE + r"file size = 7: .+; .+",
+         lambda sample: (sample.model / "model.safetensors").write_bytes(b"\0" * 7)),
+    Case("no weights", r"model: holds neither model\.safetensors nor model\.safetensors\.index\.json; .+",
+         lambda sample: (sample.model / "model.safetensors").unlink()),
+    Case("shard missing", r"model/model\.safetensors\.index\.json: weight_map '.+' = model-00002-of-00002\.safetensors: "
+         r"is missing from the folder; .+", without_shard),
+    Case("shard without its tensor", r"model/model\.safetensors\.index\.json: weight_map '.+' = .+: does not hold this tensor; .+",
+         misplaced_in_index),
+]

@@ -1,0 +1,123 @@
+"""A decoder-only forward pass in numpy and float64, one sequence at a time: olmo2, llama and qwen3 from a Hugging Face folder.
+
+Returns the captured Q, K and V of every layer. An independent source for the tests: slow and obvious.
+"""
+import json
+from pathlib import Path
+
+import numpy as np
+
+
+def read_safetensors(path):
+    raw = Path(path).read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(raw[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + size + o for o in entry["data_offsets"])
+        data = raw[begin:end]
+        if entry["dtype"] == "BF16":
+            values = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            values = np.frombuffer(data, {"F64": "<f8", "F32": "<f4", "F16": "<f2"}[entry["dtype"]])
+        tensors[name] = values.reshape(entry["shape"]).astype(float)
+    return tensors
+
+
+def read_weights(folder):
+    index = Path(folder) / "model.safetensors.index.json"
+    if not index.exists():
+        return read_safetensors(Path(folder) / "model.safetensors")
+    files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    return {name: t for f in files for name, t in read_safetensors(Path(folder) / f).items()}
+
+
+class Model:
+    def __init__(self, folder):
+        self.config = c = json.loads((Path(folder) / "config.json").read_text())
+        self.weights = read_weights(folder)
+        self.heads = c["num_attention_heads"]
+        self.kv_heads = c.get("num_key_value_heads") or self.heads
+        self.d = c.get("head_dim") or c["hidden_size"] // self.heads
+        rope = c.get("rope_parameters") or {**(c.get("rope_scaling") or {}), "rope_theta": c.get("rope_theta", 10000.0)}
+        self.frequencies = self._frequencies(rope)
+
+    def _frequencies(self, rope):
+        f = 1 / rope["rope_theta"] ** (np.arange(0, self.d, 2) / self.d)
+        if rope.get("rope_type", rope.get("type", "default")) != "llama3":
+            return f
+        old, low, high = (rope[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+        wavelength = 2 * np.pi / f
+        smooth = np.clip((old / wavelength - low) / (high - low), 0, 1)
+        return (1 - smooth) * f / rope["factor"] + smooth * f
+
+    def norm(self, x, name):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + self.config["rms_norm_eps"]) * self.weights[name]
+
+    def linear(self, x, name):
+        y = x @ self.weights[name + ".weight"].T
+        return y + self.weights[name + ".bias"] if name + ".bias" in self.weights else y
+
+    def rope(self, x):
+        angle = np.outer(np.arange(len(x)), self.frequencies)[:, None, :]
+        a, b = x[..., : self.d // 2], x[..., self.d // 2:]
+        return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
+
+    def project(self, x, layer, stream):
+        """[tokens, heads, d] at proj, normed and roped."""
+        name = f"model.layers.{layer}.self_attn.{stream}"
+        heads = self.heads if stream == "q" else self.kv_heads
+        flat = self.linear(x, name + "_proj")
+        proj = flat.reshape(len(x), heads, self.d)
+        gain = name + "_norm.weight"
+        if stream == "v":
+            return {"proj": proj, "normed": proj, "roped": proj}
+        normed = proj
+        if gain in self.weights:
+            whole = self.config["model_type"] == "olmo2"
+            normed = self.norm(flat if whole else proj, gain).reshape(proj.shape)
+        return {"proj": proj, "normed": normed, "roped": self.rope(normed)}
+
+    def attend(self, q, k, v):
+        group = self.heads // self.kv_heads
+        out = np.empty_like(q)
+        mask = np.triu(np.full((len(q), len(q)), -np.inf), 1)
+        for h in range(self.heads):
+            scores = q[:, h] @ k[:, h // group].T / np.sqrt(self.d) + mask
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            out[:, h] = weights / weights.sum(-1, keepdims=True) @ v[:, h // group]
+        return out.reshape(len(q), -1)
+
+    def mlp(self, x, name):
+        gate = self.linear(x, name + ".gate_proj")
+        return self.linear(gate / (1 + np.exp(-gate)) * self.linear(x, name + ".up_proj"), name + ".down_proj")
+
+    def capture(self, tokens, point="roped"):
+        """{"k": [tokens, layers * kv_heads, d], "q": ..., "v": ...}."""
+        x = self.weights["model.embed_tokens.weight"][np.asarray(tokens)]
+        captured = {"k": [], "q": [], "v": []}
+        for layer in range(self.config["num_hidden_layers"]):
+            name = f"model.layers.{layer}"
+            after = self.config["model_type"] == "olmo2"
+            inner = x if after else self.norm(x, name + ".input_layernorm.weight")
+            streams = {s: self.project(inner, layer, s) for s in "kqv"}
+            for s in "kqv":
+                captured[s].append(streams[s][point])
+            y = self.linear(self.attend(*(streams[s]["roped"] for s in "qkv")), name + ".self_attn.o_proj")
+            x = x + (self.norm(y, name + ".post_attention_layernorm.weight") if after else y)
+            inner = x if after else self.norm(x, name + ".post_attention_layernorm.weight")
+            y = self.mlp(inner, name + ".mlp")
+            x = x + (self.norm(y, name + ".post_feedforward_layernorm.weight") if after else y)
+        return {s: np.concatenate(values, 1) for s, values in captured.items()}
+
+
+def cut(ids, eos, sequence_length, limit):
+    """(start, length) of each sequence, by the rules of the design."""
+    sequences, start = [], 0
+    ids = ids[:limit]
+    for i, token in enumerate(ids):
+        if token in eos or i + 1 - start == sequence_length or i + 1 == len(ids):
+            sequences.append((start, i + 1 - start))
+            start = i + 1
+    return sequences

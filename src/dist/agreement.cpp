@@ -3,6 +3,16 @@
 #include <new>
 
 namespace headspan {
+namespace {
+
+/// What a user and a batch system call this rank, whatever its number in a group.
+int rank_of_world() {
+  int rank = 0;
+  HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  return rank;
+}
+
+}  // namespace
 
 void agree(const Comm& comm, const std::function<void()>& step) {
   int code = 0;
@@ -17,10 +27,10 @@ void agree(const Comm& comm, const std::function<void()>& step) {
     line = e.what();
   } catch (const std::bad_alloc&) {
     code = 1;
-    line = "rank " + std::to_string(comm.rank()) + ": out of memory";
+    line = "rank " + std::to_string(rank_of_world()) + ": out of memory";
   } catch (const std::exception& e) {
     code = 1;
-    line = e.what();
+    line = "rank " + std::to_string(rank_of_world()) + ": " + e.what();
   }
   const int first = comm.min(code == 0 ? comm.size() : comm.rank());
   if (first == comm.size()) return;

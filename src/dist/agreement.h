@@ -10,7 +10,8 @@
 namespace headspan {
 
 /// Thrown on every rank alike after `agree` found that some rank failed. `exit_code` is 2 for InputError,
-/// else 1. `what()` is the line of the lowest failing rank, to be told once, by rank 0.
+/// else 1. `what()` is the line of the lowest failing rank, to be told once, by rank 0; with exit code 1 it
+/// begins with "rank R: ", R in the world, for the environment may have failed on that rank's node alone.
 class AgreedError : public std::runtime_error {
  public:
   AgreedError(const std::string& what, int exit_code) : std::runtime_error(what), exit_code_(exit_code) {}

@@ -1,10 +1,15 @@
 #include "dist/panel_exchange.h"
 
-#include <algorithm>
+#include <numeric>
 
 #include "base/checked.h"
 
 namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+}  // namespace
 
 template <class T>
 PanelExchange<T>::~PanelExchange() {
@@ -14,54 +19,63 @@ PanelExchange<T>::~PanelExchange() {
 }
 
 template <class T>
-void PanelExchange<T>::post(const Matrix& shape, std::int64_t tokens) {
+void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
   HS_ASSERT(requests_.empty());
   current_ = 1 - current_;
-  Slot& slot = slots_[current_];
-  if (grid_->comm().size() == 1) {
-    slot.rows.swap(packed_rows_);
-    slot.tokens = tokens;
-    return;
-  }
-  const auto counts = grid_->comm().all_gather(tokens);
-  slot.tokens = 0;
-  for (const std::int64_t count : counts) slot.tokens = checked_add(slot.tokens, count, "tokens of a panel");
-  post_operand(counts, shape.rows(), true, packed_rows_, slot.rows);
-  post_operand(counts, shape.columns(), false, packed_columns_, slot.columns);
+  counts_ = grid_->comm().all_gather(tokens);
+  open_operand(rows_, shape.rows(), grid_->row());
+  if (!alone()) open_operand(columns_, shape.columns(), grid_->column());
 }
 
 template <class T>
-void PanelExchange<T>::post_operand(const std::vector<std::int64_t>& counts, const BlockCyclic& axis,
-                                    bool is_rows, const std::vector<T>& packed, std::vector<T>& received) {
+void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, int part) {
+  const int me = grid_->comm().rank();
+  const std::int64_t mine = axis.local_size(part), tokens = counts_[to_size(me)];
+  const std::int64_t before = std::accumulate(counts_.begin(), counts_.begin() + me, std::int64_t{0});
+  const std::int64_t total = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+  operand.axis = axis;
+  operand.packed.resize(to_size(checked_mul(axis.size - mine, tokens, "a panel")));
+  auto& received = operand.received[current_];
+  received.resize(to_size(checked_mul(mine, total, "a panel")));
+  operand.start.clear();
+  T* next = operand.packed.data();
+  for (int p = 0; p < axis.parts; ++p) {
+    operand.start.push_back(p == part ? received.data() + mine * before : next);
+    if (p != part) next += axis.local_size(p) * tokens;
+  }
+  operand.segments.clear();
+  for (std::int64_t block = 0; block < axis.blocks(); ++block) {
+    const std::int64_t first = block * axis.block;
+    const int owner = axis.owner_of_block(block);
+    operand.segments.push_back({first, axis.block_size(block),
+                                operand.start[to_size(owner)] + axis.local(first), axis.local_size(owner)});
+  }
+}
+
+template <class T>
+void PanelExchange<T>::post() {
+  if (alone()) return;
+  post_operand(rows_, 0);
+  post_operand(columns_, 1);
+}
+
+template <class T>
+void PanelExchange<T>::post_operand(Operand& operand, int tag) {
   const Comm& comm = grid_->comm();
-  const int me = comm.rank();
-  const int tag = is_rows ? 0 : 1;
-  const auto part_of = [&](int rank) { return is_rows ? rank / grid_->columns() : rank % grid_->columns(); };
-  const std::int64_t mine = axis.local_size(part_of(me));
-  std::int64_t total = 0;
-  for (const std::int64_t count : counts) total += count;
-  received.resize(static_cast<std::size_t>(checked_mul(mine, total, "a panel")));
-  std::vector<std::int64_t> sent_from(static_cast<std::size_t>(axis.parts),
-                                      0);  // where each part's columns start
-  for (int part = 1; part < axis.parts; ++part)
-    sent_from[static_cast<std::size_t>(part)] =
-        sent_from[static_cast<std::size_t>(part - 1)] +
-        axis.local_size(part - 1) * counts[static_cast<std::size_t>(me)];
-  T* in = received.data();
+  const BlockCyclic& axis = operand.axis;
+  const auto part_of = [&](int rank) { return tag == 0 ? rank / grid_->columns() : rank % grid_->columns(); };
+  const std::int64_t mine = axis.local_size(part_of(comm.rank())), tokens = counts_[to_size(comm.rank())];
+  T* in = operand.received[current_].data();
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const std::int64_t incoming = mine * counts[static_cast<std::size_t>(rank)];
-    const T* out = packed.data() + sent_from[static_cast<std::size_t>(part_of(rank))];
-    const std::int64_t outgoing = axis.local_size(part_of(rank)) * counts[static_cast<std::size_t>(me)];
-    if (rank == me) {
-      std::copy_n(out, incoming, in);
-    } else {
-      if (incoming > 0)
-        HS_MPI(
-            MPI_Irecv(in, to_int(incoming), mpi_type<T>(), rank, tag, comm.get(), &requests_.emplace_back()));
-      if (outgoing > 0)
-        HS_MPI(MPI_Isend(out, to_int(outgoing), mpi_type<T>(), rank, tag, comm.get(),
-                         &requests_.emplace_back()));
-    }
+    const std::int64_t incoming = mine * counts_[to_size(rank)];
+    const std::int64_t outgoing = axis.local_size(part_of(rank)) * tokens;
+    const T* out = operand.start[to_size(part_of(rank))];
+    if (rank != comm.rank() && incoming > 0)
+      HS_MPI(
+          MPI_Irecv(in, to_int(incoming), mpi_type<T>(), rank, tag, comm.get(), &requests_.emplace_back()));
+    if (rank != comm.rank() && outgoing > 0)
+      HS_MPI(
+          MPI_Isend(out, to_int(outgoing), mpi_type<T>(), rank, tag, comm.get(), &requests_.emplace_back()));
     in += incoming;
   }
 }
@@ -79,9 +93,9 @@ PanelOperands<T> PanelExchange<T>::finish() {
   HS_MPI(MPI_Waitall(to_int(static_cast<std::int64_t>(requests_.size())), requests_.data(),
                      MPI_STATUSES_IGNORE));
   requests_.clear();
-  const Slot& slot = slots_[current_];
-  const bool alone = grid_->comm().size() == 1;
-  return {slot.rows.data(), alone ? slot.rows.data() : slot.columns.data(), slot.tokens};
+  const T* rows = rows_.received[current_].data();
+  return {rows, alone() ? rows : columns_.received[current_].data(),
+          std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0})};
 }
 
 template class PanelExchange<double>;

@@ -9,6 +9,7 @@
 // The operands are column-major [local rows or columns, tokens]; both list the tokens by rank.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -33,12 +34,19 @@ class PanelExchange {
 
   /// Packs this rank's `tokens` (0 is normal) and posts the transfer of operands for `shape`, a square matrix
   /// on the grid. `fill(token, first, count, out)` writes the values of columns first..first+count of a
-  /// token. Collective over the grid.
-  template <class Fill>
-  void start(const Matrix& shape, std::int64_t tokens, const Fill& fill) {
-    if (grid_->comm().size() > 1) pack(tokens, shape.columns(), packed_columns_, fill);
-    pack(tokens, shape.rows(), packed_rows_, fill);
-    post(shape, tokens);
+  /// token; `visit(first, count, values)` is shown each value once, those of a column in the order of tokens.
+  /// Both are called by several threads, but for one column always by the same. Collective over the grid.
+  template <class Fill, class Visit>
+  void start(const Matrix& shape, std::int64_t tokens, const Fill& fill, const Visit& visit) {
+    open(shape, tokens);
+    pack(tokens, rows_, [&](std::int64_t token, const Segment& segment, T* out) {
+      fill(token, segment.first, segment.count, out);
+      visit(segment.first, segment.count, out);
+    });
+    pack(tokens, columns_, [&](std::int64_t token, const Segment& segment, T* out) {
+      fill(token, segment.first, segment.count, out);
+    });
+    post();
   }
   /// Lets posted transfers advance. Local.
   void progress();
@@ -46,33 +54,45 @@ class PanelExchange {
   PanelOperands<T> finish();
 
  private:
-  struct Slot {
-    std::vector<T> rows;
-    std::vector<T> columns;
-    std::int64_t tokens = 0;
+  /// Neighbouring columns that go to one place.
+  struct Segment {
+    std::int64_t first, count;
+    T* out;               // of the first token
+    std::int64_t stride;  // to the next token
+  };
+  /// One operand of the panel under way.
+  struct Operand {
+    BlockCyclic axis;
+    std::vector<T> packed;       // for other parts, one after another, each [part's columns, tokens]
+    std::vector<T> received[2];  // [this part's columns, tokens of all ranks], and those of the panel before
+    std::vector<T*> start;       // by part: this rank's tokens for it; for its own part within `received`
+    std::vector<Segment>
+        segments;  // of this rank's tokens, all columns in order; none where nobody needs them
   };
 
-  template <class Fill>
-  static void pack(std::int64_t tokens, const BlockCyclic& axis, std::vector<T>& packed, const Fill& fill) {
-    packed.resize(static_cast<std::size_t>(tokens * axis.size));
-    T* out = packed.data();
-    for (int part = 0; part < axis.parts; ++part)
+  template <class Write>
+  static void pack(std::int64_t tokens, const Operand& operand, const Write& write) {
+    constexpr std::int64_t kPiece = 16;  // segments that a thread writes token by token
+    const auto count = static_cast<std::int64_t>(operand.segments.size());
+#pragma omp parallel for schedule(static)
+    for (std::int64_t first = 0; first < count; first += kPiece)
       for (std::int64_t token = 0; token < tokens; ++token)
-        for (std::int64_t l = 0; l < axis.local_blocks(part); ++l) {
-          const std::int64_t block = axis.global_block(part, l);
-          fill(token, block * axis.block, axis.block_size(block), out);
-          out += axis.block_size(block);
+        for (std::int64_t k = first; k < std::min(first + kPiece, count); ++k) {
+          const Segment& segment = operand.segments[static_cast<std::size_t>(k)];
+          write(token, segment, segment.out + token * segment.stride);
         }
   }
-  void post(const Matrix& shape, std::int64_t tokens);
-  void post_operand(const std::vector<std::int64_t>& counts, const BlockCyclic& axis, bool is_rows,
-                    const std::vector<T>& packed, std::vector<T>& received);
+  bool alone() const { return grid_->comm().size() == 1; }
+  void open(const Matrix& shape, std::int64_t tokens);
+  void open_operand(Operand& operand, const BlockCyclic& axis, int part);
+  void post();
+  void post_operand(Operand& operand, int tag);
 
   const Grid* grid_;
-  std::vector<T> packed_rows_;  // what this rank sends: by part of the axis, each [part's columns, tokens]
-  std::vector<T> packed_columns_;
-  Slot slots_[2];
-  int current_ = 0;
+  Operand rows_;
+  Operand columns_;
+  std::vector<std::int64_t> counts_;  // tokens of each rank
+  int current_ = 0;                   // which of `received`
   std::vector<MPI_Request> requests_;
 };
 

@@ -88,40 +88,32 @@ template <class P>
 template <class T>
 void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
   const auto columns = static_cast<std::int64_t>(shift.size());
-  const auto shifted = [&](std::int64_t token, std::int64_t column) {
-    const double value =
-        static_cast<double>(z[token * columns + column]) - shift[static_cast<std::size_t>(column)];
-    if constexpr (std::is_same_v<P, double>)
-      return value;
-    else
-      return round_for_product(value, precision_);
+  const auto fill = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
+    subtract(z + token * columns + first, shift.data() + first, count, out);
+    if constexpr (std::is_same_v<P, float>) round_values(out, count, precision_);
   };
-  exchange_.start(sums.matrix, tokens,
-                  [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
-                    for (std::int64_t j = 0; j < count; ++j) out[j] = shifted(token, first + j);
-                  });
-  for (std::int64_t t = 0; t < tokens; ++t)
-    for (std::int64_t j = 0; j < columns; ++j)
-      sums.sum[static_cast<std::size_t>(j)] += static_cast<double>(shifted(t, j));
+  const auto add_to_sums = [&](std::int64_t first, std::int64_t count, const P* values) {
+    add_values(values, count, sums.sum.data() + first);
+  };
+  exchange_.start(sums.matrix, tokens, fill, add_to_sums);
   GramSums* const previous = std::exchange(pending_, &sums);
-  if (previous != nullptr) {
-    if constexpr (std::is_same_v<P, double>)
-      add_product(previous->matrix, operands_, [&] { exchange_.progress(); });
-    else
-      add_product(previous->matrix, operands_, precision_, [&] { exchange_.progress(); });
-  }
+  if (previous != nullptr) multiply(previous->matrix, [&] { exchange_.progress(); });
   operands_ = exchange_.finish();
   sums.tokens += operands_.tokens;
 }
 
 template <class P>
+void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progress) {
+  if constexpr (std::is_same_v<P, float>)
+    add_product(matrix, operands_, block_, progress);
+  else
+    add_product(matrix, operands_, progress);
+}
+
+template <class P>
 void GramUpdater<P>::drain() {
   GramSums* const last = std::exchange(pending_, nullptr);
-  if (last == nullptr) return;
-  if constexpr (std::is_same_v<P, double>)
-    add_product(last->matrix, operands_, [] {});
-  else
-    add_product(last->matrix, operands_, precision_, [] {});
+  if (last != nullptr) multiply(last->matrix, [] {});
 }
 
 HeadGram finish(GramSums&& sums, const std::vector<double>& shift) {

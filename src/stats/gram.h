@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "stats/panel_product.h"
+#include "stats/panel_values.h"
 
 namespace headspan {
 
@@ -63,10 +64,13 @@ class GramUpdater {
   void drain();
 
  private:
+  void multiply(Matrix& matrix, const std::function<void()>& progress);
+
   PanelExchange<P> exchange_;
   Precision precision_;
   GramSums* pending_ = nullptr;
   PanelOperands<P> operands_;
+  std::vector<float> block_;  // FP32 products on their way to FP64
 };
 
 /// Turns the sums into the Gram about the exact mean. Collective over the grid.

@@ -1,10 +1,10 @@
 #include "stats/panel_product.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/checked.h"
 #include "dist/scalapack.h"
+#include "stats/panel_values.h"
 
 namespace headspan {
 namespace {
@@ -47,70 +47,70 @@ void cover_lower_tiles(const Matrix& gram, const RectangleProduct& product) {
                   gram.rows().local_blocks(gram.grid().row()), product);
 }
 
-float to_bfloat16(float x) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &x, sizeof bits);
-  bits = (bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
+/// Products of a panel in FP32, a block at a time, each then added to the Gram in FP64.
+class FloatProduct {
+ public:
+  FloatProduct(Matrix& gram, const PanelOperands<float>& panel, std::vector<float>& block)
+      : gram_(gram),
+        panel_(panel),
+        block_(block),
+        tokens_(to_int(panel.tokens)),
+        lda_(to_int(std::max<std::int64_t>(1, gram.local_rows()))),
+        ldb_(to_int(std::max<std::int64_t>(1, gram.local_columns()))) {}
 
-/// What a split value z is made of: hi is its bfloat16, lo = z - hi, which is a bfloat16 itself.
-std::vector<float> high_parts(const float* z, std::int64_t count) {
-  std::vector<float> high(static_cast<std::size_t>(count));
-  std::transform(z, z + count, high.begin(), to_bfloat16);
-  return high;
-}
-std::vector<float> low_parts(const float* z, const std::vector<float>& high) {
-  std::vector<float> low(high.size());
-  std::transform(z, z + high.size(), high.begin(), low.begin(), [](float x, float hi) { return x - hi; });
-  return low;
-}
+  /// Adds the product over a rectangle, piece by piece.
+  void add(const Rectangle& r) {
+    for (std::int64_t column = r.column; column < r.column + r.columns; column += kColumns)
+      for (std::int64_t row = r.row; row < r.row + r.rows; row += kRows)
+        add_piece({row, std::min(kRows, r.row + r.rows - row), column,
+                   std::min(kColumns, r.column + r.columns - column)});
+  }
 
-/// One FP32 product: factors a: [rows, tokens] and b: [columns, tokens].
-struct Term {
-  const float* a;
-  const float* b;
+  /// Adds the elements on and below the diagonal of a 1x1 grid.
+  void add_symmetric() {
+    const std::int64_t n = gram_.rows().size;
+    for (std::int64_t first = 0; first < n; first += kColumns) {
+      const std::int64_t width = std::min(kColumns, n - first);
+      add_diagonal_piece(first, width);
+      add({first + width, n - first - width, first, width});
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kRows = 4096, kColumns = 2048;
+
+  float* block_of(std::int64_t elements) {
+    if (static_cast<std::int64_t>(block_.size()) < elements)
+      block_.resize(static_cast<std::size_t>(elements));
+    return block_.data();
+  }
+
+  void add_piece(const Rectangle& r) {
+    const int m = to_int(r.rows), n = to_int(r.columns);
+    const float one = 1, zero = 0;
+    sgemm_("N", "T", &m, &n, &tokens_, &one, panel_.rows + r.row, &lda_, panel_.columns + r.column, &ldb_,
+           &zero, block_of(r.rows * r.columns), &m);
+#pragma omp parallel for schedule(static)
+    for (std::int64_t j = 0; j < r.columns; ++j)
+      add_values(block_.data() + j * r.rows, r.rows, gram_.at(r.row, r.column + j));
+  }
+
+  void add_diagonal_piece(std::int64_t first, std::int64_t width) {
+    const int n = to_int(width);
+    const float one = 1, zero = 0;
+    ssyrk_("L", "N", &n, &tokens_, &one, panel_.rows + first, &lda_, &zero, block_of(width * width), &n);
+#pragma omp parallel for schedule(dynamic, 16)
+    for (std::int64_t j = 0; j < width; ++j)
+      add_values(block_.data() + j * width + j, width - j, gram_.at(first + j, first + j));
+  }
+
+  Matrix& gram_;
+  const PanelOperands<float>& panel_;
+  std::vector<float>& block_;
+  int tokens_, lda_, ldb_;
 };
 
-/// Adds the sum of the terms over one rectangle, block by block: FP32 sums over the panel, then FP64.
-void add_terms(Matrix& gram, const std::vector<Term>& terms, const PanelOperands<float>& panel,
-               const Rectangle& r, std::vector<float>& block) {
-  constexpr std::int64_t kRows = 4096, kColumns = 512;
-  const int lda = to_int(std::max<std::int64_t>(1, gram.local_rows()));
-  const int ldb = to_int(std::max<std::int64_t>(1, gram.local_columns()));
-  const int tokens = to_int(panel.tokens);
-  const float one = 1;
-  for (std::int64_t column = r.column; column < r.column + r.columns; column += kColumns)
-    for (std::int64_t row = r.row; row < r.row + r.rows; row += kRows) {
-      const int m = to_int(std::min(kRows, r.row + r.rows - row));
-      const int n = to_int(std::min(kColumns, r.column + r.columns - column));
-      block.resize(static_cast<std::size_t>(m) * static_cast<std::size_t>(n));
-      for (std::size_t k = 0; k < terms.size(); ++k) {
-        const float beta = k == 0 ? 0 : 1;
-        sgemm_("N", "T", &m, &n, &tokens, &one, terms[k].a + row, &lda, terms[k].b + column, &ldb, &beta,
-               block.data(), &m);
-      }
-#pragma omp parallel for schedule(static)
-      for (int j = 0; j < n; ++j) {
-        double* out = gram.at(row, column + j);
-        const float* in = block.data() + static_cast<std::int64_t>(j) * m;
-        for (int i = 0; i < m; ++i) out[i] += static_cast<double>(in[i]);
-      }
-    }
-}
-
 }  // namespace
-
-float round_for_product(double z, Precision precision) {
-  const auto x = static_cast<float>(z);
-  if (precision == Precision::bfloat16) return to_bfloat16(x);
-  if (precision == Precision::split) {
-    const float high = to_bfloat16(x);
-    return high + to_bfloat16(x - high);
-  }
-  return x;
-}
 
 void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
@@ -131,23 +131,13 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::fu
   });
 }
 
-void add_product(Matrix& gram, const PanelOperands<float>& panel, Precision precision,
+void add_product(Matrix& gram, const PanelOperands<float>& panel, std::vector<float>& block,
                  const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
-  std::vector<Term> terms{{panel.rows, panel.columns}};
-  std::vector<float> high_rows, low_rows, high_columns, low_columns;
-  if (precision == Precision::split) {
-    high_rows = high_parts(panel.rows, gram.local_rows() * panel.tokens);
-    low_rows = low_parts(panel.rows, high_rows);
-    high_columns = high_parts(panel.columns, gram.local_columns() * panel.tokens);
-    low_columns = low_parts(panel.columns, high_columns);
-    terms = {{high_rows.data(), high_columns.data()},
-             {high_rows.data(), low_columns.data()},
-             {low_rows.data(), high_columns.data()}};
-  }
-  std::vector<float> block;
+  FloatProduct product(gram, panel, block);
+  if (panel.rows == panel.columns) return product.add_symmetric();
   cover_lower_tiles(gram, [&](const Rectangle& r) {
-    add_terms(gram, terms, panel, r, block);
+    product.add(r);
     progress();
   });
 }

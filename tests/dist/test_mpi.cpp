@@ -130,9 +130,10 @@ TEST(Agreement, CarriesTheErrorOfOneRankToAll) {
   EXPECT_EQ(only_last([] { throw InputError("a.h5", "dtype", "F8", "is not known", "use F32"); }),
             "2 a.h5: dtype = F8: is not known; use F32");
   EXPECT_EQ(only_last([] { throw Error("write: a.h5: No space left on device"); }),
-            "1 write: a.h5: No space left on device");
+            "1 rank " + std::to_string(last) + ": write: a.h5: No space left on device");
   EXPECT_EQ(only_last([] { throw std::bad_alloc(); }), "1 rank " + std::to_string(last) + ": out of memory");
-  EXPECT_EQ(only_last([] { throw std::out_of_range("beyond"); }), "1 beyond");
+  EXPECT_EQ(only_last([] { throw std::out_of_range("beyond"); }),
+            "1 rank " + std::to_string(last) + ": beyond");
   EXPECT_EQ(only_last([] { throw AgreedError("agreed in a smaller group", 2); }),
             "2 agreed in a smaller group");
 }

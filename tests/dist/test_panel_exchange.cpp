@@ -1,5 +1,6 @@
 // What a rank is brought against what its block rows and columns say, on every grid and with uneven tokens.
 #include <algorithm>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -32,11 +33,19 @@ void expect_operand(const T* values, const BlockCyclic& axis, int part, int pane
 
 template <class T>
 void start(PanelExchange<T>& exchange, const Matrix& shape, int panel, int rank) {
-  exchange.start(shape, tokens_of(panel, rank),
-                 [&](std::int64_t token, std::int64_t first, std::int64_t count, T* out) {
-                   for (std::int64_t j = 0; j < count; ++j)
-                     out[j] = value_of<T>(panel, rank, token, first + j);
-                 });
+  std::vector<std::int64_t> seen(static_cast<std::size_t>(shape.columns().size), 0);  // tokens of each column
+  exchange.start(
+      shape, tokens_of(panel, rank),
+      [&](std::int64_t token, std::int64_t first, std::int64_t count, T* out) {
+        for (std::int64_t j = 0; j < count; ++j) out[j] = value_of<T>(panel, rank, token, first + j);
+      },
+      [&](std::int64_t first, std::int64_t count, const T* values) {
+        for (std::int64_t j = 0; j < count; ++j) {
+          std::int64_t& token = seen[static_cast<std::size_t>(first + j)];
+          EXPECT_EQ(values[j], value_of<T>(panel, rank, token++, first + j));
+        }
+      });
+  for (const std::int64_t tokens : seen) EXPECT_EQ(tokens, tokens_of(panel, rank));
 }
 
 /// Panels for two matrices in turn.

@@ -1,0 +1,32 @@
+// The loops over the values of a panel: the only arithmetic on activations outside BLAS. Compiled for several
+// instruction sets, of which the loader picks the widest that the processor has; all give the same bits.
+#pragma once
+
+#include <cstdint>
+
+namespace headspan {
+
+/// How the product of a panel is formed (design: predict.precision).
+///   float64    values and products in FP64
+///   float32    values rounded to FP32, products summed in FP32
+///   split      values rounded to hi + lo in bfloat16; the products of such sums are exact, summed in FP32
+///   bfloat16   values rounded once to bfloat16; their products are exact, summed in FP32
+/// Where a processor multiplies bfloat16 only, a split product is hi hi + hi lo + lo hi + lo lo: without the
+/// last, the diagonal of G would be too small by 2e-6, and R² off by several times that. Here it is one FP32
+/// product.
+enum class Precision { float64, float32, split, bfloat16 };
+
+/// out[j] = in[j] - origin[j], in the type of `out`.
+void subtract(const float* in, const double* origin, std::int64_t count, double* out);
+void subtract(const double* in, const double* origin, std::int64_t count, double* out);
+void subtract(const float* in, const double* origin, std::int64_t count, float* out);
+void subtract(const double* in, const double* origin, std::int64_t count, float* out);
+
+/// Rounds FP32 values further, to what `precision` multiplies; to nearest, ties to even.
+void round_values(float* values, std::int64_t count, Precision precision);
+
+/// sums[j] += values[j].
+void add_values(const double* values, std::int64_t count, double* sums);
+void add_values(const float* values, std::int64_t count, double* sums);
+
+}  // namespace headspan

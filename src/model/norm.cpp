@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "model/row_kernels.h"
 #include "model/tensor_comm.h"
 
 namespace headspan {
@@ -20,13 +21,8 @@ at::Tensor mean_squares(const at::Tensor& x) {
   at::Tensor means = at::empty({x.size(0)}, at::kDouble);
   double* out = means.data_ptr<double>();
   at::parallel_for(0, x.size(0), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      double sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t i = row * width; i < (row + 1) * width; ++i)
-        sum += static_cast<double>(in[i]) * static_cast<double>(in[i]);
-      out[row] = sum / static_cast<double>(width);
-    }
+    for (std::int64_t row = begin; row < end; ++row)
+      out[row] = sum_of_squares(in + row * width, width) / static_cast<double>(width);
   });
   return means;
 }
@@ -41,8 +37,7 @@ at::Tensor scale_rows(const at::Tensor& x, const at::Tensor& means, const at::Te
   at::parallel_for(0, x.size(0), kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const T factor = static_cast<T>(1 / std::sqrt(mean[row] + eps));
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) out[row * width + i] = in[row * width + i] * factor * gains[i];
+      scale_row(in + row * width, factor, gains, width, out + row * width);
     }
   });
   return y;

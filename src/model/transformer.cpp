@@ -4,11 +4,13 @@
 #include <numeric>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 #include "dist/agreement.h"
 #include "model/attention.h"
 #include "model/norm.h"
+#include "model/row_kernels.h"
 #include "model/tensor_comm.h"
 #include "model/weight_initializer.h"
 #include "model/weight_loader.h"
@@ -16,21 +18,23 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kMlpRows =
-    256;  // tokens that go through an MLP at a time: its wide rows stay in the cache
-
-/// x: [tokens, inputs], out: [tokens, outputs]. The transposed weight is a view that BLAS takes as it is.
-void apply(const Linear& linear, const at::Tensor& x, at::Tensor out) {
-  if (linear.bias.defined())
-    at::addmm_out(out, linear.bias, x, linear.weight.t());
-  else
-    at::mm_out(out, x, linear.weight.t());
+/// x: [tokens, inputs]; returns [tokens, outputs]. The transposed weight is a view that BLAS takes as it is.
+at::Tensor apply(const Linear& linear, const at::Tensor& x) {
+  if (linear.bias.defined()) return at::addmm(linear.bias, x, linear.weight.t());
+  return at::mm(x, linear.weight.t());
 }
 
-at::Tensor apply(const Linear& linear, const at::Tensor& x) {
-  at::Tensor out = at::empty({x.size(0), linear.weight.size(0)}, x.options());
-  apply(linear, x, out);
-  return out;
+/// gate = silu(gate) * up.
+void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
+  if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
+    at::silu_(gate).mul_(up);
+    return;
+  }
+  float* gates = gate.data_ptr<float>();
+  const float* ups = up.data_ptr<float>();
+  at::parallel_for(0, gate.numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+    silu_times(gates + begin, ups + begin, end - begin);
+  });
 }
 
 Shard shard_of(const Comm& tensor_parallel) { return {tensor_parallel.rank(), tensor_parallel.size()}; }
@@ -162,18 +166,9 @@ at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const
 }
 
 at::Tensor Transformer::mlp(const LayerWeights& layer, const at::Tensor& x) const {
-  const std::int64_t tokens = x.size(0), width = layer.gate.weight.size(0);
-  const at::Tensor gates = at::empty({std::min(kMlpRows, tokens), width}, x.options());
-  const at::Tensor ups = at::empty_like(gates), out = at::empty(x.sizes(), x.options());
-  for (std::int64_t begin = 0; begin < tokens; begin += kMlpRows) {
-    const std::int64_t count = std::min(kMlpRows, tokens - begin);
-    const at::Tensor rows = x.narrow(0, begin, count), up = ups.narrow(0, 0, count);
-    at::Tensor gate = gates.narrow(0, 0, count);
-    apply(layer.gate, rows, gate);
-    apply(layer.up, rows, up);
-    apply(own_part(layer.down), at::silu_(gate).mul_(up), out.narrow(0, begin, count));
-  }
-  return sum_parts(layer.down, out);
+  at::Tensor gate = apply(layer.gate, x);
+  silu_and_multiply(gate, apply(layer.up, x));
+  return sum_parts(layer.down, apply(own_part(layer.down), gate));
 }
 
 /// Of a layer whose inputs are split over the ranks: a bias is added once, after the sum.

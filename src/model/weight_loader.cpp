@@ -57,8 +57,10 @@ void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) 
                            " layers has it with the biases that config.json announces");
 }
 
-void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const Weights& weights) {
-  for (const WeightSlice& slice : weights.slices) {
+/// `slices` are those that the model needs, of any shard.
+void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
+                   const std::vector<WeightSlice>& slices) {
+  for (const WeightSlice& slice : slices) {
     if (!checkpoint.has(slice.name))
       throw InputError(checkpoint.folder(), slice.name, "", "is missing", "config.json asks for this tensor");
     stored_type(checkpoint, slice.name);
@@ -153,9 +155,13 @@ void agree_all(const Comm& tensor_parallel, const Comm& data_parallel, const std
 
 }  // namespace
 
+void check_weights(const Checkpoint& checkpoint, const ModelConfig& config, Extent extent) {
+  check_tensors(checkpoint, config, allocate_weights(config, extent, {}, at::kByte, at::kMeta).slices);
+}
+
 void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
                   const Comm& tensor_parallel, const Comm& data_parallel) {
-  agree_all(tensor_parallel, data_parallel, [&] { check_tensors(checkpoint, config, weights); });
+  agree_all(tensor_parallel, data_parallel, [&] { check_tensors(checkpoint, config, weights.slices); });
   const std::vector<Chunk> chunks = make_chunks(checkpoint, weights);
   const auto read = [&](std::size_t i) {
     const bool mine = data_parallel.is_root() && (!chunks[i].slice->shared || tensor_parallel.is_root());

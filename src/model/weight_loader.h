@@ -11,10 +11,14 @@
 
 namespace headspan {
 
-/// Checks that the checkpoint holds every tensor of `weights` with the right shape and a dtype of F64, F32,
-/// BF16 or F16, and no tensor under a layer that this model does not have; then reads them, refusing NaN and
-/// infinity. What differs in dtype is converted. Collective over both communicators: `tensor_parallel` joins
-/// the shards, `data_parallel` the ranks that hold the same shard. Throws AgreedError naming file and tensor.
+/// Checks that the checkpoint holds every tensor of the extent with the right shape and a dtype of F64, F32,
+/// BF16 or F16, and no tensor under a layer that this model does not have; reads none. Throws InputError
+/// naming file and tensor. Local.
+void check_weights(const Checkpoint& checkpoint, const ModelConfig& config, Extent extent);
+
+/// Checks the tensors of `weights` as check_weights does; then reads them, refusing NaN and infinity. What
+/// differs in dtype is converted. Collective over both communicators: `tensor_parallel` joins the shards,
+/// `data_parallel` the ranks that hold the same shard. Throws AgreedError naming file and tensor.
 void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
                   const Comm& tensor_parallel, const Comm& data_parallel);
 

@@ -1,0 +1,69 @@
+#include "model/row_kernels.h"
+
+#include <algorithm>
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+#define HS_FOR_EACH_PROCESSOR
+#endif
+
+namespace headspan {
+namespace {
+
+/// exp(x) for x in [-87, 87] to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2
+/// / 2.
+__attribute__((always_inline)) inline float exponential(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float n = (x * 1.44269504f + kRound) - kRound;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
+  const float tail = ((((1.0f / 720 * r + 1.0f / 120) * r + 1.0f / 24) * r + 1.0f / 6) * r + 0.5f) * r * r;
+  const std::int32_t power = (static_cast<std::int32_t>(n) + 127) * (1 << 23);
+  return (tail + r + 1) * __builtin_bit_cast(float, power);
+}
+
+template <class T>
+inline double sum_of_squares_loop(const T* x, std::int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+template <class T>
+inline void scale_loop(const T* x, T factor, const T* gain, std::int64_t count, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor * gain[i];
+}
+
+}  // namespace
+
+HS_FOR_EACH_PROCESSOR double sum_of_squares(const float* x, std::int64_t count) {
+  return sum_of_squares_loop(x, count);
+}
+
+HS_FOR_EACH_PROCESSOR double sum_of_squares(const double* x, std::int64_t count) {
+  return sum_of_squares_loop(x, count);
+}
+
+HS_FOR_EACH_PROCESSOR void scale_row(const float* x, float factor, const float* gain, std::int64_t count,
+                                     float* y) {
+  scale_loop(x, factor, gain, count, y);
+}
+
+HS_FOR_EACH_PROCESSOR void scale_row(const double* x, double factor, const double* gain, std::int64_t count,
+                                     double* y) {
+  scale_loop(x, factor, gain, count, y);
+}
+
+HS_FOR_EACH_PROCESSOR void silu_times(float* gate, const float* up, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float x = gate[i];
+    const float bounded = x < -87.0f ? -87.0f : x;
+    const float minus = -(bounded > 87.0f ? 87.0f : bounded);
+    gate[i] = x / (1 + exponential(minus)) * up[i];
+  }
+}
+
+}  // namespace headspan

@@ -1,0 +1,21 @@
+// The inner loops over rows of a matrix on the CPU, each compiled for several instruction sets and chosen at
+// run time: the program itself is built for the oldest processor. On pointers, one thread; nothing is
+// allocated.
+#pragma once
+
+#include <cstdint>
+
+namespace headspan {
+
+/// sum of x_i^2, added up in float64.
+double sum_of_squares(const float* x, std::int64_t count);
+double sum_of_squares(const double* x, std::int64_t count);
+
+/// y_i = x_i * factor * gain_i.
+void scale_row(const float* x, float factor, const float* gain, std::int64_t count, float* y);
+void scale_row(const double* x, double factor, const double* gain, std::int64_t count, double* y);
+
+/// gate_i = silu(gate_i) * up_i, silu(x) = x / (1 + exp(-x)), to a relative 1e-6.
+void silu_times(float* gate, const float* up, std::int64_t count);
+
+}  // namespace headspan

@@ -1,6 +1,7 @@
 #include "io/h5_dataset.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include <sys/statvfs.h>
@@ -32,7 +33,8 @@ void abandon_parallel_file(const Comm& comm, const std::string& path, const std:
     const bool full =
         ::statvfs(path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kFew;
     ::unlink(path.c_str());
-    abort_job(why + (full ? " (no space left on device)" : ""), 1);
+    std::fprintf(stderr, "headspan: %s%s\n", why.c_str(), full ? " (no space left on device)" : "");
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   while (true) ::pause();  // until the abort ends this rank too
 }

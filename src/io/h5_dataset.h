@@ -23,7 +23,8 @@ struct H5Causes {
 
 /// Ends the job after a write to a parallel file failed: HDF5 and MPI-IO cannot go on with such a file, not
 /// even close it; ranks would wait for each other or crash. Rank 0 removes the file, tells why (and whether
-/// the disk is full, for HDF5 over MPI-IO hides errno) and aborts with exit code 1. Collective.
+/// the disk is full, for HDF5 over MPI-IO hides errno) and aborts with exit code 1. `why` is what the ranks
+/// agreed on. Collective.
 [[noreturn]] void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why);
 
 class H5Dataset {

@@ -43,6 +43,14 @@ void create_empty(const std::string& path) {
   ::close(file);
 }
 
+/// Opens a file for a moment with the system's own call. Where one rank cannot (its node does not see the
+/// folder, its open files are used up), Open MPI's collective opening never returns.
+void check_reach(const std::string& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (file < 0) throw_errno("cannot open", path);
+  ::close(file);
+}
+
 /// Reserves the dataset's bytes and room for metadata behind them, so that a full disk, a quota or a size
 /// limit is met here, with its errno. Needed for more than a good message: Open MPI's collective writes can
 /// lose data on a full disk and return success. Where a file system cannot reserve, its free space is
@@ -138,6 +146,7 @@ H5File H5File::create(const Comm* comm, const std::string& path) {
     silence_h5();
     if (comm == nullptr || comm->is_root()) create_empty(path);
   });
+  if (comm != nullptr) made.together([&] { check_reach(path, O_RDWR); });
   made.together([&] {
     const H5Handle creation = ordered_creation(H5P_FILE_CREATE);
     made.file_ = H5Handle(
@@ -148,6 +157,7 @@ H5File H5File::create(const Comm* comm, const std::string& path) {
 
 H5File H5File::open(const Comm* comm, const std::string& path, unsigned flags) {
   H5File opened(comm, path);
+  if (comm != nullptr) opened.together([&] { check_reach(path, O_RDONLY); });
   opened.together([&] {
     silence_h5();
     opened.file_ = H5Handle(HS_H5(H5Fopen(path.c_str(), flags, file_access(comm).get())), H5Fclose);

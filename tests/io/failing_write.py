@@ -3,6 +3,7 @@
 usage: failing_write.py FAILING_WRITE MPIEXEC RANKS
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ def main():
         run = subprocess.run([mpiexec, "-n", ranks, program, path], capture_output=True, text=True, timeout=30)
         told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
         assert run.returncode == 1, run
-        assert len(told) == 1 and told[0].startswith(f"headspan: rank 0: {path}: "), run.stderr
+        assert len(told) == 1 and re.match(rf"headspan: rank \d: {path}: values: HDF5", told[0]), run.stderr
         assert not os.listdir(folder), os.listdir(folder)
         print(told[0])
 

@@ -136,7 +136,7 @@ TEST_F(H5Test, FailuresNameTheFileOnAllRanks) {
     opened = e.what();
   }
 
-  EXPECT_EQ(made, "cannot create the file: " + missing + ": No such file or directory");
+  EXPECT_EQ(made, "rank 0: cannot create the file: " + missing + ": No such file or directory");
   EXPECT_NE(opened.find("No such file or directory"), std::string::npos) << opened;
   EXPECT_NE(opened.find(missing), std::string::npos) << opened;
 }

@@ -114,7 +114,7 @@ TEST_F(PublishTest, AFailureOnOneRankKeepsTheOldFileAndLeavesNothing) {
     error = e.what();
   }
 
-  EXPECT_EQ(error, "this rank's part failed");
+  EXPECT_EQ(error, "rank " + std::to_string(failing) + ": this rank's part failed");
   EXPECT_EQ(version_of(path), 1.0);
   EXPECT_TRUE(is_complete(path));
   EXPECT_EQ(entries(folder_.path("")), 2);
@@ -208,9 +208,9 @@ TEST_F(PublishTest, AFolderThatCannotBeWrittenIsNamed) {
   const std::string in_file = publish_rows(file + "/a.h5", 5, 1.0);
   ASSERT_EQ(::seteuid(super_user ? 0 : ::geteuid()), 0);
 
-  EXPECT_EQ(in_locked, "cannot make the folder: " + locked + "/sub: Permission denied");
-  EXPECT_EQ(at_locked, "cannot write to the folder: " + locked + ": Permission denied");
-  EXPECT_EQ(in_file, "cannot make the folder: " + file + ": Not a directory");
+  EXPECT_EQ(in_locked, "rank 0: cannot make the folder: " + locked + "/sub: Permission denied");
+  EXPECT_EQ(at_locked, "rank 0: cannot write to the folder: " + locked + ": Permission denied");
+  EXPECT_EQ(in_file, "rank 0: cannot make the folder: " + file + ": Not a directory");
   comm_.barrier();
 }
 

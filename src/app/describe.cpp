@@ -15,7 +15,7 @@
 #include "io/gram_file.h"
 #include "io/manifest.h"
 #include "io/tokens.h"
-#include "model/model_config.h"
+#include "model/weight_loader.h"
 
 namespace headspan {
 namespace {
@@ -93,6 +93,7 @@ std::string sidecar_text(const std::optional<TokenSidecar>& sidecar) {
 std::string describe_checkpoint(const std::string& path) {
   const ModelConfig config = read_model_config(path + "/config.json");
   const Checkpoint checkpoint = Checkpoint::open(path);
+  check_weights(checkpoint, config, {config.layers, false});
   std::set<std::string> dtypes, files;
   std::int64_t bytes = 0;
   for (const std::string& name : checkpoint.names()) {

@@ -9,7 +9,8 @@ namespace headspan {
 // All return lines, each ended, the first of which names the path and the kind; all throw InputError where
 // the file is not what it should be.
 
-std::string describe_checkpoint(const std::string& folder);  ///< reads config.json and all headers
+/// Reads config.json and all headers; every tensor that a study needs must be there.
+std::string describe_checkpoint(const std::string& folder);
 
 /// Reads every id: the largest one, the documents where their ends are known, the SHA-256.
 std::string describe_tokens(const std::string& path);

@@ -26,6 +26,12 @@ struct UnitEvidence {
   std::string config_sha256;
 };
 
+/// Each source's check of what it will read, without computing: all but the values of weights and
+/// activations. Throws InputError. Local.
+void check_model(const Job& job, const Unit& unit);
+void check_activations(const Job& job, const Unit& unit);
+void check_grams(const Job& job);
+
 /// From a model: loads or draws the weights and runs the job's tokens. Collective over the team's group.
 UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const Log& log);
 

@@ -1,10 +1,12 @@
 #include "app/layout.h"
 
-#include <set>
+#include <algorithm>
+#include <map>
 
 #include <ATen/ATen.h>
 #include <sys/sysinfo.h>
 
+#include "base/checked.h"
 #include "model/weight_loader.h"
 
 namespace headspan {
@@ -16,12 +18,22 @@ std::string gib(double bytes) {
   return text;
 }
 
-/// Bytes of a model's weights on one of `tensor_parallel` ranks.
-double weights_of(const Job& job, const Unit& unit, const ModelConfig& config, int tensor_parallel) {
-  std::optional<Checkpoint> checkpoint;
-  if (!unit.random) checkpoint = Checkpoint::open(unit.path);
-  const auto dtype = forward_dtype(job.model.dtype, config, checkpoint ? &*checkpoint : nullptr);
-  return static_cast<double>(weight_bytes(config, {config.layers, false}, tensor_parallel, dtype));
+/// The configs of the checkpoints, each folder once, with their paths.
+std::map<std::string, ModelConfig> configs_of(const std::vector<Unit>& units) {
+  std::map<std::string, ModelConfig> configs;
+  for (const Unit& unit : units) {
+    const std::string path = unit.path + "/config.json";
+    if (configs.count(path) == 0) configs[path] = read_model_config(path);
+  }
+  return configs;
+}
+
+void check_divides(std::int64_t asked, const std::map<std::string, ModelConfig>& configs) {
+  for (const auto& [path, config] : configs)
+    if (config.kv_heads % asked != 0)
+      throw InputError("", "run.tensor_parallel", std::to_string(asked),
+                       "does not divide the " + std::to_string(config.kv_heads) + " KV heads of " + path,
+                       "use a divisor of " + std::to_string(config.kv_heads));
 }
 
 }  // namespace
@@ -29,29 +41,29 @@ double weights_of(const Job& job, const Unit& unit, const ModelConfig& config, i
 int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
                            double memory_bytes) {
   if (units.empty() || units.front().kind != Unit::Kind::model) return 1;
-  const std::string first_path = units.front().path + "/config.json";
-  const ModelConfig first = read_model_config(first_path);
+  const auto configs = configs_of(units);
   if (job.run.tensor_parallel) {
-    const std::int64_t asked = *job.run.tensor_parallel;
-    std::set<std::string> seen;
-    for (const Unit& unit : units) {
-      if (!seen.insert(unit.path).second) continue;
-      const std::string path = unit.path + "/config.json";
-      const std::int64_t kv_heads = read_model_config(path).kv_heads;
-      if (kv_heads % asked != 0)
-        throw InputError("", "run.tensor_parallel", std::to_string(asked),
-                         "does not divide the " + std::to_string(kv_heads) + " KV heads of " + path,
-                         "use a divisor of " + std::to_string(kv_heads));
-    }
-    return static_cast<int>(asked);
+    check_divides(*job.run.tensor_parallel, configs);
+    return to_int(*job.run.tensor_parallel);
   }
+  const Unit& first = units.front();
+  std::optional<Checkpoint> checkpoint;
+  if (!first.random) checkpoint = Checkpoint::open(first.path);
+  const auto dtype = forward_dtype(job.model.dtype, configs.at(first.path + "/config.json"),
+                                   checkpoint ? &*checkpoint : nullptr);
+  const auto fits = [&](const auto& entry, int t) {
+    const ModelConfig& config = entry.second;
+    return config.kv_heads % t == 0 &&
+           static_cast<double>(weight_bytes(config, {config.layers, false}, t, dtype)) <= 0.5 * memory_bytes;
+  };
   for (int t = 1; t <= group_ranks; ++t)
-    if (group_ranks % t == 0 && first.kv_heads % t == 0 &&
-        weights_of(job, units.front(), first, t) <= 0.5 * memory_bytes)
+    if (group_ranks % t == 0 &&
+        std::all_of(configs.begin(), configs.end(), [&](const auto& entry) { return fits(entry, t); }))
       return t;
   throw InputError("", "run.tensor_parallel", "auto",
-                   "the weights of " + units.front().path + " do not fit half of the " + gib(memory_bytes) +
-                       " of a rank on " + std::to_string(group_ranks) + " ranks",
+                   "the weights of " + first.path + " do not fit half of the " + gib(memory_bytes) +
+                       " of a rank on " + std::to_string(group_ranks) +
+                       (group_ranks == 1 ? " rank" : " ranks"),
                    "run on more ranks of a group, or set run.memory_gib");
 }
 

@@ -12,23 +12,23 @@
 namespace headspan {
 namespace {
 
-/// Tells an error of all ranks once.
-int tell(const std::string& what, int exit_code, bool speaks) {
-  if (speaks) std::fprintf(stderr, "headspan: %s\n", what.c_str());
-  return exit_code;
-}
-
-int run_command(const Request& request, const Comm& world) {
+/// `failure`: what was wrong with the command line, if anything. Returns the exit code. Collective over
+/// world.
+int run_command(const Request& request, const std::exception_ptr& failure, const Comm& world) {
   try {
+    agree(world, [&] {
+      if (failure) std::rethrow_exception(failure);
+    });
     return request.command == "inspect" ? inspect(request.files, world) : study(request.job, world);
   } catch (const AgreedError& e) {
-    return tell(e.what(), e.exit_code(), world.is_root());
+    if (world.is_root()) std::fprintf(stderr, "headspan: %s\n", e.what());
+    return e.exit_code();
   } catch (const std::exception& e) {  // of this rank alone: the others would wait for it
     abort_job(e.what(), 1);
   }
 }
 
-/// The rank that a launcher gave this process, before MPI runs: so that a wrong command line is told once.
+/// By the rank that a launcher gave this process, for what is answered without MPI.
 bool is_first_process() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return std::string(rank) == "0";
@@ -41,12 +41,11 @@ bool is_first_process() {
 int main(int argc, char** argv) {
   using namespace headspan;
   Request request;
+  std::exception_ptr failure;
   try {
     request = parse_command_line(argc, argv);
-  } catch (const InputError& e) {
-    return tell(e.what(), 2, is_first_process());
-  } catch (const std::exception& e) {
-    return tell(e.what(), 1, is_first_process());
+  } catch (const std::exception&) {
+    failure = std::current_exception();  // told through MPI: once, though every process finds it
   }
   if (!request.answer.empty()) {
     if (is_first_process()) std::fputs(request.answer.c_str(), stdout);
@@ -54,5 +53,5 @@ int main(int argc, char** argv) {
   }
   MpiSession session(&argc, &argv);
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
-  return run_command(request, world);
+  return run_command(request, failure, world);
 }

@@ -1,4 +1,5 @@
 #include "app/gram_source.h"
+#include "base/input_file.h"
 
 namespace headspan {
 namespace {
@@ -22,6 +23,7 @@ void check_same(const std::string& path, const GramStream& stream, const GramStr
       throw InputError(path, stream.name + " " + what, here, "the files before have " + there,
                        "merge Grams of one model and job");
   };
+  differs("stream", stream.name, first.name);
   differs("capture", stream.capture, first.capture);
   differs("forward_dtype", stream.forward_dtype, first.forward_dtype);
   differs("precision", stream.precision, first.precision);
@@ -32,21 +34,39 @@ void check_same(const std::string& path, const GramStream& stream, const GramStr
                      "merge Grams of one model");
 }
 
+std::vector<GramStream> read_streams(const std::string& path) {
+  const InputFile readable(path);  // names what is missing or not readable
+  try {
+    return read_gram_streams(H5File::open(path));
+  } catch (const Error& e) {
+    throw InputError(path, "", "", std::string("cannot be read as Grams (") + e.what() + ")",
+                     "give a file that output.save_gram wrote");
+  }
+}
+
+/// The streams of the job's files, which must all have the same.
+std::vector<GramStream> common_streams(const Job& job) {
+  std::vector<GramStream> first;
+  for (const std::string& path : job.grams.paths) {
+    const std::vector<GramStream> streams = read_streams(path);
+    if (first.empty()) first = streams;
+    if (streams.size() != first.size())
+      throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
+    for (std::size_t s = 0; s < streams.size(); ++s) check_same(path, streams[s], first[s]);
+  }
+  return first;
+}
+
 }  // namespace
+
+void check_grams(const Job& job) { common_streams(job); }
 
 UnitEvidence merge_grams(const Job& job, const Team& team) {
   UnitEvidence evidence;
-  std::vector<GramStream> first;
+  std::vector<GramStream> streams;
+  agree(team.group(), [&] { streams = common_streams(job); });
   for (const std::string& path : job.grams.paths) {
     const H5File file = H5File::open(team.group(), path);
-    std::vector<GramStream> streams;
-    agree(team.group(), [&] {
-      streams = read_gram_streams(file);
-      if (first.empty()) first = streams;
-      if (streams.size() != first.size())
-        throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
-      for (std::size_t s = 0; s < streams.size(); ++s) check_same(path, streams[s], first[s]);
-    });
     for (std::size_t s = 0; s < streams.size(); ++s) {
       const GramStream& stream = streams[s];
       StreamGrams grams{load(file, stream, "fit", team.grid()), {}};

@@ -1,7 +1,11 @@
 #include "app/published.h"
 
+#include <filesystem>
 #include <set>
 #include <sstream>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "base/sha256.h"
 #include "io/h5_file.h"
@@ -37,11 +41,24 @@ std::string difference(const std::string& path, const std::string& identity) {
 bool is_published(const Job& job, const Unit& unit) {
   const std::string path = unit.result_path(job);
   if (job.output.overwrite || !is_complete(path)) return false;
-  const std::string identity = unit_identity(job, unit);
-  if (read_done(path)->job_digest != sha256_hex(identity))
+  const std::string identity = unit_identity(job, unit), digest = sha256_hex(identity);
+  if (read_done(path)->job_digest != digest)
     throw InputError(path, "", "", "is the result of another job (" + difference(path, identity) + ")",
                      "choose another output.directory or set output.overwrite = true");
-  return !job.output.save_gram || is_complete(unit.gram_path(job));
+  const std::string gram = unit.gram_path(job);
+  return !job.output.save_gram || (is_complete(gram) && read_done(gram)->job_digest == digest);
+}
+
+void check_writable(const Job& job, const Unit& unit) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(unit.result_path(job)).parent_path();
+  fs::path there = fs::absolute(folder);  // the first that exists: what is below it can be made
+  std::error_code missing;
+  while (!fs::exists(there, missing)) there = there.parent_path();
+  if (!fs::is_directory(there))
+    throw Error("cannot make the folder: " + folder.string() + ": " + there.string() + " is a file");
+  if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    throw_errno("cannot write to the folder", there.string());
 }
 
 }  // namespace headspan

@@ -1,4 +1,5 @@
-// Whether a unit's result stands already: of this very job it is skipped, of another job it is not touched.
+// The place of a unit's result, before it is computed: what stands there already (of this very job it is
+// skipped, of another job it is not touched), and whether a result could be written.
 #pragma once
 
 #include "app/unit.h"
@@ -9,5 +10,9 @@ namespace headspan {
 /// where there is none, where it is incomplete, or where output.overwrite replaces it. Throws InputError that
 /// says what differs when a complete result of another job stands there. One rank.
 bool is_published(const Job& job, const Unit& unit);
+
+/// Throws Error where the folder of the unit's result could not be made or written in; makes nothing. One
+/// rank.
+void check_writable(const Job& job, const Unit& unit);
 
 }  // namespace headspan

@@ -74,6 +74,10 @@ class ActivationReader {
 
 }  // namespace
 
+void check_activations(const Job& job, const Unit& unit) {
+  split_sequences(job.tokens, Activations::open(unit.path).sequences());
+}
+
 UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, const Log& log) {
   std::optional<Activations> file;
   UnitEvidence evidence;

@@ -59,6 +59,11 @@ std::string marked(const std::string& text, const ResultSummary& result) {
   return text + (result.init == "random" && !says_so ? " random" : "");
 }
 
+/// What the weights were trained on; nothing where that is unknown, or where they were drawn.
+std::string trained_on(const ResultSummary& result) {
+  return result.training_tokens < 0 || result.init == "random" ? "" : format_count(result.training_tokens);
+}
+
 /// How the rows are called: by step where that tells them apart, else by name.
 TextColumn labels(const Results& rows) {
   TextColumn steps{"", "step", {}}, names{"", "checkpoint", {}};
@@ -108,8 +113,7 @@ const std::vector<Figure>& figures() {
 
 std::string format_many(const Results& rows) {
   std::vector<TextColumn> table{labels(rows), {"", "tokens", {}}};
-  for (const ResultSummary& row : rows)
-    table[1].cells.push_back(row.training_tokens < 0 ? "" : format_count(row.training_tokens));
+  for (const ResultSummary& row : rows) table[1].cells.push_back(trained_on(row));
   table[0].cells.push_back("null");
   table[1].cells.push_back("");
   for (std::size_t s = 0; s < rows.front().streams.size(); ++s)
@@ -139,9 +143,8 @@ std::string format_one(const ResultSummary& result) {
   }
   return "checkpoint " + marked(result.checkpoint, result) +
          (result.step < 0 ? "" : ", step " + std::to_string(result.step)) +
-         (result.training_tokens < 0 ? ""
-                                     : ", trained on " + format_count(result.training_tokens) + " tokens") +
-         "; " + result.source + ", " + result.date_created +
+         (trained_on(result).empty() ? "" : ", trained on " + trained_on(result) + " tokens") + "; " +
+         result.source + ", " + result.date_created +
          "\nbest source: a head of the same or an earlier layer; null: heads that share nothing, random "
          "projections\n\n" +
          format_table(table);

@@ -6,7 +6,6 @@
 #include <torch/version.h>
 
 #include "base/provenance.h"
-#include "io/tokens.h"
 
 namespace headspan {
 namespace {
@@ -22,16 +21,6 @@ std::string library_versions() {
   H5get_libversion(&major, &minor, &release);
   return compiler() + "; " + mpi_name.substr(0, mpi_name.find(',')) + "; HDF5 " + std::to_string(major) +
          "." + std::to_string(minor) + "." + std::to_string(release) + "; LibTorch " TORCH_VERSION;
-}
-
-/// The hash of the token file, which rank 0 alone reads whole.
-std::string tokens_sha256(const Job& job, const Comm& comm) {
-  std::string hash;
-  agree(comm, [&] {
-    if (comm.is_root() && !job.tokens.path.empty())
-      hash = TokenFile::open(job.tokens.path, job.tokens.format, job.tokens.dtype).sha256();
-  });
-  return comm.broadcast(hash, 0);
 }
 
 }  // namespace
@@ -54,7 +43,7 @@ NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& te
       {"step", unit.step},
       {"training_tokens", unit.training_tokens},
       {"tokens_path", job.tokens.path},
-      {"tokens_sha256", tokens_sha256(job, comm)},
+      {"tokens_sha256", unit.tokens_sha256},
       {"job", job.to_ini()},
       {"identity", unit_identity(job, unit)},
       {"mode", job.predict.mode},

@@ -35,7 +35,10 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
-/// The model of a unit and what else its checkpoint says.
+/// What the captures run: every layer, and of the last one only its projections.
+Extent needed(const ModelConfig& config) { return {config.layers, false}; }
+
+/// The model of a unit and what else its checkpoint says, before the weights are read.
 struct Prepared {
   ModelConfig config;
   std::optional<Checkpoint> checkpoint;  // of pretrained weights
@@ -44,21 +47,21 @@ struct Prepared {
   std::string config_sha256;
 };
 
-Prepared prepare(const Job& job, const Unit& unit, const Team& team) {
+/// Throws InputError for everything that is wrong with the unit but the values of its weights. Local.
+Prepared prepare(const Job& job, const Unit& unit) {
   Prepared prepared;
-  agree(team.group(), [&] {
-    const std::string config_path = unit.path + "/config.json";
-    prepared.config = read_model_config(config_path);
-    prepared.config_sha256 = sha256_file(config_path);
-    if (!unit.random) prepared.checkpoint = Checkpoint::open(unit.path);
-    prepared.dtype = forward_dtype(job.model.dtype, prepared.config,
-                                   prepared.checkpoint ? &*prepared.checkpoint : nullptr);
-    if (job.predict.precision == "bfloat16" && prepared.dtype != at::kBFloat16 && prepared.dtype != at::kHalf)
-      throw InputError("", "predict.precision", "bfloat16",
-                       "is coarser than a forward in " + dtype_name(prepared.dtype),
-                       "set model.dtype to bfloat16 or float16, or choose float64, float32 or split");
-    prepared.sample = take_sample(job.tokens, prepared.config);
-  });
+  if (!unit.random) prepared.checkpoint = Checkpoint::open(unit.path);
+  const std::string config_path = unit.path + "/config.json";
+  prepared.config = read_model_config(config_path);
+  prepared.config_sha256 = sha256_file(config_path);
+  if (prepared.checkpoint) check_weights(*prepared.checkpoint, prepared.config, needed(prepared.config));
+  prepared.dtype =
+      forward_dtype(job.model.dtype, prepared.config, prepared.checkpoint ? &*prepared.checkpoint : nullptr);
+  if (job.predict.precision == "bfloat16" && prepared.dtype != at::kBFloat16 && prepared.dtype != at::kHalf)
+    throw InputError("", "predict.precision", "bfloat16",
+                     "is coarser than a forward in " + dtype_name(prepared.dtype),
+                     "set model.dtype to bfloat16 or float16, or choose float64, float32 or split");
+  prepared.sample = take_sample(job.tokens, prepared.config, config_path);
   return prepared;
 }
 
@@ -70,23 +73,28 @@ std::int64_t batch_tokens(const Job& job, const Sample& sample, std::int64_t row
 Transformer load(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team,
                  const Log& log) {
   const double start = Progress::steady_seconds();
-  const Extent extent{prepared.config.layers, false};
-  Transformer model = unit.random
-                          ? Transformer::random(prepared.config, static_cast<std::uint64_t>(job.model.seed),
-                                                prepared.dtype, extent, team.tensor())
-                          : Transformer::load(prepared.config, *prepared.checkpoint, prepared.dtype, extent,
-                                              team.tensor(), team.data());
+  const Extent extent = needed(prepared.config);
+  std::optional<Transformer> model;
+  agree(team.group(), [&] {
+    model = unit.random ? Transformer::random(prepared.config, static_cast<std::uint64_t>(job.model.seed),
+                                              prepared.dtype, extent, team.tensor())
+                        : Transformer::load(prepared.config, *prepared.checkpoint, prepared.dtype, extent,
+                                            team.tensor(), team.data());
+  });
   log.event("loaded", {{"unit", unit.name},
                        {"layers", std::to_string(prepared.config.layers)},
                        {"dtype", dtype_name(prepared.dtype)},
                        {"seconds", std::to_string(Progress::steady_seconds() - start)}});
-  return model;
+  return std::move(*model);
 }
 
 }  // namespace
 
+void check_model(const Job& job, const Unit& unit) { prepare(job, unit); }
+
 UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const Log& log) {
-  Prepared prepared = prepare(job, unit, team);
+  Prepared prepared;
+  agree(team.group(), [&] { prepared = prepare(job, unit); });
   for (const std::string& notice : prepared.sample.notices) log.notice(notice);
   if (prepared.checkpoint)
     for (const std::string& warning : prepared.checkpoint->warnings()) log.warning(warning);

@@ -31,9 +31,13 @@ std::int64_t Sample::total() const {
   return sum;
 }
 
-Sample take_sample(const Job::Tokens& rule, const ModelConfig& config) {
+Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path) {
   const TokenFile file = TokenFile::open(rule.path, rule.format, rule.dtype);
   const auto& sidecar = file.sidecar();
+  if (sidecar && sidecar->vocab_size && *sidecar->vocab_size > config.vocab_size)
+    throw InputError(sidecar->path, "vocab_size", std::to_string(*sidecar->vocab_size),
+                     config_path + " has a vocabulary of " + std::to_string(config.vocab_size),
+                     "give tokens of this model's own tokenizer");
   CutRule cut{rule.sequence_length, rule.limit, {}, config.vocab_size};
   if (rule.eos)
     cut.eos = *rule.eos;

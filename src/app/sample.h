@@ -22,8 +22,9 @@ struct Sample {
   std::int64_t total() const;  ///< tokens of all sequences
 };
 
-/// Cuts the job's token file for a model. Local; the same on every rank. Throws InputError.
-Sample take_sample(const Job::Tokens& rule, const ModelConfig& config);
+/// Cuts the job's token file for a model; `config_path` is named where the two do not fit. Local; the same on
+/// every rank. Throws InputError.
+Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path);
 
 /// The split alone, for sequences that come from elsewhere; `limit` cuts them as it cuts tokens.
 Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences);

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include <ATen/Parallel.h>
 
 #include "app/layout.h"
 #include "app/published.h"
 #include "app/unit.h"
+#include "base/checked.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "dist/agreement.h"
 #include "dist/shared_counter.h"
 #include "dist/threads.h"
-#include "io/publish.h"
+#include "io/tokens.h"
 
 namespace headspan {
 namespace {
@@ -32,27 +32,13 @@ struct Plan {
   int tensor_parallel = 1;
 };
 
-Plan make_plan(const Job& job, const Comm& world) {
-  if (job.run.device == "cuda")
-    throw AgreedError("run.device = cuda: this program was built without GPU support", 1);
-  Plan plan;
-  const double memory = memory_of_rank(job, world);
-  agree(world, [&] {
-    plan.units = list_units(job);
-    if (job.run.groups < 1 || world.size() % job.run.groups != 0)
-      throw InputError(
-          "", "run.groups", std::to_string(job.run.groups),
-          "does not divide " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks"),
-          "use a divisor of it");
-    plan.tensor_parallel =
-        choose_tensor_parallel(job, plan.units, world.size() / static_cast<int>(job.run.groups), memory);
-  });
+/// Takes out of `plan` what is published already. Collective over world.
+void skip_published(const Job& job, const Comm& world, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
   agree(world, [&] {
-    if (!world.is_root()) return;
-    make_folder(job.output.directory);
-    for (std::size_t u = 0; u < plan.units.size(); ++u)
-      complete[u] = is_published(job, plan.units[u]) ? 1 : 0;
+    if (world.is_root())
+      std::transform(plan.units.begin(), plan.units.end(), complete.begin(),
+                     [&](const Unit& unit) { return is_published(job, unit) ? 1 : 0; });
   });
   world.broadcast(complete.data(), static_cast<std::int64_t>(complete.size()), 0);
   std::vector<Unit> open;
@@ -60,6 +46,51 @@ Plan make_plan(const Job& job, const Comm& world) {
     if (complete[u] == 0) open.push_back(plan.units[u]);
   plan.skipped = static_cast<std::int64_t>(plan.units.size() - open.size());
   plan.units = std::move(open);
+}
+
+/// Looks at everything that the units will read and at where they will write; the units are dealt out over
+/// the ranks. Collective over world.
+void check_units(const Job& job, const Comm& world, const std::vector<Unit>& units) {
+  agree(world, [&] {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    for (auto u = static_cast<std::size_t>(world.rank()); u < units.size(); u += ranks)
+      check_unit(job, units[u]);
+  });
+  agree(world, [&] {
+    if (world.is_root())
+      for (const Unit& unit : units) check_writable(job, unit);
+  });
+}
+
+/// Notes the hash of the job's token file, which rank 0 alone reads whole. Collective over world.
+void hash_tokens(const Job& job, const Comm& world, std::vector<Unit>& units) {
+  if (job.tokens.path.empty() || units.empty()) return;
+  std::string hash;
+  agree(world, [&] {
+    if (world.is_root())
+      hash = TokenFile::open(job.tokens.path, job.tokens.format, job.tokens.dtype).sha256();
+  });
+  hash = world.broadcast(hash, 0);
+  for (Unit& unit : units) unit.tokens_sha256 = hash;
+}
+
+/// Everything that can be wrong with the job as a whole is found here. Collective over world.
+Plan make_plan(const Job& job, const Comm& world) {
+  if (job.run.device == "cuda")
+    throw AgreedError("run.device = cuda: this program was built without GPU support", 1);
+  Plan plan;
+  const double memory = memory_of_rank(job, world);
+  agree(world, [&] {
+    check_layout(world.size(), job.run.groups, job.run.tensor_parallel.value_or(1), job.run.grid);
+    plan.units = list_units(job);
+  });
+  skip_published(job, world, plan);
+  check_units(job, world, plan.units);
+  agree(world, [&] {
+    const int group_ranks = world.size() / to_int(job.run.groups);
+    plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
+  });
+  hash_tokens(job, world, plan.units);
   return plan;
 }
 
@@ -118,13 +149,8 @@ int study(const Job& job, const Comm& world) {
                       {"tensor_parallel", std::to_string(plan.tensor_parallel)},
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
-  int code = 0;
-  std::optional<Team> team;
-  agree(world, [&] {
-    check_layout(world.size(), static_cast<int>(job.run.groups), plan.tensor_parallel, job.run.grid);
-  });
-  team.emplace(world, static_cast<int>(job.run.groups), plan.tensor_parallel, job.run.grid);
-  code = report(run_units(job, plan, *team, log), world);
+  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid);
+  const int code = report(run_units(job, plan, team, log), world);
   if (code == 0 && world.is_root())
     std::printf("status=done units=%zu skipped=%lld seconds=%.1f\n", plan.units.size(),
                 static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);

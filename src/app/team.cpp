@@ -4,17 +4,18 @@
 
 namespace headspan {
 
-void check_layout(int ranks, int groups, int tensor_parallel, const std::optional<GridShape>& grid) {
-  const auto of_ranks = [](int n) { return std::to_string(n) + (n == 1 ? " rank" : " ranks"); };
+void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
+                  const std::optional<GridShape>& grid) {
+  const auto of_ranks = [](std::int64_t n) { return std::to_string(n) + (n == 1 ? " rank" : " ranks"); };
   if (groups < 1 || ranks % groups != 0)
     throw InputError("", "run.groups", std::to_string(groups),
                      of_ranks(ranks) + " cannot be cut into that many groups",
-                     "use a divisor of " + std::to_string(ranks));
-  const int size = ranks / groups;
+                     "start a multiple of this, or use a divisor of " + std::to_string(ranks));
+  const std::int64_t size = ranks / groups;
   if (tensor_parallel < 1 || size % tensor_parallel != 0)
     throw InputError("", "run.tensor_parallel", std::to_string(tensor_parallel),
                      "does not divide a group of " + of_ranks(size),
-                     "use a divisor of " + std::to_string(size));
+                     "start more ranks, or use a divisor of " + std::to_string(size));
   if (grid && checked_mul(grid->rows, grid->columns, "run.grid") != size)
     throw InputError("", "run.grid", std::to_string(grid->rows) + "x" + std::to_string(grid->columns),
                      "does not hold a group of " + of_ranks(size),

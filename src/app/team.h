@@ -10,13 +10,13 @@
 namespace headspan {
 
 /// Throws InputError naming run.groups, run.tensor_parallel or run.grid when `ranks` do not divide so. Local.
-void check_layout(int ranks, int groups, int tensor_parallel, const std::optional<GridShape>& grid);
+void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
+                  const std::optional<GridShape>& grid);
 
 /// Rank r of a group is member r % tensor_parallel of data-parallel row r / tensor_parallel.
 class Team {
  public:
-  /// Throws InputError naming run.groups, run.tensor_parallel or run.grid when the ranks do not divide so.
-  /// Every rank throws the same. Collective over world.
+  /// A layout that check_layout accepts. Collective over world.
   Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid);
 
   const Comm& world() const { return world_; }

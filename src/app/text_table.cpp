@@ -46,8 +46,9 @@ std::string group_line(const std::vector<Shown>& shown) {
     std::size_t width = shown[i].width, next = i + 1;
     for (; next < shown.size() && shown[next].column->group == group; ++next)
       width += shown[next].gap + shown[next].width;
-    std::string title = group.empty() ? "" : group + " ";
-    title.resize(std::max(width, title.size()), group.empty() ? ' ' : '-');
+    std::string title = group;
+    if (!group.empty() && group.size() + 1 < width) title += " " + std::string(width - group.size() - 1, '-');
+    title.resize(std::max(width, title.size()), ' ');
     line += std::string(shown[i].gap, ' ') + title;
     i = next;
   }

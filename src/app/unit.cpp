@@ -92,6 +92,17 @@ Precision product_precision(const std::string& name) {
   return name == "bfloat16" ? Precision::bfloat16 : Precision::float64;
 }
 
+void check_unit(const Job& job, const Unit& unit) {
+  switch (unit.kind) {
+    case Unit::Kind::activations:
+      return check_activations(job, unit);
+    case Unit::Kind::grams:
+      return check_grams(job);
+    default:
+      return check_model(job, unit);
+  }
+}
+
 void run_unit(const Job& job, const Unit& unit, const Team& team, const Log& log) {
   UnitEvidence evidence = gather_evidence(job, unit, team, log);
   ResultHeader header{run_attributes(job, unit, team, evidence),

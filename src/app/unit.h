@@ -22,7 +22,8 @@ struct Unit {
   std::int64_t step = -1;  ///< -1: unknown
   std::int64_t training_tokens = -1;
   std::optional<double> validation_loss;
-  std::string revision;  ///< repository, revision and commit as the manifest names them
+  std::string revision;       ///< repository, revision and commit as the manifest names them
+  std::string tokens_sha256;  ///< of the job's token file; empty until the study is planned
 
   std::string result_path(const Job& job) const;
   std::string gram_path(const Job& job) const;
@@ -30,6 +31,10 @@ struct Unit {
 
 /// The units of a job, in order. Throws InputError. Local; the same on every rank.
 std::vector<Unit> list_units(const Job& job);
+
+/// Checks what a unit reads, without computing: all but the values of weights and activations. Throws
+/// InputError. Local.
+void check_unit(const Job& job, const Unit& unit);
 
 /// Computes a unit and publishes its result (and its Grams). Throws AgreedError on every rank of the group
 /// alike. Collective over the team's group.

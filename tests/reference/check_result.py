@@ -2,7 +2,8 @@
 import h5py
 import numpy as np
 
-from regression import all_pairs, forward, heldout_sequences, is_constant, joint, kept_regressors, ranked, take, too_few
+from regression import (all_pairs, covariance, effective_rank, forward, heldout_sequences, is_constant, joint,
+                        kept_regressors, ranked, take, too_few)
 
 DEFICIENT, CONSTANT, TOO_FEW, NOT_COMPUTED = 1, 2, 4, 16
 
@@ -84,7 +85,7 @@ class StreamCheck:
         expected = {"n_fit": n, "n_heldout": len(self.zh), "head_size": d, "noise_floor": counts * d / (n - 1),
                     "geometric_null": counts * d / m, "ceiling_null": ((self.layer == self.layer[0]).sum() - 1) * d / m}
         for name, value in expected.items():
-            self.result.close(name, self.attributes[name], value, 1e-15 * np.nanmax(np.abs(value)))
+            self.result.close(name, self.attributes[name], value, 1e-15 * np.max(np.nan_to_num(value)))
         for axis in ("target", "source"):
             self.close(axis, np.arange(heads), 0)
             self.close(axis + "_layer", self.layer, 0)
@@ -110,18 +111,17 @@ class StreamCheck:
         self.close("status", status, 0)
 
     def check_heads(self):
-        n, heads, d = self.z.shape
+        heads, d = self.z.shape[1:]
         scale = np.abs(self.z).max()
         self.close("mean", self.z.mean(0), 1e-12 * scale)
         self.close("variance", self.z.var(0, ddof=1), 1e-9 * scale**2)
-        values = np.array([np.linalg.eigvalsh(np.atleast_2d(np.cov(self.z[:, h].T)))[::-1] for h in range(heads)])
-        self.close("spectrum", values, 1e-9 * scale**2)
-        self.close("effective_rank", values.sum(1) ** 2 / (values**2).sum(1), 1e-7 * d)
-        layers = []
-        for number in np.unique(self.layer):
-            covariance = np.atleast_2d(np.cov(take(self.z, np.flatnonzero(self.layer == number)).T))
-            layers.append(np.trace(covariance) ** 2 / (covariance**2).sum())
-        self.close("effective_rank_layer", layers, 1e-7 * d * heads)
+        self.close("spectrum", [self.spectrum([h]) for h in range(heads)], 1e-9 * scale**2)
+        self.close("effective_rank", [effective_rank(self.spectrum([h])) for h in range(heads)], 1e-7 * d)
+        layers = [np.flatnonzero(self.layer == number) for number in np.unique(self.layer)]
+        self.close("effective_rank_layer", [effective_rank(self.spectrum(own)) for own in layers], 1e-7 * d * heads)
+
+    def spectrum(self, heads):
+        return np.linalg.eigvalsh(covariance(take(self.z, heads)))[::-1]
 
     def check_selection(self, rule, target):
         """The chosen heads may differ where two choices differ by less than rounding; their R2 must be right anyhow."""

@@ -6,12 +6,24 @@ import numpy as np
 
 
 def centred(x):
+    """Twice: the mean of many tokens is itself rounded."""
+    x = x - x.mean(0)
     return x - x.mean(0)
 
 
 def is_constant(x):
     """[tokens, columns] -> [columns]: SST is rounding alone."""
     return (centred(x) ** 2).sum(0) <= len(x) * (8 * np.finfo(float).eps * np.abs(x.mean(0))) ** 2
+
+
+def covariance(x):
+    """[tokens, columns] -> [columns, columns]; 0 where a column is constant."""
+    varying = np.where(is_constant(x), 0, centred(x))
+    return varying.T @ varying / (len(x) - 1)
+
+
+def effective_rank(eigenvalues):
+    return np.divide(eigenvalues.sum() ** 2, (eigenvalues**2).sum(), out=np.array(np.nan), where=eigenvalues.any())
 
 
 def uniform_r2(sse, sst, paper=False):

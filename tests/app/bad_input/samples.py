@@ -67,14 +67,14 @@ class Sample:
     def path(self, name):
         return self.folder / name
 
-    def write_model(self, name="model", weights=None, **changes):
+    def write_model(self, name="model", **changes):
         """`changes` of the config; None takes a field out."""
         config = {key: value for key, value in (CONFIG | changes).items() if value is not None}
         self.path(name).mkdir(exist_ok=True)
         (self.path(name) / "config.json").write_text(json.dumps(config))
-        shapes_known = all(config.get(key) for key in CONFIG if key.endswith(("size", "heads", "layers")))
-        if shapes_known:
-            Weights(weights or random_weights(config)).write(self.path(name) / "model.safetensors")
+        sizes = [config.get(key) for key in CONFIG if key.endswith(("size", "heads", "layers"))]
+        fits = all(isinstance(size, int) and size > 0 for size in sizes)  # else the weights are those of CONFIG
+        Weights(random_weights(config if fits else CONFIG)).write(self.path(name) / "model.safetensors")
 
     def write_shards(self):
         """Two shards and their index in place of the single file."""

@@ -1,0 +1,239 @@
+"""What is odd but no error: exit 0 and results that say what they are worth, value by value.
+
+usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
+"""
+import sys
+
+import h5py
+import numpy as np
+
+from harness import Program, expect, run_all
+from samples import ACTIVATIONS, KEYS, Sample
+
+DEFICIENT, CONSTANT, TOO_FEW, NOT_COMPUTED = 1, 2, 4, 16
+FLOAT64 = KEYS | {"model.dtype": "float64"}
+
+
+def noise(tokens, heads, d, seed=3):
+    return np.random.default_rng(seed).standard_normal((tokens, heads, d))
+
+
+def r2(x, y):
+    """In-sample R2 of each column of y from the columns of x, by least squares on the centred values."""
+    x, y = x - x.mean(0), y - y.mean(0)
+    error = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    return 1 - (error**2).sum(0) / (y**2).sum(0)
+
+
+class Study:
+    """A finished study of `sample`, with its one result in memory."""
+
+    def __init__(self, program, sample, keys):
+        self.run = program.study(sample.folder, keys)
+        expect(self.run.code == 0 and self.run.told == [], f"exit code {self.run.code}", self.run)
+        expect(self.run.last.startswith("status=done units=1 skipped=0"), self.run.last)
+        with h5py.File(next(sample.folder.glob("out/*/*.h5"))) as file:
+            self.attributes = {name: dict(group.attrs) for name, group in file.items()}
+            self.values = {}
+            file.visititems(lambda name, item: self.values.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+
+    def __getitem__(self, name):
+        return self.values[name]
+
+    def fit_rows(self, z):
+        """The tokens of z that were not held out."""
+        return z[np.repeat(self["tokens/heldout"], self["tokens/length"]) == 0]
+
+
+def of_activations(program, folder, z, layer=None, **keys):
+    sample = Sample(folder)
+    sample.write_activations(z, layer)
+    return Study(program, sample, ACTIVATIONS | {name.replace("__", "."): value for name, value in keys.items()})
+
+
+def all_equal(got, expected):
+    expect(np.array_equal(got, expected, equal_nan=np.asarray(expected).dtype.kind == "f"), f"got {got}, expected {expected}")
+
+
+def close(got, expected, tolerance):
+    expect(np.allclose(got, expected, rtol=0, atol=tolerance), f"got {got}, expected {expected}")
+
+
+def off_diagonal(matrix):
+    return matrix[~np.eye(len(matrix), dtype=bool)]
+
+
+def has_bit(status, bit):
+    expect(np.all(status & bit == bit), f"status {status} lacks bit {bit}")
+
+
+def too_few_tokens_for_some_references(program, folder):
+    """16 tokens fit: p = 4, 8, 12 are answered, p = 16 and 20 are not (p >= n - 1)."""
+    study = of_activations(program, folder, noise(24, 7, 4))
+    expect(study.attributes["k"]["n_fit"] == 16, "n_fit")
+    for rule in ("pairwise", "forward"):
+        expect(np.isfinite(study[f"k/r2_{rule}"][:, :3]).all(), "R2 of three references")
+        expect(np.isnan(study[f"k/r2_{rule}"][:, 3:]).all(), "R2 of more references than tokens")
+        expect(np.isnan(study[f"k/r2_{rule}_heldout"][:, 3:]).all(), "held-out R2 of more references than tokens")
+        has_bit(study[f"k/status_{rule}"][:, 3:], TOO_FEW)
+        all_equal(study[f"k/status_{rule}"][:, :3] & TOO_FEW, np.zeros((7, 3), int))
+    warnings = [line for line in study.run.warnings if "too few" in line]
+    expect(len(warnings) == 1 and "16 fit tokens" in warnings[0] and "4 references" in warnings[0], str(study.run.warnings))
+
+
+def too_few_tokens_for_any_pair(program, folder):
+    study = of_activations(program, folder, noise(24, 3, 15))
+    expect(np.isnan(study["k/r2"]).all() and np.isnan(study["k/r2_heldout"]).all(), "R2 of d >= n - 1")
+    has_bit(off_diagonal(study["k/status"]), TOO_FEW)
+    all_equal(study["k/references_pairwise"], np.full((3, 5), -1))
+
+
+def constant_coordinate(program, folder):
+    z = noise(80, 3, 4)
+    z[:, 1, 2] = 7.25
+    study = of_activations(program, folder, z)
+    fit = study.fit_rows(z)
+    has_bit(study["k/status"][1, [0, 2]], CONSTANT)
+    all_equal(study["k/status"][[0, 2]] & CONSTANT, np.zeros((2, 3), int))
+    close(study["k/r2"][1, 0], r2(fit[:, 0], fit[:, 1][:, [0, 1, 3]]).mean(), 1e-12)
+    close(study["k/r2"][0, 1], r2(fit[:, 1][:, [0, 1, 3]], fit[:, 0]).mean(), 1e-12)
+    all_equal(study["k/rank"], [4, 3, 4])
+    has_bit(study["k/status"][[0, 2], 1], DEFICIENT)
+    close(study["k/variance"][1, 2], 0, 0)
+
+
+def constant_head(program, folder):
+    z = noise(80, 3, 4)
+    z[:, 1] = [1, -2, 3, 0]
+    study = of_activations(program, folder, z)
+    expect(np.isnan(study["k/r2"][1]).all() and np.isnan(study["k/r2_pairwise"][1]).all(), "R2 of a head without variance")
+    has_bit(study["k/status"][1, [0, 2]], CONSTANT)
+    close(study["k/r2"][[0, 2], 1], 0, 1e-12)
+    has_bit(study["k/status"][[0, 2], 1], DEFICIENT)
+    all_equal(study["k/rank"], [4, 0, 4])
+    expect(np.isnan(study["k/effective_rank"][1]), "effective rank of a head without variance")
+
+
+def duplicate_heads(program, folder):
+    """Head 2 is head 0 again: each answers the other fully, and both together are no more than one."""
+    z = noise(80, 3, 4)
+    z[:, 2] = z[:, 0]
+    study = of_activations(program, folder, z, predict__references=2)
+    fit = study.fit_rows(z)
+    for a, b in ((0, 2), (2, 0)):
+        close([study["k/r2"][a, b], study["k/r2_heldout"][a, b], study["k/r2_weighted"][a, b]], 1, 1e-12)
+    all_equal(study["k/references_pairwise"][[0, 2], 0], [2, 0])
+    close(study["k/r2_pairwise"][1], [r2(fit[:, 0], fit[:, 1]).mean()] * 2, 1e-12)
+    close(study["k/r2_pairwise_heldout"][1, 1], study["k/r2_pairwise_heldout"][1, 0], 1e-12)
+    all_equal(study["k/rank_pairwise"][1], [4, 4])
+    all_equal(study["k/status_pairwise"][1], [0, DEFICIENT])
+
+
+def duplicate_coordinates(program, folder):
+    z = noise(80, 2, 4)
+    z[:, 1, 3] = z[:, 1, 0]
+    study = of_activations(program, folder, z)
+    all_equal(study["k/rank"], [4, 3])
+    all_equal(study["k/status"], [[NOT_COMPUTED, DEFICIENT], [0, NOT_COMPUTED]])
+
+
+def fewer_sources_than_references(program, folder):
+    """Causal sources: head 0 of layer 0 has one (its neighbour), a head of layer 1 has three."""
+    z = noise(80, 4, 2)
+    study = of_activations(program, folder, z, layer=[0, 0, 1, 1])
+    chosen = study["k/references_pairwise"]
+    all_equal((chosen >= 0).sum(1), [1, 1, 3, 3])
+    for rule in ("pairwise", "forward"):
+        beyond = study[f"k/references_{rule}"] < 0
+        expect(np.isnan(study[f"k/r2_{rule}"][beyond]).all() and np.isfinite(study[f"k/r2_{rule}"][~beyond]).all(), rule)
+        has_bit(study[f"k/status_{rule}"][beyond], NOT_COMPUTED)
+
+
+def more_ranks_than_tokens(program, folder):
+    study = of_activations(program, folder, noise(3, 2, 1), tokens__heldout=0)
+    expect(study.attributes["k"]["n_fit"] == 3 and "k/r2_heldout" not in study.values, "three tokens, none held out")
+    z = noise(3, 2, 1)
+    close(study["k/r2"][0, 1], r2(z[:, 1], z[:, 0])[0], 1e-12)
+
+
+def one_head_in_all(program, folder):
+    study = of_activations(program, folder, noise(80, 1, 4))
+    all_equal(study["k/status"], [[NOT_COMPUTED]])
+    expect(np.isnan(study["k/r2"]).all(), "R2 of a head from itself")
+    all_equal(study["k/references_pairwise"], np.full((1, 5), -1))
+    has_bit(study["k/status_pairwise"], NOT_COMPUTED)
+
+
+def model_study(program, folder, keys=None, config=None, tokens=None):
+    sample = Sample(folder)
+    if config:
+        sample.write_model(**config)
+    if tokens is not None:
+        sample.write_tokens(tokens)
+    return Study(program, sample, FLOAT64 | (keys or {}))
+
+
+def all_equal_tokens(program, folder):
+    """In layer 0 a key is one vector turned by its position: linear in any other head's; a value does not change."""
+    study = model_study(program, folder, tokens=[5] * 400)
+    close(off_diagonal(study["k/r2"][:2, :2]), 1, 1e-9)
+    has_bit(off_diagonal(study["v/status"][:2, :2]), CONSTANT)
+    expect(np.isnan(study["v/r2"][:2]).all(), "R2 of values that do not change")
+
+
+def sequences_of_one_token(program, folder):
+    """At position 0 RoPE turns nothing."""
+    study = model_study(program, folder, {"tokens.sequence_length": 1, "predict.streams": "k"})
+    all_equal(study["tokens/length"], np.ones(400, int))
+    expect(study.attributes["k"]["n_fit"] == 300 and study.attributes["k"]["n_heldout"] == 100, "split")
+    other = folder / "other"
+    other.mkdir()
+    unturned = model_study(program, other,
+                           {"tokens.sequence_length": 1, "predict.streams": "k", "predict.capture": "proj"})
+    close(off_diagonal(study["k/r2"]), off_diagonal(unturned["k/r2"]), 1e-12)
+
+
+def one_token_in_all(program, folder):
+    study = model_study(program, folder, tokens=[5])
+    for stream in "kqv":
+        expect(study.attributes[stream]["n_fit"] == 1, "n_fit")
+        expect(np.isnan(study[f"{stream}/r2"]).all(), "R2 of one token")
+        has_bit(off_diagonal(study[f"{stream}/status"]), TOO_FEW)
+        expect(np.isnan(study[f"{stream}/variance"]).all() and np.isfinite(study[f"{stream}/mean"]).all(), "moments")
+
+
+def one_layer_of_one_head(program, folder):
+    study = model_study(program, folder,
+                        config={"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1})
+    for stream in "kqv":
+        all_equal(study[f"{stream}/status"], [[NOT_COMPUTED]])
+        expect(np.isfinite(study[f"{stream}/spectrum"]).all(), "spectrum")
+
+
+def one_layer(program, folder):
+    study = model_study(program, folder, config={"num_hidden_layers": 1})
+    expect(np.isfinite(off_diagonal(study["q/r2"])).all(), "R2")
+    all_equal((study["k/references_pairwise"] >= 0).sum(1), [1, 1])
+
+
+def limit_below_one_sequence(program, folder):
+    study = model_study(program, folder, {"tokens.limit": 10, "predict.streams": "k"})
+    all_equal(study["tokens/length"], [10])
+    expect(study.attributes["k"]["n_fit"] == 10 and study.attributes["k"]["n_heldout"] == 0, "split")
+    expect(not [name for name in study.values if name.endswith("_heldout")], "held-out variables of nothing")
+    expect("nothing to hold out" in study.run.stderr, "notice", study.run)
+
+
+CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, constant_coordinate, constant_head, duplicate_heads,
+          duplicate_coordinates, fewer_sources_than_references, more_ranks_than_tokens, one_head_in_all, all_equal_tokens,
+          sequences_of_one_token, one_token_in_all, one_layer_of_one_head, one_layer, limit_below_one_sequence]
+
+
+def main():
+    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
+    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
+                    if wanted in check.__name__])
+
+
+sys.exit(main())

@@ -1,0 +1,188 @@
+"""A study's numbers do not depend on how it is distributed, and on its precision only as far as design says.
+
+usage: test_study_ranks.py HEADSPAN MPIEXEC [unittest's arguments]
+"""
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from program import GOLDEN, TINY_OLMO2, StudyTest, main  # noqa: E402
+
+# MHA with 8 K heads of 8 coordinates; GQA with 4 K heads of 16, fewer than ranks, which also has dependent Q heads.
+UNITS = ("olmo2_mha", "falcon3")
+STREAMS = ("k", "q", "v")
+
+
+def datasets(path):
+    """{name: values} of the file's variables; a Gram file's too."""
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: found.update({name: item[...]} if isinstance(item, h5py.Dataset) else {}))
+    return found
+
+
+def largest_difference(ours, theirs):
+    """Over all variables; inf where a shape, a NaN, a status, a rank or a chosen head differs."""
+    if ours.keys() != theirs.keys():
+        return np.inf
+    largest = 0
+    for name, a in ours.items():
+        b = theirs[name]
+        exact = a.dtype.kind != "f"
+        if a.shape != b.shape or (exact and not np.array_equal(a, b)):
+            return np.inf
+        if exact:
+            continue
+        if not np.array_equal(np.isnan(a), np.isnan(b)):
+            return np.inf
+        largest = max(largest, np.max(np.abs(a - b), initial=0, where=~np.isnan(a)))
+    return largest
+
+
+def r2_difference(ours, theirs):
+    """Of the R2 of pairs and of the pairwise selections, NaN in the same places."""
+    names = [n for n in ours if n.split("/")[-1] in ("r2", "r2_weighted", "r2_heldout")]
+    return largest_difference({n: ours[n] for n in names}, {n: theirs[n] for n in names})
+
+
+class RanksTest(StudyTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.ids = np.random.default_rng(6).integers(0, 64, 600)
+        rows = [f"{name}\t{step}\t0\t{GOLDEN / name}" for step, name in enumerate(UNITS)]
+        manifest = cls.folder / "manifest.tsv"
+        manifest.write_text("\n".join(["name\tstep\ttokens\tpath"] + rows) + "\n")
+        cls.keys = {"model.manifest": manifest, "tokens.path": cls.write_tokens("ids.bin", cls.ids),
+                    "tokens.sequence_length": 23, "predict.references": 3, "model.dtype": "float64"}
+
+    @classmethod
+    def results(cls, ranks, output, **more):
+        keys = {**cls.keys, **{name.replace("__", "."): value for name, value in more.items()}}
+        return [datasets(path) for path in cls.study(ranks, output, keys)]
+
+    def assert_same(self, results, expected, tolerance):
+        self.assertEqual(len(results), len(expected))
+        for ours, theirs in zip(results, expected):
+            self.assertLessEqual(largest_difference(ours, theirs), tolerance)
+
+
+class Layouts(RanksTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.one_rank = cls.results(1, "one_rank")
+
+    def test_float64(self):
+        layouts = [(2, {"run__tensor_parallel": 2}), (3, {"run__batch_tokens": 1}),
+                   (4, {"run__groups": 2, "run__batch_tokens": 100000}),
+                   (4, {"run__groups": 2, "run__tensor_parallel": 2, "run__batch_tokens": 50}),
+                   (6, {"run__grid": "1x6", "run__tensor_parallel": 2}), (6, {"run__grid": "2x3"}),
+                   (6, {"run__grid": "3x2", "run__tensor_parallel": 2, "run__batch_tokens": 1}),
+                   (6, {"run__grid": "6x1", "run__tensor_parallel": 1})]
+        for number, (ranks, more) in enumerate(layouts):
+            with self.subTest(ranks=ranks, **more):
+                self.assert_same(self.results(ranks, f"layout{number}", **more), self.one_rank, 1e-10)
+
+    def test_float32(self):
+        expected = self.results(1, "single1", model__dtype="float32")
+        for ours, theirs in zip(expected, self.one_rank):
+            self.assertLess(0, r2_difference(ours, theirs))
+            self.assertLess(r2_difference(ours, theirs), 1e-4)
+        for ranks, more in [(4, {"run__tensor_parallel": 2}), (6, {"run__batch_tokens": 1})]:
+            with self.subTest(ranks=ranks, **more):
+                results = self.results(ranks, f"single{ranks}", model__dtype="float32", **more)
+                for ours, theirs in zip(results, expected):
+                    self.assertLessEqual(r2_difference(ours, theirs), 1e-6)
+
+    def test_same_grid_twice_is_bitwise_equal(self):
+        for ranks, more in [(4, {"run__grid": "2x2", "run__tensor_parallel": 2}), (2, {"model__dtype": "float32"})]:
+            with self.subTest(ranks=ranks, **more):
+                first, second = (self.results(ranks, f"{time}{ranks}", **more) for time in ("first", "second"))
+                for ours, theirs in zip(first, second):
+                    self.assertEqual({n: a.tobytes() for n, a in ours.items()},
+                                     {n: a.tobytes() for n, a in theirs.items()})
+
+    def test_random_weights(self):
+        weights = {"model__init": "pretrained,random", "model__seed": 3, "model__select": "olmo2_mha"}
+        first = self.results(1, "random1", **weights)
+        self.assert_same(self.results(6, "random6", run__tensor_parallel=2, run__grid="2x3", **weights), first, 1e-10)
+        names = sorted(p.name for p in (self.folder / "random1").rglob("*.h5"))
+        self.assertEqual(names, ["olmo2_mha-random.h5", "olmo2_mha.h5"])
+        self.assert_same(first[1:], self.one_rank[1:], 0)
+        other = self.results(1, "seed4", **{**weights, "model__init": "random", "model__seed": 4})
+        self.assertGreater(r2_difference(first[0], other[0]), 1e-3)
+
+
+class Grams(RanksTest):
+    def merged(self, ranks, output, paths):
+        keys = {"grams.paths": ",".join(map(str, paths)), "predict.references": 3}
+        result, = self.study(ranks, output, keys)
+        return datasets(result)
+
+    def grams_of(self, name, ids, **more):
+        keys = {"model.path": GOLDEN / "falcon3", "tokens.path": self.write_tokens(name + ".bin", ids),
+                "tokens.heldout": 0, "model.dtype": "float64", "predict.references": 3, **more,
+                "output.save_gram": "true"}
+        result, = self.study(2, name, keys)
+        return datasets(result), result.with_suffix(".gram.h5")
+
+    def without_tokens(self, results):
+        return {name: values for name, values in results.items() if not name.startswith("tokens/")}
+
+    def test_saved_gram_gives_the_same_result_on_other_ranks(self):
+        study, gram = self.grams_of("saved", self.ids, **{"tokens.heldout": 0.25, "tokens.sequence_length": 23})
+        self.assertIn("k/r2_heldout", study)
+        for ranks in (1, 3):
+            result = self.merged(ranks, f"from_gram{ranks}", [gram])
+            self.assertLessEqual(largest_difference(result, self.without_tokens(study)), 1e-10)
+
+    def test_merged_grams_are_the_gram_of_both_texts(self):
+        ends = np.flatnonzero(self.ids == 2)
+        middle = ends[len(ends) // 2] + 1
+        _, first = self.grams_of("first_text", self.ids[:middle])
+        _, second = self.grams_of("second_text", self.ids[middle:])
+        both, _ = self.grams_of("both_texts", self.ids)
+
+        result = self.merged(2, "merged", [first, second])
+
+        self.assertLessEqual(largest_difference(result, self.without_tokens(both)), 1e-10)
+
+
+class TrainedModel(StudyTest):
+    def results(self, output, **more):
+        keys = {"model.path": TINY_OLMO2 / "step3000", "tokens.path": TINY_OLMO2 / "tokens/docs.fit.bin",
+                "tokens.limit": 6000, "tokens.sequence_length": 128, "predict.selection": "pairwise",
+                "predict.references": 1, **{name.replace("__", "."): value for name, value in more.items()}}
+        return [datasets(path) for path in self.study(2, output, keys)]
+
+    def test_precision_of_the_products(self):
+        """Against products in FP64 of the same forward pass: the median pair. The worst pairs lose more:
+        in layer 0 equal tokens have equal values, so that roundings add up, and coordinates of a head nearly depend."""
+        for dtype, allowed in (("float32", {"float32": 1e-6, "split": 1e-6}), ("bfloat16", {"bfloat16": 1e-4})):
+            exact, = self.results(dtype, model__dtype=dtype, predict__streams="k,v")
+            for precision, tolerance in allowed.items():
+                with self.subTest(dtype=dtype, precision=precision):
+                    rounded, = self.results(f"{dtype}_{precision}", model__dtype=dtype, predict__streams="k,v",
+                                            predict__precision=precision)
+                    for name in ("k/r2", "k/r2_weighted", "k/r2_heldout", "v/r2", "v/r2_weighted", "v/r2_heldout"):
+                        difference = np.abs(rounded[name] - exact[name])
+                        self.assertLess(0, np.nanmax(difference), name)
+                        self.assertLessEqual(np.nanmedian(difference), tolerance, name)
+                        self.assertLessEqual(np.nanmax(difference), 30 * tolerance, name)
+
+    def test_random_weights_are_as_transformers_draws_them(self):
+        """The mean R2 of pairs beside that of step 0, which transformers drew, and of a random projection (d / m)."""
+        random, step0 = self.results("init", model__path=TINY_OLMO2 / "step0", model__init="pretrained,random",
+                                     predict__capture="proj")
+        for stream in STREAMS:
+            ours, theirs = (np.nanmean(r[stream + "/r2"]) for r in (random, step0))
+            self.assertLess(abs(ours - theirs), 0.15 * theirs, stream)
+            self.assertTrue(8 / 128 < ours < 2 * 8 / 128, ours)
+
+
+if __name__ == "__main__":
+    main()

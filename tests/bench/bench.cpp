@@ -1,17 +1,47 @@
 #include "bench/bench.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "base/progress.h"
+#include "model/model_config.h"
 
 namespace headspan {
 namespace {
 
 double median(std::vector<double> values) {
+  HS_ASSERT(!values.empty());
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void print_for_people(const Figure& figure, bool met) {
+  std::printf("%-66s %10.3f %s", figure.name.c_str(), figure.value, figure.unit.c_str());
+  if (!std::isnan(figure.limit)) std::printf(", limit %.3f, ratio %.3f", figure.limit, figure.ratio);
+  if (std::isnan(figure.required))
+    std::printf(", nothing required\n");
+  else
+    std::printf(", required %.3f: %s\n", figure.required, met ? "met" : "MISSED");
+}
+
+void print_for_programs(const BenchOptions& o, const Comm& comm, const Figure& figure, bool met) {
+  std::printf("bench=%s figure=\"%s\" unit=%s value=%.6g limit=%.6g ratio=%.6g required=%.4g met=%s",
+              o.name.c_str(), figure.name.c_str(), figure.unit.c_str(), figure.value, figure.limit,
+              figure.ratio, figure.required,
+              std::isnan(figure.required) ? "none"
+              : met                       ? "yes"
+                                          : "no");
+  std::printf(" ranks=%d threads=%d precision=%s", comm.size(), o.threads, o.precision.c_str());
+  const std::pair<const char*, std::int64_t> sizes[] = {{"layers", o.layers},
+                                                        {"heads", o.heads},
+                                                        {"head_size", o.head_size},
+                                                        {"tokens", o.tokens},
+                                                        {"sequence_length", o.sequence_length},
+                                                        {"repeats", o.repeats}};
+  for (const auto& [name, size] : sizes) std::printf(" %s=%lld", name, static_cast<long long>(size));
+  std::printf("\n");
 }
 
 }  // namespace
@@ -24,36 +54,45 @@ double seconds_of(const Comm& comm, const std::function<void()>& work) {
   return Progress::steady_seconds() - start;
 }
 
-PairedTimes time_in_turn(const Comm& comm, std::int64_t repeats, const std::function<void()>& first,
-                         const std::function<void()>& second) {
-  std::vector<double> firsts, seconds, ratios;
-  for (std::int64_t run = -1; run < repeats; ++run) {  // run -1 warms up
-    const double a = seconds_of(comm, first), b = seconds_of(comm, second);
-    if (run < 0) continue;
-    firsts.push_back(a);
-    seconds.push_back(b);
-    ratios.push_back(a / b);
+double median_seconds(const Comm& comm, std::int64_t repeats, const std::function<void()>& work) {
+  std::vector<double> seconds;
+  work();
+  for (std::int64_t run = 0; run < repeats; ++run) seconds.push_back(seconds_of(comm, work));
+  return median(std::move(seconds));
+}
+
+TurnTimes time_in_turn(const Comm& comm, std::int64_t repeats, const std::function<void()>& limit,
+                       const std::function<void()>& routine, const std::function<void()>& prepare) {
+  const auto prepared_seconds_of = [&](const std::function<void()>& work) {
+    prepare();
+    return seconds_of(comm, work);
+  };
+  std::vector<double> limits, routines, speeds;
+  limit();
+  routine();
+  for (std::int64_t run = 0; run < repeats; ++run) {
+    limits.push_back(prepared_seconds_of(limit));
+    routines.push_back(prepared_seconds_of(routine));
+    speeds.push_back(limits.back() / routines.back());
   }
-  return {median(firsts), median(seconds), median(ratios)};
+  return {median(std::move(limits)), median(std::move(routines)), median(std::move(speeds))};
 }
 
 bool report(const BenchOptions& options, const Comm& comm, const Figure& figure) {
-  const bool met = figure.required == 0 || figure.ratio >= figure.required;
-  if (!comm.is_root()) return met;
-  std::printf("%-58s %9.3f %-8s limit %9.3f  ratio %6.3f", figure.name.c_str(), figure.figure,
-              figure.unit.c_str(), figure.limit, figure.ratio);
-  if (figure.required > 0) std::printf("  required %.2f  %s", figure.required, met ? "met" : "MISSED");
-  std::printf(
-      "\nbench=%s figure=\"%s\" unit=%s value=%.6g limit=%.6g ratio=%.4f required=%.2f met=%d ranks=%d "
-      "layers=%lld "
-      "heads=%lld head_size=%lld tokens=%lld precision=%s repeats=%lld\n",
-      options.name.c_str(), figure.name.c_str(), figure.unit.c_str(), figure.figure, figure.limit,
-      figure.ratio, figure.required, met ? 1 : 0, comm.size(), static_cast<long long>(options.layers),
-      static_cast<long long>(options.heads), static_cast<long long>(options.head_size),
-      static_cast<long long>(options.tokens), options.precision.c_str(),
-      static_cast<long long>(options.repeats));
+  int met = std::isnan(figure.required) || figure.ratio >= figure.required;
+  comm.broadcast(&met, 1, 0);  // the clocks of two ranks differ by a little
+  if (!comm.is_root()) return met != 0;
+  print_for_people(figure, met != 0);
+  print_for_programs(options, comm, figure, met != 0);
   std::fflush(stdout);
-  return met;
+  return met != 0;
+}
+
+BenchOptions with_shape_of(const ModelConfig& config, BenchOptions options) {
+  options.layers = config.layers;
+  options.heads = config.kv_heads;
+  options.head_size = config.head_size;
+  return options;
 }
 
 }  // namespace headspan

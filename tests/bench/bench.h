@@ -1,56 +1,81 @@
-// What the benchmarks of headspan share: options, paired timing, and the report of a figure beside its limit.
-// A benchmark measures the program's own routine and its limit in turn, in one process, and judges the median
-// of their ratios; the machine's noise then falls on both.
+// What the benchmarks of headspan share: options, timing, and the report of a figure beside its limit. Where
+// a limit can be measured in the same process, the program's own routine and the limit run in turn, and the
+// median of their ratios is judged; the machine's noise then falls on both. Figures without a limit here have
+// a peer in peers.py, and run.sh puts the two side by side.
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "dist/mpi.h"
+#include "stats/gram.h"
 
 namespace headspan {
 
+struct ModelConfig;
+
 struct BenchOptions {
-  std::string name;  ///< gram, pairwise, topn, forward, load, model
+  std::string name;
   std::int64_t layers = 8;
   std::int64_t heads = 12;  ///< of a layer
   std::int64_t head_size = 32;
   std::int64_t tokens = 10000;
-  std::int64_t repeats = 5;
-  std::string precision = "float64";
-  std::string folder;  ///< a checkpoint, for load and model
-  std::int64_t sequence_length = 256;
+  std::int64_t sequence_length = 256;  ///< of memory and model
+  std::int64_t repeats = 5;            ///< counted runs; one more before them warms up
+  std::string precision = "float64";   ///< of the Gram's products: float64 or float32
+  std::string folder;                  ///< a checkpoint, or for memory one with config.json alone
+  int threads = 1;                     ///< of a rank, as main has set them
 
   std::int64_t all_heads() const { return layers * heads; }
   std::int64_t columns() const { return all_heads() * head_size; }
+  Precision product() const { return precision == "float64" ? Precision::float64 : Precision::float32; }
 };
 
 /// Seconds of `work`, from a barrier to a barrier. Collective over comm.
 double seconds_of(const Comm& comm, const std::function<void()>& work);
 
-/// Medians over the repeats after one warm-up: of each alone, and of first / second pair by pair.
-struct PairedTimes {
-  double first, second, ratio;
-};
-PairedTimes time_in_turn(const Comm& comm, std::int64_t repeats, const std::function<void()>& first,
-                         const std::function<void()>& second);
+/// The median of `repeats` runs after one that warms up. Collective over comm.
+double median_seconds(const Comm& comm, std::int64_t repeats, const std::function<void()>& work);
 
-/// One figure beside its limit. `ratio` is figure / limit; `required` its least value, 0 where nothing is
-/// required.
+/// Medians of a limit and a routine that run in turn: of the seconds of each, and of how many times as fast
+/// as the limit the routine is (limit's seconds / routine's seconds, run by run).
+struct TurnTimes {
+  double limit;
+  double routine;
+  double speed;
+};
+
+/// As median_seconds, for two; `prepare` goes before each and is not timed. Collective over comm.
+TurnTimes time_in_turn(
+    const Comm& comm, std::int64_t repeats, const std::function<void()>& limit,
+    const std::function<void()>& routine, const std::function<void()>& prepare = [] {});
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
 struct Figure {
-  std::string name;  ///< what was measured and what the limit is
-  std::string unit;  ///< of figure and limit: GF/s, GB/s, tokens/s, s
-  double figure, limit, ratio, required;
+  std::string name;  ///< what was measured, and against which limit
+  std::string unit;  ///< of value and limit
+  double value;
+  double limit = kNone;     ///< kNone: none in this process
+  double ratio = kNone;     ///< how good the value is against the limit: more is better
+  double required = kNone;  ///< the least ratio; kNone: nothing is required
 };
 
-/// Prints a human line and a machine line on rank 0; false when the ratio is below what is required.
+/// Prints a line for people and one for programs on rank 0. False on all ranks when the ratio is below what
+/// is required. Collective over comm.
 bool report(const BenchOptions& options, const Comm& comm, const Figure& figure);
 
-/// Each returns whether all its requirements were met. Collective over comm.
+/// The options with the layers and heads of a model in place of their own.
+BenchOptions with_shape_of(const ModelConfig& config, BenchOptions options);
+
+/// The benchmarks. Each returns whether everything required was met. Collective over comm.
 bool bench_gram(const BenchOptions& options, const Comm& comm);
-bool bench_statistics(const BenchOptions& options, const Comm& comm);  ///< pairwise, topn, forward
+bool bench_statistics(const BenchOptions& options, const Comm& comm);  ///< also pairwise, topn and forward
+bool bench_study(const BenchOptions& options, const Comm& comm);
 bool bench_load(const BenchOptions& options, const Comm& comm);
 bool bench_model(const BenchOptions& options, const Comm& comm);
+bool bench_memory(const BenchOptions& options, const Comm& comm);
 
 }  // namespace headspan

@@ -1,22 +1,48 @@
-// headspan-bench NAME [--option value ...]: one benchmark; the exit code is 0 when every figure is what is
-// required of it.
+// headspan-bench NAME [--option value ...]: one benchmark. Exit code 0 when every figure is what is required
+// of it, 1 when one is not or the run failed, 2 for bad input.
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <iostream>
+#include <map>
 
 #include <ATen/Parallel.h>
 
 #include "base/provenance.h"
 #include "bench/bench.h"
+#include "dist/agreement.h"
 #include "dist/threads.h"
 
 namespace po = boost::program_options;
 
+namespace headspan {
 namespace {
 
-po::options_description describe(headspan::BenchOptions& o) {
-  po::options_description options(
-      "headspan-bench NAME [--option value ...]; NAME: gram, pairwise, topn, forward, load, model");
+struct Benchmark {
+  bool (*run)(const BenchOptions&, const Comm&);
+  bool needs_folder;
+};
+
+const std::map<std::string, Benchmark>& benchmarks() {
+  static const std::map<std::string, Benchmark> all = {{"gram", {bench_gram, false}},
+                                                       {"pairwise", {bench_statistics, false}},
+                                                       {"topn", {bench_statistics, false}},
+                                                       {"forward", {bench_statistics, false}},
+                                                       {"statistics", {bench_statistics, false}},
+                                                       {"study", {bench_study, false}},
+                                                       {"load", {bench_load, true}},
+                                                       {"model", {bench_model, true}},
+                                                       {"memory", {bench_memory, true}}};
+  return all;
+}
+
+std::string names() {
+  std::string list;
+  for (const auto& [name, benchmark] : benchmarks()) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+po::options_description describe(BenchOptions& o) {
+  po::options_description options("headspan-bench NAME [--option value ...]; NAME: " + names());
   auto add = options.add_options();
   add("help", "print this");
   add("name", po::value(&o.name)->required(), "which benchmark");
@@ -24,57 +50,74 @@ po::options_description describe(headspan::BenchOptions& o) {
   add("heads", po::value(&o.heads)->default_value(o.heads), "heads of a layer");
   add("head-size", po::value(&o.head_size)->default_value(o.head_size), "coordinates of a head");
   add("tokens", po::value(&o.tokens)->default_value(o.tokens), "tokens");
+  add("sequence-length", po::value(&o.sequence_length)->default_value(o.sequence_length),
+      "of memory and model");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");
   add("precision", po::value(&o.precision)->default_value(o.precision),
-      "of the products: float64 or float32");
-  add("folder", po::value(&o.folder), "a checkpoint, for load and model");
-  add("sequence-length", po::value(&o.sequence_length)->default_value(o.sequence_length), "for model");
+      "of the Gram's products: float64 or float32");
+  add("folder", po::value(&o.folder), "of load and model: a checkpoint; of memory: config.json is enough");
   return options;
 }
 
-bool run(const headspan::BenchOptions& options, const headspan::Comm& comm) {
-  if (options.name == "gram") return bench_gram(options, comm);
-  if (options.name == "load") return bench_load(options, comm);
-  if (options.name == "model") return bench_model(options, comm);
-  if (options.name == "pairwise" || options.name == "topn" || options.name == "forward")
-    return bench_statistics(options, comm);
-  throw headspan::InputError("", "NAME", options.name, "is no benchmark",
-                             "use gram, pairwise, topn, forward, load or model");
+/// Throws InputError for what no benchmark could run with.
+void check(const BenchOptions& o) {
+  if (benchmarks().count(o.name) == 0)
+    throw InputError("", "NAME", o.name, "is no benchmark", "use one of " + names());
+  if (o.precision != "float64" && o.precision != "float32")
+    throw InputError("", "--precision", o.precision, "is not known", "use float64 or float32");
+  if (benchmarks().at(o.name).needs_folder && o.folder.empty())
+    throw InputError("", "--folder", "", "is needed by " + o.name, "name a folder with config.json");
+  const std::pair<const char*, std::int64_t> sizes[] = {
+      {"--layers", o.layers}, {"--heads", o.heads},     {"--head-size", o.head_size},
+      {"--tokens", o.tokens}, {"--repeats", o.repeats}, {"--sequence-length", o.sequence_length}};
+  for (const auto& [name, value] : sizes)
+    if (value < 1) throw InputError("", name, std::to_string(value), "is too small", "give at least 1");
+}
+
+/// Returns the exit code. Collective over comm.
+int run(BenchOptions options, const Comm& comm) {
+  check(options);
+  options.threads = threads_per_rank(comm);
+  set_threads(options.threads);
+  at::set_num_threads(options.threads);
+  if (comm.is_root()) {
+    std::printf("%s, %s, %s, %d x %d (ranks x threads)\n", program_name().c_str(), compiler().c_str(),
+                iso_time_utc().c_str(), comm.size(), options.threads);
+    if (!blas_warning().empty()) std::printf("warning: %s\n", blas_warning().c_str());
+  }
+  return benchmarks().at(options.name).run(options, comm) ? 0 : 1;
 }
 
 }  // namespace
+}  // namespace headspan
 
 int main(int argc, char** argv) {
-  headspan::MpiSession session(&argc, &argv);
-  const headspan::Comm comm = headspan::Comm::duplicate(MPI_COMM_WORLD);
-  headspan::BenchOptions options;
+  using namespace headspan;
+  MpiSession session(&argc, &argv);
+  const Comm comm = Comm::duplicate(MPI_COMM_WORLD);
+  const auto refuse = [&comm](const std::string& why, int exit_code) {
+    if (comm.is_root()) std::fprintf(stderr, "headspan-bench: %s\n", why.c_str());
+    return exit_code;
+  };
   try {
+    BenchOptions options;
     const auto description = describe(options);
     po::variables_map given;
-    po::store(po::command_line_parser(argc, argv)
-                  .options(description)
-                  .positional(po::positional_options_description().add("name", 1))
-                  .run(),
-              given);
+    const auto position = po::positional_options_description().add("name", 1);
+    po::store(po::command_line_parser(argc, argv).options(description).positional(position).run(), given);
     if (given.count("help") > 0) {
       if (comm.is_root()) std::cout << description;
       return 0;
     }
     po::notify(given);
-    const int threads = headspan::threads_per_rank(comm);
-    headspan::set_threads(threads);
-    at::set_num_threads(threads);
-    if (comm.is_root())
-      std::printf("%s, %s, %s, %d ranks x %d threads\n", headspan::program_name().c_str(),
-                  headspan::compiler().c_str(), headspan::iso_time_utc().c_str(), comm.size(), threads);
-    return run(options, comm) ? 0 : 1;
-  } catch (const headspan::InputError& e) {
-    if (comm.is_root()) std::fprintf(stderr, "headspan-bench: %s\n", e.what());
-    return 2;
+    return run(options, comm);
   } catch (const po::error& e) {
-    if (comm.is_root()) std::fprintf(stderr, "headspan-bench: %s\n", e.what());
-    return 2;
+    return refuse(e.what(), 2);
+  } catch (const InputError& e) {
+    return refuse(e.what(), 2);
+  } catch (const AgreedError& e) {
+    return refuse(e.what(), e.exit_code());
   } catch (const std::exception& e) {
-    headspan::abort_job(e.what(), 1);
+    abort_job(e.what(), 1);
   }
 }

@@ -1,0 +1,128 @@
+// load: a checkpoint into a transformer, against a plain read of the same files into one small buffer, from
+// disk and from the page cache; and how many bytes were read for those that were needed.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "model/transformer.h"
+#include "model/weight_loader.h"
+
+namespace headspan {
+namespace {
+
+std::vector<std::string> weight_files(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+int open_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) throw_errno("cannot open", path);
+  return file;
+}
+
+void drop_from_cache(const std::vector<std::string>& files) {
+  for (const std::string& path : files) {
+    const int file = open_file(path);
+    fdatasync(file);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    close(file);
+  }
+}
+
+void plain_read(const std::vector<std::string>& files, std::vector<char>& buffer) {
+  for (const std::string& path : files) {
+    const int file = open_file(path);
+    ssize_t count = 1;
+    while (count > 0) count = read(file, buffer.data(), buffer.size());
+    close(file);
+    if (count < 0) throw_errno("cannot read", path);
+  }
+}
+
+std::int64_t size_of(const std::vector<std::string>& files) {
+  std::int64_t bytes = 0;
+  for (const std::string& path : files) bytes += static_cast<std::int64_t>(std::filesystem::file_size(path));
+  return bytes;
+}
+
+/// All ranks load the same weights, as data-parallel ranks do; each may use the whole model.
+class LoadBench {
+ public:
+  LoadBench(const BenchOptions& options, const Comm& comm)
+      : comm_(comm),
+        self_(comm.split(comm.rank(), 0)),
+        config_(read_model_config(options.folder + "/config.json")),
+        options_(with_shape_of(config_, options)),
+        files_(weight_files(options.folder)),
+        checkpoint_(Checkpoint::open(options.folder)),
+        dtype_(forward_dtype("auto", config_, &checkpoint_)) {}
+
+  bool against_plain_read(bool cold) const {
+    std::vector<char> buffer(std::size_t{8} << 20);
+    std::optional<Transformer> loaded;
+    const auto prepare = [&] {
+      loaded.reset();
+      if (cold && comm_.is_root()) drop_from_cache(files_);
+    };
+    const auto plain = [&] {
+      if (comm_.is_root()) plain_read(files_, buffer);
+    };
+    const auto load_all = [&] { loaded.emplace(load()); };
+    const TurnTimes times = time_in_turn(comm_, options_.repeats, plain, load_all, prepare);
+    const double gigabytes = 1e-9 * static_cast<double>(size_of(files_));
+    return report(
+        options_, comm_,
+        {std::string("load, ") + (cold ? "from disk" : "from the page cache") + ", against a plain read",
+         "GB/s", gigabytes / times.routine, gigabytes / times.limit, times.speed, cold ? 0.9 : kNone});
+  }
+
+  /// Bytes that all ranks together read for one load, against those of the tensors of the model.
+  bool reads_each_byte_once() const {
+    std::int64_t read = -checkpoint_.bytes_read();
+    const Transformer loaded = load();
+    read += checkpoint_.bytes_read();
+    comm_.sum(&read, 1);
+    std::int64_t needed = 0;
+    for (const WeightSlice& slice :
+         allocate_weights(config_, extent(), {}, dtype_, at::Device(at::kMeta)).slices)
+      needed += checkpoint_.entry(slice.name).bytes();
+    const auto [less, more] = std::minmax(read, needed);
+    return report(
+        options_, comm_,
+        {"load, bytes read against bytes of the tensors", "GB", 1e-9 * static_cast<double>(read),
+         1e-9 * static_cast<double>(needed), static_cast<double>(less) / static_cast<double>(more), 1});
+  }
+
+ private:
+  Extent extent() const { return {config_.layers, true}; }
+  Transformer load() const { return Transformer::load(config_, checkpoint_, dtype_, extent(), self_, comm_); }
+
+  const Comm& comm_;
+  Comm self_;
+  ModelConfig config_;
+  BenchOptions options_;
+  std::vector<std::string> files_;
+  Checkpoint checkpoint_;
+  at::ScalarType dtype_;
+};
+
+}  // namespace
+
+bool bench_load(const BenchOptions& options, const Comm& comm) {
+  const LoadBench bench(options, comm);
+  const bool cold = bench.against_plain_read(true);
+  const bool warm = bench.against_plain_read(false);
+  const bool once = bench.reads_each_byte_once();
+  return cold && warm && once;
+}
+
+}  // namespace headspan

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""What a user would run instead of headspan, measured: the peers of headspan-bench.
+
+  peers.py numpy         Gram, all pairs and top-5 of one stream in memory: the best that numpy and scipy give
+  peers.py forward       forward selection on the same stream
+  peers.py paper         the paper's least squares, one for each pair of source head and target layer;
+                         measured for a few sources and extrapolated to all pairs
+  peers.py transformers  the forward pass of the checkpoint in --folder, float32
+  peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `model`, `load` and
+                         `memory`: a llama with random weights
+
+Shapes and options are those of headspan-bench. Prints one line per figure, as headspan-bench does; times are
+medians of --repeats runs after one that warms up. Needs numpy and scipy; `transformers` and `make` also torch
+and transformers. Runs on the cores it is given (taskset), with --threads threads.
+"""
+import argparse
+import importlib
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+
+REFERENCES, POOL = 5, 16
+PANEL = 2048  # tokens
+SEED = 1
+
+
+def parse():
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--heads", type=int, default=12, help="of a layer")
+    parser.add_argument("--head-size", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=10000)
+    parser.add_argument("--sequence-length", type=int, default=256, help="of transformers")
+    parser.add_argument("--precision", choices=["float64", "float32"], default="float64")
+    parser.add_argument("--samples", type=int, default=4, help="of paper: source heads that are measured")
+    parser.add_argument("--folder", help="of transformers and make")
+    model = parser.add_argument_group("the model of make (heads: --heads, layers: --layers)")
+    model.add_argument("--hidden-size", type=int, default=512)
+    model.add_argument("--mlp-size", type=int, default=2048)
+    model.add_argument("--vocab-size", type=int, default=8192)
+    model.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    model.add_argument("--shard-size", default="5GB", help="most bytes of a file of weights")
+    model.add_argument("--config-only", action="store_true", help="no weights")
+    options = parser.parse_args()
+    if options.peer in ("transformers", "make") and not options.folder:
+        parser.error(f"{options.peer} needs --folder")
+    return options
+
+
+def median_seconds(options, work):
+    work()
+    seconds = []
+    for _ in range(options.repeats):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def report(options, figure, unit, value):
+    print(f"{figure:<66} {value:10.3f} {unit}")
+    print(f'bench={options.peer} figure="{figure}" unit={unit} value={value:.6g} threads={options.threads} '
+          f"precision={options.precision} layers={options.layers} heads={options.heads} "
+          f"head_size={options.head_size} tokens={options.tokens} sequence_length={options.sequence_length} "
+          f"repeats={options.repeats}", flush=True)
+
+
+class Stream:
+    """Activations z: [tokens, columns], float32, of heads in layer-major order; heads share a few directions,
+    each to its own degree, in noise."""
+
+    def __init__(self, options):
+        self.tokens, self.size, self.layer_heads = options.tokens, options.head_size, options.heads
+        self.heads = options.layers * options.heads
+        self.columns = self.heads * self.size
+        random = np.random.default_rng(SEED)
+        self.z = random.standard_normal((self.tokens, self.columns), dtype=np.float32)
+        shared = random.standard_normal((self.tokens, 16), dtype=np.float32)
+        share = (np.arange(self.heads) % 7 / 4).astype(np.float32).repeat(self.size)
+        self.z += 1 + share * shared[:, np.arange(self.columns) % 16]
+
+    def columns_of(self, head):
+        return slice(head * self.size, (head + 1) * self.size)
+
+    def causal_sources(self, target):
+        """How many heads may predict `target`: those of its layer and before, itself excluded."""
+        return (target // self.layer_heads + 1) * self.layer_heads - 1
+
+
+class Regressions:
+    """All R² from one centred Gram, by BLAS and LAPACK of one precision."""
+
+    def __init__(self, stream, dtype):
+        self.stream, self.dtype = stream, dtype
+        self.syrk, self.gemm, self.trsm = scipy.linalg.get_blas_funcs(("syrk", "gemm", "trsm"), dtype=dtype)
+        self.potrf, self.trtri = scipy.linalg.get_lapack_funcs(("potrf", "trtri"), dtype=dtype)
+
+    def accumulate(self):
+        """The Gram, panel by panel about a provisional mean, then about the exact one."""
+        z, n, columns = self.stream.z, self.stream.tokens, self.stream.columns
+        shift = z[:PANEL].mean(0, dtype=self.dtype)
+        gram = np.zeros((columns, columns), self.dtype, order="F")
+        total = np.zeros(columns, self.dtype)
+        buffer = np.empty((PANEL, columns), self.dtype)
+        for first in range(0, n, PANEL):
+            rows = z[first:first + PANEL]
+            panel = buffer[:len(rows)]
+            np.subtract(rows, shift, out=panel, dtype=self.dtype)
+            total += panel.sum(0)
+            gram = self.syrk(1.0, panel.T, beta=1.0, c=gram, lower=1, overwrite_c=1)
+        self.gram = self.about_mean(gram, total / n)
+        self.inverse_sst = 1 / np.diag(self.gram)
+
+    def about_mean(self, gram, offset):
+        """gram - n offset offset^T, its upper triangle from its lower, in blocks that stay in the cache."""
+        n, block = self.stream.tokens, 256
+        for first in range(0, self.stream.columns, block):
+            last = min(first + block, self.stream.columns)
+            gram[first:, first:last] -= n * np.outer(offset[first:], offset[first:last])
+            tile = np.tril(gram[first:last, first:last])
+            gram[first:last, first:last] = tile + np.tril(tile, -1).T
+            gram[first:last, last:] = gram[last:, first:last].T
+        return gram
+
+    def all_pairs(self):
+        """r2[source, target]."""
+        heads, size, columns = self.stream.heads, self.stream.size, self.stream.columns
+        self.r2 = np.empty((heads, heads), self.dtype)
+        white = np.empty((columns, size), self.dtype, order="F")
+        for source in range(heads):
+            own = self.stream.columns_of(source)
+            factor, _ = self.potrf(self.gram[own, own], lower=1)
+            inverse, _ = self.trtri(factor, lower=1)
+            white = self.gemm(1.0, self.gram[:, own], inverse, trans_b=1, beta=0.0, c=white, overwrite_c=1)
+            np.multiply(white, white, out=white)
+            self.r2[source] = (white.sum(1) * self.inverse_sst).reshape(heads, size).mean(1)
+
+    def rank_sources(self, most):
+        """[target, most] best causal sources, ties to the lower head."""
+        heads = np.arange(self.stream.heads)
+        layer = heads // self.stream.layer_heads
+        allowed = (layer[:, None] <= layer[None, :]) & (heads[:, None] != heads[None, :])
+        return np.argsort(-np.where(allowed, self.r2, -np.inf), axis=0, kind="stable")[:most].T
+
+    def moments(self, heads):
+        """The Gram of some heads, and the inverse SST of the last of them."""
+        index = (np.asarray(heads)[:, None] * self.stream.size + np.arange(self.stream.size)).ravel()
+        return self.gram[np.ix_(index, index)], self.inverse_sst[self.stream.columns_of(heads[-1])]
+
+    def targets(self):
+        return [t for t in range(self.stream.heads) if self.stream.causal_sources(t) >= REFERENCES]
+
+    def top(self):
+        """joint[target, N - 1]: one factor of [sources, target]; its last block row holds R² of all N."""
+        size, sources = self.stream.size, self.rank_sources(REFERENCES)
+        self.joint = np.full((self.stream.heads, REFERENCES), np.nan)
+        for target in self.targets():
+            gram, inverse_sst = self.moments(np.append(sources[target], target))
+            factor, _ = self.potrf(gram.T, lower=1, overwrite_a=1)
+            last = np.square(factor[-size:, :-size]).reshape(size, REFERENCES, size).sum(2).cumsum(1)
+            self.joint[target] = (last * inverse_sst[:, None]).mean(0)
+
+    def forward(self, target, candidates):
+        """The candidates that raise the joint R² most, one by one, and what it is then."""
+        size, have = self.stream.size, len(candidates)
+        gram, inverse_sst = self.moments(np.append(candidates, target))
+        alive, chosen, r2 = list(range(have)), [], []
+        for step in range(REFERENCES):
+            tiles = gram.reshape(have + 1, size, have + 1, size)
+            own = np.stack([tiles[a, :, a, :] for a in alive])
+            cross = np.stack([tiles[a, :, have, :] for a in alive])
+            white = np.linalg.inv(np.linalg.cholesky(own)) @ cross
+            gain = (np.einsum("aij,aij->aj", white, white) * inverse_sst).mean(1)
+            best = alive.pop(int(np.argmax(gain)))
+            chosen.append(candidates[best])
+            r2.append(gain.max() + (r2[-1] if r2 else 0))
+            if step + 1 < REFERENCES:
+                taken = slice(best * size, (best + 1) * size)
+                factor, _ = self.potrf(gram[taken, taken], lower=1)
+                explained = self.trsm(1.0, factor, gram[taken, :], side=0, lower=1)
+                gram -= explained.T @ explained
+        return chosen, r2
+
+    def compare_with_lstsq(self, sources, target, r2):
+        """Ends the run where R² is not that of least squares on the rows."""
+        z = self.stream.z.astype(np.float64)
+        z -= z.mean(0)
+        x = np.concatenate([z[:, self.stream.columns_of(s)] for s in sources], 1)
+        y = z[:, self.stream.columns_of(target)]
+        error = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+        expected = (1 - np.square(error).sum(0) / np.square(y).sum(0)).mean()
+        tolerance = 100 * self.stream.tokens * np.finfo(self.dtype).eps
+        if not abs(expected - r2) <= tolerance:
+            sys.exit(f"peers.py: R² of head {target} is {r2}, by least squares {expected}")
+
+
+def run_numpy(options):
+    regressions = Regressions(Stream(options), np.dtype(options.precision))
+
+    def study():
+        regressions.accumulate()
+        regressions.all_pairs()
+        regressions.top()
+
+    total = median_seconds(options, study)
+    target = regressions.targets()[-1]
+    regressions.compare_with_lstsq([0], target, regressions.r2[0, target])
+    regressions.compare_with_lstsq(regressions.rank_sources(REFERENCES)[target], target,
+                                   regressions.joint[target, -1])
+    report(options, "Gram, all pairs and top-5", "s", total)
+    for figure, work in (("Gram", regressions.accumulate), ("all pairs", regressions.all_pairs),
+                         ("top-5", regressions.top)):
+        report(options, figure, "s", median_seconds(options, work))
+
+
+shared = None  # in a worker of run_forward: what it works on
+
+
+def share(regressions):
+    global shared
+    shared = regressions
+
+
+def select_forward(targets):
+    pools = shared.rank_sources(POOL)
+    return [shared.forward(t, pools[t][:shared.stream.causal_sources(t)]) for t in targets]
+
+
+def run_forward(options):
+    """Threads of BLAS would only get in the way of so many small calls: one process for each core."""
+    regressions = Regressions(Stream(options), np.dtype(options.precision))
+    regressions.accumulate()
+    regressions.all_pairs()
+    targets = regressions.targets()
+    share(regressions)
+    chosen, r2 = select_forward(targets[-1:])[0]
+    regressions.compare_with_lstsq(chosen, targets[-1], r2[-1])
+    if options.threads == 1:
+        seconds = median_seconds(options, lambda: select_forward(targets))
+    else:
+        parts = [targets[part::options.threads] for part in range(options.threads)]
+        fork = multiprocessing.get_context("fork")  # the Gram is shared, not copied
+        with fork.Pool(options.threads, share, (regressions,)) as workers:
+            seconds = median_seconds(options, lambda: workers.map(select_forward, parts, chunksize=1))
+    report(options, "forward selection", "s", seconds)
+
+
+def run_paper(options):
+    """The paper's code: float32 least squares of [X, 1] by SVD with cutoff eps * tokens on the device (what
+    cupy.linalg.lstsq does), R² of each head of the target layer on the same tokens."""
+    options.precision = "float32"
+    stream = Stream(options)
+    width = stream.layer_heads * stream.size
+    layers = [np.ascontiguousarray(stream.z[:, l * width:(l + 1) * width]) for l in range(options.layers)]
+    cutoff = np.finfo(np.float32).eps * stream.tokens
+    ones = np.ones((stream.tokens, 1), np.float32)
+
+    def one(source, layer):
+        x, y = np.concatenate([stream.z[:, stream.columns_of(source)], ones], 1), layers[layer]
+        u, s, vt = scipy.linalg.svd(x, full_matrices=False, check_finite=False)
+        inverse = np.where(s > cutoff * s[0], 1 / s, 0).astype(np.float32)
+        error = y - x @ (vt.T @ (inverse[:, None] * (u.T @ y)))
+        r2 = 1 - np.square(error).sum(0) / np.square(y - y.mean(0)).sum(0)
+        return r2.reshape(stream.layer_heads, stream.size).mean(1)
+
+    random = np.random.default_rng(SEED)
+    sources = random.choice(stream.heads, min(options.samples, stream.heads), replace=False)
+    calls = [(int(source), int(random.integers(options.layers))) for source in sources]
+    per_call = median_seconds(options, lambda: [one(*call) for call in calls]) / len(calls)
+    figure = f"least squares for all pairs, extrapolated from {len(calls)} of {stream.heads * options.layers}"
+    report(options, figure, "s", per_call * stream.heads * options.layers)
+
+
+def run_transformers(options):
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    model = transformers.AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32).eval()
+    options.precision, options.layers = "float32", model.config.num_hidden_layers
+    options.heads, options.head_size = model.config.num_key_value_heads, model.config.head_dim
+    batch = options.tokens // options.sequence_length
+    if batch * options.sequence_length != options.tokens:
+        sys.exit("peers.py: --tokens must be a multiple of --sequence-length")
+    ids = torch.arange(options.tokens).mul(7919).remainder(model.config.vocab_size).view(batch, -1)
+    for figure, forward in (
+            ("trunk, K and V kept", lambda: model.model(ids, use_cache=True).past_key_values),
+            ("forward to logits", lambda: model(ids, use_cache=False).logits)):
+        report(options, figure, "tokens/s", options.tokens / median_seconds(options, forward))
+
+
+def run_make(options):
+    config = transformers.LlamaConfig(
+        hidden_size=options.hidden_size, num_hidden_layers=options.layers, num_attention_heads=options.heads,
+        num_key_value_heads=options.heads, intermediate_size=options.mlp_size, vocab_size=options.vocab_size,
+        max_position_embeddings=8192, bos_token_id=1, eos_token_id=2, tie_word_embeddings=False)
+    config.architectures = ["LlamaForCausalLM"]
+    if options.config_only:
+        return config.save_pretrained(options.folder)
+    torch.manual_seed(SEED)
+    model = transformers.LlamaForCausalLM(config).to(getattr(torch, options.dtype))
+    model.save_pretrained(options.folder, max_shard_size=options.shard_size)
+
+
+PEERS = {"numpy": run_numpy, "forward": run_forward, "paper": run_paper, "transformers": run_transformers,
+         "make": run_make}
+
+
+def load(modules):
+    """Imports the modules, and ends the run with what to install where one is missing."""
+    for module in modules:
+        try:
+            yield importlib.import_module(module)
+        except ImportError as error:
+            sys.exit(f"peers.py: {error}; start it with a Python that has {', '.join(modules)}")
+
+
+def main():
+    options = parse()
+    threads = 1 if options.peer == "forward" else options.threads
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ[name] = str(threads)  # before any of them is loaded
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    global np, scipy, torch, transformers
+    if options.peer in ("transformers", "make"):
+        torch, transformers = load(["torch", "transformers"])
+        transformers.utils.logging.disable_progress_bar()
+    else:
+        np, scipy, _ = load(["numpy", "scipy", "scipy.linalg"])
+    PEERS[options.peer](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,10 +5,10 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 
 #include "dist/block_cyclic.h"
 #include "dist/grid.h"
+#include "dist/large_array.h"
 
 namespace headspan {
 
@@ -25,8 +25,8 @@ class Matrix {
   std::int64_t local_columns() const { return columns_.local_size(grid_->column()); }
   std::int64_t leading() const { return leading_; }  ///< distance of neighbouring columns, at least 1
 
-  double* data() { return storage_.get() + kGuard; }
-  const double* data() const { return storage_.get() + kGuard; }
+  double* data() { return storage_.data() + kGuard; }
+  const double* data() const { return storage_.data() + kGuard; }
   double* at(std::int64_t local_row, std::int64_t local_column) {
     return data() + local_row + local_column * leading_;
   }
@@ -44,9 +44,6 @@ class Matrix {
   bool guards_intact() const;
 
  private:
-  struct Free {
-    void operator()(double* p) const;
-  };
   static constexpr std::int64_t kGuard = 64;  // elements
 
   const Grid* grid_;
@@ -54,7 +51,7 @@ class Matrix {
   BlockCyclic columns_;
   std::int64_t leading_;
   std::int64_t elements_;
-  std::unique_ptr<double[], Free> storage_;  // 2 MiB aligned where large: huge pages make first touches cheap
+  LargeArray<double> storage_;
 };
 
 }  // namespace headspan

@@ -34,9 +34,9 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
   const std::int64_t before = std::accumulate(counts_.begin(), counts_.begin() + me, std::int64_t{0});
   const std::int64_t total = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
   operand.axis = axis;
-  operand.packed.resize(to_size(checked_mul(axis.size - mine, tokens, "a panel")));
+  operand.packed.reserve(checked_mul(axis.size - mine, tokens, "a panel"));
   auto& received = operand.received[current_];
-  received.resize(to_size(checked_mul(mine, total, "a panel")));
+  received.reserve(checked_mul(mine, total, "a panel"));
   operand.start.clear();
   T* next = operand.packed.data();
   for (int p = 0; p < axis.parts; ++p) {

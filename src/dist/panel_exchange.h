@@ -63,9 +63,9 @@ class PanelExchange {
   /// One operand of the panel under way.
   struct Operand {
     BlockCyclic axis;
-    std::vector<T> packed;       // for other parts, one after another, each [part's columns, tokens]
-    std::vector<T> received[2];  // [this part's columns, tokens of all ranks], and those of the panel before
-    std::vector<T*> start;       // by part: this rank's tokens for it; for its own part within `received`
+    LargeArray<T> packed;       // for other parts, one after another, each [part's columns, tokens]
+    LargeArray<T> received[2];  // [this part's columns, tokens of all ranks], and those of the panel before
+    std::vector<T*> start;      // by part: this rank's tokens for it; for its own part within `received`
     std::vector<Segment>
         segments;  // of this rank's tokens, all columns in order; none where nobody needs them
   };

@@ -70,7 +70,7 @@ class GramUpdater {
   Precision precision_;
   GramSums* pending_ = nullptr;
   PanelOperands<P> operands_;
-  std::vector<float> block_;  // FP32 products on their way to FP64
+  LargeArray<float> block_;  // FP32 products on their way to FP64
 };
 
 /// Turns the sums into the Gram about the exact mean. Collective over the grid.

@@ -50,7 +50,7 @@ void cover_lower_tiles(const Matrix& gram, const RectangleProduct& product) {
 /// Products of a panel in FP32, a block at a time, each then added to the Gram in FP64.
 class FloatProduct {
  public:
-  FloatProduct(Matrix& gram, const PanelOperands<float>& panel, std::vector<float>& block)
+  FloatProduct(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block)
       : gram_(gram),
         panel_(panel),
         block_(block),
@@ -79,17 +79,12 @@ class FloatProduct {
  private:
   static constexpr std::int64_t kRows = 4096, kColumns = 2048;
 
-  float* block_of(std::int64_t elements) {
-    if (static_cast<std::int64_t>(block_.size()) < elements)
-      block_.resize(static_cast<std::size_t>(elements));
-    return block_.data();
-  }
-
   void add_piece(const Rectangle& r) {
     const int m = to_int(r.rows), n = to_int(r.columns);
     const float one = 1, zero = 0;
+    block_.reserve(r.rows * r.columns);
     sgemm_("N", "T", &m, &n, &tokens_, &one, panel_.rows + r.row, &lda_, panel_.columns + r.column, &ldb_,
-           &zero, block_of(r.rows * r.columns), &m);
+           &zero, block_.data(), &m);
 #pragma omp parallel for schedule(static)
     for (std::int64_t j = 0; j < r.columns; ++j)
       add_values(block_.data() + j * r.rows, r.rows, gram_.at(r.row, r.column + j));
@@ -98,7 +93,8 @@ class FloatProduct {
   void add_diagonal_piece(std::int64_t first, std::int64_t width) {
     const int n = to_int(width);
     const float one = 1, zero = 0;
-    ssyrk_("L", "N", &n, &tokens_, &one, panel_.rows + first, &lda_, &zero, block_of(width * width), &n);
+    block_.reserve(width * width);
+    ssyrk_("L", "N", &n, &tokens_, &one, panel_.rows + first, &lda_, &zero, block_.data(), &n);
 #pragma omp parallel for schedule(dynamic, 16)
     for (std::int64_t j = 0; j < width; ++j)
       add_values(block_.data() + j * width + j, width - j, gram_.at(first + j, first + j));
@@ -106,7 +102,7 @@ class FloatProduct {
 
   Matrix& gram_;
   const PanelOperands<float>& panel_;
-  std::vector<float>& block_;
+  LargeArray<float>& block_;
   int tokens_, lda_, ldb_;
 };
 
@@ -118,7 +114,7 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::fu
   const int lda = to_int(std::max<std::int64_t>(1, gram.local_rows()));
   const int ldb = to_int(std::max<std::int64_t>(1, gram.local_columns()));
   const double one = 1;
-  if (panel.rows == panel.columns) {
+  if (gram.grid().comm().size() == 1) {
     const int n = to_int(gram.rows().size);
     dsyrk_("L", "N", &n, &tokens, &one, panel.rows, &lda, &one, gram.data(), &ldc);
     return;
@@ -131,11 +127,11 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::fu
   });
 }
 
-void add_product(Matrix& gram, const PanelOperands<float>& panel, std::vector<float>& block,
+void add_product(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block,
                  const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
   FloatProduct product(gram, panel, block);
-  if (panel.rows == panel.columns) return product.add_symmetric();
+  if (gram.grid().comm().size() == 1) return product.add_symmetric();
   cover_lower_tiles(gram, [&](const Rectangle& r) {
     product.add(r);
     progress();

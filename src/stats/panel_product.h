@@ -4,8 +4,8 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
+#include "dist/large_array.h"
 #include "dist/panel_exchange.h"
 
 namespace headspan {
@@ -15,7 +15,7 @@ namespace headspan {
 /// In FP32 the error grows with the tokens of the panel, and the share of the time that adding to FP64 takes
 /// falls: 4096 tokens are a good measure. `block`: workspace, kept from call to call.
 void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress);
-void add_product(Matrix& gram, const PanelOperands<float>& panel, std::vector<float>& block,
+void add_product(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block,
                  const std::function<void()>& progress);
 
 }  // namespace headspan

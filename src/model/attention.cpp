@@ -1,7 +1,7 @@
 #include "model/attention.h"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -9,25 +9,35 @@
 #include <torch/version.h>
 
 #include "dist/threads.h"
+#include "model/row_kernels.h"
 
 namespace headspan {
 namespace {
 
 constexpr std::int64_t kBlock = 128;  // queries: the scores of a block and 1000 keys fill half a megabyte
 
+/// Softmax of the scores of queries begin, begin + 1, ... over the keys up to each; later keys get zero.
+template <class T>
+void causal_softmax(const at::Tensor& scores, std::int64_t begin) {
+  const std::int64_t keys = scores.size(1);
+  T* row = scores.data_ptr<T>();
+  for (std::int64_t seen = begin + 1; seen <= begin + scores.size(0); ++seen, row += keys) {
+    softmax_row(row, seen);
+    std::fill(row + seen, row + keys, T{0});
+  }
+}
+
 /// One head of one sequence; q, k, v, out: [length, d], rows any distance apart.
-void attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::Tensor out, double scale) {
+template <class T>
+void attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+            double scale) {
   const std::int64_t length = q.size(0), block = std::min(kBlock, length);
-  const at::Tensor future = at::ones({block, block}, at::kBool).triu_(1);
   const at::Tensor buffer = at::empty({block * length}, q.options());
   for (std::int64_t begin = 0; begin < length; begin += block) {
     const std::int64_t count = std::min(block, length - begin), keys = begin + count;
     at::Tensor scores = buffer.narrow(0, 0, count * keys).view({count, keys});
     at::addmm_out(scores, scores, q.narrow(0, begin, count), k.narrow(0, 0, keys).t(), 0, scale);
-    scores.narrow(1, begin, count)
-        .masked_fill_(future.narrow(0, 0, count).narrow(1, 0, count),
-                      -std::numeric_limits<double>::infinity());
-    at::_softmax_out(scores, scores, -1, false);
+    causal_softmax<T>(scores, begin);
     at::Tensor rows = out.narrow(0, begin, count);
     at::mm_out(rows, scores, v.narrow(0, 0, keys));
   }
@@ -72,6 +82,7 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
     total += length;
   }
   at::Tensor out = at::empty_like(q);
+  const auto one_head = dtype == at::kDouble ? attend<double> : attend<float>;
   const SingleThreadedBlas serial_products;
   at::parallel_for(
       0, static_cast<std::int64_t>(lengths.size()) * heads, 1, [&](std::int64_t first, std::int64_t last) {
@@ -82,7 +93,7 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
           const auto part = [&](const at::Tensor& x, std::int64_t h) {
             return x.select(1, h).narrow(0, begins[sequence], lengths[sequence]);
           };
-          attend(part(q, head), part(k, head / group), part(v, head / group), part(out, head), scale);
+          one_head(part(q, head), part(k, head / group), part(v, head / group), part(out, head), scale);
         }
       });
   return out;

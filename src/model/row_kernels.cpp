@@ -1,9 +1,10 @@
 #include "model/row_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define HS_FOR_EACH_PROCESSOR
 #endif
@@ -11,9 +12,11 @@
 namespace headspan {
 namespace {
 
-/// exp(x) for x in [-87, 87] to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2
-/// / 2.
+/// exp(x) to 2 units in the last place, x bounded to [-87, 87]: 2^n * exp(r), n = round(x / ln 2), |r| <= ln
+/// 2 / 2.
 __attribute__((always_inline)) inline float exponential(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  x = x > 87.0f ? 87.0f : x;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float n = (x * 1.44269504f + kRound) - kRound;
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
@@ -58,12 +61,31 @@ HS_FOR_EACH_PROCESSOR void scale_row(const double* x, double factor, const doubl
 
 HS_FOR_EACH_PROCESSOR void silu_times(float* gate, const float* up, std::int64_t count) {
 #pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) gate[i] = gate[i] / (1 + exponential(-gate[i])) * up[i];
+}
+
+HS_FOR_EACH_PROCESSOR void softmax_row(float* x, std::int64_t count) {
+  float largest = x[0], sum = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 1; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+#pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < count; ++i) {
-    const float x = gate[i];
-    const float bounded = x < -87.0f ? -87.0f : x;
-    const float minus = -(bounded > 87.0f ? 87.0f : bounded);
-    gate[i] = x / (1 + exponential(minus)) * up[i];
+    x[i] = exponential(x[i] - largest);
+    sum += x[i];
   }
+  const float factor = 1 / sum;
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
+}
+
+void softmax_row(double* x, std::int64_t count) {
+  const double largest = *std::max_element(x, x + count);
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    x[i] = std::exp(x[i] - largest);
+    sum += x[i];
+  }
+  for (std::int64_t i = 0; i < count; ++i) x[i] /= sum;
 }
 
 }  // namespace headspan

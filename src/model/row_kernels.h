@@ -18,4 +18,8 @@ void scale_row(const double* x, double factor, const double* gain, std::int64_t 
 /// gate_i = silu(gate_i) * up_i, silu(x) = x / (1 + exp(-x)), to a relative 1e-6.
 void silu_times(float* gate, const float* up, std::int64_t count);
 
+/// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6.
+void softmax_row(float* x, std::int64_t count);
+void softmax_row(double* x, std::int64_t count);
+
 }  // namespace headspan

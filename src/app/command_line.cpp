@@ -27,7 +27,8 @@ constexpr std::array<Command, 2> kCommands{{
     {"study", true, "headspan study [JOB.ini] [--section.key value ...]",
      "predict each attention head from others, for every checkpoint of a job: one result file each"},
     {"inspect", false, "headspan inspect PATH ...",
-     "say what a file is (checkpoint folder, tokens, manifest, activations, result), and check it"},
+     "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, result), and check "
+     "it"},
 }};
 
 const Command* find_command(const std::string& name) {

@@ -14,6 +14,8 @@
 namespace headspan {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -50,10 +52,17 @@ bool is_published(const Job& job, const Unit& unit) {
 }
 
 void check_writable(const Job& job, const Unit& unit) {
-  namespace fs = std::filesystem;
+  std::vector<std::string> inputs = job.grams.paths, results{unit.result_path(job)};
+  inputs.push_back(unit.path);
+  if (job.output.save_gram) results.push_back(unit.gram_path(job));
+  std::error_code missing;
+  for (const std::string& input : inputs)
+    for (const std::string& result : results)
+      if (fs::equivalent(input, result, missing))
+        throw InputError("", "output.directory", job.output.directory,
+                         "would replace " + input + " by the result", "choose another folder");
   const fs::path folder = fs::path(unit.result_path(job)).parent_path();
   fs::path there = fs::absolute(folder);  // the first that exists: what is below it can be made
-  std::error_code missing;
   while (!fs::exists(there, missing)) there = there.parent_path();
   if (!fs::is_directory(there))
     throw Error("cannot make the folder: " + folder.string() + ": " + there.string() + " is a file");

@@ -11,8 +11,8 @@ namespace headspan {
 /// says what differs when a complete result of another job stands there. One rank.
 bool is_published(const Job& job, const Unit& unit);
 
-/// Throws Error where the folder of the unit's result could not be made or written in; makes nothing. One
-/// rank.
+/// Throws InputError where the unit's result would replace what it is made from, and Error where its folder
+/// could not be made or written in. Makes nothing. One rank.
 void check_writable(const Job& job, const Unit& unit);
 
 }  // namespace headspan

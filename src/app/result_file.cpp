@@ -84,7 +84,7 @@ class StreamGroup {
     std::vector<double> floor, null;
     for (std::int64_t count = 1; count <= header_.references; ++count) {
       const double p = static_cast<double>(count) * d;
-      floor.push_back(p / static_cast<double>(stream_.rules.tokens - 1));
+      floor.push_back(stream_.rules.tokens > 1 ? p / static_cast<double>(stream_.rules.tokens - 1) : nan);
       null.push_back(layout.hidden_size > 0 ? p / m : nan);
     }
     const auto in_first_layer = std::count(layout.layer.begin(), layout.layer.end(), layout.layer.front());

@@ -24,6 +24,17 @@ UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team,
   }
 }
 
+/// Once, for the first stream that it is true of: the others have as many tokens.
+void warn_of_few_tokens(const Unit& unit, const std::vector<StreamResult>& results, std::int64_t references,
+                        const Log& log) {
+  for (const StreamResult& stream : results)
+    for (std::int64_t count = 1; count <= references; ++count)
+      if (stream.rules.too_few(count * stream.layout.head_size))
+        return log.warning(unit.name + ": " + std::to_string(stream.rules.tokens) +
+                           " fit tokens are too few for " + std::to_string(count) +
+                           " references and more (p >= n - 1): those R2 are NaN with status 4");
+}
+
 std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,
                                       const Log& log) {
   AnalysisRequest request{job.predict.references, job.predict.pool, false, false};
@@ -37,14 +48,8 @@ std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvid
                                                 std::move(stream.grams.heldout));
     results.push_back(analyse(data, stream.origin, request));
     progress.advance(1);
-    for (std::int64_t count = 1; count <= request.references; ++count)
-      if (data.rules.too_few(count * stream.layout.head_size)) {
-        log.warning(unit.name + ": stream " + stream.origin.name + ": " + std::to_string(data.rules.tokens) +
-                    " fit tokens are too few for " + std::to_string(count) +
-                    " references and more (p >= n - 1): those R2 are NaN with status 4");
-        break;
-      }
   }
+  warn_of_few_tokens(unit, results, request.references, log);
   return results;
 }
 

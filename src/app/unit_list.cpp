@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "app/unit.h"
@@ -69,6 +70,15 @@ void add_by_init(const Job& job, const Unit& unit, std::vector<Unit>& units) {
   }
 }
 
+/// Two units of one result file would overwrite each other.
+void check_names(const Job& job, const std::vector<Unit>& units) {
+  std::set<std::string> paths;
+  for (const Unit& unit : units)
+    if (!paths.insert(unit.result_path(job)).second)
+      throw InputError(job.model.manifest, "name", unit.name, "names a row and the random weights of another",
+                       "rename the row");
+}
+
 Unit unit_of_file(Unit::Kind kind, const std::string& path, const std::string& model_name) {
   Unit unit;
   unit.kind = kind;
@@ -110,6 +120,7 @@ std::vector<Unit> list_units(const Job& job) {
   else
     for (const ManifestRow& row : select_rows(read_manifest(job.model.manifest), job.model.select))
       add_by_init(job, unit_of_row(row), units);
+  check_names(job, units);
   return units;
 }
 

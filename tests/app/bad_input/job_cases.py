@@ -17,6 +17,12 @@ def small_activations(sample):
     sample.write_activations(np.random.default_rng(1).standard_normal((40, 3, 2)))
 
 
+def activations_where_results_go(sample):
+    small_activations(sample)
+    sample.path("activations").mkdir()
+    sample.path("z.h5").rename(sample.path("activations") / "z.h5")
+
+
 MINIMAL = "[model]\npath = model\n[tokens]\npath = tokens.bin\n[output]\ndirectory = out\n"
 
 CASES = [
@@ -46,12 +52,14 @@ CASES = [
          small_activations, keys={"activations.path": "z.h5"}),
     Case("mode contradicts a key", r"command line: tokens\.heldout = 0\.5: contradicts predict\.mode = paper; .+",
          keys={"predict.mode": "paper", "tokens.heldout": 0.5}),
-    Case("ranks not divisible by groups", r"run\.groups = 3: (1 rank|4 ranks) cannot be cut into that many groups; start a multiple .*",
+    Case("ranks not divisible by groups",
+         r"run\.groups = 3: (1 rank|4 ranks) cannot be cut into that many groups; start a multiple .*",
          keys={"run.groups": 3}),
     Case("tensor parallel does not divide the KV heads",
          r"run\.tensor_parallel = 4: does not divide (a group of 1 rank|the 2 KV heads of model/config\.json); .+",
          keys={"run.tensor_parallel": 4}),
-    Case("tensor parallel does not divide the ranks", r"run\.tensor_parallel = 3: does not divide a group of (1 rank|4 ranks); start more ranks, .+",
+    Case("tensor parallel does not divide the ranks",
+         r"run\.tensor_parallel = 3: does not divide a group of (1 rank|4 ranks); start more ranks, .+",
          lambda sample: sample.write_model(hidden_size=24, num_attention_heads=6, num_key_value_heads=3),
          keys={"run.tensor_parallel": 3}),
     Case("grid does not match", r"run\.grid = 3x1: does not hold a group of (1 rank|4 ranks); use auto or PxQ .*",
@@ -64,8 +72,11 @@ CASES = [
     Case("bfloat16 product of a float32 job",
          r"command line: predict\.precision = bfloat16: is allowed only with a forward in half precision; .+",
          keys={"predict.precision": "bfloat16", "model.dtype": "float32"}),
-    Case("bfloat16 product of activations", r"command line: predict\.precision = bfloat16: .+; .+", small_activations, base=ACTIVATIONS,
-         keys={"predict.precision": "bfloat16"}),
+    Case("bfloat16 product of activations", r"command line: predict\.precision = bfloat16: .+; .+", small_activations,
+         base=ACTIVATIONS, keys={"predict.precision": "bfloat16"}),
+    Case("result in place of its input",
+         r"output\.directory = \.: would replace activations/z\.h5 by the result; choose another folder",
+         activations_where_results_go, base={"activations.path": "activations/z.h5", "output.directory": "."}),
     Case("no GPU", r"run\.device = cuda: .+", keys={"run.device": "cuda"}, code=1),
     Case("skip_first leaves nothing", r"tokens\.skip_first = 16: leaves no token of any sequence; .+",
          keys={"tokens.skip_first": 16}),

@@ -145,22 +145,25 @@ def failing_units_do_not_stop_the_others(program, mpiexec, folder):
                {"step0.h5", "step2.h5", "step4.h5"}, str(finished_files(folder)))
 
 
-def one_rank_sees_no_token_file(program, mpiexec, folder):
-    """As on a node without the file system: rank 3 works in another folder."""
+def one_rank_sees_no_file(program, mpiexec, folder):
+    """As on a node without the file system: rank 3 works in another folder, without the job file or without tokens."""
     sample = Sample(folder)
     other = folder / "elsewhere"
     other.mkdir()
     (other / "model").symlink_to(sample.model)
-    arguments = [program, "study", *options(KEYS)]
-    run = subprocess.run([mpiexec, "-n", "3", *arguments, ":", "-n", "1", "-wdir", other, *arguments], cwd=folder,
-                         capture_output=True, text=True, timeout=60, check=False)
-    found = outcome(run.returncode, run.stdout, run.stderr, 0)
-    expect(found.code == 2 and len(found.told) == 1 and found.told[0].startswith("tokens.bin: cannot be opened"), found.told, found)
-    expect(not finished_files(folder), "nothing published")
+    sample.path("job.ini").write_text("")
+    for arguments, missing in ((["job.ini"], "job.ini"), ([], "tokens.bin")):
+        command = [program, "study", *arguments, *options(KEYS)]
+        run = subprocess.run([mpiexec, "-n", "3", *command, ":", "-n", "1", "-wdir", other, *command], cwd=folder,
+                             capture_output=True, text=True, timeout=60, check=False)
+        found = outcome(run.returncode, run.stdout, run.stderr, 0)
+        expect(found.code == 2 and len(found.told) == 1, str(found.told), found)
+        expect(found.told[0].startswith(f"{missing}: cannot be opened: No such file"), found.told[0])
+        expect(not finished_files(folder), "nothing published")
 
 
 CHECKS = [one_rank_killed, one_rank_out_of_memory, one_rank_cannot_open_files, weights_cut_short_meanwhile,
-          failing_units_do_not_stop_the_others, one_rank_sees_no_token_file]
+          failing_units_do_not_stop_the_others, one_rank_sees_no_file]
 
 
 def main():

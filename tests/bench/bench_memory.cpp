@@ -73,7 +73,8 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
     grams = capture_grams<float>(model, config, sample, request, team, progress);
   }
   auto budget = static_cast<double>(weight_bytes(config, extent, 1, at::kFloat));
-  for (const StreamGrams& stream : grams) budget += matrix_bytes(stream.fit) + matrix_bytes(*stream.heldout);
+  for (const StreamGrams& stream : grams)
+    budget += matrix_bytes(stream.fit) + (stream.heldout ? matrix_bytes(*stream.heldout) : 0);
   report_peak(options, comm, "of the forward and the Grams", before, budget, kNone);
   for (std::size_t s = 0; s < grams.size(); ++s)
     analyse(regression_data(stream_layout(config, request.streams[s]), FitRules{}, std::move(grams[s].fit),

@@ -45,6 +45,7 @@ po::options_description describe(BenchOptions& o) {
   po::options_description options("headspan-bench NAME [--option value ...]; NAME: " + names());
   auto add = options.add_options();
   add("help", "print this");
+  add("version", "print the version");
   add("name", po::value(&o.name)->required(), "which benchmark");
   add("layers", po::value(&o.layers)->default_value(o.layers), "layers");
   add("heads", po::value(&o.heads)->default_value(o.heads), "heads of a layer");
@@ -105,8 +106,9 @@ int main(int argc, char** argv) {
     po::variables_map given;
     const auto position = po::positional_options_description().add("name", 1);
     po::store(po::command_line_parser(argc, argv).options(description).positional(position).run(), given);
-    if (given.count("help") > 0) {
-      if (comm.is_root()) std::cout << description;
+    if (given.count("help") + given.count("version") > 0) {
+      if (comm.is_root() && given.count("help") > 0) std::cout << description;
+      if (comm.is_root() && given.count("version") > 0) std::cout << program_name() << "\n";
       return 0;
     }
     po::notify(given);

@@ -8,6 +8,7 @@
   peers.py transformers  the forward pass of the checkpoint in --folder, float32
   peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `model`, `load` and
                          `memory`: a llama with random weights
+  peers.py versions      of numpy, scipy, torch and transformers
 
 Shapes and options are those of headspan-bench. Prints one line per figure, as headspan-bench does; times are
 medians of --repeats runs after one that warms up. Needs numpy and scipy; `transformers` and `make` also torch
@@ -306,8 +307,15 @@ def run_make(options):
     model.save_pretrained(options.folder, max_shard_size=options.shard_size)
 
 
+def run_versions(options):
+    """On one line."""
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    print(f"numpy {np.__version__} ({blas['name']} {blas['version']}), scipy {scipy.__version__}, "
+          f"torch {torch.__version__}, transformers {transformers.__version__}")
+
+
 PEERS = {"numpy": run_numpy, "forward": run_forward, "paper": run_paper, "transformers": run_transformers,
-         "make": run_make}
+         "make": run_make, "versions": run_versions}
 
 
 def load(modules):
@@ -328,10 +336,10 @@ def main():
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     global np, scipy, torch, transformers
-    if options.peer in ("transformers", "make"):
+    if options.peer in ("transformers", "make", "versions"):
         torch, transformers = load(["torch", "transformers"])
         transformers.utils.logging.disable_progress_bar()
-    else:
+    if options.peer not in ("transformers", "make"):
         np, scipy, _ = load(["numpy", "scipy", "scipy.linalg"])
     PEERS[options.peer](options)
 

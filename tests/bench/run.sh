@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Measures headspan beside its limits and its peers on two cores, and prints one table (Markdown) on standard
+# output. Ten minutes or so; keep the machine quiet. Exit code 0 when every requirement is met.
+#
+#   bash tests/bench/run.sh [PYTHON [PROGRAM]]
+#
+# PYTHON runs the peers and has numpy, scipy, torch and transformers (default: python3). PROGRAM is a
+# headspan-bench that is already built (default: builds build/release/headspan-bench).
+set -euo pipefail
+python=${1:-python3} program=${2:-}
+if (($# > 2)); then
+  echo "tests/bench/run.sh: takes PYTHON and PROGRAM at most; got $*" >&2
+  exit 2
+fi
+[[ -n $program ]] && program=$(realpath "$program")
+[[ $python == */* ]] && python=$(realpath --no-symlinks "$python")
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+if [[ -z $program ]]; then
+  bash jobs/build.sh headspan-bench >&2
+  program=$PWD/build/release/headspan-bench
+fi
+read -r first second _ <<< "$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))')"
+if [[ -z $second ]]; then
+  echo "tests/bench/run.sh: needs two cores, and this process may use one" >&2
+  exit 1
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Root in a container; cores are given by taskset.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_hwloc_base_binding_policy=none
+
+# measure RUN ROUND COMMAND...: runs it on the cores of RUN and keeps its lines for programs.
+measure() {
+  local run=$1 round=$2 cores=$first,$second status=0
+  shift 2
+  [[ $run == "1 core" ]] && cores=$first
+  taskset -c "$cores" "$@" > "$work/output" || status=$?  # 1 may be a requirement that is missed: the table tells
+  grep -v ^bench= "$work/output" >&2 || true
+  sed -n "s/^bench=/run=\"$run\" round=$round bench=/p" "$work/output" >> "$work/lines"
+  ((status <= 1)) || exit "$status"
+}
+
+# ours RUN ROUND NAME OPTION...
+ours() {
+  local run=$1 round=$2 threads=1 launcher=()
+  shift 2
+  [[ $run == "2 threads" ]] && threads=2
+  [[ $run == "2 ranks" ]] && launcher=(mpirun -n 2)
+  echo "== headspan-bench $* ($run)" >&2
+  OMP_NUM_THREADS=$threads measure "$run" "$round" "${launcher[@]}" "$program" "$@"
+}
+
+# peer RUN ROUND PEER OPTION...: with as many threads as RUN has cores
+peer() {
+  local run=$1 round=$2
+  shift 2
+  echo "== peers.py $* ($run)" >&2
+  measure "$run" "$round" "$python" tests/bench/peers.py "$@" --threads "${run%% *}"
+}
+
+make_model() {
+  "$python" tests/bench/peers.py make --folder "$work/$1" "${@:2}" >&2
+}
+
+against_limits() {
+  local run precision name
+  local wide=(--layers 32 --heads 8 --head-size 64 --repeats 2)
+  for run in "1 core" "2 threads" "2 ranks"; do
+    for precision in float64 float32; do
+      ours "$run" 1 gram --precision "$precision"
+    done
+    ours "$run" 1 statistics "${wide[@]}"
+  done
+  for name in pairwise topn forward; do
+    ours "2 ranks" 1 "$name" "${wide[@]}"
+  done
+  for run in "1 core" "2 ranks"; do
+    ours "$run" 1 load --folder "$work/large"
+  done
+  for run in "2 threads" "2 ranks"; do
+    ours "$run" 1 memory --folder "$work/middle" --tokens 8192
+  done
+}
+
+# One round: ours and its peers in turn, so that a ratio compares neighbours in time.
+against_peers() {
+  local round=$1 run
+  local model=(--folder "$work/small" --tokens 2048 --sequence-length 256 --repeats 3)
+  for run in "1 core" "2 threads" "2 ranks"; do
+    for precision in float64 float32; do
+      ours "$run" "$round" study --repeats 3 --precision "$precision"
+      [[ $run == "2 ranks" ]] || peer "$run" "$round" numpy --repeats 3 --precision "$precision"
+    done
+    [[ $run == "2 ranks" ]] || peer "$run" "$round" forward --repeats 3
+    ours "$run" "$round" model "${model[@]}"
+    [[ $run == "2 ranks" ]] || peer "$run" "$round" transformers "${model[@]}"
+  done
+}
+
+versions=$("$python" tests/bench/peers.py versions)
+make_model small --layers 8 --heads 8 --hidden-size 512 --mlp-size 2048 --vocab-size 8192
+make_model middle --layers 8 --heads 16 --hidden-size 1024 --mlp-size 4096 --vocab-size 8192 --config-only
+make_model large --layers 12 --heads 12 --hidden-size 1536 --mlp-size 6144 --vocab-size 16384 \
+  --dtype bfloat16 --shard-size 200MB
+against_limits
+peer "1 core" 1 paper --repeats 1
+peer "2 threads" 1 paper --repeats 1
+for round in 1 2 3; do
+  against_peers "$round"
+done
+
+lscpu | sed -n 's/^Model name: */Machine: /p'
+echo "Cores: 2 of $(nproc)"
+echo "Date: $(date -u +%Y-%m-%d)"
+echo "Program: $("$program" --version)"
+echo "Peers: $versions"
+echo "Command: bash tests/bench/run.sh PYTHON"
+echo
+python3 tests/bench/table.py "$work/lines"

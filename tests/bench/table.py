@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""The table of run.sh, in Markdown, from the lines that headspan-bench and peers.py print for programs, each
+with run= and round= before it: every figure that has a limit or a peer, and what is required of it. A ratio
+says how good headspan is against the other, more is better; it is the median over the rounds, and only
+figures of the same round are compared. Exit code 0 when every requirement is met.
+
+  table.py LINES
+"""
+import collections
+import math
+import shlex
+import statistics
+import sys
+
+RUNS = ("1 core", "2 threads", "2 ranks")
+PEER_OF_RUN = {"1 core": "1 core", "2 threads": "2 threads", "2 ranks": "2 threads"}
+
+STUDY = "Gram, all pairs and top-5"
+# A figure of headspan-bench, the beginning of its name is enough; its precision; the peer, its figure and
+# precision; the least ratio.
+PEERS = (
+    (STUDY, "float64", "numpy", STUDY, "float64", 1.0),
+    (STUDY, "float32", "numpy", STUDY, "float64", 1.8),
+    (STUDY, "float32", "numpy", STUDY, "float32", None),
+    (STUDY, "float64", "paper", "least squares for all pairs", "float32", None),
+    ("forward selection", "float64", "forward", "forward selection", "float64", 5.0),
+    ("capture of K, Q and V", "float32", "transformers", "trunk, K and V kept", "float32", 1.1),
+    ("forward to logits", "float32", "transformers", "forward to logits", "float32", 1.1),
+)
+
+Row = collections.namedtuple("Row", "figure run value other ratio required")
+
+
+def read_lines(path):
+    """The figures of a file, each a dict of its fields; numbers are numbers."""
+    figures = []
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            fields = dict(field.split("=", 1) for field in shlex.split(line))
+            for name in ("value", "limit", "ratio", "required"):
+                if name in fields:
+                    fields[name] = float(fields[name])
+            figures.append(fields)
+    return figures
+
+
+def median(figures, field):
+    return statistics.median(figure[field] for figure in figures)
+
+
+def with_unit(value, unit):
+    return f"{value:.4g} {unit}"
+
+
+def name_of(figure):
+    """What was measured, and on which shape."""
+    text = figure["figure"]
+    if figure["bench"] != "load":
+        text += "; {layers} x {heads} heads of {head_size}, {tokens} tokens".format(**figure)
+    return text
+
+
+def limit_rows(figures):
+    """A row for each figure and run with a limit in its own process."""
+    groups = collections.defaultdict(list)
+    for figure in figures:
+        if not math.isnan(figure.get("limit", math.nan)):
+            groups[name_of(figure), figure["run"]].append(figure)
+    for (name, run), group in groups.items():
+        unit, required = group[0]["unit"], group[0]["required"]
+        yield Row(name, run, with_unit(median(group, "value"), unit), with_unit(median(group, "limit"), unit),
+                  median(group, "ratio"), None if math.isnan(required) else required)
+
+
+def pick(figures, run, name, precision, benches):
+    """By round: the figure of this name in a run."""
+    return {f["round"]: f for f in figures if f["run"] == run and f["figure"].startswith(name)
+            and f["precision"] == precision and f["bench"] in benches}
+
+
+def peer_rows(figures):
+    for name, precision, peer, peer_name, peer_precision, required in PEERS:
+        for run in RUNS:
+            ours = pick(figures, run, name, precision, ("study", "model"))
+            theirs = pick(figures, PEER_OF_RUN[run], peer_name, peer_precision, (peer,))
+            rounds = sorted(ours.keys() & theirs.keys())
+            if not rounds:
+                yield Row(f"{name}, {precision}", run, "not measured", f"{peer}, {peer_precision}", math.nan,
+                          required)
+                continue
+            mine, other = [ours[r] for r in rounds], [theirs[r] for r in rounds]
+            unit = mine[0]["unit"]
+            ratios = [a["value"] / b["value"] for a, b in zip(mine, other)]
+            yield Row(f"{name_of(mine[0])}, {precision}", run, with_unit(median(mine, "value"), unit),
+                      f"{peer} {peer_precision}, {other[0]['figure']}: {with_unit(median(other, 'value'), unit)}",
+                      statistics.median(r if unit == "tokens/s" else 1 / r for r in ratios), required)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    figures = read_lines(sys.argv[1])
+    print("| figure | on | headspan | limit or peer | ratio | required | met |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    missed = 0
+    for row in (*limit_rows(figures), *peer_rows(figures)):
+        required, met = "-", "-"
+        if row.required is not None:
+            required, met = f"{row.required:.3g}", "yes" if row.ratio >= row.required else "**no**"
+        missed += met == "**no**"
+        cells = (row.figure, row.run, row.value, row.other, f"{row.ratio:.3g}", required, met)
+        print(f"| {' | '.join(cells)} |")
+    print(f"\n{missed} missed" if missed else "\neverything required is met")
+    sys.exit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()

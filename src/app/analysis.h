@@ -23,6 +23,7 @@ struct StreamOrigin {
   std::string capture;
   std::string forward_dtype;
   std::string precision;
+  std::int64_t skip_first = 0;
 };
 
 /// Tables of one stream; each rank holds the rows of its slab of targets.

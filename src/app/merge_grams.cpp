@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "app/gram_source.h"
 #include "base/input_file.h"
 
@@ -27,6 +29,7 @@ void check_same(const std::string& path, const GramStream& stream, const GramStr
   differs("capture", stream.capture, first.capture);
   differs("forward_dtype", stream.forward_dtype, first.forward_dtype);
   differs("precision", stream.precision, first.precision);
+  differs("skip_first", std::to_string(stream.skip_first), std::to_string(first.skip_first));
   differs("heldout part", stream.heldout ? "present" : "absent", first.heldout ? "present" : "absent");
   if (stream.layer != first.layer || stream.head != first.head || stream.head_size != first.head_size ||
       stream.hidden_size != first.hidden_size)
@@ -44,7 +47,7 @@ std::vector<GramStream> read_streams(const std::string& path) {
   }
 }
 
-/// The streams of the job's files, which must all have the same.
+/// Those streams of the job's files, which must all have the same, that the job asks for.
 std::vector<GramStream> common_streams(const Job& job) {
   std::vector<GramStream> first;
   for (const std::string& path : job.grams.paths) {
@@ -54,6 +57,15 @@ std::vector<GramStream> common_streams(const Job& job) {
       throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
     for (std::size_t s = 0; s < streams.size(); ++s) check_same(path, streams[s], first[s]);
   }
+  const Words& asked = job.predict.streams;
+  first.erase(std::remove_if(first.begin(), first.end(),
+                             [&](const GramStream& stream) {
+                               return std::find(asked.begin(), asked.end(), stream.name) == asked.end();
+                             }),
+              first.end());
+  if (first.empty())
+    throw InputError(job.grams.paths.front(), "", "", "holds none of the streams of predict.streams",
+                     "see what it holds with headspan inspect");
   return first;
 }
 
@@ -72,10 +84,11 @@ UnitEvidence merge_grams(const Job& job, const Team& team) {
       StreamGrams grams{load(file, stream, "fit", team.grid()), {}};
       if (stream.heldout) grams.heldout = load(file, stream, "heldout", team.grid());
       if (evidence.streams.size() < streams.size()) {
-        evidence.streams.push_back({{stream.name, stream.capture, stream.forward_dtype, stream.precision},
-                                    {stream.head_size, stream.layer, stream.head, stream.hidden_size},
-                                    fit_rules(job, stream.forward_dtype, stream.precision),
-                                    std::move(grams)});
+        evidence.streams.push_back(
+            {{stream.name, stream.capture, stream.forward_dtype, stream.precision, stream.skip_first},
+             {stream.head_size, stream.layer, stream.head, stream.hidden_size},
+             fit_rules(job, stream.forward_dtype, stream.precision),
+             std::move(grams)});
         continue;
       }
       merge(evidence.streams[s].grams.fit, grams.fit);

@@ -95,7 +95,7 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
                                 .run(precision, progress);
   const std::string dtype = file->is_float32() ? "float32" : "float64";
   evidence.streams.push_back(
-      {{file->stream(), "given", dtype, job.predict.precision},
+      {{file->stream(), "given", dtype, job.predict.precision, job.tokens.skip_first},
        {file->head_size(), file->layer(), file->head(), file->hidden_size().value_or(0)},
        fit_rules(job, dtype, job.predict.precision),
        std::move(grams)});

@@ -97,7 +97,7 @@ class StreamGroup {
     file_.set_attribute(object, "precision", stream_.origin.precision);
     file_.set_attribute(object, "references", header_.references);
     file_.set_attribute(object, "pool", header_.pool);
-    file_.set_attribute(object, "skip_first", header_.skip_first);
+    file_.set_attribute(object, "skip_first", stream_.origin.skip_first);
     file_.set_attribute(object, "noise_floor", floor);
     file_.set_attribute(object, "geometric_null", null);
     file_.set_attribute(object, "ceiling_null",

@@ -18,7 +18,6 @@ struct ResultHeader {
   std::vector<Sequence> sequences;  ///< empty: the group `tokens` is left out
   std::vector<std::uint8_t> heldout;
   std::int64_t pool = 0;
-  std::int64_t skip_first = 0;
   std::int64_t references = 0;
 };
 

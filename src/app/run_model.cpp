@@ -113,10 +113,11 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const
   UnitEvidence evidence{{}, std::move(prepared.sample), config.model_type, prepared.config_sha256};
   const std::string dtype = dtype_name(prepared.dtype);
   for (std::size_t s = 0; s < grams.size(); ++s)
-    evidence.streams.push_back({{job.predict.streams[s], job.predict.capture, dtype, job.predict.precision},
-                                stream_layout(config, request.streams[s]),
-                                fit_rules(job, dtype, job.predict.precision),
-                                std::move(grams[s])});
+    evidence.streams.push_back(
+        {{job.predict.streams[s], job.predict.capture, dtype, job.predict.precision, job.tokens.skip_first},
+         stream_layout(config, request.streams[s]),
+         fit_rules(job, dtype, job.predict.precision),
+         std::move(grams[s])});
   return evidence;
 }
 

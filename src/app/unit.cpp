@@ -70,7 +70,7 @@ void publish_grams(const Unit& unit, const Publication& publication, const Netcd
           write_gram(file,
                      {stream.origin.name, layout.layer, layout.head, layout.head_size, layout.hidden_size,
                       stream.origin.capture, stream.origin.forward_dtype, stream.origin.precision,
-                      heldout.has_value()},
+                      stream.origin.skip_first, heldout.has_value()},
                      part(stream.grams.fit), heldout);
         }
         file.close();
@@ -110,12 +110,8 @@ void check_unit(const Job& job, const Unit& unit) {
 
 void run_unit(const Job& job, const Unit& unit, const Team& team, const Log& log) {
   UnitEvidence evidence = gather_evidence(job, unit, team, log);
-  ResultHeader header{run_attributes(job, unit, team, evidence),
-                      evidence.sample.sequences,
-                      evidence.sample.heldout,
-                      job.predict.pool,
-                      job.tokens.skip_first,
-                      job.predict.references};
+  ResultHeader header{run_attributes(job, unit, team, evidence), evidence.sample.sequences,
+                      evidence.sample.heldout, job.predict.pool, job.predict.references};
   Publication publication{unit.result_path(job), team.group().broadcast(job_id(), 0),
                           sha256_hex(unit_identity(job, unit))};
   if (job.output.save_gram) {

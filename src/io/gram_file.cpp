@@ -88,6 +88,7 @@ GramStream read_stream(const H5File& file, const std::string& name) {
   stream.capture = require<std::string>(file, name, "capture");
   stream.forward_dtype = require<std::string>(file, name, "forward_dtype");
   stream.precision = require<std::string>(file, name, "precision");
+  stream.skip_first = require<std::int64_t>(file, name, "skip_first");
   stream.heldout = file.has(name + "/heldout");
   if (stream.layer.empty() || stream.layer.size() != stream.head.size() || stream.head_size < 1)
     throw InputError(file.path(), name, "", "names no heads, or layer and head of different lengths",
@@ -111,6 +112,7 @@ void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
   file.write_attribute(stream.name, "capture", stream.capture);
   file.write_attribute(stream.name, "forward_dtype", stream.forward_dtype);
   file.write_attribute(stream.name, "precision", stream.precision);
+  file.write_attribute(stream.name, "skip_first", stream.skip_first);
   file.write_attribute(stream.name, "layer", stream.layer);
   file.write_attribute(stream.name, "head", stream.head);
   write_part(file, stream.name + "/fit", stream, fit);

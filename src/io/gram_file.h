@@ -2,8 +2,10 @@
 // triangle of head tiles, so that every statistic can be had later without the model, on any grid. Files of
 // one model and layout merge by addition. Not the statistics, and not the tokens.
 //
-//   /STREAM            attributes head_size, hidden_size, capture, forward_dtype, precision; layer, head:
-//   [head] /STREAM/fit        attribute tokens; mean: [D]; tiles: [heads (heads + 1) / 2, d, d]
+//   /STREAM            attributes layer, head: [heads]; head_size, hidden_size, capture, precision, ...
+//
+//   /STREAM/fit        attribute tokens; mean: [D]; tiles: [heads (heads + 1) / 2, d, d]
+//
 //   /STREAM/heldout    the same, where there is a held-out part
 //
 // Tile t = a (a + 1) / 2 + b, b <= a, holds G[a d + i, b d + j] at [t, i, j].
@@ -27,6 +29,7 @@ struct GramStream {
   std::string capture;           ///< proj, normed or roped
   std::string forward_dtype;     ///< of the values as they came
   std::string precision;         ///< of the products
+  std::int64_t skip_first = 0;   ///< positions of each sequence that are not in it
   bool heldout = false;
 
   std::int64_t heads() const { return static_cast<std::int64_t>(layer.size()); }

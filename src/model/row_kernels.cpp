@@ -8,15 +8,16 @@
 #else
 #define HS_FOR_EACH_PROCESSOR
 #endif
+#define HS_INLINED __attribute__((always_inline))  // else a loop is compiled once, for the oldest processor
 
 namespace headspan {
 namespace {
 
-/// exp(x) to 2 units in the last place, x bounded to [-87, 87]: 2^n * exp(r), n = round(x / ln 2), |r| <= ln
-/// 2 / 2.
-__attribute__((always_inline)) inline float exponential(float x) {
-  x = x < -87.0f ? -87.0f : x;
-  x = x > 87.0f ? 87.0f : x;
+/// exp(x) to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. x is bounded to
+/// [-64, 64], which keeps what is made of it out of the subnormal numbers: those are slow.
+HS_INLINED inline float exponential(float x) {
+  x = x < -64.0f ? -64.0f : x;
+  x = x > 64.0f ? 64.0f : x;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float n = (x * 1.44269504f + kRound) - kRound;
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
@@ -26,7 +27,7 @@ __attribute__((always_inline)) inline float exponential(float x) {
 }
 
 template <class T>
-inline double sum_of_squares_loop(const T* x, std::int64_t count) {
+HS_INLINED inline double sum_of_squares_loop(const T* x, std::int64_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
@@ -34,7 +35,7 @@ inline double sum_of_squares_loop(const T* x, std::int64_t count) {
 }
 
 template <class T>
-inline void scale_loop(const T* x, T factor, const T* gain, std::int64_t count, T* y) {
+HS_INLINED inline void scale_loop(const T* x, T factor, const T* gain, std::int64_t count, T* y) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor * gain[i];
 }

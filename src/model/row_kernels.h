@@ -15,10 +15,11 @@ double sum_of_squares(const double* x, std::int64_t count);
 void scale_row(const float* x, float factor, const float* gain, std::int64_t count, float* y);
 void scale_row(const double* x, double factor, const double* gain, std::int64_t count, double* y);
 
-/// gate_i = silu(gate_i) * up_i, silu(x) = x / (1 + exp(-x)), to a relative 1e-6.
+/// gate_i = silu(gate_i) * up_i, silu(x) = x / (1 + exp(-x)), to a relative 1e-6 for x > -64, below that to
+/// 1e-25.
 void silu_times(float* gate, const float* up, std::int64_t count);
 
-/// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6.
+/// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6 and an absolute 1e-27.
 void softmax_row(float* x, std::int64_t count);
 void softmax_row(double* x, std::int64_t count);
 

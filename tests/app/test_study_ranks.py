@@ -40,7 +40,8 @@ def differences(ours, theirs):
 
 
 def of_pairs(results):
-    return {name: values for name, values in results.items() if name.split("/")[-1] in ("r2", "r2_weighted", "r2_heldout")}
+    names = [stream + name for stream in STREAMS for name in ("/r2", "/r2_weighted", "/r2_heldout")]
+    return {name: results[name] for name in names}
 
 
 def without_tokens(results):

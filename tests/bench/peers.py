@@ -215,9 +215,6 @@ def run_numpy(options):
     regressions.compare_with_lstsq(regressions.rank_sources(REFERENCES)[target], target,
                                    regressions.joint[target, -1])
     report(options, "Gram, all pairs and top-5", "s", total)
-    for figure, work in (("Gram", regressions.accumulate), ("all pairs", regressions.all_pairs),
-                         ("top-5", regressions.top)):
-        report(options, figure, "s", median_seconds(options, work))
 
 
 shared = None  # in a worker of run_forward: what it works on

@@ -52,12 +52,10 @@ def with_unit(value, unit):
     return f"{value:.4g} {unit}"
 
 
-def name_of(figure):
-    """What was measured, and on which shape."""
-    text = figure["figure"]
-    if figure["bench"] != "load":
-        text += "; {layers} x {heads} heads of {head_size}, {tokens} tokens".format(**figure)
-    return text
+def with_shape(name, figure):
+    if figure["bench"] == "load":
+        return name
+    return name + "; {layers} x {heads} heads of {head_size}, {tokens} tokens".format(**figure)
 
 
 def limit_rows(figures):
@@ -65,7 +63,7 @@ def limit_rows(figures):
     groups = collections.defaultdict(list)
     for figure in figures:
         if not math.isnan(figure.get("limit", math.nan)):
-            groups[name_of(figure), figure["run"]].append(figure)
+            groups[with_shape(figure["figure"], figure), figure["run"]].append(figure)
     for (name, run), group in groups.items():
         unit, required = group[0]["unit"], group[0]["required"]
         yield Row(name, run, with_unit(median(group, "value"), unit), with_unit(median(group, "limit"), unit),
@@ -78,22 +76,21 @@ def pick(figures, run, name, precision, benches):
             and f["precision"] == precision and f["bench"] in benches}
 
 
-def peer_rows(figures):
-    for name, precision, peer, peer_name, peer_precision, required in PEERS:
-        for run in RUNS:
-            ours = pick(figures, run, name, precision, ("study", "model"))
-            theirs = pick(figures, PEER_OF_RUN[run], peer_name, peer_precision, (peer,))
-            rounds = sorted(ours.keys() & theirs.keys())
-            if not rounds:
-                yield Row(f"{name}, {precision}", run, "not measured", f"{peer}, {peer_precision}", math.nan,
-                          required)
-                continue
-            mine, other = [ours[r] for r in rounds], [theirs[r] for r in rounds]
-            unit = mine[0]["unit"]
-            ratios = [a["value"] / b["value"] for a, b in zip(mine, other)]
-            yield Row(f"{name_of(mine[0])}, {precision}", run, with_unit(median(mine, "value"), unit),
-                      f"{peer} {peer_precision}, {other[0]['figure']}: {with_unit(median(other, 'value'), unit)}",
-                      statistics.median(r if unit == "tokens/s" else 1 / r for r in ratios), required)
+def peer_row(figures, run, comparison):
+    name, precision, peer, peer_name, peer_precision, required = comparison
+    ours = pick(figures, run, name, precision, ("study", "model"))
+    theirs = pick(figures, PEER_OF_RUN[run], peer_name, peer_precision, (peer,))
+    rounds = sorted(ours.keys() & theirs.keys())
+    label, other = f"{name}, {precision}", f"{peer}, {peer_precision}"
+    if not rounds:
+        return Row(label, run, "not measured", other, math.nan, required)
+    mine, others = [ours[r] for r in rounds], [theirs[r] for r in rounds]
+    unit = mine[0]["unit"]
+    ratios = [a["value"] / b["value"] for a, b in zip(mine, others)]
+    ratio = statistics.median(ratios if unit == "tokens/s" else [1 / r for r in ratios])
+    other += f", {others[0]['figure']}: {with_unit(median(others, 'value'), unit)}"
+    value = with_unit(median(mine, "value"), unit)
+    return Row(with_shape(label, mine[0]), run, value, other, ratio, required)
 
 
 def main():
@@ -103,7 +100,9 @@ def main():
     print("| figure | on | headspan | limit or peer | ratio | required | met |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     missed = 0
-    for row in (*limit_rows(figures), *peer_rows(figures)):
+    rows = list(limit_rows(figures))
+    rows += [peer_row(figures, run, comparison) for comparison in PEERS for run in RUNS]
+    for row in rows:
         required, met = "-", "-"
         if row.required is not None:
             required, met = f"{row.required:.3g}", "yes" if row.ratio >= row.required else "**no**"

@@ -7,6 +7,7 @@
 #include "app/command_line.h"
 #include "app/inspect.h"
 #include "app/study.h"
+#include "base/memory.h"
 #include "dist/agreement.h"
 
 namespace headspan {
@@ -39,6 +40,7 @@ bool is_first_process() {
 }  // namespace headspan
 
 int main(int argc, char** argv) {
+  headspan::keep_freed_memory();
   using namespace headspan;
   Request request;
   std::exception_ptr failure;

@@ -14,6 +14,8 @@ if(TorchLibrary_FOUND AND NOT TARGET Torch::Library)
     ${TorchLibrary_INCLUDE_DIR} ${TorchLibrary_INCLUDE_DIR}/torch/csrc/api/include)
   target_link_libraries(Torch::Library INTERFACE ${TorchLibrary_torch} ${TorchLibrary_cpu} ${TorchLibrary_c10})
   if(HEADSPAN_TORCH_DIR)
-    target_link_options(Torch::Library INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${HEADSPAN_TORCH_DIR}/lib)
+    # The wheel's libtorch exports parts of libstdc++ of its own: the real one must come first.
+    target_link_options(Torch::Library INTERFACE -Wl,--no-as-needed -lstdc++ -Wl,--allow-shlib-undefined
+      -Wl,-rpath,${HEADSPAN_TORCH_DIR}/lib)
   endif()
 endif()

@@ -7,6 +7,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/memory.h"
 #include "base/provenance.h"
 #include "bench/bench.h"
 #include "dist/agreement.h"
@@ -93,6 +94,7 @@ int run(BenchOptions options, const Comm& comm) {
 }  // namespace headspan
 
 int main(int argc, char** argv) {
+  headspan::keep_freed_memory();
   using namespace headspan;
   MpiSession session(&argc, &argv);
   const Comm comm = Comm::duplicate(MPI_COMM_WORLD);

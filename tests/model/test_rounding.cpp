@@ -6,6 +6,7 @@
 #include "model/golden.h"
 #include "model/norm.h"
 #include "model/rope.h"
+#include "model/row_kernels.h"
 
 namespace headspan {
 namespace {
@@ -79,6 +80,20 @@ TEST(Attention, half_precision_is_computed_in_float32) {
   const at::Tensor wide = blocked_attention(x.to(at::kFloat), x.to(at::kFloat), x.to(at::kFloat), {40});
 
   EXPECT_TRUE(at::equal(half, wide.to(at::kBFloat16)));
+}
+
+TEST(RowKernels, silu_and_softmax_agree_with_float64) {
+  const at::Tensor x = at::linspace(-90, 90, 4001, at::kDouble).to(at::kFloat).clone(),
+                   wide = x.to(at::kDouble);
+  at::Tensor gate = x.clone(), scores = x.clone();
+  const at::Tensor up = at::full_like(x, 3);
+
+  silu_times(gate.data_ptr<float>(), up.data_ptr<float>(), x.numel());
+  softmax_row(scores.data_ptr<float>(), x.numel());
+
+  const at::Tensor gated = 3 * wide / (1 + (-wide).exp()), shares = at::softmax(wide, 0);
+  EXPECT_TRUE(at::allclose(gate.to(at::kDouble), gated, 1e-6, 1e-25));
+  EXPECT_TRUE(at::allclose(scores.to(at::kDouble), shares, 1e-6, 1e-27));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 
 #include "base/splitmix64.h"
 
@@ -31,6 +32,7 @@ void draw(const WeightSlice& slice, std::uint64_t seed, float deviation) {
   constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // SplitMix64's own from one output to the next
   const auto width = static_cast<std::uint64_t>(slice.shape[1]);
   at::parallel_for(0, slice.rows.count, 16, [&](std::int64_t begin, std::int64_t end) {
+    const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
     at::Tensor values = at::empty({slice.columns.count}, at::kFloat);
     for (std::int64_t row = begin; row < end; ++row) {
       const auto first = static_cast<std::uint64_t>(slice.rows.begin + row) * width +

@@ -1,6 +1,7 @@
 #include "stats/panel_product.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/checked.h"
 #include "dist/scalapack.h"
@@ -34,7 +35,8 @@ void cover_staircase(const Matrix& gram, std::int64_t first, std::int64_t last, 
     const std::int64_t columns = std::min(column_end * block, gram.local_columns()) - column;
     if (rows > 0 && columns > 0) product({row, rows, column, columns});
   };
-  if (last - first == 1) return apply(start_row(first), last);
+  static const int L = getenv("LEAF") ? atoi(getenv("LEAF")) : 1;
+  if (last - first <= L) return apply(start_row(first), last);
   const std::int64_t middle = (first + last) / 2;
   const std::int64_t below = std::min(start_row(middle), row_end);
   apply(below, middle);

@@ -2,8 +2,10 @@
 
 usage: test_study_ranks.py HEADSPAN MPIEXEC [unittest's arguments]
 """
+import os
 import sys
 from pathlib import Path
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -118,6 +120,15 @@ class Layouts(RanksTest):
         self.assert_all_same(distributed, [random, pretrained], 1e-10)
         other, = self.results(1, "seed4", **{**weights, "model__init": "random", "model__seed": 4})
         self.assertGreater(difference(random["k/r2"], other["k/r2"]), 1e-3)
+
+
+    def test_several_threads(self):
+        """Worker threads of LibTorch, BLAS and OpenMP: other sums, the same numbers to rounding."""
+        weights = {"model__init": "pretrained,random", "model__select": "olmo2_mha"}
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
+            single = self.results(1, "thread1", **weights)
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="2"):
+            self.assert_all_same(self.results(1, "threads2", **weights), single, 1e-10)
 
 
 class Grams(RanksTest):

@@ -65,8 +65,6 @@ class Capture {
   }
 
  private:
-  static constexpr std::int64_t kPanelTokens = 2048;
-
   std::size_t parts() const { return sample_.has_heldout() ? 2 : 1; }
 
   /// Runs this row's batch and puts this rank's tokens of it into the collector.

@@ -15,8 +15,8 @@ struct CaptureRequest {
   std::vector<Stream> streams;
   CapturePoint point = CapturePoint::roped;
   Precision precision = Precision::float64;
-  std::int64_t batch_tokens = 4096;
-  std::int64_t skip_first = 0;  ///< positions of each sequence left out of the statistics
+  std::int64_t batch_tokens = 1024;  ///< of a data-parallel row: enough for products at full speed
+  std::int64_t skip_first = 0;       ///< positions of each sequence left out of the statistics
 };
 
 /// The heads of a stream as the columns of its Gram are laid out.

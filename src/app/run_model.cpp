@@ -10,8 +10,6 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kBatchTokens = 2048;  // enough for products at full speed, little enough for a laptop
-
 Stream stream_of(const std::string& name) {
   if (name == "k") return Stream::k;
   return name == "q" ? Stream::q : Stream::v;
@@ -67,7 +65,8 @@ Prepared prepare(const Job& job, const Unit& unit) {
 
 std::int64_t batch_tokens(const Job& job, const Sample& sample, std::int64_t rows) {
   const std::int64_t share = (sample.total() + rows - 1) / rows;
-  return job.run.batch_tokens.value_or(std::max<std::int64_t>(1, std::min(kBatchTokens, share)));
+  return job.run.batch_tokens.value_or(
+      std::max<std::int64_t>(1, std::min(CaptureRequest{}.batch_tokens, share)));
 }
 
 Transformer load(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team,

@@ -9,6 +9,13 @@ namespace {
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
+/// The distance of tokens that have `count` values each: an odd number of cache lines.
+template <class T>
+std::int64_t leading_of(std::int64_t count) {
+  constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
+  return count == 0 ? 0 : ((count + kLine - 1) / kLine | 1) * kLine;
+}
+
 }  // namespace
 
 template <class T>
@@ -30,25 +37,29 @@ void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
 template <class T>
 void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, int part) {
   const int me = grid_->comm().rank();
-  const std::int64_t mine = axis.local_size(part), tokens = counts_[to_size(me)];
+  const std::int64_t tokens = counts_[to_size(me)];
   const std::int64_t before = std::accumulate(counts_.begin(), counts_.begin() + me, std::int64_t{0});
   const std::int64_t total = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
   operand.axis = axis;
-  operand.packed.reserve(checked_mul(axis.size - mine, tokens, "a panel"));
-  auto& received = operand.received[current_];
-  received.reserve(checked_mul(mine, total, "a panel"));
+  operand.width.clear();
+  for (int p = 0; p < axis.parts; ++p) operand.width.push_back(leading_of<T>(axis.local_size(p)));
+  const std::int64_t mine = operand.width[to_size(part)];
+  const std::int64_t others = std::accumulate(operand.width.begin(), operand.width.end(), -mine);
+  operand.packed.reserve(checked_mul(others, tokens, "a panel"));
+  operand.received[current_].reserve(checked_mul(mine, total, "a panel"));
   operand.start.clear();
   T* next = operand.packed.data();
   for (int p = 0; p < axis.parts; ++p) {
-    operand.start.push_back(p == part ? received.data() + mine * before : next);
-    if (p != part) next += axis.local_size(p) * tokens;
+    operand.start.push_back(p == part ? operand.received[current_].data() + mine * before : next);
+    if (p != part) next += operand.width[to_size(p)] * tokens;
   }
   operand.segments.clear();
   for (std::int64_t block = 0; block < axis.blocks(); ++block) {
     const std::int64_t first = block * axis.block;
     const int owner = axis.owner_of_block(block);
     operand.segments.push_back({first, axis.block_size(block),
-                                operand.start[to_size(owner)] + axis.local(first), axis.local_size(owner)});
+                                operand.start[to_size(owner)] + axis.local(first),
+                                operand.width[to_size(owner)]});
   }
 }
 
@@ -62,13 +73,13 @@ void PanelExchange<T>::post() {
 template <class T>
 void PanelExchange<T>::post_operand(Operand& operand, int tag) {
   const Comm& comm = grid_->comm();
-  const BlockCyclic& axis = operand.axis;
   const auto part_of = [&](int rank) { return tag == 0 ? rank / grid_->columns() : rank % grid_->columns(); };
-  const std::int64_t mine = axis.local_size(part_of(comm.rank())), tokens = counts_[to_size(comm.rank())];
+  const std::int64_t mine = operand.width[to_size(part_of(comm.rank()))];
+  const std::int64_t tokens = counts_[to_size(comm.rank())];
   T* in = operand.received[current_].data();
   for (int rank = 0; rank < comm.size(); ++rank) {
     const std::int64_t incoming = mine * counts_[to_size(rank)];
-    const std::int64_t outgoing = axis.local_size(part_of(rank)) * tokens;
+    const std::int64_t outgoing = operand.width[to_size(part_of(rank))] * tokens;
     const T* out = operand.start[to_size(part_of(rank))];
     if (rank != comm.rank() && incoming > 0)
       HS_MPI(
@@ -93,8 +104,9 @@ PanelOperands<T> PanelExchange<T>::finish() {
   HS_MPI(MPI_Waitall(to_int(static_cast<std::int64_t>(requests_.size())), requests_.data(),
                      MPI_STATUSES_IGNORE));
   requests_.clear();
-  const T* rows = rows_.received[current_].data();
-  return {rows, alone() ? rows : columns_.received[current_].data(),
+  const Operand& columns = alone() ? rows_ : columns_;
+  return {rows_.received[current_].data(), columns.received[current_].data(),
+          rows_.width[to_size(grid_->row())], columns.width[to_size(grid_->column())],
           std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0})};
 }
 

@@ -6,7 +6,9 @@
 // values, which is the least that any algorithm can do, and no rank ever holds all columns of all tokens.
 // `start` posts the transfer, `progress` lets it advance between pieces of other work, `finish` completes it.
 //
-// The operands are column-major [local rows or columns, tokens]; both list the tokens by rank.
+// The operands are column-major [local rows or columns, tokens]; both list the tokens by rank. Their columns
+// lie an odd number of cache lines apart: a power of two, which many models have, would make BLAS miss the
+// cache.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +21,10 @@ namespace headspan {
 
 template <class T>
 struct PanelOperands {
-  const T* rows = nullptr;     ///< [matrix.local_rows(), tokens], leading dimension max(1, local rows)
+  const T* rows = nullptr;     ///< [matrix.local_rows(), tokens]
   const T* columns = nullptr;  ///< [matrix.local_columns(), tokens]; the same array as `rows` on a 1x1 grid
-  std::int64_t tokens = 0;     ///< of all ranks
+  std::int64_t leading_rows = 1, leading_columns = 1;  ///< distance of neighbouring tokens
+  std::int64_t tokens = 0;                             ///< of all ranks
 };
 
 template <class T>
@@ -66,6 +69,7 @@ class PanelExchange {
     LargeArray<T> packed;       // for other parts, one after another, each [part's columns, tokens]
     LargeArray<T> received[2];  // [this part's columns, tokens of all ranks], and those of the panel before
     std::vector<T*> start;      // by part: this rank's tokens for it; for its own part within `received`
+    std::vector<std::int64_t> width;  // by part: distance of its tokens
     std::vector<Segment>
         segments;  // of this rank's tokens, all columns in order; none where nobody needs them
   };

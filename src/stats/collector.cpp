@@ -37,7 +37,11 @@ T* Collector<T>::add_rows(std::size_t stream, Part part, std::int64_t tokens) {
   Buffer& buffer = state.waiting.at(static_cast<std::size_t>(part));
   const std::int64_t before = buffer.tokens;
   buffer.tokens += tokens;
-  buffer.rows.resize(static_cast<std::size_t>(buffer.tokens * state.columns));
+  const auto values = static_cast<std::size_t>(buffer.tokens * state.columns);
+  if (buffer.rows.capacity() <
+      values)  // once, with room for a panel that is nearly full: growing would double
+    buffer.rows.reserve(static_cast<std::size_t>((panel_tokens_ + tokens) * state.columns));
+  buffer.rows.resize(values);
   return buffer.rows.data() + before * state.columns;
 }
 

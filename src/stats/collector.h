@@ -14,6 +14,10 @@ namespace headspan {
 
 enum class Part { fit, heldout };
 
+/// Tokens of all ranks in one panel: enough for a product at full speed, few enough that waiting rows take
+/// little memory beside a Gram.
+constexpr std::int64_t kPanelTokens = 1024;
+
 /// The finished Grams of one stream. `heldout` is there only where it was asked for.
 struct StreamGrams {
   HeadGram fit;

@@ -1,7 +1,6 @@
 #include "stats/panel_product.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/checked.h"
 #include "dist/scalapack.h"
@@ -35,8 +34,7 @@ void cover_staircase(const Matrix& gram, std::int64_t first, std::int64_t last, 
     const std::int64_t columns = std::min(column_end * block, gram.local_columns()) - column;
     if (rows > 0 && columns > 0) product({row, rows, column, columns});
   };
-  static const int L = getenv("LEAF") ? atoi(getenv("LEAF")) : 1;
-  if (last - first <= L) return apply(start_row(first), last);
+  if (last - first == 1) return apply(start_row(first), last);
   const std::int64_t middle = (first + last) / 2;
   const std::int64_t below = std::min(start_row(middle), row_end);
   apply(below, middle);
@@ -57,8 +55,8 @@ class FloatProduct {
         panel_(panel),
         block_(block),
         tokens_(to_int(panel.tokens)),
-        lda_(to_int(std::max<std::int64_t>(1, gram.local_rows()))),
-        ldb_(to_int(std::max<std::int64_t>(1, gram.local_columns()))) {}
+        lda_(to_int(panel.leading_rows)),
+        ldb_(to_int(panel.leading_columns)) {}
 
   /// Adds the product over a rectangle, piece by piece.
   void add(const Rectangle& r) {
@@ -113,8 +111,7 @@ class FloatProduct {
 void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
-  const int lda = to_int(std::max<std::int64_t>(1, gram.local_rows()));
-  const int ldb = to_int(std::max<std::int64_t>(1, gram.local_columns()));
+  const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);
   const double one = 1;
   if (gram.grid().comm().size() == 1) {
     const int n = to_int(gram.rows().size);

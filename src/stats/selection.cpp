@@ -64,10 +64,10 @@ class Selection {
               std::vector<double>(n, nan)};
   }
 
-  /// As many targets as fit in 256 MiB of moments.
+  /// As many targets as fit in 64 MiB of moments.
   std::int64_t targets_of_a_round() const {
     const std::int64_t side = (pool_ + 1) * d_;
-    return std::clamp<std::int64_t>((std::int64_t{1} << 25) / std::max<std::int64_t>(1, side * side), 1,
+    return std::clamp<std::int64_t>((std::int64_t{1} << 23) / std::max<std::int64_t>(1, side * side), 1,
                                     1024);
   }
 

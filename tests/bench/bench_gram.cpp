@@ -6,11 +6,10 @@
 #include "base/checked.h"
 #include "bench/streamed_rows.h"
 #include "dist/scalapack.h"
+#include "stats/collector.h"
 
 namespace headspan {
 namespace {
-
-constexpr std::int64_t kPanelTokens = 2048;
 
 /// The products of a Gram of `tokens` tokens and nothing else, all from the same panel.
 template <class T>

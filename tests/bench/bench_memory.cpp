@@ -63,7 +63,6 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   Progress progress(silent, "forward", "tokens", sample.total());
   CaptureRequest request{{Stream::k, Stream::q, Stream::v}};
   request.precision = options.product();
-  request.batch_tokens = 2048;
   const Extent extent{config.layers, false};
 
   const double before = process_size("VmRSS");

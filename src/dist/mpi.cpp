@@ -179,26 +179,31 @@ std::vector<T> Comm::all_gather(T value) const {
   return values;
 }
 
-std::vector<std::vector<char>> Comm::exchange_bytes(const std::vector<const char*>& send,
-                                                    const std::vector<std::int64_t>& bytes) const {
-  HS_ASSERT(send.size() == static_cast<std::size_t>(size_) && bytes.size() == send.size());
-  std::vector<std::int64_t> incoming(send.size());
-  HS_MPI(MPI_Alltoall(bytes.data(), 1, MPI_INT64_T, incoming.data(), 1, MPI_INT64_T, comm_));
-  std::vector<std::vector<char>> received(send.size());
+std::vector<std::int64_t> Comm::exchange_counts(const std::vector<std::int64_t>& counts) const {
+  HS_ASSERT(counts.size() == static_cast<std::size_t>(size_));
+  std::vector<std::int64_t> incoming(counts.size());
+  HS_MPI(MPI_Alltoall(counts.data(), 1, MPI_INT64_T, incoming.data(), 1, MPI_INT64_T, comm_));
+  return incoming;
+}
+
+void Comm::exchange_bytes(const std::vector<Bytes<const char>>& send,
+                          const std::vector<Bytes<char>>& receive) const {
   std::vector<MPI_Request> requests;
-  for (std::size_t r = 0; r < send.size(); ++r) {
-    received[r].resize(static_cast<std::size_t>(incoming[r]));
-    for (std::int64_t i = 0; i < incoming[r]; i += kChunkBytes)
-      HS_MPI(MPI_Irecv(received[r].data() + i, to_int(std::min(kChunkBytes, incoming[r] - i)), MPI_BYTE,
-                       static_cast<int>(r), 0, comm_, &requests.emplace_back()));
+  for (int r = 0; r < size_; ++r) {
+    const auto [data, count] = receive[static_cast<std::size_t>(r)];
+    for (std::int64_t i = 0; r != rank_ && i < count; i += kChunkBytes)
+      HS_MPI(MPI_Irecv(data + i, to_int(std::min(kChunkBytes, count - i)), MPI_BYTE, r, 0, comm_,
+                       &requests.emplace_back()));
   }
-  for (std::size_t r = 0; r < send.size(); ++r)
-    for (std::int64_t i = 0; i < bytes[r]; i += kChunkBytes)
-      HS_MPI(MPI_Isend(send[r] + i, to_int(std::min(kChunkBytes, bytes[r] - i)), MPI_BYTE,
-                       static_cast<int>(r), 0, comm_, &requests.emplace_back()));
+  for (int r = 0; r < size_; ++r) {
+    const auto [data, count] = send[static_cast<std::size_t>(r)];
+    if (r == rank_) std::copy_n(data, count, receive[static_cast<std::size_t>(r)].data);
+    for (std::int64_t i = 0; r != rank_ && i < count; i += kChunkBytes)
+      HS_MPI(MPI_Isend(data + i, to_int(std::min(kChunkBytes, count - i)), MPI_BYTE, r, 0, comm_,
+                       &requests.emplace_back()));
+  }
   HS_MPI(
       MPI_Waitall(to_int(static_cast<std::int64_t>(requests.size())), requests.data(), MPI_STATUSES_IGNORE));
-  return received;
 }
 
 template void Comm::sum(double*, std::int64_t) const;

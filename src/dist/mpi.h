@@ -5,7 +5,6 @@
 // Every communicator made here returns its errors (MPI_ERRORS_RETURN) and HS_MPI turns them into Error.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -86,8 +85,16 @@ class Comm {
 
  private:
   explicit Comm(MPI_Comm owned);
-  std::vector<std::vector<char>> exchange_bytes(const std::vector<const char*>& send,
-                                                const std::vector<std::int64_t>& bytes) const;
+  /// counts[r] goes to rank r; what each rank sent here.
+  std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& counts) const;
+  template <class Byte>
+  struct Bytes {
+    Byte* data;
+    std::int64_t count;
+  };
+  /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long.
+  void exchange_bytes(const std::vector<Bytes<const char>>& send,
+                      const std::vector<Bytes<char>>& receive) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
@@ -97,18 +104,19 @@ class Comm {
 template <class T>
 std::vector<std::vector<T>> Comm::exchange(const std::vector<std::vector<T>>& send) const {
   static_assert(std::is_trivially_copyable_v<T>);
-  std::vector<const char*> data;
-  std::vector<std::int64_t> bytes;
-  for (const auto& part : send) {
-    data.push_back(reinterpret_cast<const char*>(part.data()));
-    bytes.push_back(static_cast<std::int64_t>(part.size() * sizeof(T)));
+  std::vector<std::int64_t> counts;
+  for (const auto& part : send) counts.push_back(static_cast<std::int64_t>(part.size()));
+  const auto incoming = exchange_counts(counts);
+  std::vector<std::vector<T>> result(send.size());
+  std::vector<Bytes<const char>> from;
+  std::vector<Bytes<char>> to;
+  const auto bytes = [](std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(T)); };
+  for (std::size_t r = 0; r < send.size(); ++r) {
+    result[r].resize(static_cast<std::size_t>(incoming[r]));
+    from.push_back({reinterpret_cast<const char*>(send[r].data()), bytes(counts[r])});
+    to.push_back({reinterpret_cast<char*>(result[r].data()), bytes(incoming[r])});
   }
-  const auto received = exchange_bytes(data, bytes);
-  std::vector<std::vector<T>> result(received.size());
-  for (std::size_t r = 0; r < received.size(); ++r) {
-    result[r].resize(received[r].size() / sizeof(T));
-    std::copy_n(received[r].data(), received[r].size(), reinterpret_cast<char*>(result[r].data()));
-  }
+  exchange_bytes(from, to);
   return result;
 }
 

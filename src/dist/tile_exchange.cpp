@@ -33,9 +33,11 @@ std::int64_t place(const Matrix& matrix, std::int64_t size, const Tile& tile) {
 
 }  // namespace
 
-std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted) {
+TileViews view_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted) {
   const Comm& comm = matrix.grid().comm();
-  const ByOwner asked = sort_by_owner(matrix, size, wanted);
+  const auto me = to_size(comm.rank());
+  ByOwner asked = sort_by_owner(matrix, size, wanted);
+  asked.tiles[me].clear();
   const auto requests = comm.exchange(asked.tiles);
   std::vector<std::vector<double>> replies(requests.size());
   for (std::size_t r = 0; r < requests.size(); ++r) {
@@ -46,14 +48,27 @@ std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const s
       for (std::int64_t j = 0; j < size; ++j, out += size) std::copy_n(in + j * matrix.leading(), size, out);
     }
   }
-  const auto received = comm.exchange(replies);
-  std::vector<double> values(wanted.size() * to_size(size * size));
-  std::vector<std::int64_t> taken(received.size(), 0);
+  TileViews views{{}, comm.exchange(replies)};
+  std::vector<std::int64_t> taken(requests.size(), 0);
   for (std::size_t k = 0; k < wanted.size(); ++k) {
     const auto owner = to_size(asked.owner[k]);
-    std::copy_n(received[owner].data() + size * size * taken[owner]++, size * size,
-                values.data() + size * size * static_cast<std::int64_t>(k));
+    if (owner == me)
+      views.tiles.push_back({matrix.data() + place(matrix, size, wanted[k]), matrix.leading()});
+    else
+      views.tiles.push_back({views.received[owner].data() + size * size * taken[owner]++, size});
   }
+  return views;
+}
+
+std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted) {
+  const TileViews views = view_tiles(matrix, size, wanted);
+  std::vector<double> values;
+  values.reserve(wanted.size() * to_size(size * size));
+  for (const TileView& tile : views.tiles)
+    for (std::int64_t j = 0; j < size; ++j) {
+      const double* column = tile.values + j * tile.leading;
+      values.insert(values.end(), column, column + size);
+    }
   return values;
 }
 

@@ -16,9 +16,24 @@ struct Tile {
   std::int64_t column = 0;
 };
 
-/// The wanted tiles, size x size each, column-major, one after another in the order asked for. `size` must
-/// divide the block of the matrix. Each rank asks for its own list, empty too. Collective over the matrix's
-/// grid.
+/// A tile where it lies: column-major.
+struct TileView {
+  const double* values = nullptr;
+  std::int64_t leading = 0;  ///< distance of neighbouring columns
+};
+
+/// Views of the wanted tiles in the order asked for: into the matrix for those that this rank owns, into
+/// `received` for the others. Valid while both live.
+struct TileViews {
+  std::vector<TileView> tiles;
+  std::vector<std::vector<double>> received;
+};
+
+/// The wanted tiles, size x size each. `size` must divide the block of the matrix. Each rank asks for its own
+/// list, empty too. Collective over the matrix's grid.
+TileViews view_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
+
+/// The same, copied one after another, column-major without gaps.
 std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
 
 /// The reverse: writes `values`, laid out as `fetch_tiles` returns them, into the owners' parts of the

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/checked.h"
 #include "dist/scalapack.h"
@@ -12,98 +11,112 @@ namespace {
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-/// c -= a^T b for a: [k, m], b: [k, n], c: [m, n].
-void subtract_product(const std::vector<double>& a, const std::vector<double>& b, std::int64_t k,
-                      std::int64_t m, std::int64_t n, std::vector<double>& c) {
+/// c -= a b^T for a: [m, k], b: [n, k], c: [m, n].
+void subtract_product(const double* a, std::int64_t lda, const double* b, std::int64_t ldb, std::int64_t m,
+                      std::int64_t n, std::int64_t k, double* c) {
   if (k == 0) return;
-  const int rows = to_int(m), columns = to_int(n), inner = to_int(k);
+  const int rows = to_int(m), columns = to_int(n), inner = to_int(k), ld_a = to_int(lda), ld_b = to_int(ldb);
   const double minus_one = -1, one = 1;
-  dgemm_("T", "N", &rows, &columns, &inner, &minus_one, a.data(), &inner, b.data(), &inner, &one, c.data(),
-         &rows);
+  dgemm_("N", "T", &rows, &columns, &inner, &minus_one, a, &ld_a, b, &ld_b, &one, c, &rows);
 }
-
-/// A candidate's moments, less what the chosen heads explain of them.
-struct Candidate {
-  std::int64_t position;
-  std::vector<double> own;    // [d, d]
-  std::vector<double> cross;  // [d, d] with the target
-  std::vector<std::vector<double>>
-      projections;  // for each chosen head: its whitened moments with this one, [rank, d]
-};
 
 class ForwardSelection {
  public:
   ForwardSelection(const FitRules& rules, std::int64_t d, std::int64_t pool, const double* moments,
                    const double* variance)
       : rules_(rules), d_(d), pool_(pool), ld_((pool + 1) * d), moments_(moments), variance_(variance) {
-    for (std::int64_t c = 0; c < pool; ++c) candidates_.push_back({c, block(c, c), block(c, pool), {}});
+    for (std::int64_t c = 0; c < pool; ++c) {
+      left_.push_back(c);
+      append_block(pool, c, cross_);
+      append_block(c, c, own_);
+    }
+    for (std::int64_t j = 0; j < pool * d; ++j)
+      scale_.push_back(variance[j] > 0 ? 1 / std::sqrt(moments[j + j * ld_]) : 0);
   }
 
   std::vector<std::int64_t> run(std::int64_t most) {
     std::vector<std::int64_t> chosen;
-    while (static_cast<std::int64_t>(chosen.size()) < most && !candidates_.empty() &&
-           !rules_.too_few(d_ * static_cast<std::int64_t>(chosen.size() + 1))) {
-      const std::size_t best = best_candidate(d_ * static_cast<std::int64_t>(chosen.size() + 1));
-      chosen.push_back(candidates_[best].position);
-      take(best);
+    while (!left_.empty()) {
+      const std::int64_t regressors = d_ * static_cast<std::int64_t>(chosen.size() + 1);
+      if (rules_.too_few(regressors)) break;
+      chosen.push_back(chosen.empty() ? left_.front() : best_candidate(regressors));
+      left_.erase(std::find(left_.begin(), left_.end(), chosen.back()));
+      if (static_cast<std::int64_t>(chosen.size()) == most) break;
+      remove_explained_by(chosen.back(), regressors);
     }
     return chosen;
   }
 
  private:
-  std::vector<double> block(std::int64_t a, std::int64_t b) const {
-    std::vector<double> values(to_size(d_ * d_));
-    for (std::int64_t j = 0; j < d_; ++j)
-      std::copy_n(moments_ + a * d_ + (b * d_ + j) * ld_, d_, values.data() + j * d_);
-    return values;
+  void append_block(std::int64_t a, std::int64_t b, std::vector<double>& out) const {
+    for (std::int64_t j = 0; j < d_; ++j) {
+      const double* column = moments_ + a * d_ + (b * d_ + j) * ld_;
+      out.insert(out.end(), column, column + d_);
+    }
   }
 
   /// The residual factor of a candidate. Its pivots are measured on the scale of the raw coordinates, so that
   /// the guard is that of the joint regression.
-  Factor residual_factor(const Candidate& candidate, std::int64_t regressors) const {
-    std::vector<double> scale(to_size(d_));
-    for (std::int64_t i = 0; i < d_; ++i) {
-      const std::int64_t column = candidate.position * d_ + i;
-      scale[to_size(i)] = variance_[column] > 0 ? 1 / std::sqrt(moments_[column + column * ld_]) : 0;
-    }
-    return factor_scaled(candidate.own, scale, rules_.pivot_tolerance(regressors));
+  Factor residual_factor(std::int64_t c, std::int64_t regressors) const {
+    const auto scale = scale_.begin() + c * d_;
+    return factor_scaled(&own_[to_size(c * d_ * d_)], d_, std::vector<double>(scale, scale + d_),
+                         rules_.pivot_tolerance(regressors));
   }
 
-  std::size_t best_candidate(std::int64_t regressors) {
-    std::size_t best = 0;
+  std::int64_t best_candidate(std::int64_t regressors) const {
+    std::int64_t best = left_.front();
     double best_gain = -1;
-    for (std::size_t c = 0; c < candidates_.size(); ++c) {
-      Factor factor = residual_factor(candidates_[c], regressors);
-      std::vector<double> x = whiten(factor, candidates_[c].cross.data(), d_, d_);
-      const std::vector<double> gains = explained(x, factor.rank, d_);
+    for (const std::int64_t c : left_) {
+      const Factor factor = residual_factor(c, regressors);
+      const std::vector<double> gains = explained(whiten(factor, &cross_[to_size(c * d_ * d_)], d_, d_), d_);
       double gain = 0;
       for (std::int64_t j = 0; j < d_; ++j)
         if (variance_[pool_ * d_ + j] > 0) gain += gains[to_size(j)] / variance_[pool_ * d_ + j];
       if (gain > best_gain) {
         best = c;
         best_gain = gain;
-        best_factor_ = std::move(factor);
-        best_x_ = std::move(x);
       }
     }
     return best;
   }
 
-  /// Moves the candidate to the chosen and removes what it explains from the others.
-  void take(std::size_t best) {
-    const Candidate chosen = std::move(candidates_[best]);
-    candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(best));
-    for (Candidate& other : candidates_) {
-      std::vector<double> between = block(chosen.position, other.position);
-      for (std::size_t k = 0; k < chosen.projections.size(); ++k) {
-        const auto rank = static_cast<std::int64_t>(chosen.projections[k].size()) / d_;
-        subtract_product(chosen.projections[k], other.projections[k], rank, d_, d_, between);
-      }
-      std::vector<double> z = whiten(best_factor_, between.data(), d_, d_);
-      subtract_product(z, z, best_factor_.rank, d_, d_, other.own);
-      subtract_product(z, best_x_, best_factor_.rank, d_, d_, other.cross);
-      other.projections.push_back(std::move(z));
+  /// The moments of all heads, the target last, with head c: [(pool + 1) d, d].
+  std::vector<double> moments_with(std::int64_t c) const {
+    std::vector<double> values(to_size(ld_ * d_));
+    for (std::int64_t j = 0; j < d_; ++j) {
+      const std::int64_t column = c * d_ + j;
+      double* out = values.data() + j * ld_;
+      for (std::int64_t i = 0; i < c * d_; ++i) out[i] = moments_[column + i * ld_];
+      std::copy(moments_ + c * d_ + column * ld_, moments_ + (column + 1) * ld_, out + c * d_);
     }
+    return values;
+  }
+
+  /// a b for a: [(pool + 1) d, d], b: [d, n].
+  std::vector<double> times(const std::vector<double>& a, const std::vector<double>& b,
+                            std::int64_t n) const {
+    std::vector<double> c(to_size(ld_ * n));
+    if (n == 0) return c;
+    const int rows = to_int(ld_), columns = to_int(n), inner = to_int(d_);
+    const double one = 1, zero = 0;
+    dgemm_("N", "N", &rows, &columns, &inner, &one, a.data(), &rows, b.data(), &inner, &zero, c.data(),
+           &rows);
+    return c;
+  }
+
+  /// Takes from the moments of those left what the chosen head explains of them.
+  void remove_explained_by(std::int64_t chosen, std::int64_t regressors) {
+    std::vector<double> residual = moments_with(chosen);
+    const auto known = static_cast<std::int64_t>(projections_.size()) / ld_;
+    subtract_product(projections_.data(), ld_, projections_.data() + chosen * d_, ld_, ld_, d_, known,
+                     residual.data());
+    const Factor factor = residual_factor(chosen, regressors);
+    const std::vector<double> z = times(residual, whitener(factor, d_), factor.rank);
+    for (const std::int64_t c : left_)
+      subtract_product(&z[to_size(c * d_)], ld_, &z[to_size(c * d_)], ld_, d_, d_, factor.rank,
+                       &own_[to_size(c * d_ * d_)]);
+    subtract_product(&z[to_size(pool_ * d_)], ld_, z.data(), ld_, d_, pool_ * d_, factor.rank, cross_.data());
+    projections_.insert(projections_.end(), z.begin(), z.end());
   }
 
   const FitRules& rules_;
@@ -112,9 +125,12 @@ class ForwardSelection {
   std::int64_t ld_;
   const double* moments_;
   const double* variance_;
-  std::vector<Candidate> candidates_;
-  Factor best_factor_;  // of the candidate that best_candidate found
-  std::vector<double> best_x_;
+  std::vector<std::int64_t> left_;  // candidates, the better pairwise source first
+  std::vector<double> own_;         // [pool] of [d, d]: the moments of each, less what the chosen explain
+  std::vector<double> cross_;       // [d, pool d] of the target with each, likewise
+  std::vector<double> scale_;       // [pool d] diag^-1/2 of the raw moments
+  std::vector<double>
+      projections_;  // [(pool + 1) d, ranks of the chosen]: all heads on whitened residuals of the chosen
 };
 
 }  // namespace

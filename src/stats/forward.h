@@ -10,10 +10,10 @@
 namespace headspan {
 
 /// The positions of the chosen candidates, best first, at most `most`. moments: [(pool + 1) d, (pool + 1) d],
-/// both triangles, the candidates in the order of falling pairwise R² and the target last; variance: [(pool +
-/// 1) d] with 0 for constant coordinates. Each step takes the candidate with the largest joint in-sample R²;
-/// a tie goes to the earlier candidate. Stops where k heads have k d >= n - 1 coordinates: beyond that no R²
-/// is answered.
+/// lower triangle of tiles, the candidates in the order of falling pairwise R² and the target last; variance:
+/// [(pool + 1) d] with 0 for constant coordinates. Each step takes the candidate with the largest joint
+/// in-sample R²; a tie goes to the earlier candidate. Stops where k heads have k d >= n - 1 coordinates:
+/// beyond that no R² is answered.
 std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t d, std::int64_t pool,
                                             const double* moments, const double* variance, std::int64_t most);
 

@@ -12,21 +12,19 @@ std::vector<Tile> tiles_among(const std::vector<std::int64_t>& heads) {
   return tiles;
 }
 
-std::vector<double> assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const double* tiles) {
-  const auto count = static_cast<std::int64_t>(heads.size());
-  const std::int64_t ld = count * d;
-  std::vector<double> matrix(static_cast<std::size_t>(ld * ld));
-  for (std::int64_t a = 0; a < count; ++a)
-    for (std::int64_t b = 0; b <= a; ++b, tiles += d * d) {
-      const bool stored_as_is = heads[static_cast<std::size_t>(a)] >= heads[static_cast<std::size_t>(b)];
-      for (std::int64_t j = 0; j < d; ++j)
-        for (std::int64_t i = 0; i < d; ++i) {  // element (i, j) of block (a, b)
-          const double value = stored_as_is ? tiles[i + j * d] : tiles[j + i * d];
-          matrix[static_cast<std::size_t>(a * d + i + (b * d + j) * ld)] = value;
-          matrix[static_cast<std::size_t>(b * d + j + (a * d + i) * ld)] = value;
-        }
+void assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const TileView* tiles, double* out) {
+  const std::int64_t ld = static_cast<std::int64_t>(heads.size()) * d;
+  for (std::size_t a = 0; a < heads.size(); ++a)
+    for (std::size_t b = 0; b <= a; ++b, ++tiles) {
+      double* block = out + static_cast<std::int64_t>(a) * d + static_cast<std::int64_t>(b) * d * ld;
+      const double* tile = tiles->values;
+      for (std::int64_t j = 0; j < d; ++j) {
+        if (heads[a] >= heads[b])
+          std::copy_n(tile + j * tiles->leading, d, block + j * ld);
+        else
+          for (std::int64_t i = 0; i < d; ++i) block[i + j * ld] = tile[j + i * tiles->leading];
+      }
     }
-  return matrix;
 }
 
 }  // namespace headspan

@@ -9,8 +9,8 @@ namespace headspan {
 /// The tiles of the lower triangle among `heads`, in the order that `assemble` expects.
 std::vector<Tile> tiles_among(const std::vector<std::int64_t>& heads);
 
-/// [heads.size() * d, heads.size() * d], column-major, both triangles, from the tiles of
-/// `tiles_among(heads)`.
-std::vector<double> assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const double* tiles);
+/// Writes the lower triangle of tiles of [heads.size() * d, heads.size() * d], column-major without gaps,
+/// tiles on the diagonal whole, from the tiles of `tiles_among(heads)`. The rest of `out` is left alone.
+void assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const TileView* tiles, double* out);
 
 }  // namespace headspan

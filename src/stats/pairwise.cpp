@@ -5,6 +5,8 @@
 #include <limits>
 #include <map>
 
+#include "base/checked.h"
+#include "dist/scalapack.h"
 #include "dist/threads.h"
 
 namespace headspan {
@@ -19,10 +21,13 @@ struct PairFit {
   std::int64_t status;
 };
 
-/// What a source head's diagonal tile says: its factor, and its own block of the held-out second moment.
+/// What a source head's diagonal tiles say. With them the fit of any target is products alone: X = G_ts U and
+/// the held-out errors diag(M_tt - 2 X (M_ts U)^T + X S X^T).
 struct Source {
-  Factor factor;
-  std::vector<double> moment;  // [d, d]; empty without a held-out part
+  std::int64_t rank = 0;
+  double pivot = 0;
+  std::vector<double> whitener;  // U = D P L^-T, [d, d], columns beyond the rank 0
+  std::vector<double> moment;    // S = U^T M_ss U, [d, d]; empty without a held-out part
 };
 
 /// The targets of one source whose tiles lie side by side in this rank's array: local rows below the source's
@@ -33,31 +38,31 @@ struct TargetRun {
   std::int64_t first, last;  // local rows or columns, whole heads
 };
 
-/// Numbers of a Source, in a fixed length: rank, pivot, order[d], scale[d], lower[d * d], moment[d * d].
-std::int64_t record_length(std::int64_t d) { return 2 + 2 * d + 2 * d * d; }
+/// Numbers of a Source: rank, pivot, whitener, moment.
+std::int64_t record_length(std::int64_t d, bool has_moment) { return 2 + (has_moment ? 2 : 1) * d * d; }
 
-void append_record(const Source& source, std::int64_t d, std::vector<double>& out) {
-  const std::size_t start = out.size();
-  out.resize(start + to_size(record_length(d)), 0.0);
-  double* record = out.data() + start;
-  record[0] = static_cast<double>(source.factor.rank);
-  record[1] = source.factor.pivot;
-  std::copy(source.factor.order.begin(), source.factor.order.end(), record + 2);
-  std::copy(source.factor.scale.begin(), source.factor.scale.end(), record + 2 + d);
-  std::copy(source.factor.lower.begin(), source.factor.lower.end(), record + 2 + 2 * d);
-  std::copy(source.moment.begin(), source.moment.end(), record + 2 + 2 * d + d * d);
+void append_record(const Source& source, std::vector<double>& out) {
+  out.push_back(static_cast<double>(source.rank));
+  out.push_back(source.pivot);
+  out.insert(out.end(), source.whitener.begin(), source.whitener.end());
+  out.insert(out.end(), source.moment.begin(), source.moment.end());
 }
 
 Source read_record(const double* record, std::int64_t d, bool has_moment) {
-  Source source;
-  source.factor.rank = static_cast<std::int64_t>(record[0]);
-  source.factor.pivot = record[1];
-  const std::int64_t rank = source.factor.rank;
-  for (std::int64_t i = 0; i < rank; ++i) source.factor.order.push_back(static_cast<int>(record[2 + i]));
-  source.factor.scale.assign(record + 2 + d, record + 2 + d + rank);
-  source.factor.lower.assign(record + 2 + 2 * d, record + 2 + 2 * d + rank * rank);
-  if (has_moment) source.moment.assign(record + 2 + 2 * d + d * d, record + 2 + 2 * d + 2 * d * d);
-  return source;
+  const double* whitener = record + 2;
+  const double* moment = whitener + d * d;
+  return {static_cast<std::int64_t>(record[0]), record[1], std::vector<double>(whitener, moment),
+          has_moment ? std::vector<double>(moment, moment + d * d) : std::vector<double>()};
+}
+
+/// op(a) b for b: [d, d]: [m, d]; a: [m, d], or [d, m] where transposed.
+std::vector<double> times(const double* a, std::int64_t lda, bool transposed, std::int64_t m, std::int64_t d,
+                          const std::vector<double>& b) {
+  std::vector<double> c(to_size(m * d));
+  const int rows = to_int(m), n = to_int(d), ld = to_int(lda);
+  const double one = 1, zero = 0;
+  dgemm_(transposed ? "T" : "N", "N", &rows, &n, &n, &one, a, &ld, b.data(), &n, &zero, c.data(), &rows);
+  return c;
 }
 
 class Pairs {
@@ -110,15 +115,15 @@ class Pairs {
   }
 
   Source factor_source(std::int64_t head) const {
-    Source source;
-    source.factor = factor_regressors(diagonal_tile(matrix_, head), d_, matrix_.leading(),
-                                      &data_.sst[to_size(head * d_)], data_.rules.pivot_tolerance(d_));
+    const Factor factor = factor_regressors(diagonal_tile(matrix_, head), d_, matrix_.leading(),
+                                            &data_.sst[to_size(head * d_)], data_.rules.pivot_tolerance(d_));
+    Source source{factor.rank, factor.pivot, whitener(factor, d_), {}};
+    source.whitener.resize(to_size(d_ * d_), 0.0);
     if (!data_.heldout) return source;
     const Matrix& moment = data_.heldout->matrix;
-    const double* tile = diagonal_tile(moment, head);
-    for (std::int64_t j = 0; j < d_; ++j)
-      source.moment.insert(source.moment.end(), tile + j * moment.leading(),
-                           tile + j * moment.leading() + d_);
+    const std::vector<double> half =
+        times(diagonal_tile(moment, head), moment.leading(), false, d_, d_, source.whitener);
+    source.moment = times(source.whitener.data(), d_, true, d_, d_, half);
     return source;
   }
 
@@ -138,15 +143,15 @@ class Pairs {
       for (int r = 0; r < grid_.comm().size(); ++r)
         if (r / grid_.columns() == grid_.row() || r % grid_.columns() == grid_.column()) {
           send[to_size(r)].push_back(static_cast<double>(mine[k]));
-          append_record(factored[k], d_, send[to_size(r)]);
+          append_record(factored[k], send[to_size(r)]);
         }
-      table.rank[to_size(mine[k])] = static_cast<int>(factored[k].factor.rank);
-      table.pivot[to_size(mine[k])] = factored[k].factor.pivot;
+      table.rank[to_size(mine[k])] = static_cast<int>(factored[k].rank);
+      table.pivot[to_size(mine[k])] = factored[k].pivot;
     }
+    const bool has_moment = data_.heldout.has_value();
     for (const auto& part : grid_.comm().exchange(send))
-      for (std::size_t at = 0; at < part.size(); at += to_size(record_length(d_) + 1))
-        sources_[static_cast<std::int64_t>(part[at])] =
-            read_record(&part[at + 1], d_, data_.heldout.has_value());
+      for (std::size_t at = 0; at < part.size(); at += to_size(record_length(d_, has_moment) + 1))
+        sources_[static_cast<std::int64_t>(part[at])] = read_record(&part[at + 1], d_, has_moment);
     replicate(table, mine);
   }
 
@@ -175,40 +180,46 @@ class Pairs {
     return result;
   }
 
-  /// G_st of the run's targets, [d, targets' columns], the source's coordinates first.
-  std::vector<double> cross_block(const Matrix& matrix, const TargetRun& run) const {
+  /// Z_ts b for the run's targets, Z: `matrix`.
+  std::vector<double> run_times(const Matrix& matrix, const TargetRun& run,
+                                const std::vector<double>& b) const {
+    const double* tiles = run.in_column ? matrix.at(run.first, matrix.columns().local(run.source * d_))
+                                        : matrix.at(matrix.rows().local(run.source * d_), run.first);
+    return times(tiles, matrix.leading(), !run.in_column, run.last - run.first, d_, b);
+  }
+
+  /// The held-out errors of the run's targets from X: [m, d].
+  std::vector<double> errors_of(const TargetRun& run, const Source& source,
+                                const std::vector<double>& x) const {
+    const BlockCyclic& axis = run.in_column ? matrix_.rows() : matrix_.columns();
+    const int part = run.in_column ? grid_.row() : grid_.column();
     const std::int64_t m = run.last - run.first;
-    std::vector<double> block(to_size(d_ * m));
-    const std::int64_t at =
-        run.in_column ? matrix.columns().local(run.source * d_) : matrix.rows().local(run.source * d_);
+    const std::vector<double> cross = run_times(data_.heldout->matrix, run, source.whitener);
+    const std::vector<double> product = times(x.data(), m, false, m, d_, source.moment);
+    std::vector<double> errors;
     for (std::int64_t j = 0; j < m; ++j)
-      for (std::int64_t i = 0; i < d_; ++i)
-        block[to_size(i + j * d_)] =
-            run.in_column ? *matrix.at(run.first + j, at + i) : *matrix.at(at + i, run.first + j);
-    return block;
+      errors.push_back(data_.moment_diagonal[to_size(axis.global(part, run.first + j))]);
+    for (std::size_t i = 0; i < x.size(); i += to_size(m))
+      for (std::size_t j = 0; j < to_size(m); ++j)
+        errors[j] += x[i + j] * (product[i + j] - 2 * cross[i + j]);
+    return errors;
   }
 
   void fit_run(const TargetRun& run, std::vector<PairFit>& fits) const {
     const Source& source = sources_.at(run.source);
     const BlockCyclic& axis = run.in_column ? matrix_.rows() : matrix_.columns();
     const int part = run.in_column ? grid_.row() : grid_.column();
-    const std::int64_t m = run.last - run.first, rank = source.factor.rank;
-    std::vector<double> x = whiten(source.factor, cross_block(matrix_, run).data(), d_, m);
-    const std::vector<double> gained = explained(x, rank, m);
+    const std::int64_t m = run.last - run.first;
+    const std::vector<double> x = run_times(matrix_, run, source.whitener);
+    const std::vector<double> gained = explained(x, m);
     std::vector<double> errors;
-    if (data_.heldout) {
-      std::vector<double> moment_diagonal;
-      for (std::int64_t j = 0; j < m; ++j)
-        moment_diagonal.push_back(data_.moment_diagonal[to_size(axis.global(part, run.first + j))]);
-      errors =
-          heldout_errors(source.factor, solve_maps(source.factor, std::move(x), m), source.moment.data(), d_,
-                         cross_block(data_.heldout->matrix, run).data(), d_, moment_diagonal.data(), m);
-    }
+    if (data_.heldout) errors = errors_of(run, source, x);
     for (std::int64_t j = 0; j < m; j += d_) {
       const std::int64_t column = axis.global(part, run.first + j);
-      const Score score = score_fit(data_.rules, d_, &gained[to_size(j)], &data_.sst[to_size(column)],
-                                    data_.heldout ? &errors[to_size(j)] : nullptr,
-                                    data_.heldout ? &data_.sst_heldout[to_size(column)] : nullptr, rank < d_);
+      const Score score =
+          score_fit(data_.rules, d_, &gained[to_size(j)], &data_.sst[to_size(column)],
+                    data_.heldout ? &errors[to_size(j)] : nullptr,
+                    data_.heldout ? &data_.sst_heldout[to_size(column)] : nullptr, source.rank < d_);
       fits.push_back({static_cast<std::int32_t>(column / d_), static_cast<std::int32_t>(run.source), score.r2,
                       score.r2_weighted, score.r2_heldout, score.status});
     }

@@ -54,30 +54,31 @@ class FloatProduct {
       : gram_(gram),
         panel_(panel),
         block_(block),
+        columns_(std::clamp<std::int64_t>(gram.local_columns() / 4, 1, 2048)),
         tokens_(to_int(panel.tokens)),
         lda_(to_int(panel.leading_rows)),
         ldb_(to_int(panel.leading_columns)) {}
 
   /// Adds the product over a rectangle, piece by piece.
   void add(const Rectangle& r) {
-    for (std::int64_t column = r.column; column < r.column + r.columns; column += kColumns)
+    for (std::int64_t column = r.column; column < r.column + r.columns; column += columns_)
       for (std::int64_t row = r.row; row < r.row + r.rows; row += kRows)
         add_piece({row, std::min(kRows, r.row + r.rows - row), column,
-                   std::min(kColumns, r.column + r.columns - column)});
+                   std::min(columns_, r.column + r.columns - column)});
   }
 
   /// Adds the elements on and below the diagonal of a 1x1 grid.
   void add_symmetric() {
     const std::int64_t n = gram_.rows().size;
-    for (std::int64_t first = 0; first < n; first += kColumns) {
-      const std::int64_t width = std::min(kColumns, n - first);
+    for (std::int64_t first = 0; first < n; first += columns_) {
+      const std::int64_t width = std::min(columns_, n - first);
       add_diagonal_piece(first, width);
       add({first + width, n - first - width, first, width});
     }
   }
 
  private:
-  static constexpr std::int64_t kRows = 4096, kColumns = 2048;
+  static constexpr std::int64_t kRows = 4096;
 
   void add_piece(const Rectangle& r) {
     const int m = to_int(r.rows), n = to_int(r.columns);
@@ -103,6 +104,7 @@ class FloatProduct {
   Matrix& gram_;
   const PanelOperands<float>& panel_;
   LargeArray<float>& block_;
+  std::int64_t columns_;  // of a piece: the more the faster, but an eighth of the Gram is memory enough
   int tokens_, lda_, ldb_;
 };
 

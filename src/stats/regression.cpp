@@ -41,22 +41,23 @@ double FitRules::pivot_tolerance(std::int64_t regressors) const {
 
 Factor factor_regressors(const double* gram, std::int64_t p, std::int64_t ld, const double* variance,
                          double tolerance) {
-  std::vector<double> scale(to_size(p)), copy;
+  std::vector<double> scale(to_size(p));
   for (std::int64_t i = 0; i < p; ++i)
     scale[to_size(i)] = variance[i] > 0 ? 1 / std::sqrt(gram[i + i * ld]) : 0;
-  copy.reserve(to_size(p * p));
-  for (std::int64_t j = 0; j < p; ++j) copy.insert(copy.end(), gram + j * ld, gram + j * ld + p);
-  return factor_scaled(std::move(copy), scale, tolerance);
+  return factor_scaled(gram, ld, scale, tolerance);
 }
 
-Factor factor_scaled(std::vector<double> gram, const std::vector<double>& scale, double tolerance) {
+Factor factor_scaled(const double* gram, std::int64_t ld, const std::vector<double>& scale,
+                     double tolerance) {
   const auto p = static_cast<std::int64_t>(scale.size());
+  std::vector<double> scaled(to_size(p * p));
   double largest = 0;
   for (std::int64_t j = 0; j < p; ++j) {
-    for (std::int64_t i = 0; i < p; ++i) gram[to_size(i + j * p)] *= scale[to_size(i)] * scale[to_size(j)];
-    double& diagonal = gram[to_size(j + j * p)];
-    if (std::abs(diagonal - 1) < 1e-14) diagonal = 1;  // ties go to the first, not where rounding falls
-    largest = std::max(largest, diagonal);
+    const double* in = gram + j * ld;
+    double* out = scaled.data() + j * p;
+    for (std::int64_t i = j; i < p; ++i) out[i] = in[i] * (scale[to_size(i)] * scale[to_size(j)]);
+    if (std::abs(out[j] - 1) < 1e-14) out[j] = 1;  // ties go to the first, not where rounding falls
+    largest = std::max(largest, out[j]);
   }
   Factor factor{0, kNaN, {}, {}, {}};
   if (!(largest > tolerance)) return factor;  // dpstrf holds only the later pivots against the tolerance
@@ -64,71 +65,71 @@ Factor factor_scaled(std::vector<double> gram, const std::vector<double>& scale,
   std::vector<double> work(to_size(2 * p));
   const int n = to_int(p);
   int rank = 0, info = 0;
-  dpstrf_("L", &n, gram.data(), &n, pivots.data(), &rank, &tolerance, work.data(), &info);
+  dpstrf_("L", &n, scaled.data(), &n, pivots.data(), &rank, &tolerance, work.data(), &info);
   if (info < 0) throw Error("LAPACK dpstrf: argument " + std::to_string(-info) + " is invalid");
   factor.rank = rank;
   factor.lower.assign(to_size(rank) * to_size(rank), 0.0);
   for (int k = 0; k < rank; ++k) {
     factor.order.push_back(pivots[to_size(k)] - 1);
     factor.scale.push_back(scale[to_size(factor.order.back())]);
-    for (int i = k; i < rank; ++i) factor.lower[to_size(i + k * rank)] = gram[to_size(i + k * n)];
-    const double diagonal = gram[to_size(k + k * n)];
-    factor.pivot = k == 0 ? diagonal * diagonal : std::min(factor.pivot, diagonal * diagonal);
+    const double* column = scaled.data() + to_size(k) * to_size(n);
+    std::copy(column + k, column + rank, factor.lower.data() + to_size(k) * to_size(rank + 1));
+    factor.pivot = k == 0 ? column[k] * column[k] : std::min(factor.pivot, column[k] * column[k]);
   }
   return factor;
 }
 
 std::vector<double> whiten(const Factor& factor, const double* cross, std::int64_t ld, std::int64_t m) {
-  const std::int64_t rank = factor.rank;
-  std::vector<double> x(to_size(rank * m));
-  for (std::int64_t j = 0; j < m; ++j)
-    for (std::int64_t i = 0; i < rank; ++i)
-      x[to_size(i + j * rank)] = factor.scale[to_size(i)] * cross[factor.order[to_size(i)] + j * ld];
+  std::vector<double> x(to_size(m * factor.rank));
   if (x.empty()) return x;
-  const int rows = to_int(rank), columns = to_int(m);
+  for (std::int64_t k = 0; k < factor.rank; ++k) {
+    const double* in = cross + factor.order[to_size(k)] * ld;
+    for (std::int64_t j = 0; j < m; ++j) x[to_size(j + k * m)] = factor.scale[to_size(k)] * in[j];
+  }
+  const int rows = to_int(m), columns = to_int(factor.rank);
   const double one = 1;
-  dtrsm_("L", "L", "N", "N", &rows, &columns, &one, factor.lower.data(), &rows, x.data(), &rows);
+  dtrsm_("R", "L", "T", "N", &rows, &columns, &one, factor.lower.data(), &columns, x.data(), &rows);
   return x;
 }
 
-std::vector<double> solve_maps(const Factor& factor, std::vector<double> x, std::int64_t m) {
-  if (x.empty()) return x;
-  const int rows = to_int(factor.rank), columns = to_int(m);
-  const double one = 1;
-  dtrsm_("L", "L", "T", "N", &rows, &columns, &one, factor.lower.data(), &rows, x.data(), &rows);
-  for (std::int64_t j = 0; j < m; ++j)
-    for (std::int64_t i = 0; i < factor.rank; ++i)
-      x[to_size(i + j * factor.rank)] *= factor.scale[to_size(i)];
-  return x;
+std::vector<double> whitener(const Factor& factor, std::int64_t p) {
+  std::vector<double> identity(to_size(p * p), 0.0);
+  for (std::int64_t i = 0; i < p; ++i) identity[to_size(i * (p + 1))] = 1;
+  return whiten(factor, identity.data(), p, p);
 }
 
-std::vector<double> explained(const std::vector<double>& x, std::int64_t rows, std::int64_t m) {
+std::vector<double> solve_maps(const Factor& factor, std::int64_t p, std::vector<double> x, std::int64_t m) {
+  std::vector<double> maps(to_size(m * p), 0.0);
+  if (x.empty()) return maps;
+  const int rows = to_int(m), columns = to_int(factor.rank);
+  const double one = 1;
+  dtrsm_("R", "L", "N", "N", &rows, &columns, &one, factor.lower.data(), &columns, x.data(), &rows);
+  for (std::int64_t k = 0; k < factor.rank; ++k) {
+    double* out = maps.data() + factor.order[to_size(k)] * m;
+    for (std::int64_t j = 0; j < m; ++j) out[j] = factor.scale[to_size(k)] * x[to_size(j + k * m)];
+  }
+  return maps;
+}
+
+std::vector<double> explained(const std::vector<double>& x, std::int64_t m) {
   std::vector<double> sums(to_size(m), 0.0);
-  for (std::int64_t j = 0; j < m; ++j)
-    for (std::int64_t i = 0; i < rows; ++i)
-      sums[to_size(j)] += x[to_size(i + j * rows)] * x[to_size(i + j * rows)];
+  for (const double* column = x.data(); column != x.data() + x.size(); column += m)
+    for (std::int64_t j = 0; j < m; ++j) sums[to_size(j)] += column[j] * column[j];
   return sums;
 }
 
-std::vector<double> heldout_errors(const Factor& factor, const std::vector<double>& maps,
-                                   const double* moment, std::int64_t ld, const double* cross,
-                                   std::int64_t ld_cross, const double* diagonal, std::int64_t m) {
-  const std::int64_t rank = factor.rank;
-  std::vector<double> errors(diagonal, diagonal + m);
-  if (rank == 0) return errors;
-  std::vector<double> kept(to_size(rank * rank)), product(to_size(rank * m));
-  for (std::int64_t j = 0; j < rank; ++j)
-    for (std::int64_t i = 0; i < rank; ++i)
-      kept[to_size(i + j * rank)] = moment[factor.order[to_size(i)] + factor.order[to_size(j)] * ld];
-  const int rows = to_int(rank), columns = to_int(m);
+std::vector<double> heldout_errors(const std::vector<double>& maps, std::int64_t p, const double* moment,
+                                   std::int64_t ld, const double* cross, std::int64_t ld_cross,
+                                   const double* diagonal, std::int64_t m) {
+  std::vector<double> errors(diagonal, diagonal + m), product(maps.size());
+  const int rows = to_int(m), columns = to_int(p), ld_moment = to_int(ld);
   const double one = 1, zero = 0;
-  dgemm_("N", "N", &rows, &columns, &rows, &one, kept.data(), &rows, maps.data(), &rows, &zero,
-         product.data(), &rows);
-  for (std::int64_t j = 0; j < m; ++j)
-    for (std::int64_t i = 0; i < rank; ++i)
+  dsymm_("R", "L", &rows, &columns, &one, moment, &ld_moment, maps.data(), &rows, &zero, product.data(),
+         &rows);
+  for (std::int64_t i = 0; i < p; ++i)
+    for (std::int64_t j = 0; j < m; ++j)
       errors[to_size(j)] +=
-          maps[to_size(i + j * rank)] *
-          (product[to_size(i + j * rank)] - 2 * cross[factor.order[to_size(i)] + j * ld_cross]);
+          maps[to_size(j + i * m)] * (product[to_size(j + i * m)] - 2 * cross[j + i * ld_cross]);
   return errors;
 }
 
@@ -158,7 +159,5 @@ Score score_fit(const FitRules& rules, std::int64_t d, const double* explained_p
   if (rules.paper) score.r2 = std::isnan(score.r2) ? score.r2 : std::max(-1.0, score.r2);
   return score;
 }
-
-Score no_score(std::uint8_t status) { return {kNaN, kNaN, kNaN, status}; }
 
 }  // namespace headspan

@@ -1,11 +1,12 @@
 // One linear regression from moments: regressors S on the coordinates of a target head, least squares with
 // intercept.
 //
-//   D = diag(G_SS)^-1/2,  P^T D G_SS D P = L L^T (pivoted),  X = L^-1 P^T D G_St,  explained_j = ||X_j||^2,
-//   W = D P L^-T X
+//   D = diag(G_SS)^-1/2,  P^T D G_SS D P = L L^T (pivoted),  X = G_tS D P L^-T,  explained_j = ||X[j,:]||^2,
+//   W = X L^-1 P^T D
 //
-// Regressors whose pivot is at or below the tolerance are dropped, and the fit is answered from those kept
-// (status kDeficient). This file also holds the rules by which every fit of headspan is scored (design
+// Targets are the rows throughout: BLAS solves triangular systems from the right twice as fast as from the
+// left. Regressors whose pivot is at or below the tolerance are dropped, and the fit is answered from those
+// kept (status kDeficient). This file also holds the rules by which every fit of headspan is scored (design
 // section 3).
 #pragma once
 
@@ -46,28 +47,31 @@ struct Factor {
   std::vector<double> lower;  ///< L: [rank, rank], column-major
 };
 
-/// Factors gram: [p, p], column-major with leading dimension ld, both triangles valid. `variance`: [p], 0
+/// Factors gram: [p, p], column-major with leading dimension ld, lower triangle valid. `variance`: [p], 0
 /// where a regressor is constant: it is dropped.
 Factor factor_regressors(const double* gram, std::int64_t p, std::int64_t ld, const double* variance,
                          double tolerance);
 
-/// The same with a given scale: [p] in place of diag(G_SS)^-1/2, 0 to drop; gram: [p, p] without gaps.
-Factor factor_scaled(std::vector<double> gram, const std::vector<double>& scale, double tolerance);
+/// The same with a given scale: [p] in place of diag(G_SS)^-1/2, 0 to drop.
+Factor factor_scaled(const double* gram, std::int64_t ld, const std::vector<double>& scale, double tolerance);
 
-/// X = L^-1 P^T D cross for cross: [p, m] with leading dimension ld; [rank, m], column-major.
+/// X = cross D P L^-T for cross = G_tS: [m, p] with leading dimension ld; [m, rank].
 std::vector<double> whiten(const Factor& factor, const double* cross, std::int64_t ld, std::int64_t m);
 
-/// The maps W = D P L^-T X of the kept regressors: [rank, m], from X: [rank, m].
-std::vector<double> solve_maps(const Factor& factor, std::vector<double> x, std::int64_t m);
+/// U = D P L^-T: [p, rank], for many targets: X = cross U is a product, twice as fast as solving.
+std::vector<double> whitener(const Factor& factor, std::int64_t p);
 
-/// Column sums of squares of x: [rows, m].
-std::vector<double> explained(const std::vector<double>& x, std::int64_t rows, std::int64_t m);
+/// The maps W = X L^-1 P^T D: [m, p] from X: [m, rank]; 0 for the regressors that were dropped.
+std::vector<double> solve_maps(const Factor& factor, std::int64_t p, std::vector<double> x, std::int64_t m);
 
-/// diag(M_tt - 2 W^T M_St + W^T M_SS W) for W: [rank, m] of `factor`'s kept regressors. moment: M_SS [p, p]
-/// with leading dimension ld; cross: M_St [p, m] with leading dimension ld_cross; diagonal: [m] of M_tt.
-std::vector<double> heldout_errors(const Factor& factor, const std::vector<double>& maps,
-                                   const double* moment, std::int64_t ld, const double* cross,
-                                   std::int64_t ld_cross, const double* diagonal, std::int64_t m);
+/// Row sums of squares of x: [m, columns].
+std::vector<double> explained(const std::vector<double>& x, std::int64_t m);
+
+/// diag(M_tt - 2 W M_St + W M_SS W^T) for W: [m, p]. moment: M_SS [p, p] with leading dimension ld, lower
+/// triangle valid; cross: M_tS [m, p] with leading dimension ld_cross; diagonal: [m] of M_tt.
+std::vector<double> heldout_errors(const std::vector<double>& maps, std::int64_t p, const double* moment,
+                                   std::int64_t ld, const double* cross, std::int64_t ld_cross,
+                                   const double* diagonal, std::int64_t m);
 
 struct Score {
   double r2;           ///< uniform average over the coordinates
@@ -81,8 +85,5 @@ struct Score {
 /// dropped.
 Score score_fit(const FitRules& rules, std::int64_t d, const double* explained, const double* sst,
                 const double* errors, const double* sst_heldout, bool deficient);
-
-/// What a fit answers that cannot be made: NaN everywhere, with `status`.
-Score no_score(std::uint8_t status);
 
 }  // namespace headspan

@@ -19,6 +19,12 @@ struct Problem {
   std::vector<std::int64_t> heads;
 };
 
+/// Views of the tiles of a round's problems, one problem after another, and where each begins.
+struct RoundTiles {
+  std::vector<std::size_t> first;
+  TileViews views;
+};
+
 /// The entries of `values`: [D] that belong to `heads`, in their order.
 std::vector<double> gather(const std::vector<double>& values, const std::vector<std::int64_t>& heads,
                            std::int64_t d) {
@@ -64,11 +70,11 @@ class Selection {
               std::vector<double>(n, nan)};
   }
 
-  /// As many targets as fit in 64 MiB of moments.
+  /// As many targets as other ranks' tiles for them fit in 64 MiB.
   std::int64_t targets_of_a_round() const {
-    const std::int64_t side = (pool_ + 1) * d_;
-    return std::clamp<std::int64_t>((std::int64_t{1} << 23) / std::max<std::int64_t>(1, side * side), 1,
-                                    1024);
+    const std::int64_t side = (pool_ + 1) * d_, ranks = data_.comm().size();
+    const std::int64_t remote = side * side / 2 * (ranks - 1) / ranks;
+    return std::clamp<std::int64_t>((std::int64_t{1} << 23) / std::max<std::int64_t>(1, remote), 1, 1024);
   }
 
   void run_round(std::int64_t first, std::int64_t last) {
@@ -82,53 +88,69 @@ class Selection {
     score(problems);
   }
 
-  /// The moments of each problem's heads, dense. Collective.
-  std::vector<std::vector<double>> fetch(const Matrix& matrix, const std::vector<Problem>& problems) const {
+  /// The tiles of each problem's heads. Collective.
+  RoundTiles view(const Matrix& matrix, const std::vector<Problem>& problems) const {
+    RoundTiles round;
     std::vector<Tile> tiles;
     for (const Problem& problem : problems) {
+      round.first.push_back(tiles.size());
       const auto own = tiles_among(problem.heads);
       tiles.insert(tiles.end(), own.begin(), own.end());
     }
-    const std::vector<double> values = fetch_tiles(matrix, d_, tiles);
-    std::vector<std::vector<double>> moments;
-    const double* at = values.data();
-    for (const Problem& problem : problems) {
-      moments.push_back(assemble(problem.heads, d_, at));
-      at += to_size(d_ * d_) * problem.heads.size() * (problem.heads.size() + 1) / 2;
-    }
-    return moments;
+    round.views = view_tiles(matrix, d_, tiles);
+    return round;
+  }
+
+  /// The moments of problem k's heads, dense.
+  const double* dense(const RoundTiles& round, const std::vector<Problem>& problems, std::size_t k,
+                      LargeArray<double>& memory) const {
+    const std::int64_t side = static_cast<std::int64_t>(problems[k].heads.size()) * d_;
+    memory.reserve(side * side);
+    assemble(problems[k].heads, d_, &round.views.tiles[round.first[k]], memory.data());
+    return memory.data();
   }
 
   /// Replaces the pool of each problem by what forward selection takes of it. Collective.
   void choose_forward(std::vector<Problem>& problems) const {
-    const auto moments = fetch(data_.fit.matrix, problems);
+    const RoundTiles tiles = view(data_.fit.matrix, problems);
     const SingleThreadedBlas single;
-#pragma omp parallel for schedule(dynamic)
-    for (std::size_t k = 0; k < problems.size(); ++k) {
-      std::vector<std::int64_t>& heads = problems[k].heads;
-      const auto pool = static_cast<std::int64_t>(heads.size()) - 1;
-      const std::vector<double> variance = gather(data_.sst, heads, d_);
-      std::vector<std::int64_t> chosen;
-      for (const std::int64_t c :
-           forward_selection(data_.rules, d_, pool, moments[k].data(), variance.data(), references_))
-        chosen.push_back(heads[to_size(c)]);
-      chosen.push_back(problems[k].target);
-      heads = std::move(chosen);
+#pragma omp parallel
+    {
+      LargeArray<double> memory;
+#pragma omp for schedule(dynamic)
+      for (std::size_t k = 0; k < problems.size(); ++k) {
+        std::vector<std::int64_t>& heads = problems[k].heads;
+        const auto pool = static_cast<std::int64_t>(heads.size()) - 1;
+        const std::vector<double> variance = gather(data_.sst, heads, d_);
+        const double* moments = dense(tiles, problems, k, memory);
+        std::vector<std::int64_t> chosen;
+        for (const std::int64_t c :
+             forward_selection(data_.rules, d_, pool, moments, variance.data(), references_))
+          chosen.push_back(heads[to_size(c)]);
+        chosen.push_back(problems[k].target);
+        heads = std::move(chosen);
+      }
     }
   }
 
   /// The joint regressions on the first 1, 2, .. of each problem's heads. Collective.
   void score(const std::vector<Problem>& problems) {
-    const auto gram = fetch(data_.fit.matrix, problems);
-    std::vector<std::vector<double>> moment(problems.size());
-    if (data_.heldout) moment = fetch(data_.heldout->matrix, problems);
+    const RoundTiles fit = view(data_.fit.matrix, problems);
+    RoundTiles heldout;
+    if (data_.heldout) heldout = view(data_.heldout->matrix, problems);
     const SingleThreadedBlas single;
-#pragma omp parallel for schedule(dynamic)
-    for (std::size_t k = 0; k < problems.size(); ++k) score_target(problems[k], gram[k], moment[k]);
+#pragma omp parallel
+    {
+      LargeArray<double> gram, moment;
+#pragma omp for schedule(dynamic)
+      for (std::size_t k = 0; k < problems.size(); ++k)
+        score_target(problems[k], dense(fit, problems, k, gram),
+                     data_.heldout ? dense(heldout, problems, k, moment) : nullptr);
+    }
   }
 
-  void score_target(const Problem& problem, const std::vector<double>& gram,
-                    const std::vector<double>& moment) {
+  /// gram, moment: of the problem's heads, dense; no moment without a held-out part.
+  void score_target(const Problem& problem, const double* gram, const double* moment) {
     const auto found = static_cast<std::int64_t>(problem.heads.size()) - 1;
     const std::int64_t ld = (found + 1) * d_, row = (problem.target - pairs_.targets.first) * references_;
     for (std::int64_t n = 1; n <= references_; ++n) {
@@ -150,19 +172,18 @@ class Selection {
     return kNotComputed;
   }
 
-  void score_joint(const Problem& problem, std::int64_t p, std::int64_t ld, const std::vector<double>& gram,
-                   const std::vector<double>& moment, std::size_t at) {
+  void score_joint(const Problem& problem, std::int64_t p, std::int64_t ld, const double* gram,
+                   const double* moment, std::size_t at) {
     const std::vector<double> variance = gather(data_.sst, problem.heads, d_);
-    const Factor factor =
-        factor_regressors(gram.data(), p, ld, variance.data(), data_.rules.pivot_tolerance(p));
-    const std::int64_t target_column = (ld - d_) * ld;
-    std::vector<double> x = whiten(factor, gram.data() + target_column, ld, d_);
-    const std::vector<double> gained = explained(x, factor.rank, d_);
+    const Factor factor = factor_regressors(gram, p, ld, variance.data(), data_.rules.pivot_tolerance(p));
+    const std::int64_t target_row = ld - d_;
+    std::vector<double> x = whiten(factor, gram + target_row, ld, d_);
+    const std::vector<double> gained = explained(x, d_);
     std::vector<double> errors;
     const std::int64_t column = problem.target * d_;
-    if (data_.heldout)
-      errors = heldout_errors(factor, solve_maps(factor, std::move(x), d_), moment.data(), ld,
-                              moment.data() + target_column, ld, &data_.moment_diagonal[to_size(column)], d_);
+    if (moment != nullptr)
+      errors = heldout_errors(solve_maps(factor, p, std::move(x), d_), p, moment, ld, moment + target_row, ld,
+                              &data_.moment_diagonal[to_size(column)], d_);
     const Score score = score_fit(
         data_.rules, d_, gained.data(), &data_.sst[to_size(column)], data_.heldout ? errors.data() : nullptr,
         data_.heldout ? &data_.sst_heldout[to_size(column)] : nullptr, factor.rank < p);

@@ -234,6 +234,40 @@ TEST(Pairwise, FlagsDegenerateHeads) {
   });
 }
 
+// Head 0 has two coordinates that differ by `change` of their length, head 1 copies it, and head 2 depends on
+// the difference as much as on the sum.
+Activations nearly_deficient(double change, std::uint64_t seed) {
+  const Activations random = gaussian(200, 5, seed);
+  Activations z{200, 6, std::vector<double>(1200)};
+  for (std::int64_t t = 0; t < z.tokens; ++t) {
+    z.at(t, 0) = z.at(t, 2) = random.at(t, 0);
+    z.at(t, 1) = z.at(t, 3) = random.at(t, 0) + change * random.at(t, 1);
+    z.at(t, 4) = random.at(t, 0) + random.at(t, 1) + random.at(t, 2);
+    z.at(t, 5) = random.at(t, 1) - random.at(t, 3);
+  }
+  return z;
+}
+
+// A Gram keeps R² to about eps64 / pivot.
+TEST(Pairwise, KeepsWhatDigitsTheGramOfANearlyDeficientHeadHas) {
+  const HeadLayout layout = make_layout(1, 3, 2);
+  for (const double change : {1e-3, 1e-5, 1e-7}) {
+    const Activations fit = nearly_deficient(change, 30), heldout = nearly_deficient(change, 31);
+    const OlsScore score = reference_ols(fit, &heldout, 2, {0}, 2);
+    const double tolerance = 10 * std::numeric_limits<double>::epsilon() / (change * change);
+    on_every_grid(layout, [&](const Grid& grid, std::int64_t block) {
+      const PairTable table = pairs_of(grid, layout, fit, &heldout, {block});
+
+      EXPECT_NEAR(table.r2[2 * 3], score.r2, tolerance);
+      EXPECT_NEAR(table.r2_heldout[2 * 3], score.r2_heldout, tolerance);
+      EXPECT_NEAR(table.r2[1 * 3], 1, 1e-9);
+      EXPECT_EQ(table.rank[0], 2);
+      EXPECT_EQ(table.status[2 * 3] | table.status[1 * 3], 0);
+      EXPECT_LT(table.pivot[0], 2 * change * change);
+    });
+  }
+}
+
 TEST(Pairwise, CountsConstantsAsOneInPaperMode) {
   const HeadLayout layout = make_layout(1, 7, 2);
   const Activations fit = degenerate(100, 17);

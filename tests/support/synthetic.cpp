@@ -6,7 +6,6 @@
 
 #include "base/splitmix64.h"
 #include "dist/tile_exchange.h"
-#include "stats/head_moments.h"
 
 namespace headspan {
 namespace {
@@ -120,9 +119,17 @@ RegressionData make_data(const Grid& grid, const HeadLayout& layout, const Activ
 }
 
 std::vector<double> gather_symmetric(const Matrix& matrix) {
-  std::vector<std::int64_t> all;
-  for (std::int64_t j = 0; j < matrix.rows().size; ++j) all.push_back(j);
-  return assemble(all, 1, fetch_tiles(matrix, 1, tiles_among(all)).data());
+  const std::int64_t n = matrix.rows().size;
+  std::vector<Tile> lower;
+  for (std::int64_t j = 0; j < n; ++j)
+    for (std::int64_t i = j; i < n; ++i) lower.push_back({i, j});
+  const std::vector<double> values = fetch_tiles(matrix, 1, lower);
+  std::vector<double> whole(static_cast<std::size_t>(n * n));
+  for (std::size_t k = 0; k < lower.size(); ++k) {
+    whole[static_cast<std::size_t>(lower[k].row + lower[k].column * n)] = values[k];
+    whole[static_cast<std::size_t>(lower[k].column + lower[k].row * n)] = values[k];
+  }
+  return whole;
 }
 
 }  // namespace headspan

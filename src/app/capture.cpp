@@ -54,8 +54,7 @@ class Capture {
       columns.push_back(layout.columns());
       blocks.push_back(gram_block(team_.grid(), layout.heads(), layout.head_size));
     }
-    Collector<T> collector(team_.grid(), columns, blocks, request_.precision, sample_.has_heldout(),
-                           kPanelTokens);
+    Collector<T> collector(team_.grid(), columns, blocks, request_.precision, sample_.has_heldout());
     const std::int64_t rows = team_.group().size() / team_.tensor().size();
     for (const Round& round : plan_rounds(sample_.sequences, rows, request_.batch_tokens)) {
       run_batch(collector, round[to_size(team_.group().rank() / team_.tensor().size())]);

@@ -5,17 +5,23 @@
 #include <sys/mman.h>
 
 namespace headspan {
+namespace {
 
-void* allocate_large(std::int64_t bytes) {
-  constexpr std::size_t kHugePage = std::size_t{1} << 21;
+constexpr std::size_t kHugePage = std::size_t{1} << 21, kLine = 64;
+
+}  // namespace
+
+// Not aligned_alloc: glibc asks its free lists for the size and the alignment together, which a block that was
+// freed before has not, so that the heap would grow with every array of the same size.
+LargeMemory::LargeMemory(std::int64_t bytes) {
   const auto wanted = static_cast<std::size_t>(bytes);
-  const std::size_t alignment = wanted >= kHugePage ? kHugePage : 64;
-  const std::size_t size = (wanted + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, size);
-  if (memory == nullptr) throw std::bad_alloc();
+  const std::size_t alignment = wanted >= kHugePage ? kHugePage : kLine;
+  block_.reset(std::malloc(wanted + alignment));
+  if (block_ == nullptr) throw std::bad_alloc();
+  const auto address = reinterpret_cast<std::uintptr_t>(block_.get());
+  begin_ = static_cast<char*>(block_.get()) + (alignment - address % alignment);
   if (alignment == kHugePage)
-    madvise(memory, size, MADV_HUGEPAGE);  // advice: refusal costs time, not results
-  return memory;
+    madvise(begin_, wanted / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: refusal costs time only
 }
 
 }  // namespace headspan

@@ -8,9 +8,22 @@
 
 namespace headspan {
 
-/// `bytes` in 2 MiB pages where there are that many, aligned to 64 at least. Throws std::bad_alloc. To be
-/// freed by std::free.
-void* allocate_large(std::int64_t bytes);
+/// One block, in 2 MiB pages where it is that large, aligned to 64 bytes at least.
+class LargeMemory {
+ public:
+  LargeMemory() = default;
+  /// Throws std::bad_alloc.
+  explicit LargeMemory(std::int64_t bytes);
+
+  void* begin() const { return begin_; }
+
+ private:
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<void, Free> block_;
+  void* begin_ = nullptr;
+};
 
 /// T is trivial.
 template <class T>
@@ -21,19 +34,17 @@ class LargeArray {
   void reserve(std::int64_t count) {
     if (count <= room_) return;
     room_ = 0;
-    memory_.reset();
-    memory_.reset(static_cast<T*>(allocate_large(count * static_cast<std::int64_t>(sizeof(T)))));
+    memory_ = {};  // before the new block is asked for
+    memory_ = LargeMemory(count * static_cast<std::int64_t>(sizeof(T)));
     room_ = count;
   }
 
-  T* data() { return memory_.get(); }
-  const T* data() const { return memory_.get(); }
+  std::int64_t room() const { return room_; }
+  T* data() { return static_cast<T*>(memory_.begin()); }
+  const T* data() const { return static_cast<const T*>(memory_.begin()); }
 
  private:
-  struct Free {
-    void operator()(T* p) const { std::free(p); }
-  };
-  std::unique_ptr<T[], Free> memory_;
+  LargeMemory memory_;
   std::int64_t room_ = 0;
 };
 

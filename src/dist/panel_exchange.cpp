@@ -28,7 +28,7 @@ PanelExchange<T>::~PanelExchange() {
 template <class T>
 void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
   HS_ASSERT(requests_.empty());
-  current_ = 1 - current_;
+  if (!alone()) current_ = 1 - current_;
   counts_ = grid_->comm().all_gather(tokens);
   open_operand(rows_, shape.rows(), grid_->row());
   if (!alone()) open_operand(columns_, shape.columns(), grid_->column());
@@ -56,10 +56,14 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
   operand.segments.clear();
   for (std::int64_t block = 0; block < axis.blocks(); ++block) {
     const std::int64_t first = block * axis.block;
+    const std::int64_t count = axis.block_size(block);
     const int owner = axis.owner_of_block(block);
-    operand.segments.push_back({first, axis.block_size(block),
-                                operand.start[to_size(owner)] + axis.local(first),
-                                operand.width[to_size(owner)]});
+    T* const out = operand.start[to_size(owner)] + axis.local(first);
+    Segment* const last = operand.segments.empty() ? nullptr : &operand.segments.back();
+    if (last != nullptr && out == last->out + last->count && last->count + count <= kWide)
+      last->count += count;
+    else
+      operand.segments.push_back({first, count, out, operand.width[to_size(owner)]});
   }
 }
 

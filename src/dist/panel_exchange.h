@@ -37,27 +37,26 @@ class PanelExchange {
 
   /// Packs this rank's `tokens` (0 is normal) and posts the transfer of operands for `shape`, a square matrix
   /// on the grid. `fill(token, first, count, out)` writes the values of columns first..first+count of a
-  /// token; `visit(first, count, values)` is shown each value once, those of a column in the order of tokens.
-  /// Both are called by several threads, but for one column always by the same. Collective over the grid.
-  template <class Fill, class Visit>
-  void start(const Matrix& shape, std::int64_t tokens, const Fill& fill, const Visit& visit) {
+  /// token, once for each value and for a column in the order of tokens; `fill_again`, which does the same,
+  /// is called where they are needed a second time. Both are called by several threads, but for one column
+  /// always by the same. Collective over the grid.
+  template <class Fill, class FillAgain>
+  void start(const Matrix& shape, std::int64_t tokens, const Fill& fill, const FillAgain& fill_again) {
     open(shape, tokens);
-    pack(tokens, rows_, [&](std::int64_t token, const Segment& segment, T* out) {
-      fill(token, segment.first, segment.count, out);
-      visit(segment.first, segment.count, out);
-    });
-    pack(tokens, columns_, [&](std::int64_t token, const Segment& segment, T* out) {
-      fill(token, segment.first, segment.count, out);
-    });
+    pack(tokens, rows_, fill);
+    pack(tokens, columns_, fill_again);
     post();
   }
   /// Lets posted transfers advance. Local.
   void progress();
-  /// Waits for the transfer posted last. The operands stay valid until the second `start` from now.
+  /// Waits for the transfer posted last. The operands stay valid until the second `start` from now, on one
+  /// rank, where there is nothing to wait for, until the next.
   PanelOperands<T> finish();
 
  private:
-  /// Neighbouring columns that go to one place.
+  static constexpr std::int64_t kWide = 4096;  // columns
+
+  /// Neighbouring columns that go to one place, kWide at most where that is more than a block.
   struct Segment {
     std::int64_t first, count;
     T* out;               // of the first token
@@ -74,16 +73,17 @@ class PanelExchange {
         segments;  // of this rank's tokens, all columns in order; none where nobody needs them
   };
 
-  template <class Write>
-  static void pack(std::int64_t tokens, const Operand& operand, const Write& write) {
-    constexpr std::int64_t kPiece = 16;  // segments that a thread writes token by token
+  template <class Fill>
+  static void pack(std::int64_t tokens, const Operand& operand, const Fill& fill) {
     const auto count = static_cast<std::int64_t>(operand.segments.size());
+    // A thread writes token by token what fits its cache.
+    const std::int64_t piece = count == 0 ? 1 : std::max<std::int64_t>(1, kWide / operand.segments[0].count);
 #pragma omp parallel for schedule(static)
-    for (std::int64_t first = 0; first < count; first += kPiece)
+    for (std::int64_t first = 0; first < count; first += piece)
       for (std::int64_t token = 0; token < tokens; ++token)
-        for (std::int64_t k = first; k < std::min(first + kPiece, count); ++k) {
+        for (std::int64_t k = first; k < std::min(first + piece, count); ++k) {
           const Segment& segment = operand.segments[static_cast<std::size_t>(k)];
-          write(token, segment, segment.out + token * segment.stride);
+          fill(token, segment.first, segment.count, segment.out + token * segment.stride);
         }
   }
   bool alone() const { return grid_->comm().size() == 1; }

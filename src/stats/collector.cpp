@@ -1,5 +1,6 @@
 #include "stats/collector.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace headspan {
@@ -13,18 +14,38 @@ AnyUpdater make_updater(const Grid& grid, Precision precision) {
   return AnyUpdater(std::in_place_type<GramUpdater<float>>, grid, precision);
 }
 
+/// `value_bytes`: of a row's value; `product_bytes`: of an operand's.
+std::int64_t fitting_panel(const Grid& grid, const std::vector<std::int64_t>& columns, int parts,
+                           std::size_t value_bytes, std::size_t product_bytes) {
+  const double ranks = grid.comm().size();
+  double gram_bytes = 0, waiting = 0, widest = 0;
+  for (const std::int64_t count : columns) {
+    const auto width = static_cast<double>(count);
+    gram_bytes += parts * sizeof(double) * width * width / ranks;
+    waiting += parts * static_cast<double>(value_bytes) * width / ranks;
+    widest = std::max(widest, width);
+  }
+  // One operand on one rank; on several two, of this panel and of the one before.
+  const double operands = ranks == 1 ? 1 : 2.0 / grid.rows() + 2.0 / grid.columns();
+  const double token_bytes = waiting + operands * static_cast<double>(product_bytes) * widest;
+  const double room = std::max(gram_bytes / 8, 128.0 * (1 << 20));
+  return std::clamp(static_cast<std::int64_t>(room / token_bytes) / 256 * 256, std::int64_t{512},
+                    std::int64_t{4096});
+}
+
 }  // namespace
 
 template <class T>
 Collector<T>::Collector(const Grid& grid, const std::vector<std::int64_t>& columns,
-                        const std::vector<std::int64_t>& blocks, Precision precision, bool heldout,
-                        std::int64_t panel_tokens)
+                        const std::vector<std::int64_t>& blocks, Precision precision, bool heldout)
     : grid_(&grid),
-      panel_tokens_(panel_tokens),
+      panel_tokens_(fitting_panel(grid, columns, heldout ? 2 : 1, sizeof(T),
+                                  precision == Precision::float64 ? sizeof(double) : sizeof(float))),
       waiting_tokens_(heldout ? 2 : 1, 0),
       updater_(make_updater(grid, precision)) {
   for (std::size_t s = 0; s < columns.size(); ++s) {
-    StreamState& stream = streams_.emplace_back(StreamState{columns[s], {}, {}, {}});
+    StreamState& stream = streams_.emplace_back();
+    stream.columns = columns[s];
     stream.waiting.resize(waiting_tokens_.size());
     for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
       stream.sums.emplace_back(grid, columns[s], blocks[s]);
@@ -37,11 +58,12 @@ T* Collector<T>::add_rows(std::size_t stream, Part part, std::int64_t tokens) {
   Buffer& buffer = state.waiting.at(static_cast<std::size_t>(part));
   const std::int64_t before = buffer.tokens;
   buffer.tokens += tokens;
-  const auto values = static_cast<std::size_t>(buffer.tokens * state.columns);
-  if (buffer.rows.capacity() <
-      values)  // once, with room for a panel that is nearly full: growing would double
-    buffer.rows.reserve(static_cast<std::size_t>((panel_tokens_ + tokens) * state.columns));
-  buffer.rows.resize(values);
+  if (buffer.rows.room() < buffer.tokens * state.columns) {
+    LargeArray<T> larger;
+    larger.reserve((std::max(buffer.tokens, panel_tokens_ / grid_->comm().size()) + tokens) * state.columns);
+    std::copy_n(buffer.rows.data(), before * state.columns, larger.data());
+    buffer.rows = std::move(larger);
+  }
   return buffer.rows.data() + before * state.columns;
 }
 

@@ -14,10 +14,6 @@ namespace headspan {
 
 enum class Part { fit, heldout };
 
-/// Tokens of all ranks in one panel: enough for a product at full speed, few enough that waiting rows take
-/// little memory beside a Gram.
-constexpr std::int64_t kPanelTokens = 1024;
-
 /// The finished Grams of one stream. `heldout` is there only where it was asked for.
 struct StreamGrams {
   HeadGram fit;
@@ -30,10 +26,13 @@ template <class T>
 class Collector {
  public:
   /// One Gram pair for each entry of `columns` (D of each stream) with the blocks of `blocks`.
-  /// `panel_tokens`: how many tokens of all ranks make a panel. `grid` must outlive the collector.
+  /// `grid` must outlive the collector.
   Collector(const Grid& grid, const std::vector<std::int64_t>& columns,
-            const std::vector<std::int64_t>& blocks, Precision precision, bool heldout,
-            std::int64_t panel_tokens);
+            const std::vector<std::int64_t>& blocks, Precision precision, bool heldout);
+
+  /// How many tokens of all ranks make a panel: as many as an eighth of the Grams' memory, or 128 MiB where
+  /// that is more, has room for, within [512, 4096].
+  std::int64_t panel_tokens() const { return panel_tokens_; }
 
   /// Room for `tokens` more rows of this rank: [tokens, columns[stream]], row-major, to be filled before
   /// `end_round`. Valid until the next call for this stream and part. Local.
@@ -48,7 +47,7 @@ class Collector {
 
  private:
   struct Buffer {
-    std::vector<T> rows;
+    LargeArray<T> rows;
     std::int64_t tokens = 0;
   };
   struct StreamState {

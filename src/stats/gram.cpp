@@ -73,9 +73,7 @@ template <class T>
 std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t tokens,
                                      std::int64_t columns) {
   std::vector<double> mean(static_cast<std::size_t>(columns), 0.0);
-  for (std::int64_t t = 0; t < tokens; ++t)
-    for (std::int64_t j = 0; j < columns; ++j)
-      mean[static_cast<std::size_t>(j)] += static_cast<double>(z[t * columns + j]);
+  for (std::int64_t t = 0; t < tokens; ++t) add_values(z + t * columns, columns, mean.data());
   std::int64_t total = tokens;
   comm.sum(&total, 1);
   comm.sum(mean.data(), columns);
@@ -88,14 +86,15 @@ template <class P>
 template <class T>
 void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
   const auto columns = static_cast<std::int64_t>(shift.size());
+  const auto fill_and_sum = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
+    shift_values(z + token * columns + first, shift.data() + first, count, precision_, out,
+                 sums.sum.data() + first);
+  };
   const auto fill = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
-    subtract(z + token * columns + first, shift.data() + first, count, out);
-    if constexpr (std::is_same_v<P, float>) round_values(out, count, precision_);
+    shift_values(z + token * columns + first, shift.data() + first, count, precision_, out, nullptr);
   };
-  const auto add_to_sums = [&](std::int64_t first, std::int64_t count, const P* values) {
-    add_values(values, count, sums.sum.data() + first);
-  };
-  exchange_.start(sums.matrix, tokens, fill, add_to_sums);
+  if (sums.matrix.grid().comm().size() == 1) drain();  // nothing to overlap: one panel's memory is enough
+  exchange_.start(sums.matrix, tokens, fill_and_sum, fill);
   GramSums* const previous = std::exchange(pending_, &sums);
   if (previous != nullptr) multiply(previous->matrix, [&] { exchange_.progress(); });
   operands_ = exchange_.finish();
@@ -105,7 +104,7 @@ void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const 
 template <class P>
 void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progress) {
   if constexpr (std::is_same_v<P, float>)
-    add_product(matrix, operands_, block_, progress);
+    add_product(matrix, operands_, precision_, block_, progress);
   else
     add_product(matrix, operands_, progress);
 }

@@ -9,6 +9,8 @@
 namespace headspan {
 namespace {
 
+constexpr std::int64_t kSplitTokens = 256;
+
 /// A rectangle of the local array, in elements.
 struct Rectangle {
   std::int64_t row, rows, column, columns;
@@ -54,31 +56,30 @@ class FloatProduct {
       : gram_(gram),
         panel_(panel),
         block_(block),
-        columns_(std::clamp<std::int64_t>(gram.local_columns() / 4, 1, 2048)),
         tokens_(to_int(panel.tokens)),
         lda_(to_int(panel.leading_rows)),
         ldb_(to_int(panel.leading_columns)) {}
 
   /// Adds the product over a rectangle, piece by piece.
   void add(const Rectangle& r) {
-    for (std::int64_t column = r.column; column < r.column + r.columns; column += columns_)
-      for (std::int64_t row = r.row; row < r.row + r.rows; row += kRows)
-        add_piece({row, std::min(kRows, r.row + r.rows - row), column,
-                   std::min(columns_, r.column + r.columns - column)});
+    for (std::int64_t column = r.column; column < r.column + r.columns; column += kSide)
+      for (std::int64_t row = r.row; row < r.row + r.rows; row += kSide)
+        add_piece({row, std::min(kSide, r.row + r.rows - row), column,
+                   std::min(kSide, r.column + r.columns - column)});
   }
 
   /// Adds the elements on and below the diagonal of a 1x1 grid.
   void add_symmetric() {
     const std::int64_t n = gram_.rows().size;
-    for (std::int64_t first = 0; first < n; first += columns_) {
-      const std::int64_t width = std::min(columns_, n - first);
+    for (std::int64_t first = 0; first < n; first += kSide) {
+      const std::int64_t width = std::min(kSide, n - first);
       add_diagonal_piece(first, width);
       add({first + width, n - first - width, first, width});
     }
   }
 
  private:
-  static constexpr std::int64_t kRows = 4096;
+  static constexpr std::int64_t kSide = 4096;
 
   void add_piece(const Rectangle& r) {
     const int m = to_int(r.rows), n = to_int(r.columns);
@@ -104,9 +105,18 @@ class FloatProduct {
   Matrix& gram_;
   const PanelOperands<float>& panel_;
   LargeArray<float>& block_;
-  std::int64_t columns_;  // of a piece: the more the faster, but an eighth of the Gram is memory enough
   int tokens_, lda_, ldb_;
 };
+
+void add_slice(Matrix& gram, const PanelOperands<float>& slice, LargeArray<float>& block,
+               const std::function<void()>& progress) {
+  FloatProduct product(gram, slice, block);
+  if (gram.grid().comm().size() == 1) return product.add_symmetric();
+  cover_lower_tiles(gram, [&](const Rectangle& r) {
+    product.add(r);
+    progress();
+  });
+}
 
 }  // namespace
 
@@ -128,15 +138,16 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::fu
   });
 }
 
-void add_product(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block,
-                 const std::function<void()>& progress) {
-  if (panel.tokens == 0) return;
-  FloatProduct product(gram, panel, block);
-  if (gram.grid().comm().size() == 1) return product.add_symmetric();
-  cover_lower_tiles(gram, [&](const Rectangle& r) {
-    product.add(r);
-    progress();
-  });
+void add_product(Matrix& gram, const PanelOperands<float>& panel, Precision precision,
+                 LargeArray<float>& block, const std::function<void()>& progress) {
+  const std::int64_t step = precision == Precision::split ? kSplitTokens : panel.tokens;
+  for (std::int64_t first = 0; first < panel.tokens; first += step) {
+    PanelOperands<float> slice = panel;
+    slice.rows += first * panel.leading_rows;
+    slice.columns += first * panel.leading_columns;
+    slice.tokens = std::min(step, panel.tokens - first);
+    add_slice(gram, slice, block, progress);
+  }
 }
 
 }  // namespace headspan

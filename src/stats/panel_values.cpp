@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/error.h"
+
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
 #define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -11,11 +13,6 @@
 
 namespace headspan {
 namespace {
-
-template <class T, class P>
-HS_INLINED inline void subtract_loop(const T* in, const double* origin, std::int64_t count, P* out) {
-  for (std::int64_t j = 0; j < count; ++j) out[j] = static_cast<P>(static_cast<double>(in[j]) - origin[j]);
-}
 
 template <class P>
 HS_INLINED inline void add_loop(const P* values, std::int64_t count, double* sums) {
@@ -30,35 +27,64 @@ HS_INLINED inline float to_bfloat16(float x) {
   return x;
 }
 
-HS_FOR_EACH_PROCESSOR void round_to_bfloat16(float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) values[i] = to_bfloat16(values[i]);
+/// A shifted value as each precision multiplies it.
+template <Precision precision>
+HS_INLINED inline auto rounded(double value) {
+  if constexpr (precision == Precision::float64) {
+    return value;
+  } else {
+    const auto x = static_cast<float>(value);
+    if constexpr (precision == Precision::float32) return x;
+    const float high = to_bfloat16(x);
+    return precision == Precision::bfloat16 ? high : high + to_bfloat16(x - high);
+  }
 }
 
-HS_FOR_EACH_PROCESSOR void round_to_split(float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float high = to_bfloat16(values[i]);
-    values[i] = high + to_bfloat16(values[i] - high);
+template <Precision precision, class T, class P>
+HS_INLINED inline void shift_loop(const T* __restrict in, const double* __restrict origin, std::int64_t count,
+                                  P* __restrict out, double* __restrict sums) {
+  if (sums == nullptr) {
+    for (std::int64_t j = 0; j < count; ++j)
+      out[j] = rounded<precision>(static_cast<double>(in[j]) - origin[j]);
+    return;
   }
+  for (std::int64_t j = 0; j < count; ++j) {
+    out[j] = rounded<precision>(static_cast<double>(in[j]) - origin[j]);
+    sums[j] += static_cast<double>(out[j]);
+  }
+}
+
+template <class T>
+HS_INLINED inline void shift_to_float(const T* in, const double* origin, std::int64_t count,
+                                      Precision precision, float* out, double* sums) {
+  switch (precision) {
+    case Precision::float64: break;  // not for FP32
+    case Precision::float32: return shift_loop<Precision::float32>(in, origin, count, out, sums);
+    case Precision::split: return shift_loop<Precision::split>(in, origin, count, out, sums);
+    case Precision::bfloat16: return shift_loop<Precision::bfloat16>(in, origin, count, out, sums);
+  }
+  HS_ASSERT(false);
 }
 
 }  // namespace
 
-HS_FOR_EACH_PROCESSOR void subtract(const float* in, const double* origin, std::int64_t count, double* out) {
-  subtract_loop(in, origin, count, out);
+HS_FOR_EACH_PROCESSOR void shift_values(const float* in, const double* origin, std::int64_t count,
+                                        Precision precision, double* out, double* sums) {
+  HS_ASSERT(precision == Precision::float64);
+  shift_loop<Precision::float64>(in, origin, count, out, sums);
 }
-HS_FOR_EACH_PROCESSOR void subtract(const double* in, const double* origin, std::int64_t count, double* out) {
-  subtract_loop(in, origin, count, out);
+HS_FOR_EACH_PROCESSOR void shift_values(const double* in, const double* origin, std::int64_t count,
+                                        Precision precision, double* out, double* sums) {
+  HS_ASSERT(precision == Precision::float64);
+  shift_loop<Precision::float64>(in, origin, count, out, sums);
 }
-HS_FOR_EACH_PROCESSOR void subtract(const float* in, const double* origin, std::int64_t count, float* out) {
-  subtract_loop(in, origin, count, out);
+HS_FOR_EACH_PROCESSOR void shift_values(const float* in, const double* origin, std::int64_t count,
+                                        Precision precision, float* out, double* sums) {
+  shift_to_float(in, origin, count, precision, out, sums);
 }
-HS_FOR_EACH_PROCESSOR void subtract(const double* in, const double* origin, std::int64_t count, float* out) {
-  subtract_loop(in, origin, count, out);
-}
-
-void round_values(float* values, std::int64_t count, Precision precision) {
-  if (precision == Precision::bfloat16) round_to_bfloat16(values, count);
-  if (precision == Precision::split) round_to_split(values, count);
+HS_FOR_EACH_PROCESSOR void shift_values(const double* in, const double* origin, std::int64_t count,
+                                        Precision precision, float* out, double* sums) {
+  shift_to_float(in, origin, count, precision, out, sums);
 }
 
 HS_FOR_EACH_PROCESSOR void add_values(const double* values, std::int64_t count, double* sums) {

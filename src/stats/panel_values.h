@@ -16,14 +16,16 @@ namespace headspan {
 /// product.
 enum class Precision { float64, float32, split, bfloat16 };
 
-/// out[j] = in[j] - origin[j], in the type of `out`.
-void subtract(const float* in, const double* origin, std::int64_t count, double* out);
-void subtract(const double* in, const double* origin, std::int64_t count, double* out);
-void subtract(const float* in, const double* origin, std::int64_t count, float* out);
-void subtract(const double* in, const double* origin, std::int64_t count, float* out);
-
-/// Rounds FP32 values further, to what `precision` multiplies; to nearest, ties to even.
-void round_values(float* values, std::int64_t count, Precision precision);
+/// out[j] = in[j] - origin[j] as `precision` multiplies it: rounded to nearest, ties to even. FP64 `out` is
+/// for Precision::float64, FP32 for the others. Where `sums` is not null, also sums[j] += out[j].
+void shift_values(const float* in, const double* origin, std::int64_t count, Precision precision, double* out,
+                  double* sums);
+void shift_values(const double* in, const double* origin, std::int64_t count, Precision precision,
+                  double* out, double* sums);
+void shift_values(const float* in, const double* origin, std::int64_t count, Precision precision, float* out,
+                  double* sums);
+void shift_values(const double* in, const double* origin, std::int64_t count, Precision precision, float* out,
+                  double* sums);
 
 /// sums[j] += values[j].
 void add_values(const double* values, std::int64_t count, double* sums);

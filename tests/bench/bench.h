@@ -21,7 +21,7 @@ struct BenchOptions {
   std::int64_t layers = 8;
   std::int64_t heads = 12;  ///< of a layer
   std::int64_t head_size = 32;
-  std::int64_t tokens = 10000;
+  std::int64_t tokens = 30000;
   std::int64_t sequence_length = 256;  ///< of memory and model
   std::int64_t repeats = 5;            ///< counted runs; one more before them warms up
   std::string precision = "float64";   ///< of the Gram's products: float64 or float32

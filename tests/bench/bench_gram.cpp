@@ -11,13 +11,37 @@
 namespace headspan {
 namespace {
 
+std::int64_t panel_tokens(const Grid& grid, const BenchOptions& options) {
+  return Collector<float>(grid, {options.columns()}, {options.head_size}, options.product(), false)
+      .panel_tokens();
+}
+
+/// The Gram of rows that are there: shift, sums, exchange and products. Collective over the grid.
+template <class T>
+void update_gram(const Grid& grid, const BenchOptions& options, const std::vector<float>& rows) {
+  const std::int64_t columns = options.columns(), step = panel_tokens(grid, options);
+  GramSums sums(grid, columns, gram_block(grid, options.all_heads(), options.head_size));
+  GramUpdater<T> updater(grid, options.product());
+  std::vector<double> shift;
+  for (std::int64_t first = 0; first < options.tokens; first += step) {
+    const Slab mine =
+        slab_of(std::min(step, options.tokens - first), grid.comm().size(), grid.comm().rank());
+    const float* z = rows.data() + (first + mine.first) * columns;
+    if (first == 0) shift = provisional_mean(grid.comm(), z, mine.count, columns);
+    updater.add(sums, z, mine.count, shift);
+  }
+  updater.drain();
+  finish(std::move(sums), shift);
+}
+
 /// The products of a Gram of `tokens` tokens and nothing else, all from the same panel.
 template <class T>
-void bare_syrk(const BenchOptions& options, const std::vector<T>& panel, std::vector<T>& gram) {
+void bare_syrk(const BenchOptions& options, std::int64_t step, const std::vector<T>& panel,
+               std::vector<T>& gram) {
   const int n = to_int(options.columns());
   const T one = 1;
-  for (std::int64_t first = 0; first < options.tokens; first += kPanelTokens) {
-    const int k = to_int(std::min(kPanelTokens, options.tokens - first));
+  for (std::int64_t first = 0; first < options.tokens; first += step) {
+    const int k = to_int(std::min(step, options.tokens - first));
     if constexpr (std::is_same_v<T, double>)
       dsyrk_("L", "N", &n, &k, &one, panel.data(), &n, &one, gram.data(), &n);
     else
@@ -29,12 +53,12 @@ template <class T>
 bool against_syrk(const BenchOptions& options, const Comm& comm) {
   const Grid grid(comm, 1, 1);
   const auto rows = random_rows(options, options.tokens, 1);
-  const std::int64_t columns = options.columns();
-  const std::vector<T> panel(rows.begin(), rows.begin() + std::min(kPanelTokens, options.tokens) * columns);
+  const std::int64_t columns = options.columns(), step = panel_tokens(grid, options);
+  const std::vector<T> panel(rows.begin(), rows.begin() + std::min(step, options.tokens) * columns);
   std::vector<T> gram(static_cast<std::size_t>(columns * columns));
   const TurnTimes times = time_in_turn(
-      comm, options.repeats, [&] { bare_syrk(options, panel, gram); },
-      [&] { stream_gram(grid, options, rows); });
+      comm, options.repeats, [&] { bare_syrk(options, step, panel, gram); },
+      [&] { update_gram<T>(grid, options, rows); });
   const double gflop = 1e-9 * static_cast<double>(options.tokens) * static_cast<double>(columns) *
                        static_cast<double>(columns + 1);
   const std::string routine = std::is_same_v<T, double> ? "dsyrk" : "ssyrk";
@@ -43,6 +67,7 @@ bool against_syrk(const BenchOptions& options, const Comm& comm) {
                  gflop / times.limit, times.speed, 0.95});
 }
 
+template <class T>
 bool against_one_rank(const BenchOptions& options, const Comm& comm) {
   const GridShape shape = squarest_grid(comm.size());
   const Grid grid(comm, static_cast<int>(shape.rows), static_cast<int>(shape.columns));
@@ -52,9 +77,9 @@ bool against_one_rank(const BenchOptions& options, const Comm& comm) {
   const TurnTimes times = time_in_turn(
       comm, options.repeats,
       [&] {
-        if (comm.is_root()) stream_gram(alone, options, rows);
+        if (comm.is_root()) update_gram<T>(alone, options, rows);
       },
-      [&] { stream_gram(grid, options, rows); });
+      [&] { update_gram<T>(grid, options, rows); });
   return report(options, comm,
                 {"Gram, " + options.precision + ", " + std::to_string(comm.size()) + " ranks against one",
                  "s", times.routine, times.limit, times.speed, comm.size() == 2 ? 1.8 : kNone});
@@ -63,9 +88,10 @@ bool against_one_rank(const BenchOptions& options, const Comm& comm) {
 }  // namespace
 
 bool bench_gram(const BenchOptions& options, const Comm& comm) {
-  if (comm.size() > 1) return against_one_rank(options, comm);
-  return options.product() == Precision::float64 ? against_syrk<double>(options, comm)
-                                                 : against_syrk<float>(options, comm);
+  const bool in_double = options.product() == Precision::float64;
+  if (comm.size() > 1)
+    return in_double ? against_one_rank<double>(options, comm) : against_one_rank<float>(options, comm);
+  return in_double ? against_syrk<double>(options, comm) : against_syrk<float>(options, comm);
 }
 
 }  // namespace headspan

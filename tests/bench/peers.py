@@ -36,7 +36,7 @@ def parse():
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--heads", type=int, default=12, help="of a layer")
     parser.add_argument("--head-size", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=10000)
+    parser.add_argument("--tokens", type=int, default=30000)
     parser.add_argument("--sequence-length", type=int, default=256, help="of transformers")
     parser.add_argument("--precision", choices=["float64", "float32"], default="float64")
     parser.add_argument("--samples", type=int, default=4, help="of paper: source heads that are measured")

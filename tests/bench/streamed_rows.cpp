@@ -9,6 +9,7 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kDirections = 16;
+constexpr std::int64_t kRoundTokens = 512;  // as they come from a forward
 /// How much of the shared directions a head has: of 7 kinds.
 float share_of(std::int64_t head) { return static_cast<float>(head % 7) / 4; }
 
@@ -33,9 +34,9 @@ std::vector<float> random_rows(const BenchOptions& options, std::int64_t tokens,
 HeadGram stream_gram(const Grid& grid, const BenchOptions& options, const std::vector<float>& rows) {
   const std::int64_t columns = options.columns(), total = static_cast<std::int64_t>(rows.size()) / columns;
   Collector<float> collector(grid, {columns}, {gram_block(grid, options.all_heads(), options.head_size)},
-                             options.product(), false, kPanelTokens);
-  for (std::int64_t first = 0; first < total; first += kPanelTokens) {
-    const std::int64_t tokens = std::min(kPanelTokens, total - first);
+                             options.product(), false);
+  for (std::int64_t first = 0; first < total; first += kRoundTokens) {
+    const std::int64_t tokens = std::min(kRoundTokens, total - first);
     const Slab mine = slab_of(tokens, grid.comm().size(), grid.comm().rank());
     std::copy_n(rows.data() + (first + mine.first) * columns, mine.count * columns,
                 collector.add_rows(0, Part::fit, mine.count));

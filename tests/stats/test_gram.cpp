@@ -137,6 +137,52 @@ TEST(Gram, ErrsByNoMoreThanItsPrecision) {
   });
 }
 
+// Sums of split are those of 256 tokens at most, however many a panel has.
+TEST(Gram, SumsFewTokensAtATimeInSplit) {
+  constexpr double kBound = 256 * 0x1p-24 + 2 * 0x1p-16;
+  on_every_layout([&](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
+    Activations z = correlated(1500, layout.columns(), 3, 0.5, 7, 8);
+
+    EXPECT_LE(error_of(make_gram(grid, z, {block, Precision::split, 1100}), naive(z)), kBound);
+  });
+}
+
+// Small integers, whose products FP32 adds exactly.
+TEST(Gram, MayHaveMoreColumnsThanAPieceOfAProduct) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const ProcessGrid shape = usual_grid(world.size());
+  const Grid grid(world, shape.rows, shape.columns);
+  constexpr std::int64_t kColumns = 4164, kTokens = 5;
+  Activations z{kTokens, kColumns, {}};
+  for (std::int64_t k = 0; k < kTokens * kColumns; ++k)
+    z.values.push_back(static_cast<double>(k * k % 13 - 6));
+  const std::vector<double> shift(kColumns, 0.0);
+  const Slab mine = dealt_tokens(kTokens, world.size(), world.rank());
+  for (const Precision precision : {Precision::float64, Precision::float32}) {
+    GramSums sums(grid, kColumns, 4);
+    const auto add = [&](auto updater) {
+      updater.add(sums, z.values.data() + mine.first * kColumns, mine.count, shift);
+      updater.drain();
+    };
+    if (precision == Precision::float64)
+      add(GramUpdater<double>(grid, precision));
+    else
+      add(GramUpdater<float>(grid, precision));
+
+    std::int64_t wrong = 0;
+    const Matrix& g = sums.matrix;
+    for (std::int64_t j = 0; j < g.local_columns(); ++j)
+      for (std::int64_t i = 0; i < g.local_rows(); ++i) {
+        const std::int64_t row = g.rows().global(grid.row(), i), column = g.columns().global(grid.column(), j);
+        double sum = 0;
+        for (std::int64_t t = 0; t < kTokens; ++t) sum += z.at(t, row) * z.at(t, column);
+        if (row >= column && *g.at(i, j) != sum) ++wrong;
+      }
+    EXPECT_EQ(wrong, 0) << static_cast<int>(precision);
+    EXPECT_TRUE(g.guards_intact());
+  }
+}
+
 TEST(Gram, OfMergedPartsIsThatOfAllTokens) {
   on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
     const Activations z = correlated(90, layout.columns(), 3, 0.5, 7, 8);

@@ -9,7 +9,7 @@ namespace {
 using AnyUpdater = std::variant<GramUpdater<double>, GramUpdater<float>>;
 
 AnyUpdater make_updater(const Grid& grid, Precision precision) {
-  if (precision == Precision::float64)
+  if (multiplies_doubles(precision))
     return AnyUpdater(std::in_place_type<GramUpdater<double>>, grid, precision);
   return AnyUpdater(std::in_place_type<GramUpdater<float>>, grid, precision);
 }
@@ -40,7 +40,7 @@ Collector<T>::Collector(const Grid& grid, const std::vector<std::int64_t>& colum
                         const std::vector<std::int64_t>& blocks, Precision precision, bool heldout)
     : grid_(&grid),
       panel_tokens_(fitting_panel(grid, columns, heldout ? 2 : 1, sizeof(T),
-                                  precision == Precision::float64 ? sizeof(double) : sizeof(float))),
+                                  multiplies_doubles(precision) ? sizeof(double) : sizeof(float))),
       waiting_tokens_(heldout ? 2 : 1, 0),
       updater_(make_updater(grid, precision)) {
   for (std::size_t s = 0; s < columns.size(); ++s) {

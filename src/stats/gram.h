@@ -50,7 +50,7 @@ std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t 
 
 /// Takes panels of tokens in turn and adds each to its sums. The exchange of a panel overlaps the product of
 /// the one before, so `drain` comes before the sums are read. One updater serves any number of sums of one
-/// grid. P: double for Precision::float64, else float.
+/// grid. P: double where the precision multiplies doubles, else float.
 template <class P>
 class GramUpdater {
  public:

@@ -9,8 +9,6 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kSplitTokens = 256;
-
 /// A rectangle of the local array, in elements.
 struct Rectangle {
   std::int64_t row, rows, column, columns;
@@ -108,16 +106,6 @@ class FloatProduct {
   int tokens_, lda_, ldb_;
 };
 
-void add_slice(Matrix& gram, const PanelOperands<float>& slice, LargeArray<float>& block,
-               const std::function<void()>& progress) {
-  FloatProduct product(gram, slice, block);
-  if (gram.grid().comm().size() == 1) return product.add_symmetric();
-  cover_lower_tiles(gram, [&](const Rectangle& r) {
-    product.add(r);
-    progress();
-  });
-}
-
 }  // namespace
 
 void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress) {
@@ -138,16 +126,15 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::fu
   });
 }
 
-void add_product(Matrix& gram, const PanelOperands<float>& panel, Precision precision,
-                 LargeArray<float>& block, const std::function<void()>& progress) {
-  const std::int64_t step = precision == Precision::split ? kSplitTokens : panel.tokens;
-  for (std::int64_t first = 0; first < panel.tokens; first += step) {
-    PanelOperands<float> slice = panel;
-    slice.rows += first * panel.leading_rows;
-    slice.columns += first * panel.leading_columns;
-    slice.tokens = std::min(step, panel.tokens - first);
-    add_slice(gram, slice, block, progress);
-  }
+void add_product(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block,
+                 const std::function<void()>& progress) {
+  if (panel.tokens == 0) return;
+  FloatProduct product(gram, panel, block);
+  if (gram.grid().comm().size() == 1) return product.add_symmetric();
+  cover_lower_tiles(gram, [&](const Rectangle& r) {
+    product.add(r);
+    progress();
+  });
 }
 
 }  // namespace headspan

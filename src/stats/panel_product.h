@@ -7,17 +7,14 @@
 
 #include "dist/large_array.h"
 #include "dist/panel_exchange.h"
-#include "stats/panel_values.h"
 
 namespace headspan {
 
 /// gram[i, j] += sum_t rows[i, t] columns[j, t] for the local tiles with global block row >= global block
 /// column (on a 1x1 grid: for the elements on and below the diagonal). `progress` is called between pieces.
-/// In FP32 the error grows with the tokens of a sum, and the share of the time that adding to FP64 takes
-/// falls: float32 and bfloat16, whose rounding of the values is the larger, sum a panel; split sums 256
-/// tokens. `block`: workspace of 64 MiB at most, kept from call to call.
+/// In FP32 the panel is summed in FP32. `block`: workspace of 64 MiB at most, kept from call to call.
 void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress);
-void add_product(Matrix& gram, const PanelOperands<float>& panel, Precision precision,
-                 LargeArray<float>& block, const std::function<void()>& progress);
+void add_product(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block,
+                 const std::function<void()>& progress);
 
 }  // namespace headspan

@@ -45,46 +45,44 @@ HS_INLINED inline void shift_loop(const T* __restrict in, const double* __restri
                                   P* __restrict out, double* __restrict sums) {
   if (sums == nullptr) {
     for (std::int64_t j = 0; j < count; ++j)
-      out[j] = rounded<precision>(static_cast<double>(in[j]) - origin[j]);
+      out[j] = static_cast<P>(rounded<precision>(static_cast<double>(in[j]) - origin[j]));
     return;
   }
   for (std::int64_t j = 0; j < count; ++j) {
-    out[j] = rounded<precision>(static_cast<double>(in[j]) - origin[j]);
+    out[j] = static_cast<P>(rounded<precision>(static_cast<double>(in[j]) - origin[j]));
     sums[j] += static_cast<double>(out[j]);
   }
 }
 
-template <class T>
-HS_INLINED inline void shift_to_float(const T* in, const double* origin, std::int64_t count,
-                                      Precision precision, float* out, double* sums) {
+template <class T, class P>
+HS_INLINED inline void shift(const T* in, const double* origin, std::int64_t count, Precision precision, P* out,
+                             double* sums) {
+  HS_ASSERT(multiplies_doubles(precision) == (sizeof(P) == sizeof(double)));
   switch (precision) {
-    case Precision::float64: break;  // not for FP32
+    case Precision::float64: return shift_loop<Precision::float64>(in, origin, count, out, sums);
     case Precision::float32: return shift_loop<Precision::float32>(in, origin, count, out, sums);
     case Precision::split: return shift_loop<Precision::split>(in, origin, count, out, sums);
     case Precision::bfloat16: return shift_loop<Precision::bfloat16>(in, origin, count, out, sums);
   }
-  HS_ASSERT(false);
 }
 
 }  // namespace
 
 HS_FOR_EACH_PROCESSOR void shift_values(const float* in, const double* origin, std::int64_t count,
                                         Precision precision, double* out, double* sums) {
-  HS_ASSERT(precision == Precision::float64);
-  shift_loop<Precision::float64>(in, origin, count, out, sums);
+  shift(in, origin, count, precision, out, sums);
 }
 HS_FOR_EACH_PROCESSOR void shift_values(const double* in, const double* origin, std::int64_t count,
                                         Precision precision, double* out, double* sums) {
-  HS_ASSERT(precision == Precision::float64);
-  shift_loop<Precision::float64>(in, origin, count, out, sums);
+  shift(in, origin, count, precision, out, sums);
 }
 HS_FOR_EACH_PROCESSOR void shift_values(const float* in, const double* origin, std::int64_t count,
                                         Precision precision, float* out, double* sums) {
-  shift_to_float(in, origin, count, precision, out, sums);
+  shift(in, origin, count, precision, out, sums);
 }
 HS_FOR_EACH_PROCESSOR void shift_values(const double* in, const double* origin, std::int64_t count,
                                         Precision precision, float* out, double* sums) {
-  shift_to_float(in, origin, count, precision, out, sums);
+  shift(in, origin, count, precision, out, sums);
 }
 
 HS_FOR_EACH_PROCESSOR void add_values(const double* values, std::int64_t count, double* sums) {

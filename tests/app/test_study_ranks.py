@@ -171,19 +171,21 @@ class TrainedModel(StudyTest):
         return [datasets(path) for path in self.study(2, output, keys)]
 
     def test_precision_of_the_products(self):
-        """Against products in FP64 of the same forward pass: the median pair. The worst pairs lose more:
-        in layer 0 equal tokens have equal values, so that roundings add up, and coordinates of a head nearly depend."""
-        for dtype, allowed in (("float32", {"float32": 1e-6, "split": 1e-6}), ("bfloat16", {"bfloat16": 1e-4})):
+        """Against products in FP64 of the same forward pass: the median pair and the worst. The worst of float32
+        are those whose regressors nearly depend, those of bfloat16 in layer 0: there equal tokens have equal values,
+        so that roundings add up."""
+        for dtype, allowed in (("float32", {"float32": (1e-6, 3e-5), "split": (1e-6, 2e-6)}),
+                               ("bfloat16", {"bfloat16": (1e-4, 3e-3)})):
             exact, = self.results(dtype, model__dtype=dtype, predict__streams="k,v")
-            for precision, tolerance in allowed.items():
+            for precision, (median, worst) in allowed.items():
                 with self.subTest(dtype=dtype, precision=precision):
                     rounded, = self.results(f"{dtype}_{precision}", model__dtype=dtype, predict__streams="k,v",
                                             predict__precision=precision)
                     for name in ("k/r2", "k/r2_weighted", "k/r2_heldout", "v/r2", "v/r2_weighted", "v/r2_heldout"):
                         by = np.abs(rounded[name] - exact[name])
                         self.assertLess(0, np.nanmax(by), name)
-                        self.assertLessEqual(np.nanmedian(by), tolerance, name)
-                        self.assertLessEqual(np.nanmax(by), 30 * tolerance, name)
+                        self.assertLessEqual(np.nanmedian(by), median, name)
+                        self.assertLessEqual(np.nanmax(by), worst, name)
 
     def test_random_weights_are_as_transformers_draws_them(self):
         """The mean R2 of pairs beside that of step 0, which transformers drew, and of a random projection (d / m)."""

@@ -105,8 +105,8 @@ Slab dealt_tokens(std::int64_t tokens, int ranks, int rank) {
 }
 
 HeadGram make_gram(const Grid& grid, const Activations& z, const GramPlan& plan) {
-  return plan.precision == Precision::float64 ? sum_panels<double>(grid, z, plan)
-                                              : sum_panels<float>(grid, z, plan);
+  return multiplies_doubles(plan.precision) ? sum_panels<double>(grid, z, plan)
+                                            : sum_panels<float>(grid, z, plan);
 }
 
 RegressionData make_data(const Grid& grid, const HeadLayout& layout, const Activations& fit,

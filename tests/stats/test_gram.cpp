@@ -45,19 +45,23 @@ Moments naive(const Activations& z, const std::vector<double>* origin = nullptr)
   return moments;
 }
 
-/// The largest |G_ij - expected| / sqrt(expected_ii expected_jj). Collective.
+/// The largest |G_ij - expected| / sqrt(expected_ii expected_jj) of the stored tiles of all ranks, those on the
+/// diagonal whole. Collective.
 double error_of(const HeadGram& gram, const Moments& expected) {
-  const std::vector<double> g = gather_symmetric(gram.matrix);
-  const std::int64_t n = gram.matrix.rows().size;
+  const Matrix& g = gram.matrix;
+  const Grid& grid = g.grid();
+  const std::int64_t n = g.rows().size;
   double worst = 0;
-  for (std::int64_t j = 0; j < n; ++j)
-    for (std::int64_t i = 0; i < n; ++i) {
+  for (std::int64_t l = 0; l < g.local_columns(); ++l)
+    for (std::int64_t k = 0; k < g.local_rows(); ++k) {
+      const std::int64_t i = g.rows().global(grid.row(), k), j = g.columns().global(grid.column(), l);
+      if (i / g.rows().block < j / g.columns().block) continue;  // not stored
       const long double scale =
           std::sqrt(expected.second[to_size(i * n + i)] * expected.second[to_size(j * n + j)]);
-      const long double error = std::abs(g[to_size(i + j * n)] - expected.second[to_size(i + j * n)]) / scale;
-      if (!(error <= worst)) worst = static_cast<double>(error);  // a NaN is the worst
+      const long double error = std::abs(*g.at(k, l) - expected.second[to_size(i + j * n)]) / scale;
+      if (!(error <= worst)) worst = std::isnan(error) ? 1e300 : static_cast<double>(error);
     }
-  return worst;
+  return grid.comm().max(worst);
 }
 
 double mean_error(const HeadGram& gram, const Moments& expected) {

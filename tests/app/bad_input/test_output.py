@@ -92,6 +92,23 @@ def computed_anew_when_damaged(program, folder):
         expect(np.isfinite(file["k/r2"][0, 1]), "the damaged result stands")
 
 
+def computed_anew_without_the_grams_it_asks_for(program, folder):
+    """A unit is finished when its Grams are, and when they are those of this job."""
+    Sample(folder)
+    finished(study(program, folder), 1, 0)
+    finished(study(program, folder, output__save_gram="true"), 1, 0)
+    finished(study(program, folder, output__save_gram="true"), 0, 1)
+    done, = folder.glob("out/*/model.gram.h5.done")
+    told = done.read_text()
+    digest = re.search(r"[0-9a-f]{64}\s*$", told)
+    for there in (None, told[:digest.start()] + "0" * 64 + told[digest.start() + 64:]):
+        done.unlink()
+        if there:
+            done.write_text(there)
+        finished(study(program, folder, output__save_gram="true"), 1, 0)
+    expect(digest.group() in done.read_text(), "another .done of the Grams")
+
+
 def leftovers_of_a_killed_run_go(program, folder):
     Sample(folder)
     (folder / "out" / folder.name).mkdir(parents=True)
@@ -176,7 +193,7 @@ def disk_full(program, folder):
 
 
 CHECKS = [skipped_when_of_this_job, refused_when_of_another_job, overwritten_when_asked, computed_anew_without_done,
-          computed_anew_when_damaged, leftovers_of_a_killed_run_go, units_of_a_sweep_are_skipped_one_by_one,
+          computed_anew_when_damaged, computed_anew_without_the_grams_it_asks_for, leftovers_of_a_killed_run_go, units_of_a_sweep_are_skipped_one_by_one,
           file_in_place_of_the_folder, file_in_place_of_the_model_folder, read_only_file_system, read_only_folder, disk_full]
 
 

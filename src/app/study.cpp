@@ -126,7 +126,8 @@ int report(const std::vector<Failure>& failures, const Comm& world) {
   }
   std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
   send[0].assign(lines.begin(), lines.end());
-  for (const auto& text : world.exchange(send)) std::fwrite(text.data(), 1, text.size(), stderr);
+  for (const auto& text : world.exchange(send))
+    if (!text.empty()) std::fwrite(text.data(), 1, text.size(), stderr);
   const auto codes = world.all_gather(code);
   if (std::find(codes.begin(), codes.end(), 1) != codes.end()) return 1;
   return *std::max_element(codes.begin(), codes.end());

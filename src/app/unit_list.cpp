@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -14,9 +13,15 @@ namespace fs = std::filesystem;
 
 /// "step1000" and "stage1-step1000-tokens5B" are step 1000; -1 where no step is named.
 std::int64_t step_in(const std::string& name) {
-  std::smatch match;
-  static const std::regex pattern("(^|[^a-z])step[-_]?([0-9]{1,18})");
-  return std::regex_search(name, match, pattern) ? std::stoll(match[2]) : -1;
+  const std::string word = "step";
+  for (auto at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
+    if (at > 0 && name[at - 1] >= 'a' && name[at - 1] <= 'z') continue;  // footstep7
+    std::size_t first = at + word.size();
+    if (first < name.size() && (name[first] == '-' || name[first] == '_')) ++first;
+    const std::size_t digits = std::min(name.find_first_not_of("0123456789", first), name.size()) - first;
+    if (digits >= 1 && digits <= 18) return std::stoll(name.substr(first, digits));
+  }
+  return -1;
 }
 
 fs::path absolute(const std::string& path) {

@@ -55,14 +55,18 @@ HS_INLINED inline void shift_loop(const T* __restrict in, const double* __restri
 }
 
 template <class T, class P>
-HS_INLINED inline void shift(const T* in, const double* origin, std::int64_t count, Precision precision, P* out,
-                             double* sums) {
+HS_INLINED inline void shift(const T* in, const double* origin, std::int64_t count, Precision precision,
+                             P* out, double* sums) {
   HS_ASSERT(multiplies_doubles(precision) == (sizeof(P) == sizeof(double)));
   switch (precision) {
-    case Precision::float64: return shift_loop<Precision::float64>(in, origin, count, out, sums);
-    case Precision::float32: return shift_loop<Precision::float32>(in, origin, count, out, sums);
-    case Precision::split: return shift_loop<Precision::split>(in, origin, count, out, sums);
-    case Precision::bfloat16: return shift_loop<Precision::bfloat16>(in, origin, count, out, sums);
+    case Precision::float64:
+      return shift_loop<Precision::float64>(in, origin, count, out, sums);
+    case Precision::float32:
+      return shift_loop<Precision::float32>(in, origin, count, out, sums);
+    case Precision::split:
+      return shift_loop<Precision::split>(in, origin, count, out, sums);
+    case Precision::bfloat16:
+      return shift_loop<Precision::bfloat16>(in, origin, count, out, sums);
   }
 }
 

@@ -158,9 +158,21 @@ class Selection {
       if (n <= found) table_.sources[at] = static_cast<int>(problem.heads[to_size(n - 1)]);
       if (n > found || data_.rules.too_few(n * d_))
         table_.status[at] = missing_status(problem.target, n);
+      else if (n == 1)
+        take_pair(problem.target, problem.heads[0], at);
       else
         score_joint(problem, n * d_, ld, gram, moment, at);
     }
+  }
+
+  /// One source: the pair that all_pairs has fitted.
+  void take_pair(std::int64_t target, std::int64_t source, std::size_t at) {
+    const std::size_t pair = to_size((target - pairs_.targets.first) * data_.layout.heads() + source);
+    table_.r2[at] = pairs_.r2[pair];
+    table_.r2_heldout[at] = pairs_.r2_heldout[pair];
+    table_.status[at] = pairs_.status[pair];
+    table_.rank[at] = pairs_.rank[to_size(source)];
+    table_.pivot[at] = pairs_.pivot[to_size(source)];
   }
 
   /// Why there is no joint R² of `count` sources.

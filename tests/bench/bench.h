@@ -21,8 +21,8 @@ struct BenchOptions {
   std::int64_t layers = 8;
   std::int64_t heads = 12;  ///< of a layer
   std::int64_t head_size = 32;
-  std::int64_t tokens = 30000;
-  std::int64_t sequence_length = 256;  ///< of memory and model
+  std::int64_t tokens = 0;
+  std::int64_t sequence_length = 256;  ///< of memory and forward
   std::int64_t repeats = 5;            ///< counted runs; one more before them warms up
   std::string precision = "float64";   ///< of the Gram's products: float64 or float32
   std::string folder;                  ///< a checkpoint, or for memory one with config.json alone
@@ -72,10 +72,10 @@ BenchOptions with_shape_of(const ModelConfig& config, BenchOptions options);
 
 /// The benchmarks. Each returns whether everything required was met. Collective over comm.
 bool bench_gram(const BenchOptions& options, const Comm& comm);
-bool bench_statistics(const BenchOptions& options, const Comm& comm);  ///< also pairwise, topn and forward
+bool bench_statistics(const BenchOptions& options, const Comm& comm);  ///< also pairwise, topn and selection
 bool bench_study(const BenchOptions& options, const Comm& comm);
 bool bench_load(const BenchOptions& options, const Comm& comm);
-bool bench_model(const BenchOptions& options, const Comm& comm);
+bool bench_forward(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);
 
 }  // namespace headspan

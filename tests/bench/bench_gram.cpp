@@ -24,8 +24,7 @@ void update_gram(const Grid& grid, const BenchOptions& options, const std::vecto
   GramUpdater<T> updater(grid, options.product());
   std::vector<double> shift;
   for (std::int64_t first = 0; first < options.tokens; first += step) {
-    const Slab mine =
-        slab_of(std::min(step, options.tokens - first), grid.comm().size(), grid.comm().rank());
+    const Slab mine = slab_of(std::min(step, options.tokens - first), grid.comm().size(), grid.comm().rank());
     const float* z = rows.data() + (first + mine.first) * columns;
     if (first == 0) shift = provisional_mean(grid.comm(), z, mine.count, columns);
     updater.add(sums, z, mine.count, shift);

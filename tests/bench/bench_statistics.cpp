@@ -1,4 +1,4 @@
-// pairwise, topn, forward, statistics: what follows the Gram, held-out part included, each alone and all
+// pairwise, topn, selection, statistics: what follows the Gram, held-out part included, each alone and all
 // three together, against the time that a Gram of 30 000 tokens takes at the rate of bare dsyrk on all ranks.
 // Their own time does not depend on the number of tokens, so few are enough here.
 #include <algorithm>
@@ -62,12 +62,14 @@ bool bench_statistics(const BenchOptions& options, const Comm& comm) {
         if (together || options.name == "pairwise") all_pairs(data);
         if (together || options.name == "topn")
           select(data, pairs, SelectionRule::pairwise, kReferences, kPool);
-        if (together || options.name == "forward")
+        if (together || options.name == "selection")
           select(data, pairs, SelectionRule::forward, kReferences, kPool);
       });
   const double probes =
       probe.probes_of_gram(static_cast<double>(options.columns()), kGramTokens, comm.size());
-  const std::string what = together ? "all pairs, top-5 and forward selection" : options.name;
+  const std::string what = together                      ? "all pairs, top-5 and forward selection"
+                           : options.name == "selection" ? "forward selection"
+                                                         : options.name;
   return report(options, comm,
                 {what + ", against the Gram of 30000 tokens", "s", times.routine, times.limit * probes,
                  times.speed * probes, together ? kLeastSpeed : kNone});

@@ -1,5 +1,5 @@
 // study: from float32 rows in memory to R², in-sample, on all tokens: what a numpy script does, and
-// `peers.py numpy` and `peers.py forward` do on the same shapes.
+// `peers.py numpy` and `peers.py selection` do on the same shapes.
 #include <optional>
 
 #include "bench/streamed_rows.h"

@@ -21,18 +21,19 @@ namespace {
 struct Benchmark {
   bool (*run)(const BenchOptions&, const Comm&);
   bool needs_folder;
+  std::int64_t tokens = 30000;  // unless --tokens says
 };
 
 const std::map<std::string, Benchmark>& benchmarks() {
   static const std::map<std::string, Benchmark> all = {{"gram", {bench_gram, false}},
                                                        {"pairwise", {bench_statistics, false}},
                                                        {"topn", {bench_statistics, false}},
-                                                       {"forward", {bench_statistics, false}},
+                                                       {"selection", {bench_statistics, false}},
                                                        {"statistics", {bench_statistics, false}},
                                                        {"study", {bench_study, false}},
                                                        {"load", {bench_load, true}},
-                                                       {"model", {bench_model, true}},
-                                                       {"memory", {bench_memory, true}}};
+                                                       {"forward", {bench_forward, true, 2048}},
+                                                       {"memory", {bench_memory, true, 8192}}};
   return all;
 }
 
@@ -51,13 +52,13 @@ po::options_description describe(BenchOptions& o) {
   add("layers", po::value(&o.layers)->default_value(o.layers), "layers");
   add("heads", po::value(&o.heads)->default_value(o.heads), "heads of a layer");
   add("head-size", po::value(&o.head_size)->default_value(o.head_size), "coordinates of a head");
-  add("tokens", po::value(&o.tokens)->default_value(o.tokens), "tokens");
+  add("tokens", po::value(&o.tokens), "tokens (default 30000; memory 8192; forward 2048, one batch)");
   add("sequence-length", po::value(&o.sequence_length)->default_value(o.sequence_length),
-      "of memory and model");
+      "of memory and forward");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");
   add("precision", po::value(&o.precision)->default_value(o.precision),
       "of the Gram's products: float64 or float32");
-  add("folder", po::value(&o.folder), "of load and model: a checkpoint; of memory: config.json is enough");
+  add("folder", po::value(&o.folder), "of load and forward: a checkpoint; of memory: config.json is enough");
   return options;
 }
 
@@ -114,6 +115,9 @@ int main(int argc, char** argv) {
       return 0;
     }
     po::notify(given);
+    const auto benchmark = benchmarks().find(options.name);
+    if (given.count("tokens") == 0 && benchmark != benchmarks().end())
+      options.tokens = benchmark->second.tokens;
     return run(options, comm);
   } catch (const po::error& e) {
     return refuse(e.what(), 2);

@@ -2,11 +2,11 @@
 """What a user would run instead of headspan, measured: the peers of headspan-bench.
 
   peers.py numpy         Gram, all pairs and top-5 of one stream in memory: the best that numpy and scipy give
-  peers.py forward       forward selection on the same stream
+  peers.py selection     forward selection on the same stream
   peers.py paper         the paper's least squares, one for each pair of source head and target layer;
                          measured for a few sources and extrapolated to all pairs
   peers.py transformers  the forward pass of the checkpoint in --folder, float32
-  peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `model`, `load` and
+  peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `forward`, `load` and
                          `memory`: a llama with random weights
   peers.py versions      of numpy, scipy, torch and transformers
 
@@ -217,7 +217,7 @@ def run_numpy(options):
     report(options, "Gram, all pairs and top-5", "s", total)
 
 
-shared = None  # in a worker of run_forward: what it works on
+shared = None  # in a worker of run_selection: what it works on
 
 
 def share(regressions):
@@ -230,7 +230,7 @@ def select_forward(targets):
     return [shared.forward(t, pools[t][:shared.stream.causal_sources(t)]) for t in targets]
 
 
-def run_forward(options):
+def run_selection(options):
     """Threads of BLAS would only get in the way of so many small calls: one process for each core."""
     regressions = Regressions(Stream(options), np.dtype(options.precision))
     regressions.accumulate()
@@ -311,7 +311,7 @@ def run_versions(options):
           f"torch {torch.__version__}, transformers {transformers.__version__}")
 
 
-PEERS = {"numpy": run_numpy, "forward": run_forward, "paper": run_paper, "transformers": run_transformers,
+PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "transformers": run_transformers,
          "make": run_make, "versions": run_versions}
 
 
@@ -326,7 +326,7 @@ def load(modules):
 
 def main():
     options = parse()
-    threads = 1 if options.peer == "forward" else options.threads
+    threads = 1 if options.peer == "selection" else options.threads
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = str(threads)  # before any of them is loaded
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -78,7 +78,7 @@ against_limits() {
     done
     ours "$run" 1 statistics "${wide[@]}"
   done
-  for name in pairwise topn forward; do
+  for name in pairwise topn selection; do
     ours "2 ranks" 1 "$name"
   done
   for run in "1 core" "2 ranks"; do
@@ -98,8 +98,8 @@ against_peers() {
       ours "$run" "$round" study --repeats 1 --precision "$precision"
       [[ $run == "2 ranks" ]] || peer "$run" "$round" numpy --repeats 1 --precision "$precision"
     done
-    [[ $run == "2 ranks" ]] || peer "$run" "$round" forward --repeats 1
-    ours "$run" "$round" model "${model[@]}"
+    [[ $run == "2 ranks" ]] || peer "$run" "$round" selection --repeats 1
+    ours "$run" "$round" forward "${model[@]}"
     [[ $run == "2 ranks" ]] || peer "$run" "$round" transformers "${model[@]}"
   done
 }

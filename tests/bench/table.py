@@ -23,7 +23,7 @@ PEERS = (
     (STUDY, "float32", "numpy", STUDY, "float64", 1.8),
     (STUDY, "float32", "numpy", STUDY, "float32", None),
     (STUDY, "float64", "paper", "least squares for all pairs", "float32", None),
-    ("forward selection", "float64", "forward", "forward selection", "float64", 5.0),
+    ("forward selection", "float64", "selection", "forward selection", "float64", 5.0),
     ("capture of K, Q and V", "float32", "transformers", "trunk, K and V kept", "float32", 1.1),
     ("forward to logits", "float32", "transformers", "forward to logits", "float32", 1.1),
 )
@@ -78,7 +78,7 @@ def pick(figures, run, name, precision, benches):
 
 def peer_row(figures, run, comparison):
     name, precision, peer, peer_name, peer_precision, required = comparison
-    ours = pick(figures, run, name, precision, ("study", "model"))
+    ours = pick(figures, run, name, precision, ("study", "forward"))
     theirs = pick(figures, PEER_OF_RUN[run], peer_name, peer_precision, (peer,))
     rounds = sorted(ours.keys() & theirs.keys())
     label, other = f"{name}, {precision}", f"{peer}, {peer_precision}"

@@ -41,7 +41,8 @@ void start(PanelExchange<T>& exchange, const Matrix& shape, int panel, int rank)
       shape, tokens_of(panel, rank),
       [&](std::int64_t token, std::int64_t first, std::int64_t count, T* out) {
         fill_again(token, first, count, out);
-        for (std::int64_t j = 0; j < count; ++j) EXPECT_EQ(token, seen[static_cast<std::size_t>(first + j)]++);
+        for (std::int64_t j = 0; j < count; ++j)
+          EXPECT_EQ(token, seen[static_cast<std::size_t>(first + j)]++);
       },
       fill_again);
   for (const std::int64_t tokens : seen) EXPECT_EQ(tokens, tokens_of(panel, rank));

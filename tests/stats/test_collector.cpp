@@ -40,9 +40,8 @@ TEST(Collector, GathersRoundsIntoTheGramOfAllRows) {
     const std::vector<std::int64_t> rounds{1, 0, panel - 2, 5, 2 * panel + 3, 7};
     std::int64_t tokens = 0;
     for (const std::int64_t round : rounds) tokens += round;
-    const Activations z[2][2] = {
-        {correlated(tokens, 12, 3, 0.5, 1, 2), correlated(tokens, 12, 3, 0.5, 1, 3)},
-        {correlated(tokens, 4, 3, 0.5, 4, 5), correlated(tokens, 4, 3, 0.5, 4, 6)}};
+    const Activations z[2][2] = {{correlated(tokens, 12, 3, 0.5, 1, 2), correlated(tokens, 12, 3, 0.5, 1, 3)},
+                                 {correlated(tokens, 4, 3, 0.5, 4, 5), correlated(tokens, 4, 3, 0.5, 4, 6)}};
 
     std::int64_t first = 0;
     for (const std::int64_t round : rounds) {
@@ -86,10 +85,10 @@ TEST(Collector, ChoosesPanelsThatAreSmallBesideTheGrams) {
     return Collector<float>(grid, {columns}, {64}, precision, false).panel_tokens();
   };
 
-  EXPECT_EQ(panel(64, Precision::float64), 4096);      // never more
-  EXPECT_EQ(panel(4096, Precision::float32), 4096);    // 128 MiB / (4 + 4 bytes) / 4096 columns
+  EXPECT_EQ(panel(64, Precision::float64), 4096);    // never more
+  EXPECT_EQ(panel(4096, Precision::float32), 4096);  // 128 MiB / (4 + 4 bytes) / 4096 columns
   EXPECT_EQ(panel(8192, Precision::float32), 2048);
-  EXPECT_EQ(panel(8192, Precision::float64), 1280);    // 128 MiB / (4 + 8 bytes) / 8192, in steps of 256
+  EXPECT_EQ(panel(8192, Precision::float64), 1280);  // 128 MiB / (4 + 8 bytes) / 8192, in steps of 256
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ Moments naive(const Activations& z, const std::vector<double>* origin = nullptr)
   return moments;
 }
 
-/// The largest |G_ij - expected| / sqrt(expected_ii expected_jj) of the stored tiles of all ranks, those on the
-/// diagonal whole. Collective.
+/// The largest |G_ij - expected| / sqrt(expected_ii expected_jj) of the stored tiles of all ranks, those on
+/// the diagonal whole. Collective.
 double error_of(const HeadGram& gram, const Moments& expected) {
   const Matrix& g = gram.matrix;
   const Grid& grid = g.grid();
@@ -147,7 +147,7 @@ TEST(Gram, MayHaveMoreColumnsThanAPieceOfAProduct) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const ProcessGrid shape = usual_grid(world.size());
   const Grid grid(world, shape.rows, shape.columns);
-  constexpr std::int64_t kColumns = 4164, kTokens = 5;
+  constexpr std::int64_t kColumns = 8260, kTokens = 3;
   Activations z{kTokens, kColumns, {}};
   for (std::int64_t k = 0; k < kTokens * kColumns; ++k)
     z.values.push_back(static_cast<double>(k * k % 13 - 6));
@@ -168,7 +168,8 @@ TEST(Gram, MayHaveMoreColumnsThanAPieceOfAProduct) {
     const Matrix& g = sums.matrix;
     for (std::int64_t j = 0; j < g.local_columns(); ++j)
       for (std::int64_t i = 0; i < g.local_rows(); ++i) {
-        const std::int64_t row = g.rows().global(grid.row(), i), column = g.columns().global(grid.column(), j);
+        const std::int64_t row = g.rows().global(grid.row(), i),
+                           column = g.columns().global(grid.column(), j);
         double sum = 0;
         for (std::int64_t t = 0; t < kTokens; ++t) sum += z.at(t, row) * z.at(t, column);
         if (row >= column && *g.at(i, j) != sum) ++wrong;

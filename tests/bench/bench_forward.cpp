@@ -1,4 +1,4 @@
-// model: the forward pass in float32, on every rank a batch of its own, against the bare matrix products of
+// forward: the forward pass in float32, on every rank a batch of its own, against the bare matrix products of
 // the linear layers that it runs. Its peer is `peers.py transformers` on the same folder and lengths.
 #include <map>
 
@@ -59,7 +59,7 @@ bool against_products(const BenchOptions& options, const Comm& comm, const std::
 
 }  // namespace
 
-bool bench_model(const BenchOptions& given, const Comm& comm) {
+bool bench_forward(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   BenchOptions options = with_shape_of(config, given);
   options.precision = "float32";

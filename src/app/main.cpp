@@ -8,6 +8,7 @@
 #include "app/inspect.h"
 #include "app/study.h"
 #include "base/memory.h"
+#include "base/thread_pools.h"
 #include "dist/agreement.h"
 
 namespace headspan {
@@ -53,6 +54,7 @@ int main(int argc, char** argv) {
     if (is_first_process()) std::fputs(request.answer.c_str(), stdout);
     return 0;
   }
+  if (!failure && request.command == "study") let_idle_threads_sleep(argv);
   MpiSession session(&argc, &argv);
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   return run_command(request, failure, world);

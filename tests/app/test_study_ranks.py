@@ -3,6 +3,7 @@
 usage: test_study_ranks.py HEADSPAN MPIEXEC [unittest's arguments]
 """
 import os
+import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
@@ -129,6 +130,23 @@ class Layouts(RanksTest):
             single = self.results(1, "thread1", **weights)
         with mock.patch.dict(os.environ, OMP_NUM_THREADS="2"):
             self.assert_all_same(self.results(1, "threads2", **weights), single, 1e-10)
+
+    def test_idle_threads_sleep(self):
+        """What OpenMP and OpenBLAS read when they are loaded, in the environment of the running program."""
+        for threads, user, expected in (("2", {}, ("passive", "4")), ("2", {"OMP_WAIT_POLICY": "active"}, ("active", "4")),
+                                        ("1", {}, (None, None))):
+            with self.subTest(threads=threads, **user):
+                keys = {**self.keys, "output.directory": self.folder / f"sleep_{threads}_{len(user)}"}
+                command = [self.program, "study", *(f"--{key}={value}" for key, value in keys.items())]
+                environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+                environment.update(user, OMP_NUM_THREADS=threads)
+                with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+                    run.stderr.readline()  # the study has begun
+                    entries = Path(f"/proc/{run.pid}/environ").read_text().split("\0")
+                    run.communicate()
+                seen = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+                self.assertEqual(run.returncode, 0)
+                self.assertEqual((seen.get("OMP_WAIT_POLICY"), seen.get("OPENBLAS_THREAD_TIMEOUT")), expected)
 
 
 class Grams(RanksTest):

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/provenance.h"
+#include "base/thread_pools.h"
 #include "bench/bench.h"
 #include "dist/agreement.h"
 #include "dist/threads.h"
@@ -96,6 +97,7 @@ int run(BenchOptions options, const Comm& comm) {
 
 int main(int argc, char** argv) {
   headspan::keep_freed_memory();
+  headspan::let_idle_threads_sleep(argv);
   using namespace headspan;
   MpiSession session(&argc, &argv);
   const Comm comm = Comm::duplicate(MPI_COMM_WORLD);

@@ -1,0 +1,20 @@
+#include "base/thread_pools.h"
+
+#include <cstdlib>
+#include <string>
+
+#include <unistd.h>
+
+namespace headspan {
+
+void let_idle_threads_sleep(char** argv) {
+  const char* threads = std::getenv("OMP_NUM_THREADS");
+  if (threads != nullptr && std::string(threads) == "1") return;
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr && std::getenv("OPENBLAS_THREAD_TIMEOUT") != nullptr) return;
+  constexpr int kKeep = 0;
+  setenv("OMP_WAIT_POLICY", "passive", kKeep);
+  setenv("OPENBLAS_THREAD_TIMEOUT", "4", kKeep);  // 2^4 turns, the least
+  execv("/proc/self/exe", argv);
+}
+
+}  // namespace headspan

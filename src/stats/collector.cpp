@@ -1,6 +1,7 @@
 #include "stats/collector.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace headspan {
@@ -81,11 +82,16 @@ void Collector<T>::flush(std::size_t part) {
     Buffer& buffer = stream.waiting[part];
     if (stream.shift.empty())
       stream.shift = provisional_mean(grid_->comm(), buffer.rows.data(), buffer.tokens, stream.columns);
-    std::visit(
-        [&](auto& updater) {
-          updater.add(stream.sums[part], buffer.rows.data(), buffer.tokens, stream.shift);
-        },
-        updater_);
+    // A round of many ranks brings several panels' tokens: in as many steps, none above one panel and a half.
+    const double share = static_cast<double>(panel_tokens_) / grid_->comm().size();
+    const auto panels = static_cast<int>(std::lround(static_cast<double>(buffer.tokens) / share));
+    const int steps = grid_->comm().max(std::max(1, panels));
+    for (int step = 0; step < steps; ++step) {
+      const Slab mine = slab_of(buffer.tokens, steps, step);
+      const T* rows = buffer.rows.data() + mine.first * stream.columns;
+      std::visit([&](auto& updater) { updater.add(stream.sums[part], rows, mine.count, stream.shift); },
+                 updater_);
+    }
     buffer.tokens = 0;
   }
 }

@@ -12,8 +12,8 @@ void let_idle_threads_sleep(char** argv) {
   if (threads != nullptr && std::string(threads) == "1") return;
   if (std::getenv("OMP_WAIT_POLICY") != nullptr && std::getenv("OPENBLAS_THREAD_TIMEOUT") != nullptr) return;
   constexpr int kKeep = 0;
-  setenv("OMP_WAIT_POLICY", "passive", kKeep);
-  setenv("OPENBLAS_THREAD_TIMEOUT", "4", kKeep);  // 2^4 turns, the least
+  if (setenv("OMP_WAIT_POLICY", "passive", kKeep) != 0) return;
+  if (setenv("OPENBLAS_THREAD_TIMEOUT", "4", kKeep) != 0) return;  // 2^4 turns, the least
   execv("/proc/self/exe", argv);
 }
 

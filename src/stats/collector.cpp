@@ -15,33 +15,33 @@ AnyUpdater make_updater(const Grid& grid, Precision precision) {
   return AnyUpdater(std::in_place_type<GramUpdater<float>>, grid, precision);
 }
 
-/// `value_bytes`: of a row's value; `product_bytes`: of an operand's.
-std::int64_t fitting_panel(const Grid& grid, const std::vector<std::int64_t>& columns, int parts,
-                           std::size_t value_bytes, std::size_t product_bytes) {
-  const double ranks = grid.comm().size();
+}  // namespace
+
+template <class T>
+std::int64_t panel_tokens(const Grid& grid, const std::vector<std::int64_t>& columns, Precision precision,
+                          bool heldout) {
+  const double ranks = grid.comm().size(), parts = heldout ? 2 : 1;
+  const double product_bytes = multiplies_doubles(precision) ? sizeof(double) : sizeof(float);
   double gram_bytes = 0, waiting = 0, widest = 0;
   for (const std::int64_t count : columns) {
     const auto width = static_cast<double>(count);
     gram_bytes += parts * sizeof(double) * width * width / ranks;
-    waiting += parts * static_cast<double>(value_bytes) * width / ranks;
+    waiting += parts * sizeof(T) * width / ranks;
     widest = std::max(widest, width);
   }
   // One operand on one rank; on several two, of this panel and of the one before.
   const double operands = ranks == 1 ? 1 : 2.0 / grid.rows() + 2.0 / grid.columns();
-  const double token_bytes = waiting + operands * static_cast<double>(product_bytes) * widest;
+  const double token_bytes = waiting + operands * product_bytes * widest;
   const double room = std::max(gram_bytes / 8, 128.0 * (1 << 20));
   return std::clamp(static_cast<std::int64_t>(room / token_bytes) / 256 * 256, std::int64_t{512},
                     std::int64_t{4096});
 }
 
-}  // namespace
-
 template <class T>
 Collector<T>::Collector(const Grid& grid, const std::vector<std::int64_t>& columns,
                         const std::vector<std::int64_t>& blocks, Precision precision, bool heldout)
     : grid_(&grid),
-      panel_tokens_(fitting_panel(grid, columns, heldout ? 2 : 1, sizeof(T),
-                                  multiplies_doubles(precision) ? sizeof(double) : sizeof(float))),
+      panel_tokens_(panel_tokens<T>(grid, columns, precision, heldout)),
       waiting_tokens_(heldout ? 2 : 1, 0),
       updater_(make_updater(grid, precision)) {
   for (std::size_t s = 0; s < columns.size(); ++s) {
@@ -112,6 +112,8 @@ std::vector<StreamGrams> Collector<T>::finish() {
   return grams;
 }
 
+template std::int64_t panel_tokens<double>(const Grid&, const std::vector<std::int64_t>&, Precision, bool);
+template std::int64_t panel_tokens<float>(const Grid&, const std::vector<std::int64_t>&, Precision, bool);
 template class Collector<double>;
 template class Collector<float>;
 

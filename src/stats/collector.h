@@ -20,6 +20,13 @@ struct StreamGrams {
   std::optional<HeadGram> heldout;
 };
 
+/// How many tokens of all ranks make a panel: as many as an eighth of the memory of the Grams, or 128 MiB
+/// where that is more, has room for, within [512, 4096]. `columns`: D of each stream; T as for a Collector.
+/// Local; the same on every rank of the grid.
+template <class T>
+std::int64_t panel_tokens(const Grid& grid, const std::vector<std::int64_t>& columns, Precision precision,
+                          bool heldout);
+
 /// T is the type of the values as they arrive: double for a forward in float64, else float (which holds every
 /// float16 and bfloat16).
 template <class T>
@@ -29,10 +36,6 @@ class Collector {
   /// `grid` must outlive the collector.
   Collector(const Grid& grid, const std::vector<std::int64_t>& columns,
             const std::vector<std::int64_t>& blocks, Precision precision, bool heldout);
-
-  /// How many tokens of all ranks make a panel: as many as an eighth of the Grams' memory, or 128 MiB where
-  /// that is more, has room for, within [512, 4096].
-  std::int64_t panel_tokens() const { return panel_tokens_; }
 
   /// Room for `tokens` more rows of this rank: [tokens, columns[stream]], row-major, to be filled before
   /// `end_round`. Valid until the next call for this stream and part. Local.

@@ -11,15 +11,14 @@
 namespace headspan {
 namespace {
 
-std::int64_t panel_tokens(const Grid& grid, const BenchOptions& options) {
-  return Collector<float>(grid, {options.columns()}, {options.head_size}, options.product(), false)
-      .panel_tokens();
+std::int64_t tokens_of_a_step(const Grid& grid, const BenchOptions& options) {
+  return panel_tokens<float>(grid, {options.columns()}, options.product(), false);
 }
 
 /// The Gram of rows that are there: shift, sums, exchange and products. Collective over the grid.
 template <class T>
 void update_gram(const Grid& grid, const BenchOptions& options, const std::vector<float>& rows) {
-  const std::int64_t columns = options.columns(), step = panel_tokens(grid, options);
+  const std::int64_t columns = options.columns(), step = tokens_of_a_step(grid, options);
   GramSums sums(grid, columns, gram_block(grid, options.all_heads(), options.head_size));
   GramUpdater<T> updater(grid, options.product());
   std::vector<double> shift;
@@ -52,7 +51,7 @@ template <class T>
 bool against_syrk(const BenchOptions& options, const Comm& comm) {
   const Grid grid(comm, 1, 1);
   const auto rows = random_rows(options, options.tokens, 1);
-  const std::int64_t columns = options.columns(), step = panel_tokens(grid, options);
+  const std::int64_t columns = options.columns(), step = tokens_of_a_step(grid, options);
   const std::vector<T> panel(rows.begin(), rows.begin() + std::min(step, options.tokens) * columns);
   std::vector<T> gram(static_cast<std::size_t>(columns * columns));
   const TurnTimes times = time_in_turn(

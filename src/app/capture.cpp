@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <ATen/ATen.h>
-
 #include "app/rounds.h"
 
 namespace headspan {
@@ -76,25 +74,22 @@ class Capture {
         rows_[part][s] = collector.add_rows(s, static_cast<Part>(part), mine.count);
     }
     if (sequences.empty()) return;
-    model_.capture(make_batch(sample_, sequences), request_.point, request_.streams,
-                   [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
-                     take(kept, layer, stream, values);
-                   });
+    model_.capture<T>(
+        make_batch(sample_, sequences), request_.point, request_.streams,
+        [&](std::int64_t layer, Stream stream, const T* values) { take(kept, layer, stream, values); });
   }
 
   /// values: [tokens, heads of this rank, head_size] of one layer.
-  void take(const Kept& kept, std::int64_t layer, Stream stream, const at::Tensor& values) {
+  void take(const Kept& kept, std::int64_t layer, Stream stream, const T* values) {
     const auto s = to_size(std::find(request_.streams.begin(), request_.streams.end(), stream) -
                            request_.streams.begin());
-    const at::Tensor typed = values.to(at::CppTypeToScalarType<T>::value).contiguous();
-    const std::int64_t width = typed.size(1) * typed.size(2);
-    const T* data = typed.data_ptr<T>();
+    const std::int64_t width = model_.heads(stream).count * layouts_[s].head_size;
     for (std::size_t part = 0; part < parts(); ++part) {
       T* out = rows_[part][s] + layer * width * team_.tensor().size();
       if (team_.tensor().size() == 1)
-        copy_rows(data, width, kept[part], out, layouts_[s].columns());
+        copy_rows(values, width, kept[part], out, layouts_[s].columns());
       else
-        exchange_heads(data, width, kept[part], out, layouts_[s].columns());
+        exchange_heads(values, width, kept[part], out, layouts_[s].columns());
     }
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include <ATen/ATen.h>
 #include <sys/sysinfo.h>
 
 #include "base/checked.h"

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include <hdf5.h>
-#include <torch/version.h>
 
 #include "base/provenance.h"
+#include "model/torch_runtime.h"
 
 namespace headspan {
 namespace {
@@ -20,7 +20,7 @@ std::string library_versions() {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return compiler() + "; " + mpi_name.substr(0, mpi_name.find(',')) + "; HDF5 " + std::to_string(major) +
-         "." + std::to_string(minor) + "." + std::to_string(release) + "; LibTorch " TORCH_VERSION;
+         "." + std::to_string(minor) + "." + std::to_string(release) + "; LibTorch " + torch_version();
 }
 
 }  // namespace

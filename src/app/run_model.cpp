@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include <ATen/ATen.h>
-
 #include "app/capture.h"
 #include "app/gram_source.h"
 #include "base/sha256.h"
@@ -20,19 +18,6 @@ CapturePoint capture_point(const std::string& name) {
   return name == "normed" ? CapturePoint::normed : CapturePoint::roped;
 }
 
-std::string dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return "float64";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kHalf:
-      return "float16";
-    default:
-      return "float32";
-  }
-}
-
 /// What the captures run: every layer, and of the last one only its projections.
 Extent needed(const ModelConfig& config) { return {config.layers, false}; }
 
@@ -40,7 +25,7 @@ Extent needed(const ModelConfig& config) { return {config.layers, false}; }
 struct Prepared {
   ModelConfig config;
   std::optional<Checkpoint> checkpoint;  // of pretrained weights
-  at::ScalarType dtype = at::kFloat;
+  Dtype dtype = Dtype::float32;
   Sample sample;
   std::string config_sha256;
 };
@@ -55,7 +40,8 @@ Prepared prepare(const Job& job, const Unit& unit) {
   if (prepared.checkpoint) check_weights(*prepared.checkpoint, prepared.config, needed(prepared.config));
   prepared.dtype =
       forward_dtype(job.model.dtype, prepared.config, prepared.checkpoint ? &*prepared.checkpoint : nullptr);
-  if (job.predict.precision == "bfloat16" && prepared.dtype != at::kBFloat16 && prepared.dtype != at::kHalf)
+  if (job.predict.precision == "bfloat16" && prepared.dtype != Dtype::bfloat16 &&
+      prepared.dtype != Dtype::float16)
     throw InputError("", "predict.precision", "bfloat16",
                      "is coarser than a forward in " + dtype_name(prepared.dtype),
                      "set model.dtype to bfloat16 or float16, or choose float64, float32 or split");
@@ -106,7 +92,7 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const
   request.skip_first = job.tokens.skip_first;
   request.batch_tokens = batch_tokens(job, prepared.sample, team.group().size() / team.tensor().size());
   Progress progress(log, "forward", "tokens", prepared.sample.total(), {{"unit", unit.name}});
-  auto grams = prepared.dtype == at::kDouble
+  auto grams = prepared.dtype == Dtype::float64
                    ? capture_grams<double>(model, config, prepared.sample, request, team, progress)
                    : capture_grams<float>(model, config, prepared.sample, request, team, progress);
   UnitEvidence evidence{{}, std::move(prepared.sample), config.model_type, prepared.config_sha256};

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <ATen/Parallel.h>
-
 #include "app/layout.h"
 #include "app/published.h"
 #include "app/unit.h"
@@ -15,6 +13,7 @@
 #include "dist/shared_counter.h"
 #include "dist/threads.h"
 #include "io/tokens.h"
+#include "model/torch_runtime.h"
 
 namespace headspan {
 namespace {
@@ -140,7 +139,7 @@ int study(const Job& job, const Comm& world) {
   const Log log(world.is_root());
   const int threads = threads_per_rank(world);
   set_threads(threads);
-  at::set_num_threads(threads);
+  set_torch_threads(threads);
   const Plan plan = make_plan(job, world);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
   log.event("study", {{"units", std::to_string(plan.units.size())},

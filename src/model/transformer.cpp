@@ -44,23 +44,23 @@ Shard shard_of(const Comm& tensor_parallel) { return {tensor_parallel.rank(), te
 Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel)
     : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel) {}
 
-Transformer Transformer::load(const ModelConfig& config, const Checkpoint& checkpoint, at::ScalarType dtype,
+Transformer Transformer::load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype,
                               Extent extent, const Comm& tensor_parallel, const Comm& data_parallel) {
   const c10::InferenceMode inference;
-  Transformer model(config, dtype, tensor_parallel);
+  Transformer model(config, scalar_type(dtype), tensor_parallel);
   agree(tensor_parallel, [&] {
-    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), dtype, at::kCPU);
+    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), model.dtype_, at::kCPU);
   });
   load_weights(checkpoint, config, model.weights_, tensor_parallel, data_parallel);
   return model;
 }
 
-Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed, at::ScalarType dtype,
-                                Extent extent, const Comm& tensor_parallel) {
+Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
+                                const Comm& tensor_parallel) {
   const c10::InferenceMode inference;
-  Transformer model(config, dtype, tensor_parallel);
+  Transformer model(config, scalar_type(dtype), tensor_parallel);
   agree(tensor_parallel, [&] {
-    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), dtype, at::kCPU);
+    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), model.dtype_, at::kCPU);
     initialize_weights(config, seed, model.weights_);
   });
   return model;
@@ -72,11 +72,20 @@ Range Transformer::heads(Stream stream) const {
   return {kv.begin * group, kv.count * group};
 }
 
+template <class T>
 void Transformer::capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
-                          const CaptureSink& sink) const {
-  const Capture capture{point, &streams, &sink};
+                          const CaptureSink<T>& sink) const {
+  const Capture capture{point, &streams, [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
+                          const at::Tensor typed = values.to(at::CppTypeToScalarType<T>::value).contiguous();
+                          sink(layer, stream, typed.data_ptr<T>());
+                        }};
   run(batch, static_cast<std::int64_t>(weights_.layers.size()), &capture);
 }
+
+template void Transformer::capture<double>(const PackedBatch&, CapturePoint, const std::vector<Stream>&,
+                                           const CaptureSink<double>&) const;
+template void Transformer::capture<float>(const PackedBatch&, CapturePoint, const std::vector<Stream>&,
+                                          const CaptureSink<float>&) const;
 
 at::Tensor Transformer::logits(const PackedBatch& batch) const {
   HS_ASSERT(weights_.lm_head.defined());
@@ -142,7 +151,7 @@ at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Ten
   const bool asked =
       capture != nullptr && std::count(capture->streams->begin(), capture->streams->end(), stream) > 0;
   const auto hand_out = [&](CapturePoint point, const at::Tensor& values) {
-    if (asked && (capture->point == point || stream == Stream::v)) (*capture->sink)(layer, stream, values);
+    if (asked && (capture->point == point || stream == Stream::v)) capture->sink(layer, stream, values);
   };
   const Linear& linear = stream == Stream::q ? weights.q : stream == Stream::k ? weights.k : weights.v;
   at::Tensor values = apply(linear, x).view({x.size(0), heads(stream).count, config_.head_size});

@@ -9,6 +9,7 @@
 
 #include "dist/mpi.h"
 #include "io/checkpoint.h"
+#include "model/dtype.h"
 #include "model/model_config.h"
 #include "model/rope.h"
 #include "model/weights.h"
@@ -28,31 +29,33 @@ struct PackedBatch {
   std::vector<std::int64_t> lengths;
 };
 
-/// Receives [tokens, heads of this rank, head_size], contiguous, in the dtype of the forward: query heads for
-/// q, KV heads (not repeated) for k and v. The tensor may be kept but must not be written to.
-using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)>;
+/// Receives [tokens, heads of this rank, head_size], contiguous, valid during the call: query heads for q, KV
+/// heads (not repeated) for k and v.
+template <class T>
+using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const T* values)>;
 
 class Transformer {
  public:
   /// Reads the weights. Collective over both communicators: `tensor_parallel` joins the shards of one model
   /// and must outlive the object, `data_parallel` the ranks that hold the same shard. Throws AgreedError.
-  static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint, at::ScalarType dtype,
-                          Extent extent, const Comm& tensor_parallel, const Comm& data_parallel);
+  static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype, Extent extent,
+                          const Comm& tensor_parallel, const Comm& data_parallel);
 
   /// Draws the weights: the same model for one seed whatever the number of ranks. Collective over the
   /// communicator, which must outlive the object. Throws AgreedError.
-  static Transformer random(const ModelConfig& config, std::uint64_t seed, at::ScalarType dtype,
-                            Extent extent, const Comm& tensor_parallel);
+  static Transformer random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
+                            const Comm& tensor_parallel);
 
   const ModelConfig& config() const { return config_; }
 
   /// The heads of this rank among all heads of a stream.
   Range heads(Stream stream) const;
 
-  /// Runs the batch and hands out the `streams` of each layer of the extent, layers ascending. Collective
-  /// over the tensor-parallel communicator.
+  /// Runs the batch and hands out the `streams` of each layer of the extent, layers ascending, converted to
+  /// T: double or float. Collective over the tensor-parallel communicator.
+  template <class T>
   void capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
-               const CaptureSink& sink) const;
+               const CaptureSink<T>& sink) const;
 
   /// Next-token logits [tokens, vocabulary] on every rank; needs an extent with logits. Collective over the
   /// tensor-parallel communicator.
@@ -62,7 +65,7 @@ class Transformer {
   struct Capture {
     CapturePoint point;
     const std::vector<Stream>* streams;
-    const CaptureSink* sink;
+    std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)> sink;
   };
 
   Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel);

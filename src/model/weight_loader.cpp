@@ -14,20 +14,17 @@ namespace {
 
 constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;  // what is read, sent and converted at a time
 
-struct NumberType {
-  const char* stored;  ///< in safetensors
-  const char* named;   ///< in config.json and job files
-  at::ScalarType type;
+struct StoredType {
+  const char* name;  ///< in safetensors
+  Dtype dtype;
 };
-constexpr std::array<NumberType, 4> kNumberTypes{{{"F64", "float64", at::kDouble},
-                                                  {"F32", "float32", at::kFloat},
-                                                  {"BF16", "bfloat16", at::kBFloat16},
-                                                  {"F16", "float16", at::kHalf}}};
+constexpr std::array<StoredType, 4> kStoredTypes{
+    {{"F64", Dtype::float64}, {"F32", Dtype::float32}, {"BF16", Dtype::bfloat16}, {"F16", Dtype::float16}}};
 
-at::ScalarType stored_type(const Checkpoint& checkpoint, const std::string& name) {
+Dtype stored_type(const Checkpoint& checkpoint, const std::string& name) {
   const std::string& dtype = checkpoint.entry(name).dtype;
-  for (const NumberType& known : kNumberTypes)
-    if (dtype == known.stored) return known.type;
+  for (const StoredType& known : kStoredTypes)
+    if (dtype == known.name) return known.dtype;
   throw InputError(checkpoint.file_of(name), name + ".dtype", dtype, "is not supported",
                    "F64, F32, BF16 and F16 are");
 }
@@ -110,7 +107,7 @@ std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weig
   std::vector<Chunk> chunks;
   std::array<at::Tensor, 2> staging;
   for (const WeightSlice& slice : weights.slices) {
-    const at::ScalarType stored = stored_type(checkpoint, slice.name);
+    const at::ScalarType stored = scalar_type(stored_type(checkpoint, slice.name));
     const std::int64_t row_bytes = slice.columns.count * static_cast<std::int64_t>(c10::elementSize(stored));
     const std::int64_t step = std::max<std::int64_t>(1, kChunkBytes / std::max<std::int64_t>(1, row_bytes));
     for (std::int64_t row = 0; row == 0 || row < slice.rows.count; row += step) {
@@ -190,17 +187,16 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
   }
 }
 
-at::ScalarType forward_dtype(const std::string& asked, const ModelConfig& config,
-                             const Checkpoint* checkpoint) {
-  for (const NumberType& known : kNumberTypes)
-    if (asked == known.named) return known.type;
+Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const Checkpoint* checkpoint) {
+  for (const StoredType& known : kStoredTypes)
+    if (asked == dtype_name(known.dtype)) return known.dtype;
   if (asked != "auto")
     throw InputError("", "model.dtype", printable(asked), "is not known",
                      "auto, float64, float32, bfloat16 or float16 is expected");
   if (checkpoint != nullptr) return stored_type(*checkpoint, "model.embed_tokens.weight");
-  for (const NumberType& known : kNumberTypes)
-    if (config.dtype == known.named) return known.type;
-  return at::kFloat;
+  for (const StoredType& known : kStoredTypes)
+    if (config.dtype == dtype_name(known.dtype)) return known.dtype;
+  return Dtype::float32;
 }
 
 }  // namespace headspan

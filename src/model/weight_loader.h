@@ -25,7 +25,6 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
 /// The dtype of the forward: `asked` is auto, float64, float32, bfloat16 or float16; auto is what the
 /// checkpoint holds its embedding in, or without a checkpoint what config.json says, or else float32. Throws
 /// InputError naming model.dtype, or the tensor.
-at::ScalarType forward_dtype(const std::string& asked, const ModelConfig& config,
-                             const Checkpoint* checkpoint);
+Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const Checkpoint* checkpoint);
 
 }  // namespace headspan

@@ -163,11 +163,12 @@ Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, 
 }
 
 std::int64_t weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel,
-                          at::ScalarType dtype) {
-  const Weights weights = allocate_weights(config, extent, {0, tensor_parallel}, dtype, at::kMeta);
+                          Dtype dtype) {
+  const at::ScalarType type = scalar_type(dtype);
+  const Weights weights = allocate_weights(config, extent, {0, tensor_parallel}, type, at::kMeta);
   std::int64_t bytes = 0;
   for (const WeightSlice& slice : weights.slices)
-    bytes += slice.values.numel() * static_cast<std::int64_t>(c10::elementSize(dtype));
+    bytes += slice.values.numel() * static_cast<std::int64_t>(c10::elementSize(type));
   return bytes;
 }
 

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "model/dtype.h"
 #include "model/model_config.h"
 
 namespace headspan {
@@ -78,6 +79,6 @@ Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, 
 
 /// Bytes of the weights on the largest of `tensor_parallel` ranks.
 std::int64_t weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel,
-                          at::ScalarType dtype);
+                          Dtype dtype);
 
 }  // namespace headspan

@@ -25,6 +25,8 @@ class ForwardSelection {
   ForwardSelection(const FitRules& rules, std::int64_t d, std::int64_t pool, const double* moments,
                    const double* variance)
       : rules_(rules), d_(d), pool_(pool), ld_((pool + 1) * d), moments_(moments), variance_(variance) {
+    own_.reserve(to_size(pool * d * d));
+    cross_.reserve(own_.capacity());
     for (std::int64_t c = 0; c < pool; ++c) {
       left_.push_back(c);
       append_block(pool, c, cross_);
@@ -36,6 +38,7 @@ class ForwardSelection {
 
   std::vector<std::int64_t> run(std::int64_t most) {
     std::vector<std::int64_t> chosen;
+    projections_.reserve(to_size(ld_ * d_ * std::min(most, pool_)));
     while (!left_.empty()) {
       const std::int64_t regressors = d_ * static_cast<std::int64_t>(chosen.size() + 1);
       if (rules_.too_few(regressors)) break;

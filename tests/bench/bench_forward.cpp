@@ -66,12 +66,12 @@ bool bench_forward(const BenchOptions& given, const Comm& comm) {
   const Comm self = comm.split(comm.rank(), 0);
   const Checkpoint checkpoint = Checkpoint::open(options.folder);
   const Extent all{config.layers, true}, captured{config.layers, false};
-  const Transformer model = Transformer::load(config, checkpoint, at::kFloat, all, self, comm);
+  const Transformer model = Transformer::load(config, checkpoint, Dtype::float32, all, self, comm);
   const PackedBatch batch = make_batch(options, config.vocab_size);
-  const auto keep_none = [](std::int64_t, Stream, const at::Tensor&) {};
+  const auto keep_none = [](std::int64_t, Stream, const float*) {};
   const bool capture = against_products(
       options, comm, "capture of K, Q and V", BareProducts(config, captured, options.tokens), [&] {
-        model.capture(batch, CapturePoint::roped, {Stream::k, Stream::q, Stream::v}, keep_none);
+        model.capture<float>(batch, CapturePoint::roped, {Stream::k, Stream::q, Stream::v}, keep_none);
       });
   const bool logits =
       against_products(options, comm, "forward to logits", BareProducts(config, all, options.tokens),

@@ -93,7 +93,7 @@ class LoadBench {
     comm_.sum(&read, 1);
     std::int64_t needed = 0;
     for (const WeightSlice& slice :
-         allocate_weights(config_, extent(), {}, dtype_, at::Device(at::kMeta)).slices)
+         allocate_weights(config_, extent(), {}, scalar_type(dtype_), at::Device(at::kMeta)).slices)
       needed += checkpoint_.entry(slice.name).bytes();
     const auto [less, more] = std::minmax(read, needed);
     return report(
@@ -112,7 +112,7 @@ class LoadBench {
   BenchOptions options_;
   std::vector<std::string> files_;
   Checkpoint checkpoint_;
-  at::ScalarType dtype_;
+  Dtype dtype_;
 };
 
 }  // namespace

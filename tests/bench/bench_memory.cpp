@@ -3,8 +3,6 @@
 // matrices of the fit and of the held-out part as they are allocated, both triangles.
 #include <fstream>
 
-#include <ATen/ATen.h>
-
 #include "app/analysis.h"
 #include "app/capture.h"
 #include "bench/bench.h"
@@ -68,10 +66,10 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const double before = process_size("VmRSS");
   std::vector<StreamGrams> grams;
   {
-    const Transformer model = Transformer::random(config, 0, at::kFloat, extent, team.tensor());
+    const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor());
     grams = capture_grams<float>(model, config, sample, request, team, progress);
   }
-  auto budget = static_cast<double>(weight_bytes(config, extent, 1, at::kFloat));
+  auto budget = static_cast<double>(weight_bytes(config, extent, 1, Dtype::float32));
   for (const StreamGrams& stream : grams)
     budget += matrix_bytes(stream.fit) + (stream.heldout ? matrix_bytes(*stream.heldout) : 0);
   report_peak(options, comm, "of the forward and the Grams", before, budget, kNone);

@@ -5,14 +5,13 @@
 #include <iostream>
 #include <map>
 
-#include <ATen/Parallel.h>
-
 #include "base/memory.h"
 #include "base/provenance.h"
 #include "base/thread_pools.h"
 #include "bench/bench.h"
 #include "dist/agreement.h"
 #include "dist/threads.h"
+#include "model/torch_runtime.h"
 
 namespace po = boost::program_options;
 
@@ -83,7 +82,7 @@ int run(BenchOptions options, const Comm& comm) {
   check(options);
   options.threads = threads_per_rank(comm);
   set_threads(options.threads);
-  at::set_num_threads(options.threads);
+  set_torch_threads(options.threads);
   if (comm.is_root()) {
     std::printf("%s, %s, %s, %d x %d (ranks x threads)\n", program_name().c_str(), compiler().c_str(),
                 iso_time_utc().c_str(), comm.size(), options.threads);

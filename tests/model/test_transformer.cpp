@@ -19,6 +19,12 @@ std::string golden_name(const ModelConfig& config, CapturePoint point, Stream st
   return kStreams.at(stream) + "." + (plain ? "proj" : kPoints.at(point)) + "." + std::to_string(layer);
 }
 
+/// The captured values as a tensor of the shape of `other`.
+template <class T>
+at::Tensor tensor_like(const at::Tensor& other, const T* values) {
+  return at::from_blob(const_cast<T*>(values), other.sizes(), at::CppTypeToScalarType<T>::value);
+}
+
 class TransformerGolden : public testing::TestWithParam<std::string> {
  protected:
   const std::string folder_ = golden_folder(GetParam());
@@ -26,6 +32,7 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
   const Checkpoint checkpoint_ = Checkpoint::open(folder_);
 
   /// Largest relative error of all captures, for layers of which the golden file has this dtype.
+  template <class T>
   double capture_error(const Layout& layout, const std::string& dtype, std::int64_t first,
                        std::int64_t layers) {
     const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
@@ -34,16 +41,16 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
     double worst = 0;
     std::int64_t seen = 0;
     for (const auto& [point, name] : kPoints)
-      model.capture(
-          golden.batch, point, {Stream::v, Stream::k, Stream::q},
-          [&, point = point](std::int64_t layer, Stream stream, const at::Tensor& values) {
-            if (layer < first) return;
-            const Range heads = model.heads(stream);
-            const at::Tensor expected = golden[dtype + "/" + golden_name(config_, point, stream, layer)];
-            worst = std::max(worst, relative_error(values, expected.narrow(1, heads.begin, heads.count)));
-            EXPECT_TRUE(values.is_contiguous());
-            ++seen;
-          });
+      model.capture<T>(golden.batch, point, {Stream::v, Stream::k, Stream::q},
+                       [&, point = point](std::int64_t layer, Stream stream, const T* values) {
+                         if (layer < first) return;
+                         const Range heads = model.heads(stream);
+                         const at::Tensor expected =
+                             golden[dtype + "/" + golden_name(config_, point, stream, layer)].narrow(
+                                 1, heads.begin, heads.count);
+                         worst = std::max(worst, relative_error(tensor_like(expected, values), expected));
+                         ++seen;
+                       });
     EXPECT_EQ(seen, 9 * (layers - first));
     return worst;
   }
@@ -63,7 +70,7 @@ TEST_P(TransformerGolden, agrees_in_float64_on_every_layout) {
     if (world.world.size() % size != 0 || config_.kv_heads % size != 0) continue;
     const Layout layout(size);
 
-    const double captures = capture_error(layout, "float64", 0, 2);
+    const double captures = capture_error<double>(layout, "float64", 0, 2);
     const double logits = logits_error(layout, "float64");
 
     EXPECT_LE(captures, 1e-12) << "tensor parallel " << size;
@@ -74,7 +81,7 @@ TEST_P(TransformerGolden, agrees_in_float64_on_every_layout) {
 TEST_P(TransformerGolden, agrees_in_float32) {
   const Layout layout(1);
 
-  const double captures = capture_error(layout, "float32", 1, 2);
+  const double captures = capture_error<float>(layout, "float32", 1, 2);
   const double logits = logits_error(layout, "float32");
 
   EXPECT_LE(captures, 1e-5);
@@ -85,7 +92,8 @@ TEST_P(TransformerGolden, agrees_in_float32) {
 TEST_P(TransformerGolden, agrees_in_bfloat16_where_only_products_may_round_differently) {
   const Layout layout(1);
 
-  EXPECT_LE(capture_error(layout, "bfloat16", 0, 1), 1.0 / 128);  // one unit in the last place of the largest
+  EXPECT_LE(capture_error<float>(layout, "bfloat16", 0, 1),
+            1.0 / 128);  // one unit in the last place of the largest
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TransformerGolden,
@@ -100,13 +108,13 @@ TEST(Transformer, llama3_scaling_is_exercised_by_its_golden_file) {
   const Golden golden("llama3_scaled");
   config.rope_scaling.reset();
 
-  const auto unscaled = Transformer::load(config, checkpoint, at::kDouble, {1, false}, layout.tensor_parallel,
-                                          layout.data_parallel);
+  const auto unscaled = Transformer::load(config, checkpoint, Dtype::float64, {1, false},
+                                          layout.tensor_parallel, layout.data_parallel);
   double error = 0;
-  unscaled.capture(golden.batch, CapturePoint::roped, {Stream::k},
-                   [&](std::int64_t, Stream, const at::Tensor& k) {
-                     error = relative_error(k, golden["float64/k.roped.0"]);
-                   });
+  const at::Tensor scaled = golden["float64/k.roped.0"];
+  unscaled.capture<double>(
+      golden.batch, CapturePoint::roped, {Stream::k},
+      [&](std::int64_t, Stream, const double* k) { error = relative_error(tensor_like(scaled, k), scaled); });
 
   EXPECT_GT(error, 1e-2);
 }
@@ -114,15 +122,15 @@ TEST(Transformer, llama3_scaling_is_exercised_by_its_golden_file) {
 TEST(Transformer, hands_out_only_the_streams_asked_for_layers_ascending) {
   const Layout layout(1);
   const ModelConfig config = read_model_config(golden_folder("qwen3") + "/config.json");
-  const auto model = Transformer::random(config, 0, at::kFloat, {2, false}, layout.tensor_parallel);
+  const auto model = Transformer::random(config, 0, Dtype::float32, {2, false}, layout.tensor_parallel);
   std::vector<std::pair<std::int64_t, Stream>> order;
 
-  model.capture(
+  model.capture<float>(
       {{3, 4, 5}, {2, 1}}, CapturePoint::roped, {Stream::k},
-      [&](std::int64_t layer, Stream stream, const at::Tensor&) { order.emplace_back(layer, stream); });
-  model.capture(
+      [&](std::int64_t layer, Stream stream, const float*) { order.emplace_back(layer, stream); });
+  model.capture<float>(
       {}, CapturePoint::roped, {Stream::k},
-      [&](std::int64_t layer, Stream stream, const at::Tensor&) { order.emplace_back(layer, stream); });
+      [&](std::int64_t layer, Stream stream, const float*) { order.emplace_back(layer, stream); });
 
   EXPECT_EQ(order, (std::vector<std::pair<std::int64_t, Stream>>{{0, Stream::k}, {1, Stream::k}}));
 }

@@ -60,7 +60,8 @@ std::string load_error(const std::string& folder, const Layout& layout, Extent e
   const ModelConfig config = read_model_config(folder + "/config.json");
   const Checkpoint checkpoint = Checkpoint::open(folder);
   try {
-    Transformer::load(config, checkpoint, at::kFloat, extent, layout.tensor_parallel, layout.data_parallel);
+    Transformer::load(config, checkpoint, Dtype::float32, extent, layout.tensor_parallel,
+                      layout.data_parallel);
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.exit_code(), 2);
     return error.what();
@@ -101,7 +102,7 @@ TEST(Weights, a_group_reads_each_byte_once) {
       std::int64_t stored = 0;
       for (const std::string& name : checkpoint.names()) stored += checkpoint.entry(name).bytes();
 
-      Transformer::load(config, checkpoint, at::kFloat, {2, true}, layout.tensor_parallel,
+      Transformer::load(config, checkpoint, Dtype::float32, {2, true}, layout.tensor_parallel,
                         layout.data_parallel);
 
       std::int64_t read = checkpoint.bytes_read();
@@ -116,14 +117,15 @@ TEST(Weights, only_what_captures_need_is_read) {
   const ModelConfig config = read_model_config(golden_folder("olmo2_mha") + "/config.json");
   const Checkpoint checkpoint = Checkpoint::open(golden_folder("olmo2_mha"));
 
-  Transformer::load(config, checkpoint, at::kFloat, {1, false}, layout.tensor_parallel, layout.data_parallel);
+  Transformer::load(config, checkpoint, Dtype::float32, {1, false}, layout.tensor_parallel,
+                    layout.data_parallel);
 
   const std::int64_t embedding = 64 * 32, projections = 3 * 32 * 32, norms = 2 * 32;
   std::int64_t read = checkpoint.bytes_read();
   layout.world.sum(&read, 1);
   EXPECT_EQ(read, 4 * (embedding + projections + norms));
-  EXPECT_EQ(weight_bytes(config, {1, false}, 1, at::kFloat), 4 * (embedding + projections + norms));
-  EXPECT_EQ(weight_bytes(config, {1, false}, 2, at::kFloat), 2 * (embedding + projections + norms));
+  EXPECT_EQ(weight_bytes(config, {1, false}, 1, Dtype::float32), 4 * (embedding + projections + norms));
+  EXPECT_EQ(weight_bytes(config, {1, false}, 2, Dtype::float32), 2 * (embedding + projections + norms));
 }
 
 TEST(Weights, not_a_number_is_told_with_its_tensor) {
@@ -212,9 +214,9 @@ TEST(Weights, forward_dtype_follows_the_checkpoint_then_the_config) {
   const ModelConfig config = read_model_config(golden_folder("olmo2_mha") + "/config.json");
   const Checkpoint half = Checkpoint::open(golden_folder("olmo2_sharded_bf16"));
 
-  EXPECT_EQ(forward_dtype("auto", config, &half), at::kBFloat16);
-  EXPECT_EQ(forward_dtype("auto", config, nullptr), at::kFloat);
-  EXPECT_EQ(forward_dtype("float64", config, &half), at::kDouble);
+  EXPECT_EQ(forward_dtype("auto", config, &half), Dtype::bfloat16);
+  EXPECT_EQ(forward_dtype("auto", config, nullptr), Dtype::float32);
+  EXPECT_EQ(forward_dtype("float64", config, &half), Dtype::float64);
   EXPECT_THROW(forward_dtype("int8", config, &half), InputError);
 }
 
@@ -226,11 +228,11 @@ TEST(RandomWeights, are_the_same_model_on_every_layout) {
   const PackedBatch batch{{1, 64, 7, 30}, {3, 1}};
 
   const auto expected =
-      Transformer::random(config, 5, at::kDouble, {2, true}, alone.tensor_parallel).logits(batch);
+      Transformer::random(config, 5, Dtype::float64, {2, true}, alone.tensor_parallel).logits(batch);
   const auto split =
-      Transformer::random(config, 5, at::kDouble, {2, true}, all.tensor_parallel).logits(batch);
+      Transformer::random(config, 5, Dtype::float64, {2, true}, all.tensor_parallel).logits(batch);
   const auto other =
-      Transformer::random(config, 6, at::kDouble, {2, true}, alone.tensor_parallel).logits(batch);
+      Transformer::random(config, 6, Dtype::float64, {2, true}, alone.tensor_parallel).logits(batch);
 
   EXPECT_LE(relative_error(split, expected), 1e-12);
   EXPECT_GT(relative_error(other, expected), 0.1);

@@ -1,0 +1,14 @@
+// LibTorch as a whole, for those who use no tensors.
+#pragma once
+
+#include <string>
+
+namespace headspan {
+
+/// Threads of every forward pass of this process. Local.
+void set_torch_threads(int threads);
+
+/// For example "1.13.0".
+std::string torch_version();
+
+}  // namespace headspan

@@ -36,10 +36,9 @@ def load_hub():
     try:
         import hub
         return hub
-    except ImportError as error:
+    except ImportError:
         if Path(sys.prefix) == HERE.parent / "build" / "fetch":
             raise
-        say(f"this Python has no fitting huggingface_hub ({error}); taking the environment in build/fetch")
     script = subprocess.run(["bash", HERE / "environment.sh"], stdout=subprocess.PIPE, text=True, check=False)
     if script.returncode != 0:
         sys.exit(1)  # it has told why
@@ -76,7 +75,7 @@ class Fetch:
                 self.revisions[repository] = hub.revisions(repository)
             except InputError as error:
                 self.refuse(error)
-                self.revisions[repository] = {}
+                self.revisions[repository] = None
 
     def refuse(self, message, status=2):
         """Names what is wrong with one row; the others go on. A failed environment (1) outweighs bad input (2)."""
@@ -85,6 +84,8 @@ class Fetch:
 
     def commit_of(self, row):
         """The commit to fetch: the one of the manifest, else what the revision is now. None if there is none."""
+        if self.revisions[row["repository"]] is None:
+            return None  # that was told
         now = self.revisions[row["repository"]].get(row["revision"])
         if now is None and not row["commit"]:
             self.refuse(f"{self.path}: {row['name']}: revision = {row['revision']}: does not exist in "
@@ -99,7 +100,7 @@ class Fetch:
         print("repository", "revision", "commit", "name", sep="\t")
         for repository, commits in self.revisions.items():
             names = {row["revision"]: row["name"] for row in self.rows if row["repository"] == repository}
-            for revision in sorted(commits, key=natural_order):
+            for revision in sorted(commits or [], key=natural_order):
                 print(repository, revision, commits[revision], names.get(revision, ""), sep="\t")
         for row in self.rows:
             self.commit_of(row)

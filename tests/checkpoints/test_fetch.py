@@ -168,10 +168,11 @@ class FetchTest(unittest.TestCase):
         self.assertEqual(self.hub.downloads(), [])
 
     def test_repository_that_does_not_exist(self):
-        self.write_rows("step0", repository="lab/nothing")
+        self.write_rows("step0", "step1", repository="lab/nothing")
 
         _, err = self.fetch(status=2)
 
+        self.assertEqual(len(err.splitlines()), 1, err)
         self.assertIn("repository = lab/nothing: does not exist, or needs a login", err)
 
     def check_refused(self, name, sent, told):
@@ -209,13 +210,13 @@ class FetchTest(unittest.TestCase):
         self.hub.repositories[SINGLE]["step1"] = self.single[1]
         self.check_refused("config.json", b'{"a": 2}', "git digest = .* is not what the hub lists")
 
-    def test_killed_in_the_middle_it_goes_on_there(self):
+    def stop_in_the_middle(self, number):
+        """Sends a signal when some of the weights of step1 have come. Returns the exit code, the weights and how many
+        bytes of them lie on disk."""
         weights = random.Random(5).randbytes(24 * MIB)
         self.hub.repositories[SINGLE]["step1"] = {"config.json": b"{}", "model.safetensors": weights}
         self.hub.stall[weights] = 12 * MIB
-        at = self.manifest.parent / "at-step1"
-        partial = at / "model.safetensors.incomplete"
-
+        partial = self.manifest.parent / "at-step1" / "model.safetensors.incomplete"
         process = subprocess.Popen(self.command("step0", "step1"), env=self.environment(), stderr=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL)
         self.addCleanup(process.kill)
@@ -223,14 +224,21 @@ class FetchTest(unittest.TestCase):
         while not partial.exists() or partial.stat().st_size == 0:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        came = partial.stat().st_size
+        process.send_signal(number)
+        code = process.wait(timeout=60)
+        self.hub.stall.clear()
+        self.hub.go_on.set()
+        return code, weights, partial.stat().st_size
+
+    def test_killed_in_the_middle_it_goes_on_there(self):
+        at = self.manifest.parent / "at-step1"
+
+        code, weights, came = self.stop_in_the_middle(signal.SIGKILL)
+
+        self.assertEqual(code, -signal.SIGKILL)
         self.assertFalse((at / "model.safetensors").exists())
         self.assertEqual([bool(row["commit"]) for row in self.cells().values()], [True, False, False])
         self.assertEqual(subprocess.run([PROGRAM, "inspect", at], capture_output=True).returncode, 2)
-        self.hub.stall.clear()
-        self.hub.go_on.set()
 
         self.fetch("step0", "step1")
 
@@ -239,8 +247,11 @@ class FetchTest(unittest.TestCase):
                           f"/{SINGLE}/resolve/{self.hub.commit(SINGLE, 'step1')}/model.safetensors"})
         self.assertEqual({wanted for _, _, wanted in self.hub.downloads()}, {f"bytes={came}-"})
         self.assertEqual((at / "model.safetensors").read_bytes(), weights)
-        self.assertFalse(partial.exists())
+        self.assertFalse((at / "model.safetensors.incomplete").exists())
         self.assertEqual(self.cells()["step1"]["sha256"], sha256(weights))
+
+    def test_interrupted_it_says_so(self):
+        self.assertEqual(self.stop_in_the_middle(signal.SIGINT)[0], 3)
 
     def test_the_commit_of_the_manifest_is_meant_even_if_the_branch_moves(self):
         self.fetch("step1")

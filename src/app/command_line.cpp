@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 
 #include "app/job_options.h"
+#include "app/value_kind.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/provenance.h"
@@ -16,6 +17,8 @@ namespace po = boost::program_options;
 
 constexpr char kOrigin[] = "command line";
 
+constexpr std::array<const char*, 3> kPlanOptions{{"ranks", "memory-gib", "rates"}};
+
 struct Command {
   const char* name;
   bool takes_job;
@@ -23,9 +26,12 @@ struct Command {
   const char* help;
 };
 
-constexpr std::array<Command, 3> kCommands{{
+constexpr std::array<Command, 4> kCommands{{
     {"study", true, "headspan study [JOB.ini] [--section.key value ...]",
      "predict each attention head from others, for every checkpoint of a job: one result file each"},
+    {"plan", true,
+     "headspan plan [JOB.ini] --ranks N [--memory-gib M] [--rates FILE] [--section.key value ...]",
+     "say what a study would cost on N ranks, and whether it fits, without running it"},
     {"theory", true, "headspan theory [JOB.ini] [--theory.key value ...]",
      "draw random projections and hold Theorem 2.1's bound and the exact expectation against them"},
     {"inspect", false, "headspan inspect PATH ...",
@@ -65,7 +71,7 @@ std::string command_help(const Command& command) {
          "current\n"
          "directory. In a job file lines that start with # or ; are comments, and # starts one behind a "
          "value too.\n" +
-         job_options_help(command.name);
+         job_options_help(std::string(command.name) == "theory" ? "theory" : "study");
 }
 
 /// What the user wrote, before its meaning is looked at.
@@ -79,6 +85,7 @@ struct Written {
 std::vector<po::option> run_boost(int argc, const char* const* argv) {
   po::options_description known;
   known.add_options()("help", "")("version", "")("word", po::value<std::string>());
+  for (const char* name : kPlanOptions) known.add_options()(name, po::value<std::string>(), "");
   for (const JobOption& option : job_options())
     known.add_options()(option.name.c_str(), po::value<std::string>(), "");
   po::positional_options_description words;
@@ -123,6 +130,32 @@ Written read_words(int argc, const char* const* argv) {
   return written;
 }
 
+/// Takes the options of plan alone out of `keys`. --memory-gib is run.memory_gib.
+PlanRequest take_plan_options(const std::string& command, GivenKeys& keys) {
+  PlanRequest plan;
+  for (const char* name : kPlanOptions) {
+    const auto found = keys.find(name);
+    if (found == keys.end()) {
+      if (command == "plan" && std::string(name) == "ranks")
+        throw InputError(kOrigin, "--ranks", "", "is missing", "headspan plan JOB.ini --ranks N");
+      continue;
+    }
+    const std::string text = found->second.text;
+    if (command != "plan")
+      throw InputError(kOrigin, name, printable(text), "is not for " + command, "it is for plan");
+    keys.erase(found);
+    if (std::string(name) == "memory-gib") keys["run.memory_gib"] = {kOrigin, text};
+    if (std::string(name) == "rates") plan.rates = text;
+    if (std::string(name) != "ranks") continue;
+    try {
+      plan.ranks = integer(1).read(text);
+    } catch (const BadValue& error) {
+      throw InputError(kOrigin, "--ranks", printable(text), error.what(), "allowed: " + integer(1).allowed);
+    }
+  }
+  return plan;
+}
+
 Job read_job(const std::vector<std::string>& words, const GivenKeys& overrides) {
   const auto make = [&](const std::string& name, const GivenKeys& given) {
     return words[0] == "theory" ? make_theory_job(given) : make_job(name, given);
@@ -139,7 +172,7 @@ Job read_job(const std::vector<std::string>& words, const GivenKeys& overrides) 
 }  // namespace
 
 Request parse_command_line(int argc, const char* const* argv) {
-  const Written written = read_words(argc, argv);
+  Written written = read_words(argc, argv);
   Request request;
   if (written.version) {
     request.answer = program_name() + "\n";
@@ -158,7 +191,10 @@ Request parse_command_line(int argc, const char* const* argv) {
   request.command = command->name;
   if (written.help) {
     request.answer = command_help(*command);
-  } else if (command->takes_job) {
+    return request;
+  }
+  request.plan = take_plan_options(request.command, written.keys);
+  if (command->takes_job) {
     request.job = read_job(written.words, written.keys);
   } else {
     if (!written.keys.empty())

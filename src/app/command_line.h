@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "app/job.h"
+#include "app/plan.h"
 
 namespace headspan {
 
 struct Request {
   std::string answer;              ///< not empty: the text of --help or --version; print it and exit with 0
-  std::string command;             ///< "study", "theory" or "inspect"
+  std::string command;             ///< "study", "plan", "theory" or "inspect"
   Job job;                         ///< of a command that takes a job
+  PlanRequest plan;                ///< of plan
   std::vector<std::string> files;  ///< of inspect, at least one
 };
 

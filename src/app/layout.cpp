@@ -21,8 +21,7 @@ std::string gib(double bytes) {
 std::map<std::string, ModelConfig> configs_of(const std::vector<Unit>& units) {
   std::map<std::string, ModelConfig> configs;
   for (const Unit& unit : units) {
-    const std::string path = unit.path + "/config.json";
-    if (configs.count(path) == 0) configs[path] = read_model_config(path);
+    if (configs.count(unit.path) == 0) configs[unit.path] = read_model_config(unit.path + "/config.json");
   }
   return configs;
 }
@@ -37,19 +36,12 @@ void check_divides(std::int64_t asked, const std::map<std::string, ModelConfig>&
 
 }  // namespace
 
-int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
-                           double memory_bytes) {
-  if (units.empty() || units.front().kind != Unit::Kind::model) return 1;
-  const auto configs = configs_of(units);
+int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConfig>& configs, Dtype dtype,
+                           int group_ranks, double memory_bytes) {
   if (job.run.tensor_parallel) {
     check_divides(*job.run.tensor_parallel, configs);
     return to_int(*job.run.tensor_parallel);
   }
-  const Unit& first = units.front();
-  std::optional<Checkpoint> checkpoint;
-  if (!first.random) checkpoint = Checkpoint::open(first.path);
-  const auto dtype = forward_dtype(job.model.dtype, configs.at(first.path + "/config.json"),
-                                   checkpoint ? &*checkpoint : nullptr);
   const auto fits = [&](const auto& entry, int t) {
     const ModelConfig& config = entry.second;
     return config.kv_heads % t == 0 &&
@@ -60,10 +52,22 @@ int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int g
         std::all_of(configs.begin(), configs.end(), [&](const auto& entry) { return fits(entry, t); }))
       return t;
   throw InputError("", "run.tensor_parallel", "auto",
-                   "the weights of " + first.path + " do not fit half of the " + gib(memory_bytes) +
-                       " of a rank on " + std::to_string(group_ranks) +
+                   "the weights of " + configs.begin()->first + " do not fit half of the " +
+                       gib(memory_bytes) + " of a rank on " + std::to_string(group_ranks) +
                        (group_ranks == 1 ? " rank" : " ranks"),
                    "run on more ranks of a group, or set run.memory_gib");
+}
+
+int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
+                           double memory_bytes) {
+  if (units.empty() || units.front().kind != Unit::Kind::model) return 1;
+  const auto configs = configs_of(units);
+  const Unit& first = units.front();
+  std::optional<Checkpoint> checkpoint;
+  if (!first.random) checkpoint = Checkpoint::open(first.path);
+  const Dtype dtype =
+      forward_dtype(job.model.dtype, configs.at(first.path), checkpoint ? &*checkpoint : nullptr);
+  return choose_tensor_parallel(job, configs, dtype, group_ranks, memory_bytes);
 }
 
 double memory_of_rank(const Job& job, const Comm& comm) {

@@ -1,8 +1,12 @@
 // How many ranks share one copy of a model's weights, chosen before the ranks are laid out.
 #pragma once
 
+#include <map>
+
 #include "app/job.h"
 #include "app/unit.h"
+#include "model/dtype.h"
+#include "model/model_config.h"
 
 namespace headspan {
 
@@ -12,6 +16,10 @@ namespace headspan {
 /// of this rank. Local; the same on all.
 int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
                            double memory_bytes);
+
+/// The same for models of these configs, by path.
+int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConfig>& configs, Dtype dtype,
+                           int group_ranks, double memory_bytes);
 
 /// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
 /// all ranks. Collective over comm.

@@ -6,6 +6,7 @@
 
 #include "app/command_line.h"
 #include "app/inspect.h"
+#include "app/plan.h"
 #include "app/study.h"
 #include "app/theory.h"
 #include "base/memory.h"
@@ -24,6 +25,7 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
       if (failure) std::rethrow_exception(failure);
     });
     if (request.command == "inspect") return inspect(request.files, world);
+    if (request.command == "plan") return plan(request.job, request.plan, world);
     if (request.command == "theory") return theory(request.job.theory, world);
     return study(request.job, world);
   } catch (const AgreedError& e) {

@@ -1,0 +1,145 @@
+"""headspan plan against real runs: peak memory as the system tells it, bytes as MPI receives them.
+
+usage: test_plan.py HEADSPAN MPIEXEC COUNT_TRAFFIC [unittest's arguments]     COUNT_TRAFFIC: the library that counts
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from program import StudyTest, main  # noqa: E402
+
+COUNT_TRAFFIC = sys.argv.pop(3)
+SHAPES = {"mha": (8, 6, 6, 64, 1536), "gqa": (4, 8, 2, 32, 1024)}  # layers, query heads, KV heads, head size, MLP size
+# Runs a command and appends its peak resident memory to a file.
+MEASURE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[2:]).returncode
+with open(sys.argv[1], "a") as file:
+    file.write(f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024}\\n")
+sys.exit(code)
+"""
+
+
+class Plan(StudyTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokens = cls.write_tokens("ids.bin", np.random.default_rng(1).integers(1, 4096, 3000))
+        for name, (layers, heads, kv_heads, size, mlp) in SHAPES.items():
+            config = {"model_type": "llama", "num_hidden_layers": layers, "hidden_size": heads * size,
+                      "intermediate_size": mlp, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
+                      "head_dim": size, "vocab_size": 4096, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+                      "rope_theta": 1e4, "initializer_range": 0.02, "torch_dtype": "float32", "hidden_act": "silu",
+                      "tie_word_embeddings": False, "eos_token_id": 0}
+            (cls.folder / name).mkdir()
+            (cls.folder / name / "config.json").write_text(json.dumps(config))
+
+    def job(self, name, **more):
+        keys = {"model.path": self.folder / name, "model.init": "random", "tokens.path": self.tokens,
+                "tokens.limit": 3000, "tokens.sequence_length": 256, "overlap.enabled": "false",
+                "output.directory": self.folder / "out", "output.overwrite": "true", **more}
+        return [f"--{key}={value}" for key, value in keys.items()]
+
+    def plan(self, *arguments):
+        run = self.run_program(1, "plan", *arguments)
+        return run.returncode, run.stdout, run.stderr
+
+    def planned(self, job, ranks, line):
+        """{name: number} of a line of the plan."""
+        code, printed, told = self.plan(*job, f"--ranks={ranks}")
+        self.assertEqual(code, 0, told)
+        text = re.search(rf"^{line} (.*)$", printed, re.MULTILINE)[1]
+        return {name: float(value) for name, value in (word.split("=") for word in text.split())}
+
+    def run_study(self, job, ranks, wrapper=(), environment=()):
+        exported = [word for name in environment for word in ("-x", name)]
+        command = [self.mpiexec, *exported, "-n", str(ranks), *wrapper, self.program, "study", *job]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False,
+                             env={**os.environ, **dict(environment or {})})
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_memory_within_a_fifth(self):
+        measure = self.folder / "measure.py"
+        measure.write_text(MEASURE)
+        for name, ranks in (("mha", 1), ("mha", 2), ("mha", 4), ("gqa", 1), ("gqa", 2), ("gqa", 4)):
+            with self.subTest(model=name, ranks=ranks):
+                out = self.folder / f"{name}{ranks}.peaks"
+                self.run_study(self.job(name), ranks, (sys.executable, measure, out))
+                peaks = [int(line) for line in out.read_text().splitlines()]
+                self.assertEqual(len(peaks), ranks)
+
+                planned = self.planned(self.job(name), ranks, "bytes_of_the_fullest_rank")["peak"]
+
+                self.assertAlmostEqual(planned / max(peaks), 1, delta=0.2)
+
+    def test_traffic_within_a_quarter(self):
+        for name, ranks, tensor_parallel in (("mha", 1, 1), ("mha", 2, 1), ("mha", 4, 2), ("mha", 6, 1), ("gqa", 2, 2),
+                                             ("gqa", 4, 1), ("gqa", 6, 2)):
+            with self.subTest(model=name, ranks=ranks, tensor_parallel=tensor_parallel):
+                job = self.job(name, **{"run.tensor_parallel": tensor_parallel})
+                out = self.folder / f"{name}{ranks}.traffic"
+                self.run_study(job, ranks, environment={"LD_PRELOAD": COUNT_TRAFFIC, "HEADSPAN_TRAFFIC": str(out)})
+                received = [int(line.split()[1]) for line in out.read_text().splitlines()]
+                self.assertEqual(len(received), ranks)
+
+                planned = sum(self.planned(job, ranks, "bytes_received_by_a_rank_in_a_unit").values())
+
+                if ranks == 1:
+                    self.assertEqual((planned, received), (0, [0]))
+                else:
+                    self.assertAlmostEqual(planned / np.mean(received), 1, delta=0.25)
+
+    def test_work_is_what_the_definitions_ask(self):
+        layers, heads, kv_heads, d, mlp = SHAPES["gqa"]
+        job = self.job("gqa", **{"predict.streams": "q", "ceiling.enabled": "false"})
+
+        flops = self.planned(job, 2, "flops_of_a_unit")
+
+        m, q, kv, n = heads * d, heads * d, kv_heads * d, 3000
+        products = layers * m * (q + 2 * kv) + (layers - 1) * (q * m + 3 * m * mlp)
+        attention = (layers - 1) * 2 * q * 256  # a token meets half of a sequence of 256, in two products
+        self.assertAlmostEqual(flops["forward"] / (n * (2 * products + attention)), 1, delta=1e-3)
+        self.assertAlmostEqual(flops["grams"] / (n * (layers * q) ** 2), 1, delta=1e-3)
+
+    def test_refuses_what_does_not_fit(self):
+        job = self.job("mha")
+        peak = self.planned(job, 2, "bytes_of_the_fullest_rank")["peak"] / 2**30
+        self.assertEqual(self.plan(*job, "--ranks=2", f"--memory-gib={1.5 * peak}")[0], 0)
+
+        code, _, told = self.plan(*job, "--ranks=2", f"--memory-gib={0.9 * peak}")
+
+        self.assertEqual(code, 2)
+        self.assertRegex(told, r"^headspan: run.memory_gib = \S+: is not enough: the fullest rank needs \S+ GiB; ")
+
+    def test_rates_decide_the_time(self):
+        rates = self.folder / "rates"
+        rates.write_text("# of one rank\ngram_gflops = 7\nforward_gflops=30 # of two\n\n")
+        job = [*self.job("gqa"), "--ranks=2"]
+        seconds = [re.search(r"^seconds_of_a_unit .*forward=(\S+) grams=(\S+)", self.plan(*job, *more)[1], re.MULTILINE)
+                   for more in ([], ["--rates", rates])]
+        self.assertAlmostEqual(float(seconds[1][1]) / float(seconds[0][1]), 60 / 30, delta=0.01)
+        self.assertAlmostEqual(float(seconds[1][2]) / float(seconds[0][2]), 70 / 7, delta=0.05)
+
+    def test_bad_input(self):
+        rates = self.folder / "bad_rates"
+        rates.write_text("speed = 7\n")
+        for arguments, line in (([], "command line: --ranks: is missing; "),
+                                (["--ranks=0"], "command line: --ranks = 0: is too small; "),
+                                (["--ranks=3", "--run.groups=2"], "run.groups = 2: 3 ranks cannot be cut"),
+                                (["--ranks=2", "--rates", rates], f"{rates}: speed = 7: is not a rate; ")):
+            with self.subTest(arguments=arguments):
+                code, _, told = self.plan(*self.job("gqa"), *arguments)
+                self.assertEqual(code, 2)
+                self.assertIn("headspan: " + line, told)
+        run = self.run_program(1, "study", *self.job("gqa"), "--ranks=2")
+        self.assertEqual((run.returncode, "ranks = 2: is not for study" in run.stderr), (2, True), run.stderr)
+
+
+if __name__ == "__main__":
+    main()

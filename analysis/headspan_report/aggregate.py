@@ -16,7 +16,7 @@ import xarray
 from . import __version__
 from .error import EnvironmentFailed, InputError
 from .measure import AXES, NULLS, VARIABLES, dominance_nulls, measure, nulls
-from .result import find_results, read_result
+from .result import find_results, one_line, read_result
 from .table import read_losses, read_names
 
 COORDINATES = ("model_name", "model_type", "init", "step", "training_tokens", "validation_loss", "file", "sha256",
@@ -196,6 +196,18 @@ def write_netcdf(table, path):
     """As one file, there whole or not at all."""
     encoding = {name: {"zlib": True, "complevel": 4} for name, variable in table.data_vars.items() if variable.ndim > 1}
     replace(path, lambda temporary: table.to_netcdf(temporary, engine="h5netcdf", encoding=encoding))
+
+
+def read_netcdf(path):
+    """What write_netcdf wrote."""
+    try:
+        table = xarray.load_dataset(path, engine="h5netcdf")
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(path, "", "", f"cannot be read ({one_line(error)})", "give an emergence.nc") from error
+    lacking = [name for name in (*VARIABLES, *NULLS) if name not in table]
+    if lacking:
+        raise InputError(path, lacking[0], "", "is missing", "give an emergence.nc that aggregate wrote")
+    return table
 
 
 def write_csv(emergence, path):

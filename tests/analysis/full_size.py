@@ -13,12 +13,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+from browser import Page
 from samples import ANALYSIS, layers, make_stream, write_result
 
 LAYER = layers(*[16] * 16)
 REFERENCES, HEAD_SIZE, HIDDEN, LATENT = 5, 128, 2048, 12
 LIMITS = {"aggregate": (60, 1 << 30), "report": (120, 1 << 30)}  # seconds, bytes of memory
 LARGEST_PAGE = 25_000_000
+SLOWEST_PAGE = 2  # seconds
 
 
 def evolving_r2(checkpoints, seed):
@@ -86,7 +88,15 @@ def main():
         print(f"{command}: {seconds:.1f} s of {limit[0]}, {memory / 1e6:.0f} MB of {limit[1] / 1e6:.0f}, met {met}")
     size = page.stat().st_size
     print(f"page: {size / 1e6:.2f} MB of {LARGEST_PAGE / 1e6:.0f}, met {size <= LARGEST_PAGE}")
-    return failed or size > LARGEST_PAGE
+    with Page() as browser:
+        seconds = browser.open(page)
+        moved = browser.evaluate("""(async () => { const start = performance.now();
+            slider.value = 7; slider.dispatchEvent(new Event("input")); await draw();
+            return (performance.now() - start) / 1000; })()""")
+        complaints = browser.complaints()
+    print(f"page: {seconds:.2f} s of {SLOWEST_PAGE} until its map is there, {moved:.3f} s for another checkpoint, met "
+          f"{seconds <= SLOWEST_PAGE}; complaints: {complaints}")
+    return failed or size > LARGEST_PAGE or seconds > SLOWEST_PAGE or bool(complaints)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def panels(rows, columns, sharey="row", sharex=False, height=PANEL[1]):
 
 def count_label(number):
     """1500 as 1.5k."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:g}{letter}"
     return f"{number:g}"

@@ -102,20 +102,18 @@ def draw_training_density(table):
     x = np.linspace(0, 1, 501)
     figure, axes = panels(1, last.sizes["stream"], sharey=False)
     for axis, stream in zip(axes[0], last.stream.values):
-        for row, colour, line in ((before, "#777777", "-"), (last, COLOURS[stream], "-")):
-            values = row.head_best.sel(stream=stream, part="in_sample").values
-            y = density(values, x)
-            name = f"{row.checkpoint.item()}"
+        for row, colour, when in ((before, "#777777", "untrained"), (last, COLOURS[stream], "trained")):
+            y = density(row.head_best.sel(stream=stream, part="in_sample").values, x)
             axis.fill_between(x, y, color=colour, alpha=0.2, linewidth=0)
-            axis.plot(x, y, line, color=colour, label=name)
+            axis.plot(x, y, color=colour, label=f"{when}: {row.checkpoint.item()}")
         null_marks(axis, float(last.null_best.sel(stream=stream, part="in_sample")), "null: best of random projections")
         null_marks(axis, float(last.noise_floor.sel(stream=stream, count=1)), noise_label(last.sel(stream=stream)), ":")
         axis.set_title(LETTERS[stream])
         axis.set_xlabel("R² from the best causal source")
         axis.set_xlim(0, 1)
-        axis.set_ylim(0)
-        axis.legend(loc="upper right")
+    from_zero(axes)
     axes[0, 0].set_ylabel("density over heads")
+    legend(figure, axes)
     return figure
 
 

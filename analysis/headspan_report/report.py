@@ -18,7 +18,7 @@ from .pack import index16, pack, scaled16, share8, signed16
 from .result import FLAGS, RULES
 from .selection import LETTERS
 
-LARGEST_MAP = 18_000_000  # characters of packed arrays
+LARGEST_MAP = 22_000_000  # characters of packed arrays
 ROWS_OF_THE_TABLE = 12
 FLAG_WORDS = {"deficient_source": "the regressors were linearly dependent; the redundant ones were left out",
               "constant_target_coordinate": "a coordinate of the target is constant and was left out",

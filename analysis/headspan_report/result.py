@@ -113,8 +113,8 @@ def check_complete(path):
 def read_result(path):
     """The Result at `path`; InputError naming what is wrong with it."""
     path = Path(path)
-    sha256 = check_complete(path)
     try:
+        sha256 = check_complete(path)
         with h5py.File(path, "r") as file:
             attributes = {name: plain(value) for name, value in file.attrs.items()}
             if "headspan_schema" not in attributes:

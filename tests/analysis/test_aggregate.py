@@ -190,6 +190,11 @@ class Refused(AggregateTest):
         Path(f"{self.bad}.done").unlink()
         self.check("has no .done beside it")
 
+    def test_done_that_cannot_be_read(self):
+        Path(f"{self.bad}.done").unlink()
+        Path(f"{self.bad}.done").mkdir()
+        self.check("cannot be read", "Is a directory")
+
     def test_still_being_written(self):
         self.bad.rename(f"{self.bad}.tmp.123")
         Path(f"{self.bad}.done").unlink()

@@ -25,7 +25,7 @@ def write_tokenizer(path, vocabulary):
         "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}}))
 
 
-class Tokenize(unittest.TestCase):
+class TokenizeTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="headspan_tokenize_")
         self.addCleanup(temporary.cleanup)
@@ -51,13 +51,15 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertEqual(list(self.folder.glob("out.*")), [])
 
-    @unittest.skipIf(HAS_TOKENIZERS, "tokenizers is there")
-    def test_without_the_package(self):
+
+@unittest.skipIf(HAS_TOKENIZERS, "tokenizers is there")
+class WithoutTokenizers(TokenizeTest):
+    def test_it_is_asked_for(self):
         self.refused("the package tokenizers is missing; pip install", self.write("a.txt", "one"), code=1)
 
 
 @unittest.skipUnless(HAS_TOKENIZERS, "tokenizers is not there")
-class WithTokenizers(Tokenize):
+class WithTokenizers(TokenizeTest):
     def test_text_and_lines(self):
         text = self.write("a.txt", "one two\nthree")
         lines = self.write("b.jsonl", '{"text": "two"}\n\n{"text": ""}\n{"text": "three four é"}\n')

@@ -131,9 +131,9 @@ function drawPairs(data) {
   const pointed = state.shown || state.kept;
   if (!pointed) return;
   context.strokeStyle = "#D55E00";
-  context.lineWidth = 2;
-  context.strokeRect(0, pointed.target * scale, side, Math.max(2, scale));
-  if (pointed.source !== null) context.strokeRect(pointed.source * scale, 0, Math.max(2, scale), side);
+  context.lineWidth = 1;
+  context.strokeRect(-1, pointed.target * scale - 0.5, side + 2, scale + 1);  // around the row, not on it
+  if (pointed.source !== null) context.strokeRect(pointed.source * scale - 0.5, -1, scale + 1, side + 2);
 }
 
 function drawScale(data) {

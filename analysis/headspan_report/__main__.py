@@ -158,7 +158,8 @@ def main(words=None):
     except EnvironmentFailed as error:
         print(f"headspan-report: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
+    except ImportError as error:
+        print(f"headspan-report: the package {error.name} is missing: pip install ./analysis", file=sys.stderr)
         return 1
 
 

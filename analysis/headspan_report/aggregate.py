@@ -67,7 +67,8 @@ def aggregate(folders, manifest=None, losses=None, keep=lambda result: None):
         except InputError as error:
             refused.append(error)
     if not rows and not refused:
-        raise InputError(", ".join(map(str, folders)), "", "", "hold no results", "give the output.directory of a study")
+        raise InputError(", ".join(map(str, folders)), "", "", "hold no results",
+                         "give the output.directory of a study")
     rows = refuse_foreign(rows, refused)
     if not rows:
         raise InputError(", ".join(map(str, folders)), "", "",
@@ -127,7 +128,8 @@ def build_table(rows, refused, missing, losses):
     coordinates |= {name: ("checkpoint", values) for name, values in of_checkpoints(rows, losses).items()}
     table = xarray.Dataset(variables, coordinates)
     table.attrs = {
-        "title": "Linear predictability of attention heads over checkpoints", "source": f"headspan-report {__version__}",
+        "title": "Linear predictability of attention heads over checkpoints",
+        "source": f"headspan-report {__version__}",
         "job": str(first.attributes.get("job", "")),
         "versions": "\n".join(unique(str(row.attributes.get("versions", "")) for row in rows)),
         "headspan": "\n".join(unique(str(row.attributes.get("source", "")) for row in rows)),

@@ -99,7 +99,7 @@ class StepAxis:
 
 
 def from_zero(axes):
-    """Bottoms at 0, tops where the data leave them. After everything is drawn: shared axes keep the first limits set."""
+    """Bottoms at 0, tops where the data leave them. To be called last: shared axes keep the first limits set."""
     for axis in np.ravel(axes):
         axis.set_ylim(bottom=0)
 

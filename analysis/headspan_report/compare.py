@@ -3,12 +3,14 @@
 Checkpoints of the same name are laid beside each other; where no name is in both (two models), the last trained ones.
 """
 import csv
+import re
 from dataclasses import dataclass
 
+import matplotlib
 import numpy as np
 
 from .aggregate import cell, replace
-from .axes import COLOURS, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
+from .axes import COLOURS, STYLE, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
 from .error import InputError
 from .report import as_image, environment, share, template_text
 from .selection import LETTERS, last_of, trained
@@ -29,11 +31,11 @@ FIGURES = (
      "null_pairs", {"part": "in_sample"}),
     ("share of pairs above 0.5", "share_above", {"scope": "pairs", "threshold": 0.5},
      "null_share_above", {"threshold": 0.5}),
-    ("{N} best references, in-sample", "top_r2", {"rule": "pairwise", "part": "in_sample", "statistic": "mean"},
+    ("N = {N} best pairwise, in-sample", "top_r2", {"rule": "pairwise", "part": "in_sample", "statistic": "mean"},
      "null_top", {"part": "in_sample"}),
-    ("{N} best references, held-out", "top_r2", {"rule": "pairwise", "part": "heldout", "statistic": "mean"},
+    ("N = {N} best pairwise, held-out", "top_r2", {"rule": "pairwise", "part": "heldout", "statistic": "mean"},
      "null_top", {"part": "heldout"}),
-    ("{N} by forward selection, held-out", "top_r2", {"rule": "forward", "part": "heldout", "statistic": "mean"},
+    ("N = {N} forward selection, held-out", "top_r2", {"rule": "forward", "part": "heldout", "statistic": "mean"},
      "null_top", {"part": "heldout"}),
     ("ceiling of the layer, held-out", "ceiling", {"ceiling_kind": "layer_heldout", "statistic": "mean"},
      "null_ceiling", {}),
@@ -92,18 +94,36 @@ def lines_of(a, b, pairs):
     return lines
 
 
-def differences_of(a, b, names):
+def differences_of(a, b):
     """What was run differently: (what, in a, in b)."""
     rows = [("model", *(" and ".join(sorted(set(map(str, table.model_name.values)))) for table in (a, b))),
             ("checkpoints", *(str(table.sizes["checkpoint"]) for table in (a, b)))]
     for key in (key for key in a.attrs if key.startswith("study_")):
-        values = tuple(str(table.attrs.get(key, "")) for table in (a, b))
-        if values[0] != values[1]:
-            rows.append((key.removeprefix("study_"), *(short(value) for value in values)))
-    return rows
+        rows.append((key.removeprefix("study_"), *(str(table.attrs.get(key, "")) for table in (a, b))))
+    jobs = [job_keys(table.attrs.get("job", "")) for table in (a, b)]
+    for key in dict.fromkeys([*jobs[0], *jobs[1]]):
+        if not key.startswith(("output.", "run.")):
+            rows.append((f"job: {key}", *(job.get(key, "–") for job in jobs)))
+    return [(name, *map(short, values)) for name, *values in rows if values[0] != values[1] or name == "model"]
+
+
+def job_keys(text):
+    """section.key -> value of a job file."""
+    section, keys = "", {}
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            section = line.strip("[]") + "."
+        elif "=" in line and not line.startswith("#"):
+            key, value = line.split("=", 1)
+            keys[section + key.strip()] = value.strip()
+    return keys
 
 
 def short(value):
+    """Digests by their beginning, long values cut."""
+    if re.fullmatch("[0-9a-f]{64}", value):
+        return value[:12] + "…"
     return value if len(value) <= 60 else value[:28] + " … " + value[-28:]
 
 
@@ -137,10 +157,11 @@ def draw_both(a, b, names):
         axes[1, column].set_xticks(a["count"].values)
         axes[1, column].set_xlabel("references N")
         axes[1, column].set_ylim(0, 1)
-        axes[2, column].set_xlabel("R² from the best causal source, last checkpoint")
+        axes[2, column].set_xlabel("R² from the best causal source")
         axes[2, column].set_xlim(0, 1)
     from_zero(axes[2])
-    for row, label in enumerate(("mean R² from the best source", "mean joint R², last checkpoint", "density over heads")):
+    for row, label in enumerate(("mean R² from the best source", "mean joint R², last checkpoint",
+                                 "density over heads, last checkpoint")):
         axes[row, 0].set_ylabel(label)
     legend(figure, axes, 4)
     return figure
@@ -166,7 +187,9 @@ def render(a, b, names, pairs, how, lines, complaints):
                                 f"{line.difference():+.3f}" if np.isfinite(line.difference()) else "–")
                                for line in lines if line.stream == stream and line.checkpoints == last]
              for stream in dict.fromkeys(line.stream for line in lines)}
+    with matplotlib.rc_context(STYLE):
+        image = as_image(draw_both(a, b, names))
     return environment().get_template("compare.html").render(
-        names=names, how=how, last=last, count=count_label(len(pairs)), differences=differences_of(a, b, names),
-        tables=shown, warnings=list(map(str, complaints)), image=as_image(draw_both(a, b, names)),
+        names=names, how=how, last=last, count=count_label(len(pairs)), differences=differences_of(a, b),
+        tables=shown, warnings=list(map(str, complaints)), image=image,
         style=template_text("page.css"))

@@ -26,33 +26,33 @@ DRAWINGS = (
             "where activations collapse, and the validation loss.", training_figures.draw_emergence),
     Drawing("references", "How predictable are the heads? (Fig. 1, middle)",
             "Joint R² of the N best references over the heads of the last checkpoint: box 25 to 75 %, whiskers 5 to "
-            "95 %, bar the median, point the mean; in colour in-sample, in black held-out. Dashed: N random projections, "
-            "with the noise floor where in-sample; dotted: the noise floor. References taken at random would give the "
-            "null; the best of many random ones a little more.", r2_figures.draw_references),
+            "95 %, bar the median, point the mean; in colour in-sample, in black held-out. Dashed: N random "
+            "projections, with the noise floor where in-sample; dotted: the noise floor. References taken at random "
+            "would give the null; the best of many random ones a little more.", r2_figures.draw_references),
     Drawing("mean_by_references", "Mean R² by the number of references (Fig. 2)",
-            "Mean over heads at the last checkpoint: the N sources of largest pairwise R², and greedy forward selection. "
-            "Dashed grey: N random projections; dotted grey: the noise floor.", r2_figures.draw_mean_by_count),
+            "Mean over heads at the last checkpoint: the N sources of largest pairwise R², and greedy forward "
+            "selection. Dashed grey: N random projections; dotted grey: the noise floor.", r2_figures.draw_mean_by_count),
     Drawing("dominance", "Where the best predictors are (Fig. 3)",
-            "Share of dominant links within a layer; the rest is between layers. Above, as the paper's caption says: the "
-            "links into each head from its best causal sources. Below, as its code counts: a link counts for both its "
-            "ends, undirected, each pair once. Dashed, with a band of two standard deviations: random rankings, which "
-            "find most links between layers because most pairs are.", training_figures.draw_dominance),
+            "Share of dominant links within a layer; the rest is between layers. Above, as the paper's caption says: "
+            "the links into each head from its best causal sources. Below, as its code counts: a link counts for both "
+            "its ends, undirected, each pair once. Dashed, with a band of two standard deviations: random rankings, "
+            "which find most links between layers because most pairs are.", training_figures.draw_dominance),
     Drawing("overlap", "Overlap dimension of the projections (Fig. 4, left)",
             "Sum over heads of the rank of their projection less the rank of all, mean over layers. Random matrices "
-            "have max(0, H d - m).", training_figures.draw_overlap),
+            "have max(0, H d - m) at small tolerances.", training_figures.draw_overlap),
     Drawing("training_density", "Before and after training (Fig. 4, right)",
             f"Kernel density over heads. {BEST}, in-sample, reflected at 0 and 1. Dashed: {PROJECTIONS}; dotted: the "
             "noise floor.", r2_figures.draw_training_density),
     Drawing("distributions", "Distribution by the number of references (appendix)",
-            "Cumulative distribution and kernel density over heads of the joint in-sample R² of N references at the last "
-            "checkpoint. Vertical: random projections, noise floor included.", r2_figures.draw_distributions),
+            "Cumulative distribution and kernel density over heads of the joint in-sample R² of N references at the "
+            "last checkpoint. Vertical: random projections, noise floor included.", r2_figures.draw_distributions),
     Drawing("near_far", "Near and far layers (appendix)",
             "Mean in-sample R² of the causal pairs between layers, by their distance.", training_figures.draw_near_far),
     Drawing("heads", "Head by head (appendix)", f"{BEST}, in-sample, at the last checkpoint. White: the null.",
             r2_figures.draw_heads),
     Drawing("ceilings", "Ceilings: all other heads, everything earlier",
-            "Mean over heads of the R² from all other heads of the layer, and from all earlier heads. With H heads of d "
-            "coordinates and a hidden state of m, random projections already give (H-1) d / m.",
+            "Mean over heads of the R² from all other heads of the layer, and from all earlier heads. With H heads of "
+            "d coordinates and a hidden state of m, random projections already give (H-1) d / m.",
             training_figures.draw_ceilings),
     Drawing("alignment", "Alignment of the heads of a layer",
             "Left: mean squared cosine of the principal angles between the projections of two heads; right: mean "

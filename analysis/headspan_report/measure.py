@@ -12,7 +12,7 @@ from .result import FLAGS, RULES
 PARTS = ("in_sample", "adjusted", "heldout")
 CEILINGS = ("layer", "layer_heldout", "causal")
 DOMINANCE = ("caption", "code")
-TABLES = ("pairs", *RULES)
+TABLES = ("pairs", *RULES, "ceiling_layer")
 AXES = {"scope": st.SCOPES, "part": PARTS, "statistic": st.STATISTICS, "threshold": st.THRESHOLDS, "rule": RULES,
         "ceiling_kind": CEILINGS, "dominance_rule": DOMINANCE, "links": st.LINKS, "window": st.WINDOWS,
         "distance": ("near", "far", "near_share"), "flag": tuple(FLAGS), "table": TABLES}

@@ -1,7 +1,8 @@
 """Arrays over checkpoints as text that a page carries: differences from row to row, deflate, base64.
 
 The page undoes it (templates/report.js, unpack): inflate, then add each row to the one before, modulo the type's size.
-R² is stored as a whole number: 0 .. top for low .. 1, and top + 1 for no value. Types are uint8 and little-endian uint16.
+R² is stored as a whole number: 0 .. top for low .. 1, and top + 1 for no value. Types are uint8 and uint16,
+little-endian.
 """
 import base64
 import zlib

@@ -106,7 +106,7 @@ def summary_table(table):
         for stream in table.stream.values:
             best = row.r2.sel(stream=stream, scope="best", statistic="mean")
             cells += [share(best.sel(part="in_sample")), share(best.sel(part="heldout")),
-                      f"{float(row.effective_rank.sel(stream=stream, statistic='mean')):.3g}"]
+                      f"{float(row.effective_rank.sel(stream=stream, statistic='mean')):.2f}"]
         rows.append(cells)
     nulls = ["null", ""]
     for stream in table.stream.values:

@@ -14,7 +14,8 @@ def read_rows(path):
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file, delimiter="\t", restkey="", restval=""))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(path, "", "", f"cannot be read ({error})", "give a tab-separated table with a header") from error
+        raise InputError(path, "", "", f"cannot be read ({error})",
+                         "give a tab-separated table with a header") from error
     if not rows:
         raise InputError(path, "", "", "has no rows", "give a tab-separated table with a header")
     return [{str(key).strip(): str(value).strip() for key, value in row.items()} for row in rows]

@@ -97,7 +97,7 @@ def batches(paths, field):
 
 
 def tokenize(paths, tokenizer_path, output, field="text", eos=None, limit=None, name=None):
-    """Writes OUTPUT and its sidecar; stops after the document that brings the tokens to `limit`. Returns the sidecar."""
+    """Writes OUTPUT and its sidecar, which it returns; stops after the document that brings the tokens to `limit`."""
     output = Path(output)
     if output.suffix == ".json":
         raise InputError(output, "--output", "", "would be the sidecar's name", "NAME.bin")

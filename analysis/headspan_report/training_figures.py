@@ -1,4 +1,4 @@
-"""Figures over training steps. Each draws one matplotlib Figure of a table [checkpoint, stream, ...], or raises Absent."""
+"""Figures over training steps. Each draws one Figure of a table [checkpoint, stream, ...], or raises Absent."""
 import numpy as np
 
 from .axes import NULL_COLOUR, Absent, StepAxis, from_zero, legend, noise_label, null_line, panels

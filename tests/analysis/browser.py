@@ -1,5 +1,5 @@
-"""A headless Chromium driven over the DevTools protocol through pipes: a page, what it logged and asked for, its pictures.
-Python's standard library only."""
+"""A headless Chromium driven over the DevTools protocol through pipes: a page, what it logged and asked for, its
+pictures. Python's standard library only."""
 import base64
 import json
 import os

@@ -2,7 +2,7 @@
 """The whole of OLMo-2-1B's checkpoints, made up: how long do aggregate and report take, how much memory, how large is
 the page. Not a test of ctest: it writes a gigabyte and takes a few minutes.
 
-    python3 full_size.py FOLDER [CHECKPOINTS]        FOLDER gets results/ (kept for the next call), emergence.*, report.html
+    python3 full_size.py FOLDER [CHECKPOINTS]        FOLDER gets results/, kept for the next call
 
 Prints one line for each limit and ends with 1 if one is not met.
 """
@@ -46,8 +46,8 @@ def fast_stream(r2):
               "effective_rank_layer": np.full(16, 200.0), "rank": np.full(len(LAYER), HEAD_SIZE),
               "status": np.where(np.eye(len(LAYER), dtype=bool), 16, 0).astype(np.uint8)}
     for rule in ("pairwise", "forward"):
-        tables |= {f"references_{rule}": order.astype(np.int32), f"r2_{rule}": joint, f"r2_{rule}_heldout": joint - 0.01,
-                   f"status_{rule}": np.zeros(joint.shape, np.uint8)}
+        tables |= {f"references_{rule}": order.astype(np.int32), f"r2_{rule}": joint,
+                   f"r2_{rule}_heldout": joint - 0.01, f"status_{rule}": np.zeros(joint.shape, np.uint8)}
     for axis in ("target", "source"):
         tables |= {axis: heads, f"{axis}_layer": LAYER, f"{axis}_head": head}
     return {"attributes": stream["attributes"], "tables": tables}

@@ -91,7 +91,7 @@ class Figures(AggregateTest):
         alignment[:, :, range(4), range(4)] = 1
         overlap = make_overlap(["k", "q"], dimension, alignment)
         k = make_stream(LAYER, R2, ceiling_layer=np.array([.1, .2, .3, np.nan]), ceiling_causal=np.full(4, .9),
-                        status_ceiling_layer=np.zeros(4, np.uint8),
+                        status_ceiling_layer=np.array([0, 1, 0, 16], np.uint8),
                         canonical_layer=np.array([[[1, .3], [.3, 1]], [[1, .5], [.5, 1]]]))
         write_result(self.results, "step0", {"k": k, "q": random_stream(layers(4, 4), 1)}, overlap=overlap)
 
@@ -102,6 +102,8 @@ class Figures(AggregateTest):
         self.assertAlmostEqual(float(k["ceiling_causal_median"]), .9)
         self.assertEqual(k["ceiling_layer_heldout_mean"], "")
         self.assertAlmostEqual(float(k["canonical"]), .4)
+        self.assertEqual(k["flagged_ceiling_layer_deficient_source"], "1")
+        self.assertEqual(k["flagged_ceiling_layer_not_computed"], "1")
         self.assertEqual(float(k["overlap_dimension_raw_1e-2"]), 2.5)  # mean over layers of entries 2 and 3
         self.assertEqual(float(q["overlap_dimension_effective_paper"]), 12.5)
         self.assertAlmostEqual(float(k["alignment"]), .5)
@@ -145,11 +147,16 @@ class Figures(AggregateTest):
             self.write(f"step{step}", step=step, validation_loss=9.0)
         losses, manifest = self.folder / "log.tsv", self.folder / "manifest.tsv"
         losses.write_text("step\tloss\n10\t3.25\n")
-        manifest.write_text("name\tstep\ttokens\tpath\nstep0\t0\t0\tstep0\nstep10\t10\t1\tstep10\nstep30\t30\t2\tstep30\n")
+        manifest.write_text("name\tstep\ttokens\tpath\n" +
+                            "".join(f"step{step}\t{step}\t0\tstep{step}\n" for step in (0, 10, 30)))
 
         done = self.aggregate("--losses", losses, "--manifest", manifest, code=2)
 
         self.assertEqual([row["validation_loss"] for row in self.rows[:2]], ["9.0", "3.25"])
+        losses.write_text("name\tvalidation_loss\nstep0\t7.5\nstep10\t\n")
+        run("aggregate", self.results, "--losses", losses, "--output", self.folder / "named")
+        with open(self.folder / "named.csv", newline="") as file:
+            self.assertEqual([row["validation_loss"] for row in csv.DictReader(file)], ["7.5", "9.0"])
         message = f"{manifest}: name = step30: has no result here; run the study again"
         self.assertEqual(done.stderr, f"headspan-report: {message}\n")
         self.assertEqual(self.rows[2]["refused"], message)

@@ -34,8 +34,9 @@ class Compare(unittest.TestCase):
     def test_paper_beside_corrected(self):
         for step in (0, 100):
             write_result(self.folder / "a", f"step{step}", {"k": make_stream(LAYER, R2 / 2, n_fit=101, n_heldout=0)},
-                         step=step, mode="paper")
-            write_result(self.folder / "b", f"step{step}", {"k": make_stream(LAYER, R2)}, step=step)
+                         step=step, mode="paper", job="[tokens]\nlimit = 101\n[output]\ndirectory = a\n")
+            write_result(self.folder / "b", f"step{step}", {"k": make_stream(LAYER, R2)}, step=step,
+                         job="[tokens]\nlimit = 1000\n")
 
         self.compare("--names", "paper", "corrected")
 
@@ -53,8 +54,9 @@ class Compare(unittest.TestCase):
             page.open(self.folder / "out.html")
             self.assertEqual(page.complaints(), [])
             self.assertEqual(page.requests(), [(self.folder / "out.html").resolve().as_uri()])
-            self.assertIn("mode\tpaper\tcorrected", page.text("#differences"))
-            self.assertIn("n_fit\t101\t1000", page.text("#differences"))
+            told = page.text("#differences").splitlines()
+            self.assertEqual(told[1:], ["model\ttiny\ttiny", "mode\tpaper\tcorrected", "n_fit\t101\t1000",
+                                        "job: tokens.limit\t101\t1000"])
             self.assertIn("best source, in-sample\t0.287", page.text("body").replace("0.288", "0.287"))
             self.assertEqual(page.evaluate("[document.documentElement.scrollWidth, innerWidth]"), [390, 390])
 

@@ -1,5 +1,5 @@
-"""The page of `headspan-report report` in headless Chromium: no request, no error; hover, click, keys, slider and streams
-show the numbers that the results hold; narrow screens and print.
+"""The page of `headspan-report report` in headless Chromium: no request, no error; hover, click, keys, slider and
+streams show the numbers that the results hold; narrow screens and print.
 
     test_report.py [--pictures FOLDER] [unittest's arguments]
 """
@@ -77,7 +77,8 @@ class Report(unittest.TestCase):
         self.assertIn("step5.h5: has no .done", self.page.text("#warnings"))
         self.assertIn("1 fits flagged: an in-sample R² lies outside [0, 1]", self.page.text("#warnings"))
         self.assertIn("step100 Keys", self.page.text("#warnings"))
-        self.assertIn("Overlap dimension of the projections (Fig. 4, left), since the results hold no", self.page.text("#absent"))
+        self.assertIn("Overlap dimension of the projections (Fig. 4, left), since the results hold no",
+                      self.page.text("#absent"))
 
     def test_nothing_is_fetched_and_nothing_goes_wrong(self):
         self.assertEqual(self.page.requests(), [self.page_path.resolve().as_uri()])

@@ -202,7 +202,8 @@ class Nulls(unittest.TestCase):
 
     def test_code_null_is_seeded(self):
         layer = layers(4, 4)
-        np.testing.assert_array_equal(nulls.code_dominance_null(layer, (1, 5)), nulls.code_dominance_null(layer, (1, 5)))
+        np.testing.assert_array_equal(nulls.code_dominance_null(layer, (1, 5)),
+                                      nulls.code_dominance_null(layer, (1, 5)))
 
 
 class Measure(unittest.TestCase):

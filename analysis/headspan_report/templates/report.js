@@ -198,6 +198,7 @@ function ruleTable(data, target) {
 function drawDetail(data) {
   const detail = byId("detail"), pointed = state.shown || state.kept;
   detail.replaceChildren();
+  detail.classList.toggle("hint", !pointed);
   if (!pointed) return void detail.append(element("p", "Point at a head or at a pair of heads."));
   const {target, source} = pointed, c = state.checkpoint, best = data.source[c * data.heads + target];
   detail.append(element("h3", headName(data, target) + (state.kept ? " (kept: click again to let go)" : "")));
@@ -219,8 +220,8 @@ function drawDetail(data) {
 function drawNumbers() {
   const [inSample, adjusted, heldout, pairs, intra, inter, rank] = study.figures[state.checkpoint][state.stream];
   byId("label").textContent = study.checkpoints[state.checkpoint];
-  byId("numbers").textContent = `Mean R² from the best source ${show(inSample)} (adjusted ${show(adjusted)}, held-out ` +
-    `${show(heldout)}); of all causal pairs ${show(pairs)}, within a layer ${show(intra)}, between layers ` +
+  byId("numbers").textContent = `Mean R² from the best source ${show(inSample)} (adjusted ${show(adjusted)}, ` +
+    `held-out ${show(heldout)}); of all causal pairs ${show(pairs)}, within a layer ${show(intra)}, between layers ` +
     `${show(inter)}; mean effective rank ${show(rank, 2)}.`;
 }
 
@@ -262,7 +263,8 @@ canvases.heads.addEventListener("keydown", event => {
   if (event.key === "Escape") state.kept = null;
   else if (step && data) {
     const head = state.kept ? state.kept.target : 0;
-    state.kept = headAt(data, data.layer[head] + step[0], data.head[head] + step[1]) || state.kept || headAt(data, 0, 0);
+    const next = headAt(data, data.layer[head] + step[0], data.head[head] + step[1]);
+    state.kept = next || state.kept || {target: head, source: null};
     event.preventDefault();
   } else return;
   draw();

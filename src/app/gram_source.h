@@ -3,6 +3,8 @@
 #pragma once
 
 #include "app/analysis.h"
+#include "app/overlap.h"
+#include "app/run_clock.h"
 #include "app/sample.h"
 #include "app/unit.h"
 #include "io/gram_file.h"
@@ -15,7 +17,7 @@ struct StreamEvidence {
   StreamOrigin origin;
   HeadLayout layout;
   FitRules rules;
-  StreamGrams grams;
+  std::optional<StreamGrams> grams;  ///< nothing until they are captured or read, and once they are analysed
 };
 
 /// What a source says of a unit besides its Grams.
@@ -24,6 +26,7 @@ struct UnitEvidence {
   Sample sample;  ///< no sequences where merged Grams tell none
   std::string model_type;
   std::string config_sha256;
+  std::optional<OverlapTable> overlap;  ///< of a model's weights, where the job asks for it
 };
 
 /// Each source's check of what it will read, without computing: all but the values of weights and
@@ -32,14 +35,18 @@ void check_model(const Job& job, const Unit& unit);
 void check_activations(const Job& job, const Unit& unit);
 void check_grams(const Job& job);
 
-/// From a model: loads or draws the weights and runs the job's tokens. Collective over the team's group.
-UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const Log& log);
+/// From a model: loads or draws the weights and runs the job's tokens, from where an earlier run has stopped.
+/// Throws Stopped where `clock` says so, with the state saved. Collective over the team's group.
+UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log);
 
 /// From the user's own activations. Collective over the team's group.
 UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, const Log& log);
 
 /// From saved Grams, merged. Collective over the team's group.
 UnitEvidence merge_grams(const Job& job, const Team& team);
+
+/// What Gram files say of a stream.
+GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);
 
 /// The rules of the fits for values and products of these precisions.
 FitRules fit_rules(const Job& job, const std::string& forward_dtype, const std::string& precision);

@@ -176,7 +176,7 @@ std::string Job::to_ini() const {
   std::string section;
   for (const JobOption& option : job_options()) {
     const std::string value = option.get(*this);
-    if (value.empty()) continue;
+    if (value.empty() || !option.is_of("study")) continue;
     if (option.section() != section) text += (text.empty() ? "[" : "\n[") + option.section() + "]\n";
     section = option.section();
     text += option.key() + " = " + value + "\n";
@@ -216,12 +216,18 @@ GivenKeys read_job_file(const std::string& path) {
   return read_job_text(path, text);
 }
 
-Job make_job(const std::string& name, const GivenKeys& given) {
+namespace {
+
+/// The job with the given keys set. Throws InputError for one that is not of `command`.
+Job set_keys(const std::string& command, const GivenKeys& given) {
   Job job;
   for (const JobOption& option : job_options()) {
     const auto found = given.find(option.name);
     if (found == given.end()) continue;
     const auto& [origin, text] = found->second;
+    if (!option.is_of(command))
+      throw InputError(origin, option.name, printable(text), "is not for " + command,
+                       "headspan " + command + " --help lists the keys");
     try {
       option.set(job, text);
     } catch (const BadValue& error) {
@@ -229,8 +235,27 @@ Job make_job(const std::string& name, const GivenKeys& given) {
                        "allowed: " + option.allowed);
     }
   }
+  return job;
+}
+
+}  // namespace
+
+Job make_job(const std::string& name, const GivenKeys& given) {
+  Job job = set_keys("study", given);
   Resolver(name, given, &job).resolve();
   return job;
+}
+
+Job make_theory_job(const GivenKeys& given) {
+  Job job = set_keys("theory", given);
+  const Job::Theory& theory = job.theory;
+  if (theory.references * theory.head_size < theory.hidden_size) return job;
+  const auto found = given.find("theory.references");
+  throw InputError(found != given.end() ? found->second.origin : "", "theory.references",
+                   std::to_string(theory.references),
+                   "heads of " + std::to_string(theory.head_size) + " coordinates fill the hidden size of " +
+                       std::to_string(theory.hidden_size),
+                   "references x head_size must be smaller than hidden_size");
 }
 
 }  // namespace headspan

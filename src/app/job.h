@@ -68,6 +68,16 @@ struct Job {
     std::string effective = "both";
   } overlap;
 
+  /// Of the command theory alone.
+  struct Theory {
+    std::int64_t hidden_size = 4096;
+    std::int64_t head_size = 128;
+    std::int64_t references = 1;
+    std::int64_t trials = 100;
+    std::int64_t seed = 0;
+    Words results;
+  } theory;
+
   struct Run {
     std::string device = "auto";
     std::int64_t groups = 1;
@@ -85,8 +95,8 @@ struct Job {
     bool overwrite = false;
   } output;
 
-  /// The whole job as a job file: every key that holds something, in the table's order. Reading it gives the
-  /// same Job.
+  /// The job of a study as a job file: every key that holds something, in the table's order. Reading it gives
+  /// the same Job.
   std::string to_ini() const;
 };
 
@@ -107,9 +117,12 @@ GivenKeys read_job_text(const std::string& name, const std::string& text);
 /// As read_job_text, of the file at `path`.
 GivenKeys read_job_file(const std::string& path);
 
-/// The job that `given` asks for, resolved: what follows from `predict.mode` is set, and what contradicts
-/// itself is refused. `name` is blamed for what is missing. Throws InputError.
+/// The job of a study that `given` asks for, resolved: what follows from `predict.mode` is set, and what
+/// contradicts itself is refused. `name` is blamed for what is missing. Throws InputError.
 Job make_job(const std::string& name, const GivenKeys& given);
+
+/// The same for the command theory, which has keys of its own section alone.
+Job make_theory_job(const GivenKeys& given);
 
 /// The InputError for a key that is none, with the nearest one or the section where it lives.
 [[noreturn]] void refuse_unknown_key(const std::string& origin, const std::string& key,

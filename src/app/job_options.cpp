@@ -125,6 +125,19 @@ std::vector<JobOption> bound_options() {
                  choice({"raw", "effective", "both"}), "without or with the gain of q_norm/k_norm")};
 }
 
+std::vector<JobOption> theory_options() {
+  return {option("theory.hidden_size", &Job::theory, &Job::Theory::hidden_size, integer(2),
+                 "m: rows of the projections"),
+          option("theory.head_size", &Job::theory, &Job::Theory::head_size, integer(1),
+                 "k: columns of a head's projection"),
+          option("theory.references", &Job::theory, &Job::Theory::references, integer(1),
+                 "n: heads that predict one together"),
+          option("theory.trials", &Job::theory, &Job::Theory::trials, integer(1), "how often it is drawn"),
+          option("theory.seed", &Job::theory, &Job::Theory::seed, integer(0), "of the draws"),
+          option("theory.results", &Job::theory, &Job::Theory::results, paths(),
+                 "results of init = random whose R2 is told beside")};
+}
+
 std::vector<JobOption> run_options() {
   return {option("run.device", &Job::run, &Job::Run::device, choice({"auto", "cpu", "cuda"}),
                  "where models and products run"),
@@ -158,7 +171,7 @@ const std::vector<JobOption>& job_options() {
   static const std::vector<JobOption> options = [] {
     std::vector<JobOption> all;
     for (const auto& part : {model_options(), tokens_options(), own_data_options(), predict_options(),
-                             bound_options(), run_options(), output_options()})
+                             bound_options(), theory_options(), run_options(), output_options()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -172,11 +185,12 @@ const JobOption* find_job_option(const std::string& name) {
   return found != options.end() ? &*found : nullptr;
 }
 
-std::string job_options_help() {
+std::string job_options_help(const std::string& command) {
   const Job defaults;
   std::string text;
   std::string section;
   for (const JobOption& option : job_options()) {
+    if (!option.is_of(command)) continue;
     if (option.section() != section) {
       section = option.section();
       text += "\n[" + section + "]\n";

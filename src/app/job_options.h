@@ -19,6 +19,8 @@ struct JobOption {
 
   std::string section() const { return name.substr(0, name.find('.')); }
   std::string key() const { return name.substr(name.find('.') + 1); }
+  /// Whether the command ("study", "theory") takes this key.
+  bool is_of(const std::string& command) const { return (section() == "theory") == (command == "theory"); }
 };
 
 /// Ordered as in a job file: the keys of a section stand together.
@@ -27,7 +29,7 @@ const std::vector<JobOption>& job_options();
 /// Nothing when `name` ("section.key") is no key.
 const JobOption* find_job_option(const std::string& name);
 
-/// All keys with default, help and what is allowed, for --help.
-std::string job_options_help();
+/// The keys of a command with default, help and what is allowed, for --help.
+std::string job_options_help(const std::string& command);
 
 }  // namespace headspan

@@ -7,7 +7,9 @@
 #include "app/command_line.h"
 #include "app/inspect.h"
 #include "app/study.h"
+#include "app/theory.h"
 #include "base/memory.h"
+#include "base/stop_signal.h"
 #include "base/thread_pools.h"
 #include "dist/agreement.h"
 
@@ -21,7 +23,9 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
     agree(world, [&] {
       if (failure) std::rethrow_exception(failure);
     });
-    return request.command == "inspect" ? inspect(request.files, world) : study(request.job, world);
+    if (request.command == "inspect") return inspect(request.files, world);
+    if (request.command == "theory") return theory(request.job.theory, world);
+    return study(request.job, world);
   } catch (const AgreedError& e) {
     if (world.is_root()) std::fprintf(stderr, "headspan: %s\n", e.what());
     return e.exit_code();
@@ -54,7 +58,10 @@ int main(int argc, char** argv) {
     if (is_first_process()) std::fputs(request.answer.c_str(), stdout);
     return 0;
   }
-  if (!failure && request.command == "study") let_idle_threads_sleep(argv);
+  if (!failure && request.command == "study") {
+    let_idle_threads_sleep(argv);
+    catch_stop_signals();
+  }
   MpiSession session(&argc, &argv);
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   return run_command(request, failure, world);

@@ -8,10 +8,10 @@ namespace {
 
 /// One Gram of a file, in blocks of this run's grid.
 HeadGram load(const H5File& file, const GramStream& stream, const std::string& part, const Grid& grid) {
-  HeadGram gram{
-      0,
-      {},
-      Matrix(grid, stream.columns(), stream.columns(), gram_block(grid, stream.heads(), stream.head_size))};
+  HeadGram gram{0,
+                {},
+                Matrix(grid, stream.columns(), stream.columns(),
+                       gram_block(grid.shape(), stream.heads(), stream.head_size))};
   GramPart read = read_gram(file, stream, part, gram.matrix);
   gram.tokens = read.tokens;
   gram.mean = std::move(read.mean);
@@ -91,8 +91,8 @@ UnitEvidence merge_grams(const Job& job, const Team& team) {
              std::move(grams)});
         continue;
       }
-      merge(evidence.streams[s].grams.fit, grams.fit);
-      if (grams.heldout) merge(*evidence.streams[s].grams.heldout, *grams.heldout);
+      merge(evidence.streams[s].grams->fit, grams.fit);
+      if (grams.heldout) merge(*evidence.streams[s].grams->heldout, *grams.heldout);
     }
   }
   return evidence;

@@ -31,7 +31,8 @@ class ActivationReader {
   StreamGrams run(Precision precision, Progress& progress) {
     const std::int64_t columns = file_.heads() * file_.head_size();
     Collector<T> collector(team_.grid(), {columns},
-                           {gram_block(team_.grid(), file_.heads(), file_.head_size())}, precision, heldout_);
+                           {gram_block(team_.grid().shape(), file_.heads(), file_.head_size())}, precision,
+                           heldout_);
     const auto total = static_cast<std::int64_t>(places_.size());
     const std::int64_t step = kChunkTokens * team_.group().size();
     for (std::int64_t first = 0; first < total; first += step) {

@@ -49,6 +49,11 @@ class StreamGroup {
     if (stream_.pairwise) write_selection("pairwise", *stream_.pairwise);
     if (stream_.forward) write_selection("forward", *stream_.forward);
     write_heads();
+    write_angles();
+    if (stream_.layer_ceiling) write_layer_ceiling(*stream_.layer_ceiling);
+    if (stream_.causal_ceiling)
+      file_.write_root(group_ + "ceiling_causal", {"target"}, *stream_.causal_ceiling,
+                       named("in-sample R2 from all earlier heads"));
   }
 
  private:
@@ -74,6 +79,10 @@ class StreamGroup {
     file_.define_dimension(group_ + "coordinate", count_from(0, layout.head_size),
                            {{"long_name", std::string("coordinate of a head")}});
     file_.define_dimension(group_ + "layer", layers, {{"long_name", std::string("layer")}});
+    file_.define_dimension(group_ + "head", count_from(0, stream_.angles.heads),
+                           {{"long_name", std::string("head of a layer")}});
+    file_.define_dimension(group_ + "other_head", count_from(0, stream_.angles.heads),
+                           {{"long_name", std::string("another head of that layer")}});
   }
 
   void write_attributes() {
@@ -146,6 +155,29 @@ class StreamGroup {
                      named("the same of the whole layer's covariance"));
   }
 
+  /// The mean over as many canonical correlations as the smaller head has dimensions.
+  void write_angles() {
+    const HeadAngles& angles = stream_.angles;
+    std::vector<double> mean(angles.cosines);
+    for (std::int64_t l = 0; l < angles.layers; ++l)
+      for (std::int64_t r = 0; r < angles.heads; ++r)
+        for (std::int64_t t = 0; t < angles.heads; ++t) {
+          const int* rank = &angles.rank[to_size(l * angles.heads)];
+          mean[to_size((l * angles.heads + r) * angles.heads + t)] /= std::min(rank[r], rank[t]);
+        }
+    file_.write_root(group_ + "canonical_layer", {"layer", "head", "other_head"}, mean,
+                     named("mean squared canonical correlation of two heads of a layer"));
+  }
+
+  void write_layer_ceiling(const LayerCeiling& ceiling) {
+    rows("ceiling_layer", {"target"}, ceiling.r2, named("in-sample R2 from all other heads of the layer"));
+    rows("ceiling_layer_adjusted", {"target"}, ceiling.r2_adjusted,
+         named("the same less what as many regressors of noise would give"));
+    if (heldout())
+      rows("ceiling_layer_heldout", {"target"}, ceiling.r2_heldout, named("the same on held-out sequences"));
+    rows("status_ceiling_layer", {"target"}, ceiling.status, status_attributes());
+  }
+
   NetcdfFile& file_;
   const ResultHeader& header_;
   const StreamResult& stream_;
@@ -168,13 +200,44 @@ void write_tokens(NetcdfFile& file, const ResultHeader& header) {
                   {{"long_name", std::string("1 where the sequence was held out of the fit")}});
 }
 
+void write_overlap(NetcdfFile& file, const OverlapTable& table) {
+  const std::string group = "overlap/";
+  file.define_dimension(group + "projection", table.projections, {{"long_name", std::string("projection")}});
+  file.define_dimension(group + "effective", table.effective,
+                        {{"long_name", std::string("without or with the gain of q_norm and k_norm")}});
+  file.define_dimension(
+      group + "tolerance", table.tolerances,
+      {{"long_name",
+        std::string("of ranks: relative to the layer's largest singular value, or the paper's")}});
+  file.define_dimension(group + "layer", count_from(0, table.layers), {{"long_name", std::string("layer")}});
+  file.define_dimension(group + "head", count_from(0, table.heads),
+                        {{"long_name", std::string("head of a layer")}});
+  file.define_dimension(group + "other_head", count_from(0, table.heads),
+                        {{"long_name", std::string("another head of that layer")}});
+  file.define_dimension(group + "value", count_from(0, table.values),
+                        {{"long_name", std::string("position of a singular value, largest first")}});
+  const std::vector<std::string> by_tolerance{"projection", "effective", "tolerance", "layer"};
+  file.write_root(group + "rank_sum", by_tolerance, table.rank_sum, named("sum of the ranks of the heads"));
+  file.write_root(group + "rank_joint", by_tolerance, table.rank_joint, named("rank of all heads together"));
+  file.write_root(group + "overlap_dimension", by_tolerance, table.overlap_dimension,
+                  named("sum of the ranks of the heads less the joint rank"));
+  file.write_root(group + "singular_values", {"projection", "effective", "layer", "value"},
+                  table.singular_values, named("singular values of a layer's projection"));
+  file.write_root(group + "alignment", {"projection", "layer", "head", "other_head"}, table.alignment,
+                  named("mean squared cosine of the principal angles between the weights of two heads"));
+  file.set_attribute("overlap", "singular_values_from",
+                     std::string(table.from_gram ? "eigenvalues of W^T W" : "W"));
+  file.set_attribute("overlap", "alignment_null", table.alignment_null);
+}
+
 }  // namespace
 
 void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
-                  const std::vector<StreamResult>& streams) {
+                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap) {
   NetcdfFile file = NetcdfFile::create(comm, path);
   for (const auto& [name, value] : header.attributes) file.set_attribute("/", name, value);
   for (const StreamResult& stream : streams) StreamGroup(file, header, stream).write();
+  if (overlap) write_overlap(file, *overlap);
   if (!header.sequences.empty()) write_tokens(file, header);
   const H5Causes causes = file.causes();
   if (causes.global != 0)

@@ -1,4 +1,4 @@
-// The result of one unit as a netCDF-4 file (design section 8): a group for each stream, the group `tokens`,
+// The result of one unit as a netCDF-4 file (design section 8): a group for each stream, `overlap`, `tokens`,
 // and the attributes that say what was computed from what. Writes what it is given; computes nothing but the
 // nulls that stand beside the numbers.
 #pragma once
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/analysis.h"
+#include "app/overlap.h"
 #include "io/netcdf.h"
 #include "io/sequences.h"
 
@@ -24,7 +25,7 @@ struct ResultHeader {
 /// Writes the file at `path`. Throws unless every write was collective. Collective over comm, which is that
 /// of the tables' slabs.
 void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
-                  const std::vector<StreamResult>& streams);
+                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap);
 
 /// Checks that the file opens and holds the streams; throws Error naming what is missing. One rank.
 void verify_result(const std::string& path, const std::vector<StreamResult>& streams);

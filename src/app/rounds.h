@@ -18,4 +18,9 @@ using Round = std::vector<std::vector<std::int64_t>>;
 std::vector<Round> plan_rounds(const std::vector<Sequence>& sequences, std::int64_t rows,
                                std::int64_t batch_tokens);
 
+/// The same for the sequences that are not `done`: [sequences]. Where these are the first rounds of the whole
+/// plan, it goes on with the next.
+std::vector<Round> plan_remaining(const std::vector<Sequence>& sequences, std::int64_t rows,
+                                  std::int64_t batch_tokens, const std::vector<std::uint8_t>& done);
+
 }  // namespace headspan

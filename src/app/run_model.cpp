@@ -3,6 +3,7 @@
 #include "app/capture.h"
 #include "app/gram_source.h"
 #include "base/sha256.h"
+#include "model/projections.h"
 #include "model/weight_loader.h"
 
 namespace headspan {
@@ -73,36 +74,63 @@ Transformer load(const Job& job, const Unit& unit, const Prepared& prepared, con
   return std::move(*model);
 }
 
+Projections projections(const Job& job, const Prepared& prepared) {
+  if (prepared.checkpoint) return {prepared.config, *prepared.checkpoint};
+  return {prepared.config, static_cast<std::uint64_t>(job.model.seed), prepared.dtype};
+}
+
+/// All of a stream but its Grams.
+StreamEvidence announce(const Job& job, const Prepared& prepared, const std::string& stream) {
+  const std::string dtype = dtype_name(prepared.dtype);
+  return {{stream, job.predict.capture, dtype, job.predict.precision, job.tokens.skip_first},
+          stream_layout(prepared.config, stream_of(stream)),
+          fit_rules(job, dtype, job.predict.precision),
+          {}};
+}
+
+/// Fills in the Grams of the streams; the weights are in memory no longer than that.
+void capture(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team, RunClock& clock,
+             const Log& log, UnitEvidence& evidence) {
+  const Transformer model = load(job, unit, prepared, team, log);
+  CaptureRequest request;
+  std::vector<GramStream> saved;
+  for (const StreamEvidence& stream : evidence.streams) {
+    request.streams.push_back(stream_of(stream.origin.name));
+    saved.push_back(gram_stream(stream.origin, stream.layout, prepared.sample.has_heldout()));
+  }
+  request.point = capture_point(job.predict.capture);
+  request.precision = product_precision(job.predict.precision);
+  request.skip_first = job.tokens.skip_first;
+  request.batch_tokens = batch_tokens(job, prepared.sample, team.group().size() / team.tensor().size());
+  const UnitState state(job, unit, team, clock, log, saved);
+  Progress progress(log, "forward", "tokens", prepared.sample.total(), {{"unit", unit.name}});
+  const auto run = [&](auto zero) {
+    return capture_grams<decltype(zero)>(model, prepared.config, prepared.sample, request, team, progress,
+                                         &state);
+  };
+  std::vector<StreamGrams> grams = prepared.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
+  for (std::size_t s = 0; s < grams.size(); ++s) evidence.streams[s].grams = std::move(grams[s]);
+}
+
 }  // namespace
 
 void check_model(const Job& job, const Unit& unit) { prepare(job, unit); }
 
-UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, const Log& log) {
+UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log) {
   Prepared prepared;
   agree(team.group(), [&] { prepared = prepare(job, unit); });
   for (const std::string& notice : prepared.sample.notices) log.notice(notice);
   if (prepared.checkpoint)
     for (const std::string& warning : prepared.checkpoint->warnings()) log.warning(warning);
-  const ModelConfig& config = prepared.config;
-  const Transformer model = load(job, unit, prepared, team, log);
-  CaptureRequest request;
-  for (const std::string& name : job.predict.streams) request.streams.push_back(stream_of(name));
-  request.point = capture_point(job.predict.capture);
-  request.precision = product_precision(job.predict.precision);
-  request.skip_first = job.tokens.skip_first;
-  request.batch_tokens = batch_tokens(job, prepared.sample, team.group().size() / team.tensor().size());
-  Progress progress(log, "forward", "tokens", prepared.sample.total(), {{"unit", unit.name}});
-  auto grams = prepared.dtype == Dtype::float64
-                   ? capture_grams<double>(model, config, prepared.sample, request, team, progress)
-                   : capture_grams<float>(model, config, prepared.sample, request, team, progress);
-  UnitEvidence evidence{{}, std::move(prepared.sample), config.model_type, prepared.config_sha256};
-  const std::string dtype = dtype_name(prepared.dtype);
-  for (std::size_t s = 0; s < grams.size(); ++s)
-    evidence.streams.push_back(
-        {{job.predict.streams[s], job.predict.capture, dtype, job.predict.precision, job.tokens.skip_first},
-         stream_layout(config, request.streams[s]),
-         fit_rules(job, dtype, job.predict.precision),
-         std::move(grams[s])});
+  UnitEvidence evidence;
+  for (const std::string& name : job.predict.streams)
+    evidence.streams.push_back(announce(job, prepared, name));
+  capture(job, unit, prepared, team, clock, log, evidence);
+  if (job.overlap.enabled)
+    evidence.overlap = compute_overlap(job.overlap, projections(job, prepared), team.group(), log, unit.name);
+  evidence.sample = std::move(prepared.sample);
+  evidence.model_type = prepared.config.model_type;
+  evidence.config_sha256 = prepared.config_sha256;
   return evidence;
 }
 

@@ -93,10 +93,15 @@ Plan make_plan(const Job& job, const Comm& world) {
   return plan;
 }
 
-/// Takes units from the counter until none is left. The failures are on the roots of the groups. Collective
-/// over world.
-std::vector<Failure> run_units(const Job& job, const Plan& plan, const Team& team, const Log& log) {
-  std::vector<Failure> failures;
+/// What became of the units that one group took.
+struct Outcome {
+  std::vector<Failure> failures;  ///< on the root of the group
+  bool stopped = false;           ///< with units left to do
+};
+
+/// Takes units from the counter until none is left or the clock says stop. Collective over world.
+Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& clock, const Log& log) {
+  Outcome outcome;
   SharedCounter counter(team.world());
   const auto next = [&] {
     std::int64_t number = team.group().is_root() ? counter.next() : 0;
@@ -104,19 +109,26 @@ std::vector<Failure> run_units(const Job& job, const Plan& plan, const Team& tea
     return number;
   };
   const auto count = static_cast<std::int64_t>(plan.units.size());
-  for (std::int64_t u = next(); u < count; u = next()) {
+  bool first = true;  // is always begun: each run gets further than the one before
+  for (std::int64_t u = next(); u < count && !outcome.stopped; u = next()) {
     try {
-      run_unit(job, plan.units[static_cast<std::size_t>(u)], team, log);
+      outcome.stopped = !first && clock.next(team.group()) == RunClock::Step::save_and_stop;
+      if (!outcome.stopped) run_unit(job, plan.units[static_cast<std::size_t>(u)], team, clock, log);
+      first = false;
+    } catch (const Stopped&) {
+      outcome.stopped = true;
     } catch (const AgreedError& e) {
-      if (team.group().is_root()) failures.push_back({e.what(), e.exit_code()});
+      if (team.group().is_root()) outcome.failures.push_back({e.what(), e.exit_code()});
     }
   }
   counter.close();
-  return failures;
+  return outcome;
 }
 
-/// Tells every failure once, on rank 0; returns the exit code. Collective over world.
-int report(const std::vector<Failure>& failures, const Comm& world) {
+/// Tells every failure once, on rank 0; returns the exit code: 3 where some group has stopped, for the job is
+/// to be submitted again then and meets its failures again. Collective over world.
+int report(const Outcome& outcome, const Comm& world) {
+  const std::vector<Failure>& failures = outcome.failures;
   std::string lines;
   int code = 0;
   for (const Failure& failure : failures) {
@@ -127,7 +139,9 @@ int report(const std::vector<Failure>& failures, const Comm& world) {
   send[0].assign(lines.begin(), lines.end());
   for (const auto& text : world.exchange(send))
     if (!text.empty()) std::fwrite(text.data(), 1, text.size(), stderr);
+  if (outcome.stopped) code = 3;
   const auto codes = world.all_gather(code);
+  if (std::find(codes.begin(), codes.end(), 3) != codes.end()) return 3;
   if (std::find(codes.begin(), codes.end(), 1) != codes.end()) return 1;
   return *std::max_element(codes.begin(), codes.end());
 }
@@ -136,6 +150,7 @@ int report(const std::vector<Failure>& failures, const Comm& world) {
 
 int study(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
+  RunClock clock(job.run);
   const Log log(world.is_root());
   const int threads = threads_per_rank(world);
   set_threads(threads);
@@ -150,10 +165,10 @@ int study(const Job& job, const Comm& world) {
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
   const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid);
-  const int code = report(run_units(job, plan, team, log), world);
-  if (code == 0 && world.is_root())
-    std::printf("status=done units=%zu skipped=%lld seconds=%.1f\n", plan.units.size(),
-                static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);
+  const int code = report(run_units(job, plan, team, clock, log), world);
+  if ((code == 0 || code == 3) && world.is_root())
+    std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",
+                plan.units.size(), static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);
   return code;
 }
 

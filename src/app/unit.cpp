@@ -5,6 +5,7 @@
 #include "app/gram_source.h"
 #include "app/result_file.h"
 #include "app/run_attributes.h"
+#include "app/unit_state.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
@@ -13,14 +14,15 @@
 namespace headspan {
 namespace {
 
-UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, const Log& log) {
+UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
+                             const Log& log) {
   switch (unit.kind) {
     case Unit::Kind::activations:
       return read_activations(job, unit, team, log);
     case Unit::Kind::grams:
       return merge_grams(job, team);
     default:
-      return run_model(job, unit, team, log);
+      return run_model(job, unit, team, clock, log);
   }
 }
 
@@ -37,16 +39,21 @@ void warn_of_few_tokens(const Unit& unit, const std::vector<StreamResult>& resul
 
 std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,
                                       const Log& log) {
-  AnalysisRequest request{job.predict.references, job.predict.pool, false, false};
+  AnalysisRequest request{job.predict.references,
+                          job.predict.pool,
+                          false,
+                          false,
+                          job.ceiling.enabled && job.ceiling.scope != "causal",
+                          job.ceiling.enabled && job.ceiling.scope != "layer"};
   for (const std::string& rule : job.predict.selection)
     (rule == "forward" ? request.forward : request.pairwise) = true;
   std::vector<StreamResult> results;
   Progress progress(log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
                     {{"unit", unit.name}});
   for (StreamEvidence& stream : evidence.streams) {
-    const RegressionData data = regression_data(stream.layout, stream.rules, std::move(stream.grams.fit),
-                                                std::move(stream.grams.heldout));
-    results.push_back(analyse(data, stream.origin, request));
+    RegressionData data = regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
+                                          std::move(stream.grams->heldout));
+    results.push_back(analyse(std::move(data), stream.origin, request));
     progress.advance(1);
   }
   warn_of_few_tokens(unit, results, request.references, log);
@@ -61,17 +68,13 @@ void publish_grams(const Unit& unit, const Publication& publication, const Netcd
         H5File file = H5File::create(team.group(), path);
         for (const auto& [name, value] : attributes) file.write_attribute("/", name, value);
         for (const StreamEvidence& stream : evidence.streams) {
-          const HeadLayout& layout = stream.layout;
           const auto part = [](const HeadGram& gram) {
             return GramPart{gram.tokens, gram.mean, &gram.matrix};
           };
           std::optional<GramPart> heldout;
-          if (stream.grams.heldout) heldout = part(*stream.grams.heldout);
-          write_gram(file,
-                     {stream.origin.name, layout.layer, layout.head, layout.head_size, layout.hidden_size,
-                      stream.origin.capture, stream.origin.forward_dtype, stream.origin.precision,
-                      stream.origin.skip_first, heldout.has_value()},
-                     part(stream.grams.fit), heldout);
+          if (stream.grams->heldout) heldout = part(*stream.grams->heldout);
+          write_gram(file, gram_stream(stream.origin, stream.layout, heldout.has_value()),
+                     part(stream.grams->fit), heldout);
         }
         file.close();
       },
@@ -82,6 +85,11 @@ void publish_grams(const Unit& unit, const Publication& publication, const Netcd
 }
 
 }  // namespace
+
+GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout) {
+  return {origin.name,    layout.layer,         layout.head,      layout.head_size,  layout.hidden_size,
+          origin.capture, origin.forward_dtype, origin.precision, origin.skip_first, heldout};
+}
 
 FitRules fit_rules(const Job& job, const std::string& forward_dtype, const std::string& precision) {
   FitRules rules;
@@ -108,8 +116,8 @@ void check_unit(const Job& job, const Unit& unit) {
   }
 }
 
-void run_unit(const Job& job, const Unit& unit, const Team& team, const Log& log) {
-  UnitEvidence evidence = gather_evidence(job, unit, team, log);
+void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log) {
+  UnitEvidence evidence = gather_evidence(job, unit, team, clock, log);
   ResultHeader header{run_attributes(job, unit, team, evidence), evidence.sample.sequences,
                       evidence.sample.heldout, job.predict.pool, job.predict.references};
   Publication publication{unit.result_path(job), team.group().broadcast(job_id(), 0),
@@ -122,8 +130,11 @@ void run_unit(const Job& job, const Unit& unit, const Team& team, const Log& log
   const std::vector<StreamResult> results = analyse_all(job, unit, evidence, log);
   publish(
       team.group(), publication,
-      [&](const std::string& path) { write_result(team.group(), path, header, results); },
+      [&](const std::string& path) { write_result(team.group(), path, header, results, evidence.overlap); },
       [&](const std::string& path) { verify_result(path, results); });
+  agree(team.group(), [&] {
+    if (team.group().is_root()) remove_state(job, unit);
+  });
   log.event("published", {{"unit", unit.name}, {"file", publication.path}});
 }
 

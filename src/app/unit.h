@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/job.h"
+#include "app/run_clock.h"
 #include "app/team.h"
 #include "base/log.h"
 
@@ -36,9 +37,9 @@ std::vector<Unit> list_units(const Job& job);
 /// InputError. Local.
 void check_unit(const Job& job, const Unit& unit);
 
-/// Computes a unit and publishes its result (and its Grams). Throws AgreedError on every rank of the group
-/// alike. Collective over the team's group.
-void run_unit(const Job& job, const Unit& unit, const Team& team, const Log& log);
+/// Computes a unit and publishes its result (and its Grams). Throws AgreedError, or Stopped with the state of
+/// the unit saved, on every rank of the group alike. Collective over the team's group.
+void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log);
 
 /// A text that is equal for runs of a unit that mean the same numbers: the job without where it runs and
 /// where it writes, and the unit. For .done files and for telling what differs.

@@ -21,6 +21,7 @@ class Grid {
   int columns() const { return columns_; }
   int row() const { return comm_.rank() / columns_; }     ///< of this rank
   int column() const { return comm_.rank() % columns_; }  ///< of this rank
+  GridShape shape() const { return {rows_, columns_}; }
   int rank_at(int row, int column) const { return row * columns_ + column; }
   int context() const { return context_; }  ///< for ScaLAPACK descriptors
 

@@ -49,19 +49,21 @@ void draw(const WeightSlice& slice, std::uint64_t seed, float deviation) {
 }  // namespace
 
 void initialize_weights(const ModelConfig& config, std::uint64_t seed, Weights& weights) {
-  for (WeightSlice& slice : weights.slices) {
-    if (slice.role == WeightSlice::Role::gain) {
-      slice.values.fill_(1);
-    } else if (slice.role == WeightSlice::Role::bias) {
-      slice.values.zero_();
-    } else {
-      draw(slice, tensor_seed(seed, slice.name), static_cast<float>(config.initializer_range));
-    }
-    const std::int64_t row = config.pad.value_or(-1) - slice.rows.begin;
-    if (slice.role == WeightSlice::Role::embedding && config.pad.value_or(-1) >= 0 && row >= 0 &&
-        row < slice.rows.count)
-      slice.values[row].zero_();
+  for (WeightSlice& slice : weights.slices) initialize_slice(config, seed, slice);
+}
+
+void initialize_slice(const ModelConfig& config, std::uint64_t seed, WeightSlice& slice) {
+  if (slice.role == WeightSlice::Role::gain) {
+    slice.values.fill_(1);
+  } else if (slice.role == WeightSlice::Role::bias) {
+    slice.values.zero_();
+  } else {
+    draw(slice, tensor_seed(seed, slice.name), static_cast<float>(config.initializer_range));
   }
+  const std::int64_t row = config.pad.value_or(-1) - slice.rows.begin;
+  if (slice.role == WeightSlice::Role::embedding && config.pad.value_or(-1) >= 0 && row >= 0 &&
+      row < slice.rows.count)
+    slice.values[row].zero_();
 }
 
 }  // namespace headspan

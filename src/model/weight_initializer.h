@@ -11,4 +11,7 @@ namespace headspan {
 /// model whatever the slices. Needs no communication.
 void initialize_weights(const ModelConfig& config, std::uint64_t seed, Weights& weights);
 
+/// One slice of them.
+void initialize_slice(const ModelConfig& config, std::uint64_t seed, WeightSlice& slice);
+
 }  // namespace headspan

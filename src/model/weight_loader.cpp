@@ -187,6 +187,14 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
   }
 }
 
+at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice) {
+  std::vector<std::int64_t> shape{slice.rows.count};
+  if (slice.shape.size() == 2) shape.push_back(slice.columns.count);
+  const at::Tensor values = at::empty(shape, scalar_type(stored_type(checkpoint, slice.name)));
+  read_chunk(checkpoint, {&slice, 0, values, values, true});
+  return values;
+}
+
 Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const Checkpoint* checkpoint) {
   for (const StoredType& known : kStoredTypes)
     if (asked == dtype_name(known.dtype)) return known.dtype;

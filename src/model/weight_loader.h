@@ -22,6 +22,10 @@ void check_weights(const Checkpoint& checkpoint, const ModelConfig& config, Exte
 void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
                   const Comm& tensor_parallel, const Comm& data_parallel);
 
+/// The slice as stored, [rows.count, columns.count] or [rows.count], on its own. Refuses NaN and infinity
+/// with InputError naming file and tensor. Local.
+at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice);
+
 /// The dtype of the forward: `asked` is auto, float64, float32, bfloat16 or float16; auto is what the
 /// checkpoint holds its embedding in, or without a checkpoint what config.json says, or else float32. Throws
 /// InputError naming model.dtype, or the tensor.

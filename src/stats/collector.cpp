@@ -18,9 +18,11 @@ AnyUpdater make_updater(const Grid& grid, Precision precision) {
 }  // namespace
 
 template <class T>
-std::int64_t panel_tokens(const Grid& grid, const std::vector<std::int64_t>& columns, Precision precision,
-                          bool heldout) {
-  const double ranks = grid.comm().size(), parts = heldout ? 2 : 1;
+std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>& columns,
+                          Precision precision, bool heldout) {
+  const auto ranks = static_cast<double>(grid.rows * grid.columns), rows = static_cast<double>(grid.rows),
+             grid_columns = static_cast<double>(grid.columns);
+  const double parts = heldout ? 2 : 1;
   const double product_bytes = multiplies_doubles(precision) ? sizeof(double) : sizeof(float);
   double gram_bytes = 0, waiting = 0, widest = 0;
   for (const std::int64_t count : columns) {
@@ -30,7 +32,7 @@ std::int64_t panel_tokens(const Grid& grid, const std::vector<std::int64_t>& col
     widest = std::max(widest, width);
   }
   // One operand on one rank; on several two, of this panel and of the one before.
-  const double operands = ranks == 1 ? 1 : 2.0 / grid.rows() + 2.0 / grid.columns();
+  const double operands = ranks == 1 ? 1 : 2 / rows + 2 / grid_columns;
   const double token_bytes = waiting + operands * product_bytes * widest;
   const double room = std::max(gram_bytes / 8, 128.0 * (1 << 20));
   return std::clamp(static_cast<std::int64_t>(room / token_bytes) / 256 * 256, std::int64_t{512},
@@ -41,11 +43,11 @@ template <class T>
 Collector<T>::Collector(const Grid& grid, const std::vector<std::int64_t>& columns,
                         const std::vector<std::int64_t>& blocks, Precision precision, bool heldout)
     : grid_(&grid),
-      panel_tokens_(panel_tokens<T>(grid, columns, precision, heldout)),
+      panel_tokens_(panel_tokens<T>(grid.shape(), columns, precision, heldout)),
       waiting_tokens_(heldout ? 2 : 1, 0),
       updater_(make_updater(grid, precision)) {
   for (std::size_t s = 0; s < columns.size(); ++s) {
-    StreamState& stream = streams_.emplace_back();
+    CollectedStream<T>& stream = streams_.emplace_back();
     stream.columns = columns[s];
     stream.waiting.resize(waiting_tokens_.size());
     for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
@@ -55,8 +57,8 @@ Collector<T>::Collector(const Grid& grid, const std::vector<std::int64_t>& colum
 
 template <class T>
 T* Collector<T>::add_rows(std::size_t stream, Part part, std::int64_t tokens) {
-  StreamState& state = streams_.at(stream);
-  Buffer& buffer = state.waiting.at(static_cast<std::size_t>(part));
+  CollectedStream<T>& state = streams_.at(stream);
+  WaitingRows<T>& buffer = state.waiting.at(static_cast<std::size_t>(part));
   const std::int64_t before = buffer.tokens;
   buffer.tokens += tokens;
   if (buffer.rows.room() < buffer.tokens * state.columns) {
@@ -78,8 +80,8 @@ void Collector<T>::end_round(Part part, std::int64_t tokens) {
 template <class T>
 void Collector<T>::flush(std::size_t part) {
   waiting_tokens_[part] = 0;
-  for (StreamState& stream : streams_) {
-    Buffer& buffer = stream.waiting[part];
+  for (CollectedStream<T>& stream : streams_) {
+    WaitingRows<T>& buffer = stream.waiting[part];
     if (stream.shift.empty())
       stream.shift = provisional_mean(grid_->comm(), buffer.rows.data(), buffer.tokens, stream.columns);
     // A round of many ranks brings several panels' tokens: in as many steps, none above one panel and a half.
@@ -97,12 +99,17 @@ void Collector<T>::flush(std::size_t part) {
 }
 
 template <class T>
+void Collector<T>::settle() {
+  std::visit([](auto& updater) { updater.drain(); }, updater_);
+}
+
+template <class T>
 std::vector<StreamGrams> Collector<T>::finish() {
   for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
     if (waiting_tokens_[part] > 0) flush(part);
-  std::visit([](auto& updater) { updater.drain(); }, updater_);
+  settle();
   std::vector<StreamGrams> grams;
-  for (StreamState& stream : streams_) {
+  for (CollectedStream<T>& stream : streams_) {
     stream.shift.resize(static_cast<std::size_t>(stream.columns), 0.0);
     stream.waiting.clear();
     StreamGrams& pair =
@@ -112,8 +119,10 @@ std::vector<StreamGrams> Collector<T>::finish() {
   return grams;
 }
 
-template std::int64_t panel_tokens<double>(const Grid&, const std::vector<std::int64_t>&, Precision, bool);
-template std::int64_t panel_tokens<float>(const Grid&, const std::vector<std::int64_t>&, Precision, bool);
+template std::int64_t panel_tokens<double>(const GridShape&, const std::vector<std::int64_t>&, Precision,
+                                           bool);
+template std::int64_t panel_tokens<float>(const GridShape&, const std::vector<std::int64_t>&, Precision,
+                                          bool);
 template class Collector<double>;
 template class Collector<float>;
 

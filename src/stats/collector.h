@@ -20,12 +20,28 @@ struct StreamGrams {
   std::optional<HeadGram> heldout;
 };
 
+/// Rows of this rank that wait for the next panel: [tokens, D].
+template <class T>
+struct WaitingRows {
+  LargeArray<T> rows;
+  std::int64_t tokens = 0;
+};
+
+/// What a collector holds of one stream between rounds.
+template <class T>
+struct CollectedStream {
+  std::int64_t columns = 0;
+  std::vector<double> shift;            ///< empty until the first panel
+  std::vector<GramSums> sums;           ///< by part
+  std::vector<WaitingRows<T>> waiting;  ///< by part
+};
+
 /// How many tokens of all ranks make a panel: as many as an eighth of the memory of the Grams, or 128 MiB
 /// where that is more, has room for, within [512, 4096]. `columns`: D of each stream; T as for a Collector.
-/// Local; the same on every rank of the grid.
+/// Local.
 template <class T>
-std::int64_t panel_tokens(const Grid& grid, const std::vector<std::int64_t>& columns, Precision precision,
-                          bool heldout);
+std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>& columns,
+                          Precision precision, bool heldout);
 
 /// T is the type of the values as they arrive: double for a forward in float64, else float (which holds every
 /// float16 and bfloat16).
@@ -48,22 +64,22 @@ class Collector {
   /// The Grams, by stream. Collective over the grid.
   std::vector<StreamGrams> finish();
 
+  /// Between rounds: adds the panel that is under way, so that `stream` shows all that has come, for saving
+  /// it; a fresh collector can be filled with it. Neither changes what `finish` gives, to the bit. Collective
+  /// over the grid.
+  void settle();
+  CollectedStream<T>& stream(std::size_t stream) { return streams_.at(stream); }
+  /// How many rows of `part` wait on all ranks together, after they were put back with add_rows.
+  void set_waiting(Part part, std::int64_t tokens) {
+    waiting_tokens_.at(static_cast<std::size_t>(part)) = tokens;
+  }
+
  private:
-  struct Buffer {
-    LargeArray<T> rows;
-    std::int64_t tokens = 0;
-  };
-  struct StreamState {
-    std::int64_t columns;
-    std::vector<double> shift;    // empty until the first panel
-    std::vector<GramSums> sums;   // by part
-    std::vector<Buffer> waiting;  // by part
-  };
   void flush(std::size_t part);
 
   const Grid* grid_;
   std::int64_t panel_tokens_;
-  std::vector<StreamState> streams_;
+  std::vector<CollectedStream<T>> streams_;
   std::vector<std::int64_t> waiting_tokens_;  // by part, of all ranks
   std::variant<GramUpdater<double>, GramUpdater<float>> updater_;
 };

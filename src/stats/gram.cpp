@@ -38,9 +38,9 @@ void mirror_diagonal_tiles(Matrix& matrix) {
 
 }  // namespace
 
-std::int64_t gram_block(const Grid& grid, std::int64_t heads, std::int64_t head_size) {
+std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t head_size) {
   const std::int64_t wide = std::max<std::int64_t>(1, 64 / head_size);
-  const std::int64_t fair = std::max<std::int64_t>(1, heads / (2 * std::max(grid.rows(), grid.columns())));
+  const std::int64_t fair = std::max<std::int64_t>(1, heads / (2 * std::max(grid.rows, grid.columns)));
   return std::min(wide, fair) * head_size;
 }
 

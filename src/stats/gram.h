@@ -25,7 +25,7 @@ struct HeadGram {
 
 /// The block of a Gram of `heads` heads: whole heads, at least 64 columns where there are that many, but
 /// small enough that every process row and column of `grid` has blocks where it can.
-std::int64_t gram_block(const Grid& grid, std::int64_t heads, std::int64_t head_size);
+std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t head_size);
 
 /// Adds the tokens of `other` to `gram` (Chan's update). Same grid, size and block. Collective over the grid.
 void merge(HeadGram& gram, const HeadGram& other);

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/checked.h"
-#include "dist/scalapack.h"
+#include "dist/linear_algebra.h"
 #include "dist/threads.h"
 #include "dist/tile_exchange.h"
 
@@ -13,18 +12,6 @@ namespace headspan {
 namespace {
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-/// Eigenvalues of a symmetric [d, d], descending.
-std::vector<double> eigenvalues(std::vector<double> a, std::int64_t d) {
-  std::vector<double> values(to_size(d));
-  const int n = to_int(d), lwork = 2 * n + 1, liwork = 1;
-  std::vector<double> work(to_size(lwork));
-  int iwork = 0, info = 0;
-  dsyevd_("N", "L", &n, a.data(), &n, values.data(), work.data(), &lwork, &iwork, &liwork, &info);
-  if (info != 0) throw Error("LAPACK dsyevd: " + std::to_string(info) + " eigenvalues did not converge");
-  std::reverse(values.begin(), values.end());
-  return values;
-}
 
 double participation(double trace, double squares) {
   return squares > 0 ? trace * trace / squares : std::numeric_limits<double>::quiet_NaN();
@@ -93,7 +80,7 @@ HeadSummary summarise_heads(const RegressionData& data) {
       summary.variance[to_size(t * d + j)] = covariance[to_size(j + j * d)];
       trace += covariance[to_size(j + j * d)];
     }
-    const auto values = eigenvalues(std::move(covariance), d);
+    const auto values = local_eigenvalues(covariance.data(), d, d);
     std::copy(values.begin(), values.end(), summary.spectrum.begin() + t * d);
     summary.effective_rank[to_size(t)] = participation(trace, squares);
   }

@@ -7,6 +7,7 @@
 #include "dist/threads.h"
 #include "stats/forward.h"
 #include "stats/head_moments.h"
+#include "stats/joint_fit.h"
 
 namespace headspan {
 namespace {
@@ -24,15 +25,6 @@ struct RoundTiles {
   std::vector<std::size_t> first;
   TileViews views;
 };
-
-/// The entries of `values`: [D] that belong to `heads`, in their order.
-std::vector<double> gather(const std::vector<double>& values, const std::vector<std::int64_t>& heads,
-                           std::int64_t d) {
-  std::vector<double> part;
-  for (const std::int64_t h : heads)
-    part.insert(part.end(), values.begin() + h * d, values.begin() + (h + 1) * d);
-  return part;
-}
 
 class Selection {
  public:
@@ -152,7 +144,7 @@ class Selection {
   /// gram, moment: of the problem's heads, dense; no moment without a held-out part.
   void score_target(const Problem& problem, const double* gram, const double* moment) {
     const auto found = static_cast<std::int64_t>(problem.heads.size()) - 1;
-    const std::int64_t ld = (found + 1) * d_, row = (problem.target - pairs_.targets.first) * references_;
+    const std::int64_t row = (problem.target - pairs_.targets.first) * references_;
     for (std::int64_t n = 1; n <= references_; ++n) {
       const std::size_t at = to_size(row + n - 1);
       if (n <= found) table_.sources[at] = static_cast<int>(problem.heads[to_size(n - 1)]);
@@ -161,7 +153,7 @@ class Selection {
       else if (n == 1)
         take_pair(problem.target, problem.heads[0], at);
       else
-        score_joint(problem, n * d_, ld, gram, moment, at);
+        take_fit(fit_jointly(data_, problem.heads, n, gram, moment), at);
     }
   }
 
@@ -184,26 +176,12 @@ class Selection {
     return kNotComputed;
   }
 
-  void score_joint(const Problem& problem, std::int64_t p, std::int64_t ld, const double* gram,
-                   const double* moment, std::size_t at) {
-    const std::vector<double> variance = gather(data_.sst, problem.heads, d_);
-    const Factor factor = factor_regressors(gram, p, ld, variance.data(), data_.rules.pivot_tolerance(p));
-    const std::int64_t target_row = ld - d_;
-    std::vector<double> x = whiten(factor, gram + target_row, ld, d_);
-    const std::vector<double> gained = explained(x, d_);
-    std::vector<double> errors;
-    const std::int64_t column = problem.target * d_;
-    if (moment != nullptr)
-      errors = heldout_errors(solve_maps(factor, p, std::move(x), d_), p, moment, ld, moment + target_row, ld,
-                              &data_.moment_diagonal[to_size(column)], d_);
-    const Score score = score_fit(
-        data_.rules, d_, gained.data(), &data_.sst[to_size(column)], data_.heldout ? errors.data() : nullptr,
-        data_.heldout ? &data_.sst_heldout[to_size(column)] : nullptr, factor.rank < p);
-    table_.r2[at] = score.r2;
-    table_.r2_heldout[at] = score.r2_heldout;
-    table_.status[at] = score.status;
-    table_.rank[at] = static_cast<int>(factor.rank);
-    table_.pivot[at] = factor.pivot;
+  void take_fit(const JointFit& fit, std::size_t at) {
+    table_.r2[at] = fit.score.r2;
+    table_.r2_heldout[at] = fit.score.r2_heldout;
+    table_.status[at] = fit.score.status;
+    table_.rank[at] = static_cast<int>(fit.rank);
+    table_.pivot[at] = fit.pivot;
   }
 
   const RegressionData& data_;

@@ -32,8 +32,8 @@ TEST(CommandLine, AnswersHelpAndVersion) {
 }
 
 TEST(CommandLine, NeedsAKnownCommand) {
-  EXPECT_EQ(refusal({}), "command line: names no command; one of study, inspect, or --help");
-  EXPECT_EQ(refusal({"studdy"}), "command line: 'studdy' is not a command; one of study, inspect");
+  EXPECT_EQ(refusal({}), "command line: names no command; one of study, theory, inspect, or --help");
+  EXPECT_EQ(refusal({"studdy"}), "command line: 'studdy' is not a command; one of study, theory, inspect");
 }
 
 TEST(CommandLine, OverridesTheJobFile) {

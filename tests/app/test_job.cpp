@@ -121,7 +121,7 @@ TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
   EXPECT_EQ(refusal("[nothing]\nwhatever = 5\n"),
             "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
             "[grams], "
-            "[predict], [ceiling], [overlap], [run], [output]");
+            "[predict], [ceiling], [overlap], [theory], [run], [output]");
   EXPECT_EQ(input_error_of([] { read("limit = 5\n"); }),
             "a.ini: limit = 5: is not a key; limit is a key of [tokens]");
 }
@@ -220,7 +220,7 @@ TEST(Job, FilesThatComeWithTheProgramAreValid) {
 
 TEST(JobOptions, AreEachReadWrittenAndExplained) {
   const Job defaults;
-  const std::string help = job_options_help();
+  const std::string help = job_options_help("study") + job_options_help("theory");
   for (const JobOption& option : job_options()) {
     Job job;
 

@@ -12,34 +12,12 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from compare import datasets, difference, differences  # noqa: E402
 from program import GOLDEN, TINY_OLMO2, StudyTest, main  # noqa: E402
 
 # MHA with 8 K heads of 8 coordinates; GQA with 4 K heads of 16, fewer than ranks, which also has dependent Q heads.
 UNITS = ("olmo2_mha", "falcon3")
 STREAMS = ("k", "q", "v")
-
-
-def datasets(path):
-    """{name: values} of the file's variables; a Gram file's too."""
-    found = {}
-    with h5py.File(path) as file:
-        file.visititems(lambda name, item: found.update({name: item[...]} if isinstance(item, h5py.Dataset) else {}))
-    return found
-
-
-def difference(a, b):
-    """The largest of two variables; inf where a shape, a NaN, or an integer (a status, a chosen head) differs."""
-    if a.shape != b.shape or (a.dtype.kind != "f" and not np.array_equal(a, b)):
-        return np.inf
-    if a.dtype.kind == "f" and not np.array_equal(np.isnan(a), np.isnan(b)):
-        return np.inf
-    return np.nanmax(np.abs(a - b), initial=0) if a.dtype.kind == "f" else 0
-
-
-def differences(ours, theirs):
-    """{variable: difference}."""
-    return {name: difference(ours[name], theirs[name]) if name in ours and name in theirs else np.inf
-            for name in ours.keys() | theirs.keys()}
 
 
 def of_pairs(results):
@@ -49,7 +27,7 @@ def of_pairs(results):
 
 def without_tokens(results):
     """What a Gram still knows."""
-    return {name: values for name, values in results.items() if not name.startswith("tokens/")}
+    return {name: values for name, values in results.items() if not name.startswith(("tokens/", "overlap/"))}
 
 
 class RanksTest(StudyTest):

@@ -14,6 +14,7 @@ from sklearn.metrics import r2_score
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 from check_result import compare_stream, token_parts  # noqa: E402
 from forward import Model, cut  # noqa: E402
+from overlap import compare_overlap  # noqa: E402
 from program import GOLDEN, StudyTest, main  # noqa: E402
 
 
@@ -55,7 +56,7 @@ class OwnActivations(ReferenceTest):
         keys = {"activations.path": path, "tokens.heldout": 0.5, "tokens.seed": 7, "tokens.skip_first": 2,
                 "predict.references": 4, "predict.pool": 6}
 
-        result, = self.study(2, "float64", keys)
+        result, = self.study(2, "float64", {**keys, "ceiling.scope": "both"})
 
         self.assert_agrees(compare_stream(result, "v", z[:len(sequence)], layer, seed=7, share=0.5))
         self.assertEqual(sequences_of(result), runs(sequence))
@@ -97,7 +98,7 @@ class OwnActivations(ReferenceTest):
     def test_degenerate_heads(self):
         z, layer, path = self.degenerate()
 
-        result, = self.study(2, "degenerate", {"activations.path": path})
+        result, = self.study(2, "degenerate", {"activations.path": path, "ceiling.scope": "both"})
 
         comparison = compare_stream(result, "k", z, layer)
         self.assertEqual(comparison.failures, [])
@@ -127,7 +128,8 @@ class OwnActivations(ReferenceTest):
         for tokens, answered in ((6, 0), (7, 1), (13, 2)):
             with self.subTest(tokens=tokens):
                 path = self.write_activations("d.h5", z[:tokens], layer, np.tile(np.arange(3), 2))
-                keys = {"activations.path": path, "tokens.heldout": 0.1, "output.overwrite": "true"}
+                keys = {"activations.path": path, "tokens.heldout": 0.1, "output.overwrite": "true",
+                        "ceiling.scope": "both"}
                 result, = self.study(2, "few", keys)
                 self.assertEqual(compare_stream(result, "k", z[:tokens], layer, share=0.1).failures, [])
                 with h5py.File(result) as file:
@@ -138,13 +140,16 @@ class OwnActivations(ReferenceTest):
 # Golden folder, capture point, ranks, and what the job asks beyond the common keys below.
 MODELS = [
     ("olmo2_mha", "roped", 1, {}),
-    ("olmo2_gqa", "proj", 2, {"tokens.heldout": 0}),
-    ("olmo2_gqa", "normed", 1, {"tokens.eos": "2,5,7", "tokens.seed": 11, "tokens.heldout": 0.5}),
+    ("olmo2_gqa", "proj", 2, {"tokens.heldout": 0, "ceiling.enabled": "false", "overlap.enabled": "false"}),
+    ("olmo2_gqa", "normed", 1, {"tokens.eos": "2,5,7", "tokens.seed": 11, "tokens.heldout": 0.5,
+                             "ceiling.scope": "both", "overlap.projections": "v,k"}),
     ("olmo2_sharded_bf16", "roped", 2, {"tokens.skip_first": 3}),
-    ("llama_gqa", "proj", 1, {"predict.references": 2, "predict.pool": 3}),
+    ("llama_gqa", "proj", 3, {"predict.references": 2, "predict.pool": 3, "run.tensor_parallel": 1,
+                              "ceiling.scope": "causal", "overlap.tolerances": "1e-9,paper,0.3"}),
     ("llama3_scaled", "roped", 2, {"tokens.sequence_length": 100, "tokens.limit": 1000}),
     ("falcon3", "roped", 2, {"predict.mode": "paper"}),
-    ("qwen3", "normed", 2, {"predict.references": 6, "predict.pool": 7, "predict.streams": "q"}),
+    ("qwen3", "normed", 2, {"predict.references": 6, "predict.pool": 7, "predict.streams": "q",
+                          "overlap.effective": "effective"}),
     ("qwen3_bias", "roped", 1, {"tokens.limit": 10000}),
 ]
 COMMON = {"model.dtype": "float64", "tokens.limit": 517, "tokens.sequence_length": 30, "predict.references": 3}
@@ -171,6 +176,12 @@ class Models(ReferenceTest):
             layer = np.repeat(np.arange(model.config["num_hidden_layers"]), heads)
             comparison = compare_stream(result, stream, z, layer, seed=keys.get("tokens.seed", 0), share=share)
             self.assertEqual(comparison.failures, [], stream)
+        if keys.get("overlap.enabled") == "false":
+            with h5py.File(result) as file:
+                self.assertNotIn("overlap", file)
+        else:
+            self.assertEqual(compare_overlap(result, model), [])
+        for stream in streams:
             with h5py.File(result) as file:
                 self.assertEqual(file[stream].attrs["hidden_size"], model.config["hidden_size"])
                 self.assertEqual({"k", "q", "v"} & set(file), set(streams))

@@ -12,14 +12,14 @@ namespace headspan {
 namespace {
 
 std::int64_t tokens_of_a_step(const Grid& grid, const BenchOptions& options) {
-  return panel_tokens<float>(grid, {options.columns()}, options.product(), false);
+  return panel_tokens<float>(grid.shape(), {options.columns()}, options.product(), false);
 }
 
 /// The Gram of rows that are there: shift, sums, exchange and products. Collective over the grid.
 template <class T>
 void update_gram(const Grid& grid, const BenchOptions& options, const std::vector<float>& rows) {
   const std::int64_t columns = options.columns(), step = tokens_of_a_step(grid, options);
-  GramSums sums(grid, columns, gram_block(grid, options.all_heads(), options.head_size));
+  GramSums sums(grid, columns, gram_block(grid.shape(), options.all_heads(), options.head_size));
   GramUpdater<T> updater(grid, options.product());
   std::vector<double> shift;
   for (std::int64_t first = 0; first < options.tokens; first += step) {

@@ -67,7 +67,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   std::vector<StreamGrams> grams;
   {
     const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor());
-    grams = capture_grams<float>(model, config, sample, request, team, progress);
+    grams = capture_grams<float>(model, config, sample, request, team, progress, nullptr);
   }
   auto budget = static_cast<double>(weight_bytes(config, extent, 1, Dtype::float32));
   for (const StreamGrams& stream : grams)

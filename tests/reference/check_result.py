@@ -1,9 +1,11 @@
 """Compares a headspan result file with the definitions of regression.py on raw activations, number by number."""
+import configparser
+
 import h5py
 import numpy as np
 
 from regression import (all_pairs, covariance, effective_rank, forward, heldout_sequences, is_constant, joint,
-                        kept_regressors, ranked, take, too_few)
+                        kept_regressors, ranked, span, take, too_few)
 
 DEFICIENT, CONSTANT, TOO_FEW, NOT_COMPUTED = 1, 2, 4, 16
 
@@ -62,6 +64,8 @@ class StreamCheck:
         self.check_attributes()
         self.check_pairs()
         self.check_heads()
+        self.check_angles()
+        self.check_ceilings()
         for rule in ("pairwise", "forward"):
             if "r2_" + rule in self.group and (rule == "pairwise" or check_forward):
                 for target in range(self.z.shape[1]):
@@ -122,6 +126,51 @@ class StreamCheck:
 
     def spectrum(self, heads):
         return np.linalg.eigvalsh(covariance(take(self.z, heads)))[::-1]
+
+    def check_angles(self):
+        layers = [np.flatnonzero(self.layer == number) for number in np.unique(self.layer)]
+        most = max(len(own) for own in layers)
+        expected = np.full((len(layers), most, most), np.nan)
+        bases = [span(self.z[:, h], kept_regressors(self.z[:, h], self.unit)[0]) for h in range(self.z.shape[1])]
+        for i, own in enumerate(layers):
+            for r, t in np.ndindex(len(own), len(own)):
+                a, b = bases[own[r]], bases[own[t]]
+                if min(a.shape[1], b.shape[1]) > 0 and not too_few(self.z, 1):
+                    expected[i, r, t] = ((a.T @ b) ** 2).sum() / min(a.shape[1], b.shape[1])
+        self.close("canonical_layer", expected, 10 * self.tolerance)
+
+    def check_ceilings(self):
+        job = configparser.ConfigParser()
+        job.read_string(self.file.attrs["job"])
+        scope = job["ceiling"]["scope"] if job.getboolean("ceiling", "enabled") else ""
+        for name, scopes in (("ceiling_layer", ("layer", "both")), ("ceiling_causal", ("causal", "both"))):
+            if (name in self.group) != (scope in scopes):
+                self.result.failures.append(f"{name}: present {name in self.group} for scope {scope}")
+        if "ceiling_layer" in self.group:
+            self.check_layer_ceiling()
+        if "ceiling_causal" in self.group:
+            heads = self.z.shape[1]
+            expected = [joint(self.z, self.z[:0], t, range(t), self.paper)[0] if t else np.nan for t in range(heads)]
+            self.close("ceiling_causal", expected, self.tolerance)
+
+    def check_layer_ceiling(self):
+        n, heads, d = self.z.shape
+        r2, adjusted, heldout = np.full((3, heads), np.nan)
+        status = np.full(heads, NOT_COMPUTED)
+        for t in range(heads):
+            others = [h for h in np.flatnonzero(self.layer == self.layer[t]) if h != t]
+            if others and too_few(self.z, len(others)):
+                status[t] = TOO_FEW
+            elif others:
+                r2[t], _, heldout[t] = joint(self.z, self.zh, t, others, self.paper)
+                adjusted[t] = 1 - (1 - r2[t]) * (n - 1) / (n - len(others) * d - 1)
+                regressors = take(self.z, others)
+                status[t] = self.flags(t, kept_regressors(regressors, self.unit)[0] < regressors.shape[1])
+        self.close("ceiling_layer", r2, self.tolerance)
+        self.close("ceiling_layer_adjusted", adjusted, 10 * self.tolerance)
+        for name in self.heldout_names("ceiling_layer_heldout"):
+            self.close(name, heldout, 10 * self.tolerance)
+        self.close("status_ceiling_layer", status, 0)
 
     def check_selection(self, rule, target):
         """The chosen heads may differ where two choices differ by less than rounding; their R2 must be right anyhow."""

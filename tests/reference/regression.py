@@ -94,6 +94,13 @@ def kept_regressors(x, unit):
     return len(pivots), min(pivots, default=np.nan)
 
 
+def span(x, rank):
+    """An orthonormal basis of the `rank` largest directions of the varying columns: [tokens, rank]."""
+    varying = centred(x)[:, ~is_constant(x)]
+    u, _, _ = np.linalg.svd(varying / np.linalg.norm(varying, axis=0), full_matrices=False)
+    return u[:, :rank]
+
+
 def ranked(r2, layer, target):
     sources = [s for s in range(len(layer)) if s != target and layer[s] <= layer[target] and not np.isnan(r2[target, s])]
     return sorted(sources, key=lambda s: -r2[target, s])

@@ -36,7 +36,7 @@ TEST(Collector, GathersRoundsIntoTheGramOfAllRows) {
     SCOPED_TRACE(std::to_string(shape.rows) + "x" + std::to_string(shape.columns));
     const std::vector<std::int64_t> columns{12, 4};
     Collector<double> collector(grid, columns, {4, 2}, Precision::float64, true);
-    const std::int64_t panel = panel_tokens<double>(grid, columns, Precision::float64, true);
+    const std::int64_t panel = panel_tokens<double>(grid.shape(), columns, Precision::float64, true);
     const std::vector<std::int64_t> rounds{1, 0, panel - 2, 5, 2 * panel + 3, 7};
     std::int64_t tokens = 0;
     for (const std::int64_t round : rounds) tokens += round;
@@ -82,7 +82,7 @@ TEST(Collector, ChoosesPanelsThatAreSmallBesideTheGrams) {
   const Comm self = Comm::duplicate(MPI_COMM_SELF);
   const Grid grid(self, 1, 1);
   const auto panel = [&](std::int64_t columns, Precision precision) {
-    return panel_tokens<float>(grid, {columns}, precision, false);
+    return panel_tokens<float>(grid.shape(), {columns}, precision, false);
   };
 
   EXPECT_EQ(panel(64, Precision::float64), 4096);    // never more

@@ -272,7 +272,8 @@ TEST(GramBlock, HoldsWholeHeadsAndReachesEveryRank) {
     const Grid grid(world, shape.rows, shape.columns);
     for (std::int64_t heads = 1; heads <= 40; ++heads)
       for (const std::int64_t d : {1, 2, 3, 8, 64, 100, 128}) {
-        const std::int64_t block = gram_block(grid, heads, d), widest = std::max(shape.rows, shape.columns);
+        const std::int64_t block = gram_block(grid.shape(), heads, d),
+                           widest = std::max(shape.rows, shape.columns);
 
         EXPECT_EQ(block % d, 0);
         EXPECT_LE(block, std::max<std::int64_t>(64, d));

@@ -1,10 +1,13 @@
 // The process grids that a distributed test tries.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "base/checked.h"
-#include "dist/grid_shape.h"
+#include "dist/grid.h"
 
 namespace headspan {
 
@@ -25,6 +28,17 @@ inline std::vector<ProcessGrid> all_grids(int ranks) {
 inline ProcessGrid usual_grid(int ranks) {
   const GridShape shape = squarest_grid(ranks);
   return {to_int(shape.rows), to_int(shape.columns)};
+}
+
+/// Calls `check(grid)` for every grid of all ranks. Collective over MPI_COMM_WORLD.
+template <class Check>
+void on_all_grids(const Check& check) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  for (const ProcessGrid shape : all_grids(world.size())) {
+    const Grid grid(world, shape.rows, shape.columns);
+    SCOPED_TRACE(std::to_string(shape.rows) + "x" + std::to_string(shape.columns) + " ranks");
+    check(grid);
+  }
 }
 
 }  // namespace headspan

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Downloads the checkpoints of a manifest from the Hugging Face hub.
+
+    python3 checkpoints/fetch.py checkpoints/olmo-2-7b/manifest.tsv step150 step1000
+    python3 checkpoints/fetch.py checkpoints/olmo-2-7b/manifest.tsv --list
+
+Without NAME it takes all rows. Every checkpoint goes to its row's path; only config.json and the safetensors files
+are taken. Sizes and digests are checked, and when a checkpoint is complete its commit, the bytes and the sha256 of its
+weights are written to the manifest: from then on this very commit is meant. Whatever stops it, the same command goes on.
+A row that does not exist on the hub is named, and the others are fetched.
+
+HF_TOKEN and HF_ENDPOINT are honoured. Exit codes: 0 done; 1 the environment failed; 2 the input is at fault, among
+others a row that does not exist; 3 stopped by a signal.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import manifest
+from manifest import InputError
+
+HERE = Path(__file__).resolve().parent
+
+
+def say(message):
+    print(f"fetch: {message}", file=sys.stderr, flush=True)
+
+
+def load_hub():
+    """hub.py; where huggingface_hub is missing, this program starts again in the environment that has it."""
+    try:
+        import hub
+        return hub
+    except ImportError:
+        if Path(sys.prefix) == HERE.parent / "build" / "fetch":
+            raise
+    script = subprocess.run(["bash", HERE / "environment.sh"], stdout=subprocess.PIPE, text=True, check=False)
+    if script.returncode != 0:
+        sys.exit(1)  # it has told why
+    python = script.stdout.strip()
+    os.execv(python, [python, *sys.argv])
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A row that exists on the hub."""
+    row: dict
+    commit: str
+    folder: Path
+    files: list
+    missing: list  # those of files that are not on disk
+
+    @property
+    def name(self):
+        return self.row["name"]
+
+    def missing_bytes(self):
+        return sum(file.size for file in self.missing)
+
+
+class Fetch:
+    """One run over a manifest; `status` becomes the exit code."""
+
+    def __init__(self, hub, path, rows):
+        self.hub, self.path, self.rows = hub, path, rows
+        self.status = 0
+        self.revisions = {}
+        for repository in dict.fromkeys(row["repository"] for row in rows):
+            try:
+                self.revisions[repository] = hub.revisions(repository)
+            except InputError as error:
+                self.refuse(error)
+                self.revisions[repository] = None
+
+    def refuse(self, message, status=2):
+        """Names what is wrong with one row; the others go on. A failed environment (1) outweighs bad input (2)."""
+        say(message)
+        self.status = 1 if 1 in (self.status, status) else status
+
+    def commit_of(self, row):
+        """The commit to fetch: the one of the manifest, else what the revision is now. None if there is none."""
+        if self.revisions[row["repository"]] is None:
+            return None  # that was told
+        now = self.revisions[row["repository"]].get(row["revision"])
+        if now is None and not row["commit"]:
+            self.refuse(f"{self.path}: {row['name']}: revision = {row['revision']}: does not exist in "
+                        f"{row['repository']}; --list tells which do")
+        elif row["commit"] and now != row["commit"]:
+            say(f"{self.path}: {row['name']}: commit = {row['commit']}: {row['revision']} is {now or 'gone'} by now; "
+                "taking the commit of the manifest")
+        return row["commit"] or now
+
+    def list_revisions(self):
+        """All revisions of the repositories, and which row each is."""
+        print("repository", "revision", "commit", "name", sep="\t")
+        for repository, commits in self.revisions.items():
+            names = {row["revision"]: row["name"] for row in self.rows if row["repository"] == repository}
+            for revision in sorted(commits or [], key=natural_order):
+                print(repository, revision, commits[revision], names.get(revision, ""), sep="\t")
+        for row in self.rows:
+            self.commit_of(row)
+
+    def plan(self):
+        """The rows that exist, with what each lacks on disk."""
+        checkpoints = []
+        for row in self.rows:
+            commit = self.commit_of(row)
+            try:
+                if commit:
+                    checkpoints.append(self.plan_row(row, commit))
+            except InputError as error:
+                self.refuse(f"{self.path}: {row['name']}: {error}")
+        return checkpoints
+
+    def plan_row(self, row, commit):
+        files = self.hub.list_files(row["repository"], commit)
+        listed = {"bytes": str(self.hub.weights_size(files)), "sha256": self.hub.weights_digest(files)}
+        for column, value in listed.items():
+            if row[column] and row[column].lower() != value:
+                raise InputError(f"{column} = {row[column]}: {row['repository']} {commit} has {value}; "
+                                 "empty the cells commit, bytes and sha256 to take what the revision is now")
+        folder = self.path.parent / row["path"]
+        if folder.is_dir() and not (folder / self.hub.SUMS).exists():
+            say(f"{row['name']}: checking what is in {folder}")
+        missing = [file for file in files if not self.hub.is_there(folder, file)]
+        return Checkpoint(row, commit, folder, files, missing)
+
+    def print_plan(self, checkpoints):
+        print("name", "files", "bytes", "bytes_to_fetch", sep="\t")
+        for checkpoint in checkpoints:
+            size = sum(file.size for file in checkpoint.files)
+            print(checkpoint.name, len(checkpoint.files), size, checkpoint.missing_bytes(), sep="\t")
+        print("total", sum(len(c.files) for c in checkpoints), sum(file.size for c in checkpoints for file in c.files),
+              sum(c.missing_bytes() for c in checkpoints), sep="\t")
+
+    def fetch(self, checkpoints):
+        """Fetches what is missing; the last line of standard output says what was done."""
+        wanted = sum(checkpoint.missing_bytes() for checkpoint in checkpoints)
+        check_space(checkpoints)
+        before = failed = 0
+        for checkpoint in checkpoints:
+            try:
+                self.fetch_one(checkpoint, before, wanted)
+            except InputError as error:
+                self.refuse(f"{checkpoint.name}: {error}")
+                failed += 1
+            except self.hub.TransferError as error:
+                self.refuse(f"{checkpoint.name}: {error}", status=1)
+                failed += 1
+            before += checkpoint.missing_bytes()
+        print(f"status={'done' if self.status == 0 else 'incomplete'} complete={len(checkpoints) - failed} "
+              f"incomplete={failed} nonexistent={len(self.rows) - len(checkpoints)} bytes={wanted}")
+
+    def fetch_one(self, checkpoint, before, wanted):
+        """One checkpoint. before, wanted: bytes of the earlier ones and of all, for the progress."""
+        for file in checkpoint.missing:
+            say(f"{checkpoint.name}: {file.name}: {gigabytes(file.size)}; {gigabytes(before)} of {gigabytes(wanted)} done")
+            self.hub.fetch(checkpoint.row["repository"], checkpoint.commit, file, checkpoint.folder)
+            before += file.size
+        self.hub.record(checkpoint.folder, checkpoint.files)
+        cells = {"commit": checkpoint.commit, "bytes": str(self.hub.weights_size(checkpoint.files)),
+                 "sha256": self.hub.weights_digest(checkpoint.files)}
+        if any(checkpoint.row[column] != value for column, value in cells.items()):
+            manifest.fill(self.path, checkpoint.name, cells)
+        say(f"{checkpoint.name}: complete, {checkpoint.folder}")
+
+
+def natural_order(revision):
+    """Sorts step900 before step1000."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", revision)]
+
+
+def gigabytes(size):
+    return f"{size / 1e9:.3g} GB"
+
+
+def check_space(checkpoints):
+    """Refuses to begin what the disks have no room for."""
+    wanted = {}
+    for checkpoint in checkpoints:
+        folder = next(parent for parent in [checkpoint.folder, *checkpoint.folder.absolute().parents] if parent.is_dir())
+        device = folder.stat().st_dev
+        wanted[device] = (folder, wanted.get(device, (folder, 0))[1] + checkpoint.missing_bytes())
+    for folder, size in wanted.values():
+        free = shutil.disk_usage(folder).free
+        if size > free:
+            raise OSError(f"{folder}: {gigabytes(free)} are free; {gigabytes(size)} are to be fetched: "
+                          "name fewer rows, or give another --directory")
+
+
+def selected(path, names):
+    """The rows of a manifest that are asked for."""
+    rows = manifest.read(path)[1]
+    known = [row["name"] for row in rows]
+    for name in names:
+        if name not in known:
+            raise InputError(f"{path}: NAME = {name}: is no row; the rows are {' '.join(known)}")
+    return [row for row in rows if not names or row["name"] in names]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("manifest", metavar="MANIFEST", type=Path)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="rows of the manifest; all if none is given")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--list", action="store_true",
+                      help="only print the revisions that the repositories have, and name the rows that do not exist")
+    only.add_argument("--dry-run", action="store_true", help="only print how many bytes would be fetched")
+    parser.add_argument("--directory", metavar="DIR", type=Path,
+                        help="put the checkpoints, and a copy of the manifest to use them with, in DIR")
+    return parser.parse_args()
+
+
+def run(hub, arguments):
+    path, rows = arguments.manifest, selected(arguments.manifest, arguments.names)
+    if arguments.directory:
+        path = arguments.directory / "manifest.tsv"
+        if not (arguments.list or arguments.dry_run):
+            manifest.copy(arguments.manifest, path)
+        if path.exists():
+            rows = selected(path, arguments.names)
+    fetch = Fetch(hub, path, rows)
+    if arguments.list:
+        fetch.list_revisions()
+        return fetch.status
+    checkpoints = fetch.plan()
+    if arguments.dry_run:
+        fetch.print_plan(checkpoints)
+    else:
+        fetch.fetch(checkpoints)
+    return fetch.status
+
+
+def main():
+    arguments = parse_arguments()
+    try:
+        selected(arguments.manifest, arguments.names)  # what is wrong with the manifest is told without the hub
+        hub = load_hub()
+    except InputError as error:
+        say(error)
+        return 2
+    try:
+        return run(hub, arguments)
+    except InputError as error:
+        say(error)
+        return 2
+    except (OSError, hub.NetworkError) as error:
+        where = f"{hub.ENDPOINT}: " if isinstance(error, hub.NetworkError) else ""
+        say(f"{where}{type(error).__name__}: {' '.join(str(error).split())}; the same command goes on")
+        return 1
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on")
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

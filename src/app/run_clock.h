@@ -1,0 +1,32 @@
+// When a run saves and when it stops: run.save_minutes, run.time_limit, SIGUSR1 and SIGTERM.
+#pragma once
+
+#include "app/job.h"
+#include "dist/mpi.h"
+
+namespace headspan {
+
+/// Thrown on all ranks of a group alike, out of a unit whose state is saved.
+struct Stopped {};
+
+class RunClock {
+ public:
+  /// The time limit counts from here.
+  explicit RunClock(const Job::Run& rule);
+
+  enum class Step { go_on, save, save_and_stop };
+
+  /// What to do now, the same on all ranks of `group`: stop where any rank has seen a signal or its time is
+  /// up, save where that was last done save_minutes ago by any rank's clock. Collective over group.
+  Step next(const Comm& group) const;
+
+  /// Counts save_minutes from now. Local.
+  void saved();
+
+ private:
+  Job::Run rule_;
+  double start_;
+  double last_save_;
+};
+
+}  // namespace headspan

@@ -1,0 +1,169 @@
+#include "app/unit_state.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+#include <optional>
+
+#include "base/provenance.h"
+#include "base/sha256.h"
+#include "dist/agreement.h"
+#include "io/publish.h"
+
+namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+std::string state_path(const Job& job, const Unit& unit) { return unit.result_path(job) + ".state"; }
+
+std::string grid_name(const Grid& grid) {
+  return std::to_string(grid.rows()) + "x" + std::to_string(grid.columns());
+}
+
+const char* part_name(std::size_t part) { return part == 0 ? "fit" : "heldout"; }
+
+/// What a part of a stream has besides its matrix: the sums and the rows that wait.
+template <class T>
+void write_part(H5File& file, const Comm& comm, const std::string& group, std::int64_t columns,
+                const GramSums& sums, const WaitingRows<T>& waiting) {
+  auto sum = file.create_dataset<double>(group + "/sum", {comm.size(), columns});
+  sum.write_rows(sums.sum.data(), comm.rank(), 1);
+  const std::vector<std::int64_t> counts = comm.all_gather(waiting.tokens);
+  file.write_attribute(group, "waiting_tokens", counts);
+  const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (total == 0) return;
+  auto rows = file.create_dataset<T>(group + "/waiting", {total, columns});
+  rows.write_rows(waiting.rows.data(),
+                  std::accumulate(counts.begin(), counts.begin() + comm.rank(), std::int64_t{0}),
+                  waiting.tokens);
+}
+
+/// The sums and rows of each rank where the ranks are those that saved them; else rank 0 takes the sums, and
+/// the rows are dealt out. Returns the rows of all ranks that wait.
+template <class T>
+std::int64_t read_part(const H5File& file, const Comm& comm, bool same_layout, const std::string& group,
+                       std::int64_t columns, GramSums& sums,
+                       const std::function<T*(std::int64_t)>& add_rows) {
+  const auto counts = file.read_attribute<std::vector<std::int64_t>>(group, "waiting_tokens").value();
+  auto sum = file.open_dataset(group + "/sum");
+  const auto saved_ranks = static_cast<std::int64_t>(counts.size());
+  if (same_layout) {
+    sum.read_rows(comm.rank(), 1, sums.sum.data());
+  } else {
+    const std::int64_t mine = comm.is_root() ? saved_ranks : 0;
+    std::vector<double> all(to_size(mine * columns));
+    sum.read_rows(0, mine, all.data());
+    for (std::size_t i = 0; i < all.size(); ++i) sums.sum[i % to_size(columns)] += all[i];
+  }
+  const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (total == 0) return 0;
+  Slab mine = slab_of(total, comm.size(), comm.rank());
+  if (same_layout)
+    mine = {std::accumulate(counts.begin(), counts.begin() + comm.rank(), std::int64_t{0}),
+            counts[to_size(comm.rank())]};
+  T* out = add_rows(mine.count);
+  file.open_dataset(group + "/waiting").read_rows(mine.first, mine.count, out);
+  return total;
+}
+
+}  // namespace
+
+UnitState::UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
+                     std::vector<GramStream> streams)
+    : job_(job), unit_(unit), team_(team), clock_(clock), log_(log), streams_(std::move(streams)) {}
+
+template <class T>
+void UnitState::keep(Collector<T>& collector, const std::vector<std::uint8_t>& done) const {
+  const RunClock::Step step = clock_.next(team_.group());
+  if (step == RunClock::Step::go_on) return;
+  save(collector, done);
+  clock_.saved();
+  if (step == RunClock::Step::save_and_stop) throw Stopped();
+}
+
+template <class T>
+void UnitState::save(Collector<T>& collector, const std::vector<std::uint8_t>& done) const {
+  const Comm& comm = team_.group();
+  const std::string identity = unit_identity(job_, unit_), path = state_path(job_, unit_);
+  collector.settle();
+  publish(
+      comm, {path, comm.broadcast(job_id(), 0), sha256_hex(identity)},
+      [&](const std::string& temporary) {
+        H5File file = H5File::create(comm, temporary);
+        file.write_attribute("/", "identity", identity);
+        file.write_attribute("/", "ranks", static_cast<std::int64_t>(comm.size()));
+        file.write_attribute("/", "grid", grid_name(team_.grid()));
+        file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(team_.tensor().size()));
+        const auto count = static_cast<std::int64_t>(done.size());
+        file.create_dataset<std::uint8_t>("done", {count})
+            .write_rows(done.data(), 0, comm.is_root() ? count : 0);
+        for (std::size_t s = 0; s < streams_.size(); ++s) {
+          CollectedStream<T>& stream = collector.stream(s);
+          std::vector<double> shift(stream.shift);
+          shift.resize(to_size(stream.columns), 0.0);  // before the first panel
+          const auto part = [&](std::size_t p) {
+            return GramPart{stream.sums[p].tokens, shift, &stream.sums[p].matrix};
+          };
+          write_gram(file, streams_[s], part(0),
+                     stream.sums.size() > 1 ? std::optional<GramPart>(part(1)) : std::nullopt);
+          for (std::size_t p = 0; p < stream.sums.size(); ++p)
+            write_part(file, comm, streams_[s].name + "/" + part_name(p), stream.columns, stream.sums[p],
+                       stream.waiting[p]);
+        }
+        file.close();
+      },
+      [&](const std::string& temporary) { read_gram_streams(H5File::open(temporary)); });
+  log_.event("saved", {{"unit", unit_.name},
+                       {"sequences", std::to_string(std::count(done.begin(), done.end(), 1))},
+                       {"file", path}});
+}
+
+template <class T>
+std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_t sequences) const {
+  const Comm& comm = team_.group();
+  const std::string path = state_path(job_, unit_);
+  std::vector<std::uint8_t> done(to_size(sequences), 0);
+  int there = 0;
+  agree(comm, [&] {
+    there = comm.is_root() && is_complete(path) &&
+            read_done(path)->job_digest == sha256_hex(unit_identity(job_, unit_));
+  });
+  if (comm.max(there) == 0) return done;
+  const H5File file = H5File::open(comm, path);
+  file.open_dataset("done").read_rows(0, sequences, done.data());
+  const bool same_layout = file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
+                           file.read_attribute<std::string>("/", "grid") == grid_name(team_.grid()) &&
+                           file.read_attribute<std::int64_t>("/", "tensor_parallel") == team_.tensor().size();
+  for (std::size_t s = 0; s < streams_.size(); ++s) {
+    CollectedStream<T>& stream = collector.stream(s);
+    for (std::size_t p = 0; p < stream.sums.size(); ++p) {
+      GramSums& sums = stream.sums[p];
+      const GramPart part = read_gram(file, streams_[s], part_name(p), sums.matrix);
+      sums.tokens = part.tokens;
+      if (part.tokens > 0) stream.shift = part.mean;
+      const std::int64_t waiting =
+          read_part<T>(file, comm, same_layout, streams_[s].name + "/" + part_name(p), stream.columns, sums,
+                       [&](std::int64_t rows) { return collector.add_rows(s, static_cast<Part>(p), rows); });
+      if (s == 0) collector.set_waiting(static_cast<Part>(p), waiting);
+    }
+  }
+  log_.event("resumed", {{"unit", unit_.name},
+                         {"sequences", std::to_string(std::count(done.begin(), done.end(), 1))},
+                         {"file", path}});
+  return done;
+}
+
+void remove_state(const Job& job, const Unit& unit) {
+  const std::string path = state_path(job, unit);
+  std::filesystem::remove(path + ".done");
+  std::filesystem::remove(path);
+}
+
+template void UnitState::keep(Collector<double>&, const std::vector<std::uint8_t>&) const;
+template void UnitState::keep(Collector<float>&, const std::vector<std::uint8_t>&) const;
+template std::vector<std::uint8_t> UnitState::resume(Collector<double>&, std::int64_t) const;
+template std::vector<std::uint8_t> UnitState::resume(Collector<float>&, std::int64_t) const;
+
+}  // namespace headspan

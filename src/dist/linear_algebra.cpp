@@ -1,0 +1,168 @@
+#include "dist/linear_algebra.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "dist/scalapack.h"
+
+namespace headspan {
+namespace {
+
+constexpr int kFirst = 1;  // ScaLAPACK counts from 1
+
+/// Throws unless `info` is 0 or positive: a negative one names an argument.
+void check_info(const char* routine, int info) {
+  if (info < 0)
+    throw Error(std::string("ScaLAPACK ") + routine + ": argument " + std::to_string(-info) + " is invalid");
+}
+
+void check_converged(const char* routine, int info) {
+  check_info(routine, info);
+  if (info > 0)
+    throw Error(std::string("ScaLAPACK ") + routine + " did not converge: info = " + std::to_string(info));
+}
+
+/// ScaLAPACK answers how much workspace it wants as a double.
+int workspace(double answer) { return to_int(static_cast<std::int64_t>(answer)) + 1; }
+
+std::vector<double> scalapack_eigenvalues(Matrix& a) {
+  Matrix vectors(a.grid(), a.rows().size, a.columns().size, a.rows().block);
+  const auto desc = a.descriptor();
+  std::vector<double> values(static_cast<std::size_t>(desc[2])), work(1);
+  std::vector<int> iwork(1);
+  int lwork = -1, liwork = -1, info = 0;
+  const auto call = [&] {
+    pdsyevd_("V", "L", &desc[2], a.data(), &kFirst, &kFirst, desc.data(), values.data(), vectors.data(),
+             &kFirst, &kFirst, desc.data(), work.data(), &lwork, iwork.data(), &liwork, &info);
+  };
+  call();
+  check_info("pdsyevd", info);
+  // The answer of ScaLAPACK 2.2 leaves out what p?ormtr needs: (local rows + columns + block) block.
+  const std::int64_t block = a.rows().block, sides = a.rows().local_size(0) + a.columns().local_size(0);
+  lwork = to_int(workspace(work[0]) + (sides + 2 * block) * block);
+  liwork = iwork[0];
+  work.resize(static_cast<std::size_t>(lwork));
+  iwork.resize(static_cast<std::size_t>(liwork));
+  call();
+  check_converged("pdsyevd", info);
+  // For a matrix of one block only the rank that owns it gets them; on different processors all may differ.
+  a.grid().comm().broadcast(values.data(), desc[2], 0);
+  return values;
+}
+
+}  // namespace
+
+void copy_part(const Matrix& from, std::int64_t row, std::int64_t column, Matrix& to) {
+  const auto source = from.descriptor(), target = to.descriptor();
+  Cpdgemr2d(target[2], target[3], from.data(), to_int(row) + 1, to_int(column) + 1, source.data(), to.data(),
+            kFirst, kFirst, target.data(), from.grid().context());
+}
+
+void mirror_lower(Matrix& a) {
+  const Grid& grid = a.grid();
+  Matrix transposed(grid, a.rows().size, a.columns().size, a.rows().block);
+  const auto desc = a.descriptor();
+  const double one = 1, zero = 0;
+  pdtran_(&desc[2], &desc[3], &one, a.data(), &kFirst, &kFirst, desc.data(), &zero, transposed.data(),
+          &kFirst, &kFirst, desc.data());
+  for (std::int64_t j = 0; j < a.local_columns(); ++j) {
+    const std::int64_t above = a.rows().local_before(grid.row(), a.columns().global(grid.column(), j));
+    std::copy_n(transposed.at(0, j), above, a.at(0, j));
+  }
+}
+
+bool factor_cholesky(Matrix& a) {
+  const auto desc = a.descriptor();
+  int info = 0;
+  pdpotrf_("L", &desc[2], a.data(), &kFirst, &kFirst, desc.data(), &info);
+  check_info("pdpotrf", info);
+  return info == 0;
+}
+
+bool invert_cholesky(Matrix& l) {
+  const auto desc = l.descriptor();
+  int info = 0;
+  pdpotri_("L", &desc[2], l.data(), &kFirst, &kFirst, desc.data(), &info);
+  check_info("pdpotri", info);
+  return info == 0;
+}
+
+void multiply(const Matrix& a, const Matrix& b, Matrix& c) {
+  const auto desc_a = a.descriptor(), desc_b = b.descriptor(), desc_c = c.descriptor();
+  const double one = 1, zero = 0;
+  pdgemm_("N", "N", &desc_c[2], &desc_c[3], &desc_a[3], &one, a.data(), &kFirst, &kFirst, desc_a.data(),
+          b.data(), &kFirst, &kFirst, desc_b.data(), &zero, c.data(), &kFirst, &kFirst, desc_c.data());
+}
+
+void multiply_transposed(const Matrix& a, Matrix& c) {
+  const auto desc_a = a.descriptor(), desc_c = c.descriptor();
+  const double one = 1, zero = 0;
+  pdsyrk_("L", "T", &desc_c[2], &desc_a[2], &one, a.data(), &kFirst, &kFirst, desc_a.data(), &zero, c.data(),
+          &kFirst, &kFirst, desc_c.data());
+}
+
+void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last) {
+  const auto desc = a.descriptor();
+  const int n = to_int(last - first), inner = to_int(k), corner = to_int(first) + 1,
+            column = to_int(first - k) + 1;
+  const double minus_one = -1, one = 1;
+  if (n == 0) return;
+  pdsyrk_("L", "N", &n, &inner, &minus_one, a.data(), &corner, &column, desc.data(), &one, a.data(), &corner,
+          &corner, desc.data());
+}
+
+void solve_least_squares(Matrix& a, Matrix& b) {
+  const auto desc_a = a.descriptor(), desc_b = b.descriptor();
+  std::vector<double> work(1);
+  int lwork = -1, info = 0;
+  const auto call = [&] {
+    pdgels_("N", &desc_a[2], &desc_a[3], &desc_b[3], a.data(), &kFirst, &kFirst, desc_a.data(), b.data(),
+            &kFirst, &kFirst, desc_b.data(), work.data(), &lwork, &info);
+  };
+  call();
+  check_info("pdgels", info);
+  lwork = workspace(work[0]);
+  work.resize(static_cast<std::size_t>(lwork));
+  call();
+  check_info("pdgels", info);
+}
+
+std::vector<double> eigenvalues(Matrix& a) {
+  if (a.rows().size == 0) return {};
+  if (a.grid().comm().size() == 1) return local_eigenvalues(a.data(), a.rows().size, a.leading());
+  std::vector<double> values = scalapack_eigenvalues(a);
+  std::reverse(values.begin(), values.end());
+  return values;
+}
+
+std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t ld) {
+  const int n = to_int(size), lda = to_int(ld), lwork = 2 * n + 1, liwork = 1;
+  std::vector<double> values(static_cast<std::size_t>(n)), work(static_cast<std::size_t>(lwork));
+  int iwork = 0, info = 0;
+  dsyevd_("N", "L", &n, a, &lda, values.data(), work.data(), &lwork, &iwork, &liwork, &info);
+  if (info != 0) throw Error("LAPACK dsyevd: " + std::to_string(info) + " eigenvalues did not converge");
+  std::reverse(values.begin(), values.end());
+  return values;
+}
+
+std::vector<double> singular_values(Matrix& a) {
+  const auto desc = a.descriptor();
+  std::vector<double> values(static_cast<std::size_t>(std::min(desc[2], desc[3]))), work(1);
+  if (values.empty()) return values;
+  int lwork = -1, info = 0;
+  const auto call = [&] {
+    pdgesvd_("N", "N", &desc[2], &desc[3], a.data(), &kFirst, &kFirst, desc.data(), values.data(), nullptr,
+             &kFirst, &kFirst, desc.data(), nullptr, &kFirst, &kFirst, desc.data(), work.data(), &lwork,
+             &info);
+  };
+  call();
+  check_info("pdgesvd", info);
+  lwork = workspace(work[0]);
+  work.resize(static_cast<std::size_t>(lwork));
+  call();
+  check_converged("pdgesvd", info);
+  a.grid().comm().broadcast(values.data(), static_cast<std::int64_t>(values.size()), 0);
+  return values;
+}
+
+}  // namespace headspan

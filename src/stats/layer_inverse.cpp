@@ -1,0 +1,131 @@
+#include "stats/layer_inverse.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.h"
+#include "dist/linear_algebra.h"
+#include "dist/scalapack.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kMostInflation = 1e4;
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// The part of a symmetric matrix from `first` on, both sides multiplied by `scale`; lower triangle.
+Matrix scaled_part(const Matrix& from, std::int64_t first, const std::vector<double>& scale) {
+  const auto size = static_cast<std::int64_t>(scale.size());
+  const Grid& grid = from.grid();
+  Matrix part(grid, size, size, from.rows().block);
+  copy_part(from, first, first, part);
+  for (std::int64_t j = 0; j < part.local_columns(); ++j) {
+    const double factor = scale[to_size(part.columns().global(grid.column(), j))];
+    for (std::int64_t i = 0; i < part.local_rows(); ++i)
+      *part.at(i, j) *= factor * scale[to_size(part.rows().global(grid.row(), i))];
+  }
+  return part;
+}
+
+/// sum_k A_tk B_kt for every tile t on the diagonal of A B, B symmetric: both are stored alike, so that each
+/// rank adds the products of its own elements. [heads] of [d, d], on all ranks.
+std::vector<double> diagonal_of_product(const Matrix& a, const Matrix& b, std::int64_t d) {
+  const Grid& grid = a.grid();
+  const std::int64_t heads = a.rows().size / d;
+  std::vector<double> tiles(to_size(heads * d * d), 0.0);
+  const int size = to_int(d), columns = to_int(a.local_columns()), ld = to_int(a.leading());
+  const double one = 1, zero = 0;
+  for (std::int64_t i = 0; columns > 0 && i < a.local_rows(); i += d) {
+    double* tile = &tiles[to_size(a.rows().global(grid.row(), i) * d)];
+    dgemm_("N", "T", &size, &size, &columns, &one, a.at(i, 0), &ld, b.at(i, 0), &ld, &zero, tile, &size);
+  }
+  grid.comm().sum(tiles.data(), static_cast<std::int64_t>(tiles.size()));
+  return tiles;
+}
+
+/// The tiles on the diagonal, symmetric from their lower triangles. [heads] of [d, d], on all ranks.
+std::vector<double> diagonal_tiles(const Matrix& a, std::int64_t d) {
+  const Grid& grid = a.grid();
+  std::vector<double> tiles(to_size(a.rows().size * d), 0.0);
+  for (std::int64_t j = 0; j < a.local_columns(); ++j) {
+    const std::int64_t column = a.columns().global(grid.column(), j), head = column / d;
+    for (std::int64_t row = column; row < (head + 1) * d; ++row) {
+      if (a.rows().owner(row) != grid.row()) continue;
+      const double value = *a.at(a.rows().local(row), j);
+      tiles[to_size(column * d + row % d)] = tiles[to_size(row * d + column % d)] = value;
+    }
+  }
+  grid.comm().sum(tiles.data(), static_cast<std::int64_t>(tiles.size()));
+  return tiles;
+}
+
+/// The inverse of a small positive definite matrix, both triangles. False when it is none.
+bool invert_tile(double* tile, std::int64_t d) {
+  const int n = to_int(d);
+  int info = 0;
+  dpotrf_("L", &n, tile, &n, &info);
+  if (info == 0) dpotri_("L", &n, tile, &n, &info);
+  for (std::int64_t j = 0; j < d; ++j)
+    for (std::int64_t i = j + 1; i < d; ++i) tile[j + i * d] = tile[i + j * d];
+  return info == 0;
+}
+
+/// diag(E R E) for symmetric [d, d].
+std::vector<double> sandwich_diagonal(const double* e, const double* r, std::int64_t d) {
+  std::vector<double> er(to_size(d * d)), diagonal(to_size(d), 0.0);
+  const int n = to_int(d);
+  const double one = 1, zero = 0;
+  dgemm_("N", "N", &n, &n, &n, &one, e, &n, r, &n, &zero, er.data(), &n);
+  for (std::int64_t k = 0; k < d; ++k)
+    for (std::int64_t j = 0; j < d; ++j) diagonal[to_size(j)] += er[to_size(j + k * d)] * e[j + k * d];
+  return diagonal;
+}
+
+/// P = A^-1 with both triangles. False where A is not safely of full rank.
+bool invert_layer(Matrix& a, std::int64_t d) {
+  if (!factor_cholesky(a) || !invert_cholesky(a)) return false;
+  const std::vector<double> tiles = diagonal_tiles(a, d);
+  double trace = 0;
+  for (std::int64_t i = 0; i < a.rows().size; ++i) trace += tiles[to_size(i * d + i % d)];
+  if (!(trace <= kMostInflation * static_cast<double>(a.rows().size))) return false;
+  mirror_lower(a);
+  return true;
+}
+
+}  // namespace
+
+std::optional<LayerResiduals> layer_residuals(const RegressionData& data, std::int64_t first,
+                                              std::int64_t last) {
+  const std::int64_t d = data.layout.head_size, begin = first * d, size = (last - first) * d;
+  std::vector<double> scale;
+  for (std::int64_t j = begin; j < begin + size; ++j) {
+    if (!(data.sst[to_size(j)] > 0)) return {};
+    scale.push_back(1 / std::sqrt(data.sst[to_size(j)]));
+  }
+  Matrix p = scaled_part(data.fit.matrix, begin, scale);
+  if (!invert_layer(p, d)) return {};
+  std::vector<double> covariance = diagonal_tiles(p, d), moments;  // by head [d, d]
+  if (data.heldout) {
+    Matrix m = scaled_part(data.heldout->matrix, begin, scale);
+    mirror_lower(m);
+    Matrix pm(m.grid(), size, size, m.rows().block);
+    multiply(p, m, pm);
+    moments = diagonal_of_product(pm, p, d);
+  }
+  LayerResiduals residuals;
+  for (std::int64_t t = 0; t < last - first; ++t) {
+    double* tile = &covariance[to_size(t * d * d)];
+    if (!invert_tile(tile, d)) return {};
+    const std::vector<double> heldout =
+        data.heldout ? sandwich_diagonal(tile, &moments[to_size(t * d * d)], d) : std::vector<double>();
+    for (std::int64_t j = 0; j < d; ++j) {
+      const double sst = data.sst[to_size(begin + t * d + j)];
+      residuals.errors.push_back(tile[j + j * d] * sst);
+      if (data.heldout) residuals.errors_heldout.push_back(heldout[to_size(j)] * sst);
+    }
+  }
+  return residuals;
+}
+
+}  // namespace headspan

@@ -1,0 +1,149 @@
+"""A unit that is stopped goes on where it was: on the same ranks to the bit, on others up to rounding.
+
+usage: test_resume.py HEADSPAN MPIEXEC [unittest's arguments]
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from compare import datasets, differences  # noqa: E402
+from program import GOLDEN, StudyTest, main  # noqa: E402
+
+DONE, STOPPED = 0, 3
+AT_ONCE = {"run.time_limit": 1e-9}  # minutes: over by the end of the first round, which is always run
+
+
+class Resume(StudyTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokens = cls.write_tokens("ids.bin", np.random.default_rng(6).integers(0, 64, 3000))
+        cls.keys = {"model.path": GOLDEN / "olmo2_mha", "tokens.path": cls.tokens, "tokens.sequence_length": 40,
+                    "tokens.limit": 3000, "model.dtype": "float64", "run.batch_tokens": 200, "predict.references": 2,
+                    "overlap.enabled": "false"}
+        cls.undisturbed = {ranks: datasets(cls.study(ranks, f"undisturbed{ranks}", cls.keys)[0]) for ranks in (1, 3)}
+
+    def run_once(self, ranks, output, keys=None):
+        """One run, from whatever the last has left: (exit code, what it printed)."""
+        keys = {**self.keys, "output.directory": self.folder / output, **(keys or {})}
+        given = (f"--{key}={value}" for key, value in keys.items() if value is not None)
+        run = self.run_program(ranks, "study", *given)
+        return run.returncode, run.stdout + run.stderr
+
+    def sequences_run(self, printed, event):
+        return int(re.search(rf" {event} .*sequences=(\d+)", printed)[1])
+
+    def files(self, output):
+        return sorted(p.name for p in (self.folder / output).rglob("*") if p.is_file())
+
+    def result(self, output):
+        path, = (p for p in (self.folder / output).rglob("*.h5"))
+        return datasets(path)
+
+    def assert_equal_to_the_bit(self, ours, theirs):
+        self.assertEqual({name: d for name, d in differences(ours, theirs).items() if d != 0}, {})
+
+    def test_stopped_again_and_again_on_the_same_ranks(self):
+        for ranks in (1, 3):
+            with self.subTest(ranks=ranks):
+                output, saved = f"same{ranks}", []
+                code, printed = self.run_once(ranks, output, AT_ONCE)
+                while code == STOPPED and len(saved) < 40:
+                    self.assertIn("status=stopped", printed)
+                    self.assertEqual(self.files(output), ["olmo2_mha.h5.state", "olmo2_mha.h5.state.done"])
+                    saved.append(self.sequences_run(printed, "saved"))
+                    code, printed = self.run_once(ranks, output, AT_ONCE)
+                    self.assertEqual(self.sequences_run(printed, "resumed"), saved[-1])
+                self.assertEqual(code, DONE, printed)
+                self.assertEqual(saved, sorted(set(saved)), "each run gets further")
+                self.assertEqual(self.files(output), ["olmo2_mha.h5", "olmo2_mha.h5.done"])
+                self.assert_equal_to_the_bit(self.result(output), self.undisturbed[ranks])
+
+    def test_other_ranks_grids_and_batches_go_on(self):
+        for number, (first, then, keys) in enumerate([(1, 3, {}), (3, 1, {}), (2, 4, {"run.grid": "4x1"}),
+                                                      (4, 2, {"run.tensor_parallel": 2}),
+                                                      (1, 1, {"run.batch_tokens": 333})]):
+            with self.subTest(first=first, then=then, keys=keys):
+                output = f"other{number}"
+                code, printed = self.run_once(first, output, {**AT_ONCE, "run.batch_tokens": 1000})  # fills a panel
+                self.assertEqual(code, STOPPED, printed)
+                saved = self.sequences_run(printed, "saved")
+
+                code, printed = self.run_once(then, output, keys)
+
+                self.assertEqual((code, self.sequences_run(printed, "resumed")), (DONE, saved), printed)
+                found = differences(self.result(output), self.undisturbed[1])
+                self.assertEqual({name: d for name, d in found.items() if not d <= 1e-10}, {})
+                self.assertGreater(max(found.values()), 0, "another order of sums rounds differently")
+
+    def test_saving_on_the_way_changes_nothing(self):
+        code, printed = self.run_once(1, "saving", {"run.save_minutes": 1e-9})
+
+        self.assertEqual(code, DONE, printed)
+        self.assertGreater(len(re.findall(" saved ", printed)), 3)
+        self.assert_equal_to_the_bit(self.result("saving"), self.undisturbed[1])
+        self.assertEqual(self.files("saving"), ["olmo2_mha.h5", "olmo2_mha.h5.done"])
+
+    def test_the_state_of_another_job_is_not_taken(self):
+        self.assertEqual(self.run_once(1, "another", AT_ONCE)[0], STOPPED)
+
+        code, printed = self.run_once(1, "another", {"tokens.seed": 1})
+
+        self.assertEqual(code, DONE, printed)
+        self.assertNotIn(" resumed ", printed)
+        self.assertNotEqual(np.nanmax(np.abs(self.result("another")["k/r2"] - self.undisturbed[1]["k/r2"])), 0)
+
+    def test_a_damaged_state_is_not_taken(self):
+        self.assertEqual(self.run_once(1, "damaged", AT_ONCE)[0], STOPPED)
+        state, = (self.folder / "damaged").rglob("*.state")
+        with open(state, "r+b") as file:
+            file.seek(state.stat().st_size // 2)
+            file.write(b"\xff" * 64)
+
+        code, printed = self.run_once(1, "damaged")
+
+        self.assertEqual(code, DONE, printed)
+        self.assertNotIn(" resumed ", printed)
+        self.assert_equal_to_the_bit(self.result("damaged"), self.undisturbed[1])
+
+    def test_signals_stop_a_run(self):
+        for name in ("SIGUSR1", "SIGTERM"):
+            with self.subTest(signal=name):
+                keys = {**self.keys, "output.directory": self.folder / name, "run.batch_tokens": 1, "model.dtype": "float32"}
+                command = [self.program, "study", *(f"--{key}={value}" for key, value in keys.items())]
+                with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+                    for line in run.stderr:  # the forward begins behind this line
+                        if " loaded " in line:
+                            break
+                    os.kill(run.pid, getattr(signal, name))
+                    printed = run.stdout.read() + run.stderr.read()
+                self.assertIn(run.returncode, (STOPPED, DONE), printed)
+                self.assertEqual(run.returncode == STOPPED, " saved " in printed)
+
+    def test_units_that_are_left_wait_for_the_next_run(self):
+        rows = "".join(f"{name}\t0\t0\t{GOLDEN / 'olmo2_mha'}\n" for name in ("a", "b"))
+        manifest = self.folder / "two.tsv"
+        manifest.write_text("name\tstep\ttokens\tpath\n" + rows)
+        keys = {"model.path": None, "model.manifest": manifest, "tokens.limit": 400, "run.time_limit": 1e-9}
+
+        codes = []
+        while (not codes or codes[-1] == STOPPED) and len(codes) < 100:
+            start = time.monotonic()
+            codes.append(self.run_once(1, "two", keys)[0])
+            self.assertLess(time.monotonic() - start, 60)
+            if len(codes) == 3:
+                keys["run.time_limit"] = 0
+
+        self.assertEqual(codes, [STOPPED, STOPPED, STOPPED, DONE])
+        self.assertEqual(len(list((self.folder / "two").rglob("*.h5.done"))), 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The manifests of OLMo-2: every row obeys the rule by which the revisions are named, known names follow from it, the
+program accepts each file, and checkpoints/olmo2.py prints them.
+
+    test_manifests.py PROGRAM
+"""
+import csv
+import re
+import subprocess
+import sys
+import unittest
+from fractions import Fraction
+from pathlib import Path
+
+PROGRAM = sys.argv.pop(1)
+CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
+SHARED = ("name", "step", "tokens", "path", "repository", "revision")  # not filled by fetching
+
+# folder -> repository, tokens of a step, last step of stage 1
+MODELS = {
+    "olmo-2-1b": ("allenai/OLMo-2-0425-1B", 2_097_152, 1_907_359),
+    "olmo-2-1b-early": ("allenai/OLMo-2-0425-1B-early-training", 2_097_152, 37_000),
+    "olmo-2-7b": ("allenai/OLMo-2-1124-7B", 4_194_304, 928_646),
+    "olmo-2-13b": ("allenai/OLMo-2-1124-13B", 8_388_608, 596_057),
+    "olmo-2-32b": ("allenai/OLMo-2-0325-32B", 8_388_608, 721_901),
+}
+
+# Step-tokens of the paper's checkpoints (main.py of its code).
+PAPER = "150-1 1000-5 10000-42 50000-210 101000-424 119000-500 250000-1049 500000-2098 599000-2513 928646-3896"
+
+# Step-tokens of revisions that public documents and code name.
+KNOWN = {
+    "olmo-2-1b": "0-0 300-1 10000-21 23100-49 100000-210 760000-1594 1530000-3209 1907359-4001",
+    "olmo-2-1b-early": "0-0 1000-3 2000-5 5000-11",
+    "olmo-2-7b": PAPER + " 600-3 2150-10 5000-21 11000-47 15000-63 207000-869 310000-1301 413000-1733 516000-2165"
+                 " 619000-2597 722000-3029 825000-3461 928000-3893",
+    "olmo-2-13b": "0-0 1000-9 1100-10 2000-17 102500-860 119500-1003 476858-4001 596000-5000 596057-5001",
+    "olmo-2-32b": "10000-84 75000-630 145000-1217 467000-3918 721901-6056",
+}
+
+
+def read(folder):
+    with open(CHECKPOINTS / folder / "manifest.tsv", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def billions(tokens):
+    """The smallest whole number of 1e9 that holds them."""
+    exact = Fraction(tokens, 10**9)
+    return next(n for n in range(int(exact), int(exact) + 2) if n >= exact)
+
+
+def print_rows(folder, steps):
+    """The rows that checkpoints/olmo2.py prints."""
+    run = subprocess.run([sys.executable, "-B", CHECKPOINTS / "olmo2.py", folder.removeprefix("olmo-2-"),
+                          *map(str, steps)], stdout=subprocess.PIPE, text=True, check=True)
+    return list(csv.DictReader(run.stdout.splitlines(), delimiter="\t"))
+
+
+class ManifestsTest(unittest.TestCase):
+    def test_no_manifest_is_forgotten(self):
+        self.assertEqual({path.parent.name for path in CHECKPOINTS.glob("olmo-2-*/manifest.tsv")}, set(MODELS))
+
+    def test_rows_obey_the_rule(self):
+        for folder, (repository, tokens_per_step, _) in MODELS.items():
+            for row in read(folder):
+                with self.subTest(folder=folder, row=row["name"]):
+                    step = int(row["step"])
+                    tokens = step * tokens_per_step
+                    self.assertEqual(int(row["tokens"]), tokens)
+                    self.assertEqual(row["revision"], f"stage1-step{step}-tokens{billions(tokens)}B")
+                    self.assertEqual((row["name"], row["path"]), (f"step{step}", f"step{step}"))
+                    self.assertEqual(row["repository"], repository)
+                    self.assertRegex(row["commit"], "^([0-9a-f]{40})?$")
+
+    def test_steps_go_from_the_first_to_the_last(self):
+        for folder, (_, _, last) in MODELS.items():
+            with self.subTest(folder):
+                steps = [int(row["step"]) for row in read(folder)]
+                self.assertEqual(steps, sorted(set(steps)))
+                self.assertIn(steps[0], (0, 150))
+                self.assertEqual(steps[-1], last)
+                self.assertTrue(12 <= len(steps) <= 24, len(steps))
+                # spaced evenly on a logarithmic scale: from 1000 on, or from the first after that, by 2.5 at most
+                late = [step for step in steps if step >= 1000]
+                self.assertLessEqual(max(b / a for a, b in zip(late, late[1:])), 2.5)
+
+    def test_the_papers_checkpoints_are_there(self):
+        revisions = {row["revision"] for row in read("olmo-2-7b")}
+        for name in PAPER.split():
+            self.assertIn("stage1-step{}-tokens{}B".format(*name.split("-")), revisions)
+
+    def test_known_names_follow_from_the_rule(self):
+        for folder, names in KNOWN.items():
+            known = [f"stage1-step{step}-tokens{tokens}B" for step, tokens in
+                     (name.split("-") for name in names.split())]
+            steps = [re.search(r"step(\d+)", name)[1] for name in known]
+            self.assertEqual([row["revision"] for row in print_rows(folder, steps)], known)
+
+    def test_printed_rows_are_those_of_the_manifest(self):
+        for folder in MODELS:
+            with self.subTest(folder):
+                rows = read(folder)
+                printed = print_rows(folder, [row["step"] for row in rows])
+                self.assertEqual(list(printed[0]), list(rows[0]))
+                self.assertEqual([[row[c] for c in SHARED] for row in printed],
+                                 [[row[c] for c in SHARED] for row in rows])
+
+    def test_the_program_accepts_them(self):
+        for folder in MODELS:
+            with self.subTest(folder):
+                rows = read(folder)
+                run = subprocess.run([PROGRAM, "inspect", CHECKPOINTS / folder / "manifest.tsv"], capture_output=True,
+                                     text=True, timeout=50)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertRegex(run.stdout, rf"checkpoints +{len(rows)}\n")
+                self.assertRegex(run.stdout, rf"steps +{rows[0]['step']} to {rows[-1]['step']}\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,223 @@
+// ScaLAPACK's routines on Matrix against closed forms and residuals with ScaLAPACK's own thresholds, on every
+// grid, for sizes 0, 1 and around the block.
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "dist/linear_algebra.h"
+#include "support/grids.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon();
+constexpr std::int64_t kBlock = 3;
+const std::int64_t kSizes[] = {0, 1, kBlock - 1, kBlock, kBlock + 1, 31};
+
+using Formula = std::function<double(std::int64_t, std::int64_t)>;
+
+Matrix filled(const Grid& grid, std::int64_t rows, std::int64_t columns, const Formula& f) {
+  Matrix a(grid, rows, columns, kBlock);
+  for (std::int64_t j = 0; j < a.local_columns(); ++j)
+    for (std::int64_t i = 0; i < a.local_rows(); ++i)
+      *a.at(i, j) = f(a.rows().global(grid.row(), i), a.columns().global(grid.column(), j));
+  return a;
+}
+
+/// The whole matrix on every rank, column-major.
+std::vector<double> gathered(const Matrix& a) {
+  const Grid& grid = a.grid();
+  std::vector<double> all(static_cast<std::size_t>(a.rows().size * a.columns().size), 0.0);
+  for (std::int64_t j = 0; j < a.local_columns(); ++j)
+    for (std::int64_t i = 0; i < a.local_rows(); ++i)
+      all[static_cast<std::size_t>(a.rows().global(grid.row(), i) +
+                                   a.columns().global(grid.column(), j) * a.rows().size)] = *a.at(i, j);
+  grid.comm().sum(all.data(), static_cast<std::int64_t>(all.size()));
+  return all;
+}
+
+/// Second differences: eigenvalues 2 - 2 cos(k pi / (n + 1)), condition (2 n / pi)^2.
+double second_difference(std::int64_t i, std::int64_t j) {
+  return i == j ? 2 : std::abs(i - j) == 1 ? -1 : 0;
+}
+
+double lower_only(std::int64_t i, std::int64_t j) { return i >= j ? second_difference(i, j) : 1e30; }
+
+void on_grids_and_sizes(const std::function<void(const Grid&, std::int64_t)>& check) {
+  on_all_grids([&](const Grid& grid) {
+    for (const std::int64_t n : kSizes) {
+      SCOPED_TRACE("size " + std::to_string(n));
+      check(grid, n);
+    }
+  });
+}
+
+TEST(LinearAlgebra, CopiesAPartToAnotherBlockingAndGrid) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Grid line(world, 1, world.size());
+  on_all_grids([&](const Grid& grid) {
+    const Formula number = [](std::int64_t i, std::int64_t j) { return static_cast<double>(100 * i + j); };
+    const Matrix from = filled(grid, 17, 13, number);
+    Matrix to(line, 6, 5, 2);
+
+    copy_part(from, 4, 7, to);
+
+    for (std::int64_t j = 0; j < to.local_columns(); ++j)
+      for (std::int64_t i = 0; i < 6; ++i)
+        EXPECT_EQ(*to.at(i, j), number(4 + i, 7 + to.columns().global(line.column(), j)));
+    EXPECT_TRUE(to.guards_intact());
+  });
+}
+
+TEST(LinearAlgebra, MirrorsTheLowerTriangle) {
+  on_grids_and_sizes([](const Grid& grid, std::int64_t n) {
+    Matrix a = filled(grid, n, n, [](std::int64_t i, std::int64_t j) {
+      return i >= j ? 100.0 * static_cast<double>(i) + static_cast<double>(j) : -1.0;
+    });
+
+    mirror_lower(a);
+
+    const std::vector<double> all = gathered(a);
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(all[static_cast<std::size_t>(i + j * n)],
+                  100.0 * static_cast<double>(std::max(i, j)) + static_cast<double>(std::min(i, j)));
+    EXPECT_TRUE(a.guards_intact());
+  });
+}
+
+/// ||A - L L^T|| / (||A|| n eps) <= 3 as in ScaLAPACK's LLT test, 1-norms.
+TEST(LinearAlgebra, CholeskyPassesScalapacksThreshold) {
+  on_grids_and_sizes([](const Grid& grid, std::int64_t n) {
+    Matrix a = filled(grid, n, n, lower_only);
+
+    ASSERT_TRUE(factor_cholesky(a));
+
+    const std::vector<double> l = gathered(a);
+    double residual = 0;
+    for (std::int64_t j = 0; j < n; ++j) {
+      double column = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        double sum = 0;
+        for (std::int64_t k = 0; k <= std::min(i, j); ++k)
+          sum += l[static_cast<std::size_t>(i + k * n)] * l[static_cast<std::size_t>(j + k * n)];
+        column += std::abs(second_difference(i, j) - sum);
+      }
+      residual = std::max(residual, column);
+    }
+    EXPECT_LE(residual, 3 * 4 * static_cast<double>(n) * kEps);
+    EXPECT_TRUE(a.guards_intact());
+  });
+}
+
+/// (A^-1)_ij = min(i, j) (n + 1 - max(i, j)) / (n + 1), counted from 1.
+TEST(LinearAlgebra, InverseHasItsClosedForm) {
+  on_grids_and_sizes([](const Grid& grid, std::int64_t n) {
+    Matrix a = filled(grid, n, n, lower_only);
+
+    ASSERT_TRUE(factor_cholesky(a) && invert_cholesky(a));
+
+    const std::vector<double> inverse = gathered(a);
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = j; i < n; ++i)
+        ASSERT_NEAR(inverse[static_cast<std::size_t>(i + j * n)],
+                    static_cast<double>((j + 1) * (n - i)) / static_cast<double>(n + 1),
+                    1e-12 * static_cast<double>(n));
+  });
+}
+
+TEST(LinearAlgebra, RefusesWhatIsNotPositiveDefinite) {
+  on_all_grids([](const Grid& grid) {
+    Matrix a = filled(grid, 10, 10,
+                      [](std::int64_t i, std::int64_t j) { return i == j ? (i == 7 ? -1.0 : 1.0) : 0.0; });
+    EXPECT_FALSE(factor_cholesky(a));
+  });
+}
+
+TEST(LinearAlgebra, ProductsAreThoseOfTheFormula) {
+  on_all_grids([](const Grid& grid) {
+    const Formula f = [](std::int64_t i, std::int64_t j) {
+      return std::sin(static_cast<double>(3 * i + 7 * j));
+    };
+    const Formula g = [](std::int64_t i, std::int64_t j) {
+      return std::cos(static_cast<double>(5 * i - 2 * j));
+    };
+    const Matrix a = filled(grid, 10, 7, f), b = filled(grid, 7, 8, g);
+    Matrix product(grid, 10, 8, kBlock), square(grid, 7, 7, kBlock);
+
+    multiply(a, b, product);
+    multiply_transposed(a, square);
+
+    const std::vector<double> all = gathered(product), lower = gathered(square);
+    for (std::int64_t i = 0; i < 10; ++i)
+      for (std::int64_t j = 0; j < 8; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < 7; ++k) sum += f(i, k) * g(k, j);
+        ASSERT_NEAR(all[static_cast<std::size_t>(i + j * 10)], sum, 1e-14);
+      }
+    for (std::int64_t i = 0; i < 7; ++i)
+      for (std::int64_t j = 0; j <= i; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < 10; ++k) sum += f(k, i) * f(k, j);
+        ASSERT_NEAR(lower[static_cast<std::size_t>(i + j * 7)], sum, 1e-14);
+      }
+  });
+}
+
+TEST(LinearAlgebra, SubtractsAPanelsProductFromWhatIsBehindIt) {
+  on_all_grids([](const Grid& grid) {
+    const Formula f = [](std::int64_t i, std::int64_t j) {
+      return std::sin(static_cast<double>(3 * i + 7 * j));
+    };
+    const std::int64_t n = 13, first = 5, k = 2, last = 11;
+    Matrix a = filled(grid, n, n, f);
+
+    subtract_own_product(a, k, first, last);
+
+    const std::vector<double> all = gathered(a);
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j <= i; ++j) {
+        double expected = f(i, j);
+        if (j >= first && i < last)
+          for (std::int64_t c = first - k; c < first; ++c) expected -= f(i, c) * f(j, c);
+        ASSERT_NEAR(all[static_cast<std::size_t>(i + j * n)], expected, 1e-14) << i << ", " << j;
+      }
+  });
+}
+
+TEST(LinearAlgebra, EigenvaluesOfSecondDifferences) {
+  on_grids_and_sizes([](const Grid& grid, std::int64_t n) {
+    Matrix a = filled(grid, n, n, lower_only);
+
+    const std::vector<double> values = eigenvalues(a);
+
+    ASSERT_EQ(static_cast<std::int64_t>(values.size()), n);
+    for (std::int64_t k = 0; k < n; ++k)
+      EXPECT_NEAR(values[static_cast<std::size_t>(k)],
+                  2 - 2 * std::cos(static_cast<double>(n - k) * M_PI / static_cast<double>(n + 1)),
+                  20 * 4 * kEps);
+    EXPECT_TRUE(a.guards_intact());
+  });
+}
+
+/// B_ij = 1 for j <= i < n: singular values 1 / (2 sin((2 k - 1) pi / (4 n + 2))); rows of zeros below.
+TEST(LinearAlgebra, SingularValuesOfPartialSums) {
+  for (const std::int64_t more_rows : {0, 4})
+    on_grids_and_sizes([&](const Grid& grid, std::int64_t n) {
+      Matrix a = filled(grid, n + more_rows, n,
+                        [n](std::int64_t i, std::int64_t j) { return i >= j && i < n ? 1 : 0; });
+
+      const std::vector<double> values = singular_values(a);
+
+      ASSERT_EQ(static_cast<std::int64_t>(values.size()), n);
+      for (std::int64_t k = 0; k < n; ++k)
+        EXPECT_NEAR(
+            values[static_cast<std::size_t>(k)],
+            1 / (2 * std::sin(static_cast<double>(2 * k + 1) * M_PI / static_cast<double>(4 * n + 2))),
+            20 * static_cast<double>(n) * kEps);
+      EXPECT_TRUE(a.guards_intact());
+    });
+}
+
+}  // namespace
+}  // namespace headspan

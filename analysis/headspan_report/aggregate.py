@@ -21,7 +21,7 @@ from .table import read_losses, read_names
 
 COORDINATES = ("model_name", "model_type", "init", "step", "training_tokens", "validation_loss", "file", "sha256",
                "date_created", "git")
-USUAL = {"effective": ["raw", "effective"], "tolerance": ["paper", "1e-1", "1e-2", "1e-3", "1e-4"]}  # if none tells
+USUAL = {"effective": ["raw", "effective"], "rank_tolerance": ["paper", "1e-1", "1e-2", "1e-3", "1e-4"]}  # if none tells
 NUMBERED = ("count", "links", "window")  # axes that a column's name must tell beside the label
 
 
@@ -34,7 +34,7 @@ class Row:
     fingerprint: dict
     streams: dict  # name -> Stream without its tables
     figures: dict  # name -> {figure: array}
-    labels: dict  # of the axes effective and tolerance
+    labels: dict  # of the axes effective and rank_tolerance
     extra: object  # what the caller asked to keep of the result
 
     def name(self):
@@ -87,7 +87,7 @@ def read_row(path, keep):
     for stream in result.streams.values():
         stream.tables = {}
     overlap = result.overlap
-    labels = {"effective": overlap.effective, "tolerance": overlap.tolerances} if overlap else {}
+    labels = {"effective": overlap.effective, "rank_tolerance": overlap.tolerances} if overlap else {}
     return Row(result.path, result.attributes, result.sha256, result.fingerprint(), result.streams, figures, labels,
                extra)
 
@@ -120,7 +120,7 @@ def build_table(rows, refused, missing, losses):
             **{axis: unique(label for row in rows for label in row.labels.get(axis, [])) or usual
                for axis, usual in USUAL.items()}}
     variables = {name: stack(name, rows, streams, axes) for name in VARIABLES}
-    variables |= stack_nulls(first)
+    variables |= stack_nulls(first, axes["rank_tolerance"])
     for name in ("heads", "head_size", "hidden_size", "n_fit", "n_heldout"):
         variables[name] = ("stream", [getattr(stream, name) for stream in first.streams.values()])
     variables |= head_places(first, streams, axes)
@@ -160,14 +160,14 @@ def stack(name, rows, streams, axes):
     return ("checkpoint", "stream", *inner), values, {"long_name": long_name, "units": "1"}
 
 
-def stack_nulls(first):
+def stack_nulls(first, tolerances):
     """The nulls of all streams: [stream, ...]."""
     dominance, found = {}, []
     for stream in first.streams.values():
         layers = stream.layer.tobytes()
         if layers not in dominance:
             dominance[layers] = dominance_nulls(stream.layer)
-        found.append(nulls(stream, dominance[layers]))
+        found.append(nulls(stream, dominance[layers], tolerances))
     return {name: (("stream", *inner), np.array([values[name] for values in found]), {"long_name": text, "units": "1"})
             for name, (inner, text) in NULLS.items()}
 

@@ -38,8 +38,9 @@ DRAWINGS = (
             "its ends, undirected, each pair once. Dashed, with a band of two standard deviations: random rankings, "
             "which find most links between layers because most pairs are.", training_figures.draw_dominance),
     Drawing("overlap", "Overlap dimension of the projections (Fig. 4, left)",
-            "Sum over heads of the rank of their projection less the rank of all, mean over layers. Random matrices "
-            "have max(0, H d - m) at small tolerances.", training_figures.draw_overlap),
+            "Sum over heads of the rank of their projection less the rank of all, mean over layers. Singular values "
+            "count above the tolerance times the largest of the layer; the paper's is max(shape) eps32 times the largest "
+            "of each matrix. Dashed: random matrices, by the law of Marchenko and Pastur.", training_figures.draw_overlap),
     Drawing("training_density", "Before and after training (Fig. 4, right)",
             f"Kernel density over heads. {BEST}, in-sample, reflected at 0 and 1. Dashed: {PROJECTIONS}; dotted: the "
             "noise floor.", r2_figures.draw_training_density),

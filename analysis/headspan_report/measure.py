@@ -10,14 +10,15 @@ from . import statistics as st
 from .result import FLAGS, RULES
 
 PARTS = ("in_sample", "adjusted", "heldout")
-CEILINGS = ("layer", "layer_heldout", "causal")
+CEILINGS = ("layer", "layer_adjusted", "layer_heldout", "causal")
 DOMINANCE = ("caption", "code")
 TABLES = ("pairs", *RULES, "ceiling_layer")
 AXES = {"scope": st.SCOPES, "part": PARTS, "statistic": st.STATISTICS, "threshold": st.THRESHOLDS, "rule": RULES,
         "ceiling_kind": CEILINGS, "dominance_rule": DOMINANCE, "links": st.LINKS, "window": st.WINDOWS,
         "distance": ("near", "far", "near_share"), "flag": tuple(FLAGS), "table": TABLES}
 
-# Name -> axes, long name. Axes beyond AXES: head, count, effective, tolerance.
+# Name -> axes, long name. Axes beyond AXES: head, count, effective, and rank_tolerance, since xarray's sel has its own
+# use for the name "tolerance".
 VARIABLES = {
     "r2": (("scope", "part", "statistic"), "R2 from the best causal source (chosen in-sample), of all causal pairs, of "
            "those within and between layers"),
@@ -28,7 +29,8 @@ VARIABLES = {
                   "and as its code counts"),
     "near_far": (("part", "window", "distance"), "mean R2 between layers up to window apart and beyond; near_share is "
                  "near/(near+far) of the means, not a share of connections"),
-    "overlap_dimension": (("effective", "tolerance"), "sum of the heads' ranks less the rank of all, mean over layers"),
+    "overlap_dimension": (("effective", "rank_tolerance"),
+                          "sum of the heads' ranks less the rank of all, mean over layers"),
     "alignment": ((), "mean squared cosine of the principal angles of two heads' projections, mean over the pairs of a "
                   "layer and over layers"),
     "canonical": ((), "mean squared canonical correlation of two heads of a layer, likewise"),
@@ -47,7 +49,7 @@ NULLS = {
     "null_top": (("part", "count"), "R2 from count random projections"),
     "null_ceiling": ((), "R2 from all other heads of a layer, were they random projections: (H-1) d / m"),
     "null_alignment": ((), "alignment of random projections: d / m"),
-    "null_overlap_dimension": ((), "what more columns than the hidden size force: max(0, H d - m)"),
+    "null_overlap_dimension": (("rank_tolerance",), "overlap dimension of random matrices"),
     "null_dominance": (("dominance_rule", "links"), "what random rankings give"),
     "null_dominance_sd": (("dominance_rule", "links"), "standard deviation of what random rankings give"),
     "noise_floor": (("count",), "p/(n-1): in-sample R2 of pure noise"),
@@ -129,7 +131,7 @@ def mean_between_heads(values):
     return np.nan if np.all(np.isnan(values)) else np.nanmean(values)
 
 
-def nulls(stream, dominance):
+def nulls(stream, dominance, tolerances):
     """name -> array over the axes of NULLS. dominance: what dominance_nulls gives for the layers of the stream."""
     d, m, n = stream.head_size, stream.hidden_size, stream.n_fit
     regressors = np.arange(1, stream.references + 1) * float(d)
@@ -146,7 +148,7 @@ def nulls(stream, dominance):
             "null_top": np.array([null.in_sample(random, floor), random, random]),
             "null_ceiling": float(null.geometric((per_layer - 1.0) * d, m)),
             "null_alignment": float(null.geometric(float(d), m)),
-            "null_overlap_dimension": max(0.0, per_layer * d - m) if m > 0 else np.nan,
+            "null_overlap_dimension": np.array([null.overlap_dimension(per_layer, d, m, t) for t in tolerances]),
             "null_dominance": dominance[0], "null_dominance_sd": dominance[1],
             "noise_floor": floor, "geometric_null": random}
 

@@ -15,6 +15,7 @@ DRAWS = 200  # of random rankings, at most
 FEWEST_DRAWS = 8
 WEIGHTS_DRAWN = 1e8  # in all draws together: more heads need fewer draws
 SEED = 0
+EPS32 = float(np.finfo(np.float32).eps)
 
 
 def noise_floor(regressors, tokens):
@@ -82,6 +83,44 @@ class PairNull:
         if not np.any(sources > 0) or np.isnan(self.mean_r2):
             return np.nan
         return float(in_sample(np.interp(0.5, self.best_below(sources), self.x), self.floor))
+
+
+def singular_values_above(rows, columns, limit):
+    """How many of the min(rows, columns) singular values of a matrix of independent standard normals exceed `limit`,
+    by the law of Marchenko and Pastur: those of a matrix of n x p, p <= n, are sqrt(n x), where x has the density
+    sqrt((b-x)(x-a)) / (2 pi c x) between a = (1-sqrt(c))^2 and b = (1+sqrt(c))^2, c = p/n."""
+    most, least = max(rows, columns), min(rows, columns)
+    c = least / most
+    low, high = (1 - np.sqrt(c)) ** 2, (1 + np.sqrt(c)) ** 2
+    edges = np.linspace(0, np.pi, GRID)
+    middles = (edges[1:] + edges[:-1]) / 2
+
+    def x(angle):  # takes the roots' ends away
+        return (low + high) / 2 - (high - low) / 2 * np.cos(angle)
+
+    share = np.cumsum(np.sin(middles) ** 2 / x(middles))
+    below = np.interp(limit, np.sqrt(most * np.maximum(x(edges), 0)), np.append(0, share / share[-1]))
+    return least * (1 - float(below))
+
+
+def overlap_dimension(heads, head_size, hidden_size, tolerance):
+    """Of a layer's projections, were they random matrices: the heads' ranks less the joint one. Singular values count
+    above `tolerance` times the largest joint one; "paper": above max(shape) eps32 times the largest of that matrix."""
+    if hidden_size <= 0:
+        return np.nan
+    columns = heads * head_size
+    if tolerance == "paper":
+        head_limit, joint_limit = (max(hidden_size, width) * EPS32 * largest_singular_value(hidden_size, width)
+                                   for width in (head_size, columns))
+    else:
+        head_limit = joint_limit = float(tolerance) * largest_singular_value(hidden_size, columns)
+    return (heads * singular_values_above(hidden_size, head_size, head_limit)
+            - singular_values_above(hidden_size, columns, joint_limit))
+
+
+def largest_singular_value(rows, columns):
+    """Of such a matrix, where it is large."""
+    return np.sqrt(rows) + np.sqrt(columns)
 
 
 def heads_at_or_below(layer):

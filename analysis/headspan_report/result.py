@@ -24,7 +24,8 @@ OPTIONAL = {
     "r2_heldout": ("head", "head"), "effective_rank_layer": ("layer",),
     **{f"{name}_{rule}{part}": ("head", "count") for rule in RULES
        for name, part in (("references", ""), ("r2", ""), ("r2", "_heldout"), ("status", ""))},
-    **dict.fromkeys(("ceiling_layer", "ceiling_layer_heldout", "ceiling_causal", "status_ceiling_layer"), ("head",)),
+    **dict.fromkeys(("ceiling_layer", "ceiling_layer_adjusted", "ceiling_layer_heldout", "ceiling_causal",
+                     "status_ceiling_layer"), ("head",)),
     "canonical_layer": ("layer", "within", "within")}
 OVERLAP = {"overlap_dimension": ("projection", "effective", "tolerance", "layer"),
            "alignment": ("projection", "layer", "within", "within")}

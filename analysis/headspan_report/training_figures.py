@@ -80,7 +80,8 @@ def draw_overlap(table):
     rows = trained(table)
     steps = StepAxis(rows.step.values)
     need(rows.overlap_dimension, "overlap dimension (job section [overlap])")
-    tolerances = [t for t in rows.tolerance.values if not np.all(np.isnan(rows.overlap_dimension.sel(tolerance=t)))]
+    by_tolerance = {t: rows.overlap_dimension.sel(rank_tolerance=t) for t in rows.rank_tolerance.values}
+    tolerances = [t for t, values in by_tolerance.items() if not np.all(np.isnan(values))]
     figure, axes = panels(-(-len(tolerances) // 3), min(3, len(tolerances)), sharey=False)
     for axis in axes.flat[len(tolerances):]:
         axis.set_visible(False)
@@ -89,12 +90,12 @@ def draw_overlap(table):
             for kind, line in (("raw", "-"), ("effective", "--")):
                 if kind not in rows.effective.values:
                     continue
-                values = rows.overlap_dimension.sel(stream=stream, tolerance=tolerance, effective=kind)
+                values = by_tolerance[tolerance].sel(stream=stream, effective=kind)
                 if not np.all(np.isnan(values)):
                     gain = "" if kind == "raw" else ", norm gain folded in"
                     steps.line(axis, values, linestyle=line, label=LETTERS[stream] + gain, **of_stream(stream))
-        for null in np.unique(rows.null_overlap_dimension.values):
-            null_line(axis, float(null), "null: max(0, H d - m), random matrices")
+        for null in np.unique(rows.null_overlap_dimension.sel(rank_tolerance=tolerance)):
+            null_line(axis, float(null), "null: random matrices")
         axis.set_title("the paper's tolerance" if tolerance == "paper" else f"tolerance {tolerance} of the largest")
         axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
         steps.finish(axis)

@@ -31,8 +31,8 @@ def write_study(folder, whole):
             more = {"ceiling_layer": np.full(SHAPE, .3 + .1 * i), "ceiling_causal": np.full(SHAPE, .5 + .1 * i),
                     "canonical_layer": np.full((4, 3, 3), .1 + .1 * i)} if whole else {}
             streams[name] = random_stream(LAYER, 10 * i + s, references=3, **more)
-        overlap = make_overlap(["k", "q", "v"], np.full((3, 2, 2, 4), i * 2.0) + np.arange(2)[None, :, None, None],
-                               np.full((3, 4, 3, 3), .2)) if whole else None
+        dimension = np.full((3, 2, 2, 4), i * 2.0) + np.array([[0, 10], [1, 11]])[None, ..., None]
+        overlap = make_overlap(["k", "q", "v"], dimension, np.full((3, 4, 3, 3), .2)) if whole else None
         write_result(folder, f"step{step}", streams, step=step, overlap=overlap, validation_loss=9.0 - i)
 
 
@@ -99,9 +99,10 @@ class Figures(unittest.TestCase):
                              100 * float(one.null_dominance))
 
     def test_overlap_draws_the_table(self):
-        raw = self.by_name["overlap"].axes[0]
-        np.testing.assert_array_equal(line(raw, "Keys"), [2, 4, 6])
-        np.testing.assert_array_equal(line(raw, "Keys, norm gain folded in"), [3, 5, 7])
+        for axis, shift in zip(self.by_name["overlap"].axes, (0, 10)):
+            np.testing.assert_array_equal(line(axis, "Keys"), np.array([2, 4, 6]) + shift)
+            np.testing.assert_array_equal(line(axis, "Keys, norm gain folded in"), np.array([3, 5, 7]) + shift)
+            self.assertEqual(len([found for found in axis.get_lines() if found.get_label() == "Keys"]), 1)
 
     def test_step_axis(self):
         steps = axes.StepAxis([0, 10, 100, 1000])

@@ -137,7 +137,7 @@ class Statistics(unittest.TestCase):
 class Nulls(unittest.TestCase):
     def test_noise_floor_and_geometric(self):
         np.testing.assert_allclose(nulls.noise_floor(128.0 * np.arange(1, 6), 1000),
-                                   [.12813, .25626, .38438, .51251, .64064], atol=5e-6)  # paper_code.md 5.3
+                                   [.12813, .25626, .38438, .51251, .64064], atol=5e-6)  # the floor of the paper's Fig. 2
         self.assertAlmostEqual(float(nulls.geometric(128.0, 4096)), .03125)
         self.assertTrue(np.isnan(nulls.noise_floor(100.0, 101)))
         self.assertTrue(np.isnan(nulls.geometric(128.0, 0)))
@@ -173,15 +173,41 @@ class Nulls(unittest.TestCase):
         self.assertAlmostEqual(null.mean_best(np.full(40, 200)), r2.max(axis=1).mean(),
                                delta=4 * r2.max(axis=1).std() / np.sqrt(40))
 
+    def test_overlap_of_random_matrices(self):
+        """Against the singular values of drawn matrices: square, tall and wide ones."""
+        for heads, d, m in ((16, 8, 128), (4, 8, 128), (24, 8, 128)):
+            for tolerance in ("1e-1", "3e-2", "1e-4"):
+                drawn = []
+                for seed in range(8):
+                    blocks = np.random.default_rng(seed).normal(size=(heads, m, d))
+                    joint = np.linalg.svd(np.concatenate(list(blocks), axis=1), compute_uv=False)
+                    limit = float(tolerance) * joint[0]
+                    drawn.append((np.linalg.svd(blocks, compute_uv=False) > limit).sum() - (joint > limit).sum())
+                with self.subTest(heads=heads, tolerance=tolerance):
+                    found = nulls.overlap_dimension(heads, d, m, tolerance)
+                    self.assertAlmostEqual(found, np.mean(drawn), delta=0.8)
+            self.assertAlmostEqual(nulls.overlap_dimension(heads, d, m, "paper"), max(0, heads * d - m), places=2)
+        self.assertTrue(np.isnan(nulls.overlap_dimension(4, 8, 0, "paper")))
+
+    def test_overlap_of_random_matrices_by_hand(self):
+        """Square, m = 4096: the singular values over sqrt(m) have density sqrt(4 - s^2) / pi, 2 / pi near 0, so that
+        4096 * 4 t / pi of them are below t of the largest, 2 sqrt(m). The paper's t is 4096 eps32."""
+        tolerance = 4096 * 2.0**-23
+        self.assertAlmostEqual(nulls.overlap_dimension(32, 128, 4096, "paper"), 4096 * 4 * tolerance / np.pi,
+                               delta=0.01)
+
     def test_caption_null_of_the_paper(self):
         mean, _ = nulls.caption_dominance(layers(*[32] * 32), 1)
 
-        self.assertAlmostEqual(mean, .124, places=3)  # paper_code.md 5.6
+        self.assertAlmostEqual(mean, .124, places=3)  # what the paper's code would give
 
     def test_code_null_of_the_paper(self):
-        mean, _ = nulls.code_dominance_null(layers(*[32] * 32), (1,))
+        self.addCleanup(setattr, nulls, "WEIGHTS_DRAWN", nulls.WEIGHTS_DRAWN)
+        nulls.WEIGHTS_DRAWN = 3e7  # 14 draws of 1024 heads
 
-        self.assertAlmostEqual(mean[0], .059, delta=.002)  # paper_code.md 5.6
+        mean, spread = nulls.code_dominance_null(layers(*[32] * 32), (1,))
+
+        self.assertAlmostEqual(mean[0], .059, delta=4 * spread[0] / 14**.5)  # what the paper's code would give
 
     def test_nulls_against_all_rankings(self):
         """Every ranking of the 8 causal pairs of two layers of two heads, each as likely as another."""

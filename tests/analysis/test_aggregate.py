@@ -11,6 +11,8 @@ import numpy as np
 import xarray
 from samples import layers, make_overlap, make_stream, random_stream, run, run_process, write_done, write_result
 
+from headspan_report.aggregate import aggregate
+
 LAYER = layers(2, 2)
 R2 = [[9, .5, .1, .1], [.3, 9, .1, .1], [.8, .2, 9, .6], [.1, .7, .4, 9]]  # best causal: .5 .3 .8 .7
 
@@ -164,7 +166,7 @@ class Figures(AggregateTest):
 
 
 class Refused(AggregateTest):
-    """Three good results and one that is not: it is named, the three stay, the exit code is 2."""
+    """Three good results and one that is not: it is named, and the three stay."""
 
     def setUp(self):
         super().setUp()
@@ -173,14 +175,11 @@ class Refused(AggregateTest):
         self.bad = self.write("step30", 30, step=30)
 
     def check(self, *words, path=None):
-        done = self.aggregate(code=2)
-        self.assertEqual([row["checkpoint"] for row in self.rows[:-1]], ["step0", "step10", "step20"])
-        lines = done.stderr.splitlines()
-        self.assertEqual(len(lines), 1, done.stderr)
-        for word in (f"headspan-report: {path or self.bad}: ", *words):
-            self.assertIn(word, lines[0])
-        self.assertEqual(self.rows[-1]["refused"], lines[0].removeprefix("headspan-report: "))
-        self.assertEqual(self.table.attrs["refused"], self.rows[-1]["refused"])
+        found = aggregate([self.results])
+        self.assertEqual([row.attributes["checkpoint"] for row in found.rows], ["step0", "step10", "step20"])
+        self.assertEqual(len(found.refused), 1, found.refused)
+        for word in (f"{path or self.bad}: ", *words):
+            self.assertIn(word, str(found.refused[0]))
 
     def again(self, **more):
         """Another file in the place of the last."""
@@ -194,8 +193,18 @@ class Refused(AggregateTest):
         write_done(self.bad)
 
     def test_without_done(self):
+        """This one as a user sees it: on stderr, in both outputs, by the exit code."""
         Path(f"{self.bad}.done").unlink()
         self.check("has no .done beside it")
+
+        done = self.aggregate(code=2)
+
+        told = (f"{self.bad}: has no .done beside it: it was not finished; "
+                "run the study again: it computes what is missing")
+        self.assertEqual(done.stderr, f"headspan-report: {told}\n")
+        self.assertEqual([row["checkpoint"] for row in self.rows], ["step0", "step10", "step20", ""])
+        self.assertEqual(self.rows[-1]["refused"], told)
+        self.assertEqual(self.table.attrs["refused"], told)
 
     def test_done_that_cannot_be_read(self):
         Path(f"{self.bad}.done").unlink()

@@ -137,7 +137,7 @@ class Statistics(unittest.TestCase):
 class Nulls(unittest.TestCase):
     def test_noise_floor_and_geometric(self):
         np.testing.assert_allclose(nulls.noise_floor(128.0 * np.arange(1, 6), 1000),
-                                   [.12813, .25626, .38438, .51251, .64064], atol=5e-6)  # the floor of the paper's Fig. 2
+                                   [.12813, .25626, .38438, .51251, .64064], atol=5e-6)  # of the paper's Fig. 2
         self.assertAlmostEqual(float(nulls.geometric(128.0, 4096)), .03125)
         self.assertTrue(np.isnan(nulls.noise_floor(100.0, 101)))
         self.assertTrue(np.isnan(nulls.geometric(128.0, 0)))

@@ -35,6 +35,9 @@ test_packages=(
   "python3-h5py                   h5py"
   "python3-xarray                 xarray"
   "python3-h5netcdf               h5netcdf"
+  "python3-matplotlib             matplotlib"
+  "python3-jinja2                 jinja2"
+  "chromium                       Chromium, which opens the pages of headspan-report"
   "netcdf-bin                     ncdump of netCDF-4"
   "hdf5-tools                     h5dump of HDF5"
 )

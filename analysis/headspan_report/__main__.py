@@ -1,0 +1,167 @@
+"""The command headspan-report: reads its arguments, calls one of the commands, turns errors into exit codes."""
+import argparse
+import sys
+from pathlib import Path
+
+from . import __version__
+from .error import EnvironmentFailed, InputError
+
+EXIT_CODES = "exit codes: 0 done; 1 the environment failed; 2 the input is at fault, which the outputs name too"
+
+
+def aggregate(arguments):
+    from .aggregate import aggregate, write_csv, write_netcdf
+    emergence = aggregate(arguments.folders, arguments.manifest, arguments.losses)
+    stem = str(arguments.output).removesuffix(".nc").removesuffix(".csv")
+    write_netcdf(emergence.table, f"{stem}.nc")
+    write_csv(emergence, f"{stem}.csv")
+    return finish(emergence, f"{stem}.nc {stem}.csv")
+
+
+def plot(arguments):
+    from .figures import draw_all, save_all
+    table, complaints = table_of(arguments.sources)
+    drawn, absent = draw_all(table)
+    save_all(drawn, arguments.output)
+    for drawing, reason in absent:
+        print(f"headspan-report: no figure {drawing.name}: {reason}", file=sys.stderr)
+    report_complaints(complaints)
+    print(f"status=done figures={len(drawn)} absent={len(absent)} written={arguments.output}")
+    return 2 if complaints else 0
+
+
+def report(arguments):
+    from .aggregate import aggregate, replace
+    from .report import causal_r2, render
+    emergence = aggregate(arguments.folders, arguments.manifest, arguments.losses, keep=causal_r2)
+    page = render(emergence)
+    replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
+    return finish(emergence, arguments.output)
+
+
+def compare(arguments):
+    from . import compare as both
+    from .aggregate import replace
+    (a, wrong_a), (b, wrong_b) = table_of([arguments.a]), table_of([arguments.b])
+    names = arguments.names or both_names(arguments.a, arguments.b)
+    pairs, how = both.matched(a, b)
+    lines = both.lines_of(a, b, pairs)
+    complaints = wrong_a + wrong_b
+    page = both.render(a, b, names, pairs, how, lines, complaints)
+    replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
+    table = arguments.output.with_suffix(".csv")
+    both.write_csv(lines, table)
+    report_complaints(complaints)
+    print(f"status=done pairs={len(pairs)} lines={len(lines)} written={arguments.output} {table}")
+    return 2 if complaints else 0
+
+
+def both_names(a, b):
+    """The shortest ends of the paths that tell them apart."""
+    for parts in range(1, max(len(a.parts), len(b.parts)) + 1):
+        names = ["/".join(path.with_suffix("").parts[-parts:]) for path in (a, b)]
+        if names[0] != names[1]:
+            return names
+    return ["first", "second"]
+
+
+def tokenize(arguments):
+    from .tokenize import tokenize
+    sidecar = tokenize(arguments.texts, arguments.tokenizer, arguments.output, arguments.field, arguments.eos,
+                       arguments.limit, arguments.name)
+    print(f"status=done tokens={sidecar['count']} dtype={sidecar['dtype']} eos={sidecar['eos']} "
+          f"written={arguments.output} {arguments.output.with_suffix('.json')}")
+    return 0
+
+
+def table_of(sources):
+    """The table of one emergence.nc, or of the results under folders; and what was wrong with these."""
+    from .aggregate import aggregate, read_netcdf
+    if len(sources) == 1 and sources[0].suffix == ".nc":
+        return read_netcdf(sources[0]), []
+    emergence = aggregate(sources)
+    return emergence.table, emergence.complaints()
+
+
+def report_complaints(complaints):
+    for error in complaints:
+        print(f"headspan-report: {error}", file=sys.stderr)
+
+
+def finish(emergence, written):
+    """Names what is wrong on stderr, what was done on stdout. Returns the exit code."""
+    complaints = emergence.complaints()
+    report_complaints(complaints)
+    print(f"status=done checkpoints={emergence.table.sizes['checkpoint']} streams={emergence.table.sizes['stream']} "
+          f"refused={len(emergence.refused)} missing={len(emergence.missing)} written={written}")
+    return 2 if complaints else 0
+
+
+def command_line():
+    parser = argparse.ArgumentParser(prog="headspan-report", epilog=EXIT_CODES, description=(
+        "Tables, figures and pages from the result files of headspan. FOLDER is the output.directory of a study."))
+    parser.add_argument("--version", action="version", version=f"headspan-report {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name, function, text):
+        command = commands.add_parser(name, help=text, description=text, epilog=EXIT_CODES)
+        command.set_defaults(function=function)
+        return command
+
+    def add_study(command):
+        command.add_argument("folders", nargs="+", metavar="FOLDER", type=Path)
+        command.add_argument("--manifest", type=Path, help="the study's manifest: a row without a result is an error")
+        command.add_argument("--losses", type=Path, help="table (TSV) with name or step, and loss or validation_loss")
+
+    command = add("aggregate", aggregate, "all results of a study in one table: OUTPUT.nc and OUTPUT.csv")
+    add_study(command)
+    command.add_argument("--output", default="emergence", help="name without suffix [emergence]")
+
+    command = add("plot", plot, "the paper's figures with their nulls, each as OUTPUT/NAME.svg and .png")
+    command.add_argument("sources", nargs="+", metavar="SOURCE", type=Path, help="emergence.nc, or result folders")
+    command.add_argument("--output", default="figures", type=Path, help="folder [figures]")
+    command = add("report", report, "one self-contained HTML page: figures, a map of the heads, what was run")
+    add_study(command)
+    command.add_argument("--output", default="report.html", type=Path, help="file [report.html]")
+    command = add("compare", compare, "two studies side by side: OUTPUT (HTML) and the same numbers as .csv")
+    command.add_argument("a", metavar="A", type=Path, help="emergence.nc, or a result folder")
+    command.add_argument("b", metavar="B", type=Path, help="likewise")
+    command.add_argument("--names", nargs=2, metavar=("NAME_A", "NAME_B"), help="what the page calls them")
+    command.add_argument("--output", default="compare.html", type=Path, help="file [compare.html]")
+
+    command = add("tokenize", tokenize, "texts as a token file for headspan, with its sidecar")
+    command.add_argument("texts", nargs="+", metavar="TEXT", type=Path,
+                         help="JSONL (one document a line) or any other text (one document), plain or .gz")
+    command.add_argument("--tokenizer", required=True, type=Path, help="tokenizer.json of the model")
+    command.add_argument("--output", required=True, type=Path, help="NAME.bin; the sidecar is NAME.json")
+    command.add_argument("--field", default="text", help="field of a JSONL line that holds the text [text]")
+    command.add_argument("--eos", help="token or id that ends a document [what the tokenizer says]")
+    command.add_argument("--limit", type=positive, help="stop after the document that brings so many tokens")
+    command.add_argument("--name", help="the tokenizer's name in the sidecar [its folder]")
+    return parser
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+def main(words=None):
+    arguments = command_line().parse_args(words)
+    try:
+        return arguments.function(arguments)
+    except InputError as error:
+        print(f"headspan-report: {error}", file=sys.stderr)
+        return 2
+    except EnvironmentFailed as error:
+        print(f"headspan-report: {error}", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        print(f"headspan-report: the package {error.name} is missing: pip install ./analysis", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""All results of a study in one table: emergence.nc (dimensions checkpoint, stream, ...) and emergence.csv (one row
+per checkpoint and stream).
+
+Each file is read once and left; a file that is missing, unfinished, damaged or of another study is named in `refused`,
+and the others go on. What results must share is Result.fingerprint; the study is what most files agree on.
+"""
+import csv
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray
+
+from . import __version__
+from .error import EnvironmentFailed, InputError
+from .measure import AXES, NULLS, VARIABLES, dominance_nulls, measure, nulls
+from .result import find_results, one_line, read_result
+from .table import read_losses, read_names
+
+COORDINATES = ("model_name", "model_type", "init", "step", "training_tokens", "validation_loss", "file", "sha256",
+               "date_created", "git")
+USUAL = {"effective": ["raw", "effective"], "rank_tolerance": ["paper", "1e-1", "1e-2", "1e-3", "1e-4"]}  # if none tells
+NUMBERED = ("count", "links", "window")  # axes that a column's name must tell beside the label
+
+
+@dataclass
+class Row:
+    """One checkpoint, measured."""
+    path: Path
+    attributes: dict
+    sha256: str
+    fingerprint: dict
+    streams: dict  # name -> Stream without its tables
+    figures: dict  # name -> {figure: array}
+    labels: dict  # of the axes effective and rank_tolerance
+    extra: object  # what the caller asked to keep of the result
+
+    def name(self):
+        return str(self.attributes["model_name"]), str(self.attributes["checkpoint"])
+
+    def order(self):
+        random = self.attributes.get("init") == "random"
+        return random, int(self.attributes["step"]), int(self.attributes.get("training_tokens", -1)), self.name()
+
+
+@dataclass
+class Emergence:
+    table: xarray.Dataset
+    rows: list  # in the order of the table
+    refused: list  # InputErrors
+    missing: list  # likewise, of the manifest's rows
+
+    def complaints(self):
+        return [*self.refused, *self.missing]
+
+
+def aggregate(folders, manifest=None, losses=None, keep=lambda result: None):
+    """The Emergence of the results under the folders. keep(result) is stored as the row's `extra`."""
+    losses = read_losses(losses) if losses else {}
+    names = read_names(manifest) if manifest else []
+    rows, refused = [], []
+    for path in find_results(folders):
+        try:
+            rows.append(read_row(path, keep))
+        except InputError as error:
+            refused.append(error)
+    if not rows and not refused:
+        raise InputError(", ".join(map(str, folders)), "", "", "hold no results",
+                         "give the output.directory of a study")
+    rows = refuse_foreign(rows, refused)
+    if not rows:
+        raise InputError(", ".join(map(str, folders)), "", "",
+                         f"hold no result that can be read, {len(refused)} that cannot; the first: {refused[0]}")
+    rows.sort(key=Row.order)
+    there = {row.attributes["checkpoint"] for row in rows}
+    missing = [InputError(manifest, "name", name, "has no result here", "run the study again") for name in names
+               if name not in there]
+    return Emergence(build_table(rows, refused, missing, losses), rows, refused, missing)
+
+
+def read_row(path, keep):
+    result = read_result(path)
+    figures = {name: measure(stream, result.overlap) for name, stream in result.streams.items()}
+    extra = keep(result)
+    for stream in result.streams.values():
+        stream.tables = {}
+    overlap = result.overlap
+    labels = {"effective": overlap.effective, "rank_tolerance": overlap.tolerances} if overlap else {}
+    return Row(result.path, result.attributes, result.sha256, result.fingerprint(), result.streams, figures, labels,
+               extra)
+
+
+def refuse_foreign(rows, refused):
+    """The rows of the study that most rows are of, each unit once. What is left out goes to `refused`."""
+    votes = Counter(tuple(row.fingerprint.items()) for row in rows)
+    study = dict(max(votes, key=votes.get)) if votes else {}
+    kept, seen = [], {}
+    for row in rows:
+        differs = next((key for key in study if row.fingerprint[key] != study[key]), None)
+        if differs:
+            refused.append(InputError(row.path, differs, row.fingerprint[differs], "is of another study",
+                                      f"most results here have {study[differs]}"))
+        elif row.name() in seen:
+            refused.append(InputError(row.path, "checkpoint", "/".join(row.name()), "is there twice",
+                                      f"the other is {seen[row.name()]}"))
+        else:
+            seen[row.name()] = row.path
+            kept.append(row)
+    return kept
+
+
+def build_table(rows, refused, missing, losses):
+    first = rows[0]
+    streams = list(first.streams)
+    axes = {**AXES, "checkpoint": [row.attributes["checkpoint"] for row in rows], "stream": streams,
+            "head": range(max(stream.heads for stream in first.streams.values())),
+            "count": range(1, next(iter(first.streams.values())).references + 1),
+            **{axis: unique(label for row in rows for label in row.labels.get(axis, [])) or usual
+               for axis, usual in USUAL.items()}}
+    variables = {name: stack(name, rows, streams, axes) for name in VARIABLES}
+    variables |= stack_nulls(first, axes["rank_tolerance"])
+    for name in ("heads", "head_size", "hidden_size", "n_fit", "n_heldout"):
+        variables[name] = ("stream", [getattr(stream, name) for stream in first.streams.values()])
+    variables |= head_places(first, streams, axes)
+    coordinates = {axis: [*labels] for axis, labels in axes.items()}
+    coordinates |= {name: ("checkpoint", values) for name, values in of_checkpoints(rows, losses).items()}
+    table = xarray.Dataset(variables, coordinates)
+    table.attrs = {
+        "title": "Linear predictability of attention heads over checkpoints",
+        "source": f"headspan-report {__version__}",
+        "job": str(first.attributes.get("job", "")),
+        "versions": "\n".join(unique(str(row.attributes.get("versions", "")) for row in rows)),
+        "headspan": "\n".join(unique(str(row.attributes.get("source", "")) for row in rows)),
+        **{f"study_{key}": value for key, value in first.fingerprint.items()},
+        "refused": "\n".join(map(str, refused)), "missing": "\n".join(map(str, missing))}
+    return table
+
+
+def unique(values):
+    return list(dict.fromkeys(values))
+
+
+def stack(name, rows, streams, axes):
+    """A figure of all rows: [checkpoint, stream, ...], NaN (or -1 for heads) where a row has it not."""
+    inner, long_name = VARIABLES[name]
+    whole = name in ("head_source", "head_references", "flagged")
+    shape = (len(rows), len(streams), *(len(axes[axis]) for axis in inner))
+    dtype = np.int32 if whole else np.float32 if "head" in inner else np.float64
+    values = np.full(shape, (0 if name == "flagged" else -1) if whole else np.nan, dtype)
+    for i, row in enumerate(rows):
+        for s, stream in enumerate(streams):
+            if name not in row.figures.get(stream, {}):
+                continue
+            found = row.figures[stream][name]
+            places = [[axes[axis].index(label) for label in row.labels[axis]] if axis in row.labels else range(length)
+                      for axis, length in zip(inner, np.shape(found))]
+            values[(i, s, *np.ix_(*places))] = found
+    return ("checkpoint", "stream", *inner), values, {"long_name": long_name, "units": "1"}
+
+
+def stack_nulls(first, tolerances):
+    """The nulls of all streams: [stream, ...]."""
+    dominance, found = {}, []
+    for stream in first.streams.values():
+        layers = stream.layer.tobytes()
+        if layers not in dominance:
+            dominance[layers] = dominance_nulls(stream.layer)
+        found.append(nulls(stream, dominance[layers], tolerances))
+    return {name: (("stream", *inner), np.array([values[name] for values in found]), {"long_name": text, "units": "1"})
+            for name, (inner, text) in NULLS.items()}
+
+
+def head_places(first, streams, axes):
+    """Layer and number of each head: [stream, head], -1 beyond the heads that a stream has."""
+    places = np.full((2, len(streams), len(axes["head"])), -1, np.int32)
+    for s, stream in enumerate(first.streams.values()):
+        places[:, s, :stream.heads] = stream.layer, stream.head
+    return {"head_layer": (("stream", "head"), places[0], {"long_name": "layer of each head"}),
+            "head_number": (("stream", "head"), places[1], {"long_name": "head within its layer"})}
+
+
+def of_checkpoints(rows, losses):
+    """The coordinates of the checkpoints: name -> [checkpoint]."""
+    unknown = {"step": -1, "training_tokens": -1, "validation_loss": np.nan}
+    columns = {name: [row.attributes.get(name, unknown.get(name, "")) for row in rows] for name in COORDINATES}
+    columns["file"], columns["sha256"] = [str(row.path) for row in rows], [row.sha256 for row in rows]
+    for i, row in enumerate(rows):
+        if row.attributes.get("init") != "random":
+            columns["validation_loss"][i] = losses.get(row.attributes["checkpoint"],
+                                                       losses.get(int(row.attributes["step"]),
+                                                                  columns["validation_loss"][i]))
+    return columns
+
+
+def write_netcdf(table, path):
+    """As one file, there whole or not at all."""
+    encoding = {name: {"zlib": True, "complevel": 4} for name, variable in table.data_vars.items() if variable.ndim > 1}
+    replace(path, lambda temporary: table.to_netcdf(temporary, engine="h5netcdf", encoding=encoding))
+
+
+def read_netcdf(path):
+    """What write_netcdf wrote."""
+    try:
+        table = xarray.load_dataset(path, engine="h5netcdf")
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(path, "", "", f"cannot be read ({one_line(error)})", "give an emergence.nc") from error
+    lacking = [name for name in (*VARIABLES, *NULLS) if name not in table]
+    if lacking:
+        raise InputError(path, lacking[0], "", "is missing", "give an emergence.nc that aggregate wrote")
+    return table
+
+
+def write_csv(emergence, path):
+    """One row per checkpoint and stream, then one for each file refused and each row missing."""
+    table = emergence.table
+    names = [name for name in table.data_vars if "head" not in table[name].dims]
+    figures = {column: values for name in names for column, values in columns_of(table, name)}
+    coordinates = [name for name in table.coords if table[name].dims == ("checkpoint",) and name != "checkpoint"]
+
+    def write(temporary):
+        with open(temporary, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["checkpoint", "stream", *coordinates, *figures, "refused"])
+            for i, checkpoint in enumerate(table.checkpoint.values):
+                about = [cell(table[name].values[i]) for name in coordinates]
+                for s, stream in enumerate(table.stream.values):
+                    writer.writerow([checkpoint, stream, *about,
+                                     *(cell(values[i, s]) for values in figures.values()), ""])
+            for error in emergence.complaints():
+                writer.writerow(["", "", *("" for _ in coordinates), *("" for _ in figures), error])
+
+    replace(path, write)
+
+
+def columns_of(table, name):
+    """(column, values [checkpoint, stream]) of every entry of the figure's own axes."""
+    shape = dict(table.sizes)
+    outer = ("checkpoint", "stream")
+    inner = [axis for axis in table[name].dims if axis not in outer]
+    values = table[name].variable.set_dims({axis: shape[axis] for axis in (*outer, *inner)}).transpose(*outer, *inner)
+    for place in np.ndindex(*(shape[axis] for axis in inner)):
+        labels = [(axis, table[axis].values[i]) for axis, i in zip(inner, place)]
+        text = "_".join(f"{axis}{label}" if axis in NUMBERED else str(label)
+                        for axis, label in labels)
+        yield f"{name}_{text}" if text else name, values.values[(slice(None), slice(None), *place)]
+
+
+def cell(value):
+    """A number as short as it reads back the same; nothing for NaN."""
+    if isinstance(value, (float, np.floating)):
+        return "" if np.isnan(value) else repr(float(value))
+    return str(value)
+
+
+def replace(path, write):
+    """write(temporary), then the file takes its name."""
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.tmp.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise EnvironmentFailed(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,159 @@
+"""How figures are drawn: palette, the step axis with its zero, null lines, densities, files. Knows no statistic.
+
+Colours are Okabe and Ito's, told apart by all common kinds of colour vision; streams differ by marker as well.
+"""
+import io
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from .aggregate import replace
+
+COLOURS = {"k": "#0072B2", "q": "#D55E00", "v": "#009E73"}
+MARKERS = {"k": "o", "q": "s", "v": "^"}
+NULL_COLOUR = "#555555"
+SEQUENCE = matplotlib.colormaps["cividis"]
+PANEL = (3.3, 2.6)  # inches
+PNG_DPI = 150
+STYLE = {"font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
+         "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.6, "axes.axisbelow": True,
+         "legend.frameon": False, "legend.fontsize": 8, "lines.linewidth": 1.6, "lines.markersize": 4,
+         "svg.hashsalt": "headspan", "figure.dpi": 100}
+
+
+class Absent(Exception):
+    """The results do not hold what the figure shows; the message says what is missing."""
+
+
+def panels(rows, columns, sharey="row", sharex=False, height=PANEL[1]):
+    """A Figure and its axes [rows, columns]."""
+    figure = Figure(figsize=(PANEL[0] * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, sharey=sharey, sharex=sharex)
+
+
+def count_label(number):
+    """1500 as 1.5k."""
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:g}{letter}"
+    return f"{number:g}"
+
+
+class StepAxis:
+    """Training steps on a log axis on which step 0 has a place, left of the first and set off from it."""
+
+    def __init__(self, steps):
+        """steps: [checkpoint], ascending; -1 where unknown."""
+        self.known = np.flatnonzero(np.asarray(steps) >= 0)
+        if len(self.known) == 0:
+            raise Absent("no checkpoint tells its training step")
+        self.steps = np.asarray(steps, float)[self.known]
+        positive = self.steps[self.steps > 0]
+        low, high = (np.log10(positive.min()), np.log10(positive.max())) if len(positive) else (0.0, 1.0)
+        self.zero = low - max(0.3, 0.14 * (high - low))
+        self.low, self.high = low, high
+        self.x = np.where(self.steps > 0, np.log10(np.maximum(self.steps, 1)), self.zero)
+
+    def line(self, axes, values, **style):
+        """values: [checkpoint]. The way from step 0 is dotted, since it has no length on this axis."""
+        values = np.asarray(values)[self.known]
+        first = int(np.count_nonzero(self.steps == 0))
+        marked = dict(style) if len(values) <= 30 else {**style, "marker": None}
+        if first == 0 or first == len(values):
+            return axes.plot(self.x, values, **marked)[0]
+        joint = {**style, "marker": None, "linestyle": ":", "label": None, "alpha": 0.7}
+        axes.plot(self.x[first - 1:first + 1], values[first - 1:first + 1], **joint)
+        alone = {**style, "linestyle": "none", "label": None}
+        axes.plot(self.x[:first], values[:first], **alone)
+        return axes.plot(self.x[first:], values[first:], **marked)[0]
+
+    def band(self, axes, low, high, **style):
+        low, high = (np.asarray(values)[self.known] for values in (low, high))
+        after = self.steps > 0
+        axes.fill_between(self.x[after], low[after], high[after], linewidth=0, **style)
+        axes.vlines(self.x[~after], low[~after], high[~after], linewidth=4, **{**style, "label": None})
+
+    def finish(self, axes):
+        """Ticks, limits, label, and the gap between 0 and the first step."""
+        has_zero = bool(np.any(self.steps == 0))
+        start = self.zero if has_zero else self.low
+        spread = max(self.high - start, 0.2)
+        axes.set_xlim(start - 0.06 * spread, self.high + 0.06 * spread)
+        decades = np.arange(np.ceil(self.low), np.floor(self.high) + 1)
+        every = int(np.ceil(len(decades) / 4)) or 1
+        ticks = [*([self.zero] if has_zero else []), *decades[::every]]
+        if len(decades) < 2 and np.any(self.steps > 0):
+            ticks = [*ticks[:int(has_zero)], self.low, *([self.high] if self.high > self.low + 0.2 else [])]
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(
+            lambda x, _: "0" if has_zero and abs(x - self.zero) < 1e-9 else count_label(float(f"{10**x:.3g}"))))
+        if has_zero and np.any(self.steps > 0):
+            middle = (self.zero + self.low) / 2
+            axes.plot([middle], [0], marker=(2, 0, -20), markersize=9, color="black", linewidth=0, clip_on=False,
+                      markeredgewidth=0.9, transform=axes.get_xaxis_transform(), zorder=10)
+        axes.set_xlabel("training step (log scale; 0: as initialised)" if has_zero else "training step (log scale)")
+
+
+def from_zero(axes):
+    """Bottoms at 0, tops where the data leave them. To be called last: shared axes keep the first limits set."""
+    for axis in np.ravel(axes):
+        axis.set_ylim(bottom=0)
+
+
+def noise_label(one):
+    """With its value, which is often too small to be seen. one: a stream's rows."""
+    return f"noise floor p/(n-1) = {float(one.noise_floor.sel(count=1)):.2g}"
+
+
+def null_line(axes, y, label, style="--", colour=NULL_COLOUR):
+    """A horizontal null; nothing where it is unknown."""
+    if np.isfinite(y):
+        axes.axhline(y, color=colour, linestyle=style, linewidth=1.1, label=label, zorder=1.5)
+
+
+def null_marks(axes, x, label, style="--", colour=NULL_COLOUR):
+    """The same for an axis on which R² is horizontal."""
+    if np.isfinite(x):
+        axes.axvline(x, color=colour, linestyle=style, linewidth=1.1, label=label, zorder=1.5)
+
+
+def density(values, x):
+    """Gaussian kernel density of values in [0, 1], reflected at both ends; Silverman's bandwidth."""
+    values = values[~np.isnan(values)]
+    quarter = np.diff(np.quantile(values, (0.25, 0.75)))[0] / 1.349
+    spread = min(filter(lambda s: s > 0, (values.std(), quarter)), default=0.01)
+    width = max(0.9 * spread * len(values) ** -0.2, 0.004)
+    mirrored = np.concatenate([values, -values, 2 - values])
+    kernel = np.exp(-0.5 * ((x[:, None] - mirrored[None, :]) / width) ** 2)
+    return kernel.sum(axis=1) / (len(values) * width * np.sqrt(2 * np.pi))
+
+
+def legend(figure, axes, columns=4):
+    """One legend below all panels, each label once. It hangs out of the figure: files are cut tight around both."""
+    found = {}
+    for axis in np.ravel(axes):
+        for handle, label in zip(*axis.get_legend_handles_labels()):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(found.values(), found.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.0),
+                      ncol=min(columns, len(found)))
+
+
+def to_svg(figure):
+    """As text, the same for the same figure."""
+    with matplotlib.rc_context({"svg.hashsalt": "headspan"}):
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    return buffer.getvalue()
+
+
+def save(figure, folder, name):
+    """folder/name.svg and folder/name.png."""
+    svg = to_svg(figure)
+    replace(Path(folder) / f"{name}.svg", lambda path: Path(path).write_text(svg, encoding="utf-8"))
+    replace(Path(folder) / f"{name}.png", lambda path: figure.savefig(path, format="png", dpi=PNG_DPI,
+                                                                            bbox_inches="tight"))

@@ -1,0 +1,197 @@
+"""One self-contained page of a study: figures, a map of heads and pairs over checkpoints, what was run, what is wrong.
+
+The page loads nothing and needs no network. R² of the causal pairs go in by 8 bits each (pack.py); where that would
+make the page too large, the map shows fewer checkpoints and says so.
+"""
+import base64
+import json
+from importlib import resources
+
+import jinja2
+import numpy as np
+
+from . import __version__
+from . import statistics as st
+from .axes import count_label, to_svg
+from .figures import draw_all
+from .pack import index16, pack, scaled16, share8, signed16
+from .result import FLAGS, RULES
+from .selection import LETTERS
+
+LARGEST_MAP = 22_000_000  # characters of packed arrays
+ROWS_OF_THE_TABLE = 12
+FLAG_WORDS = {"deficient_source": "the regressors were linearly dependent; the redundant ones were left out",
+              "constant_target_coordinate": "a coordinate of the target is constant and was left out",
+              "too_few_tokens": "too few tokens for so many regressors: no R²",
+              "outside_band": "an in-sample R² lies outside [0, 1] beyond rounding: a defect, please tell"}
+
+
+def causal_r2(result):
+    """What a row keeps of its result for the map: stream -> R² of the causal pairs, target by target, by 8 bits."""
+    return {name: share8(stream.tables["r2"][st.causal_pairs(stream.layer)]) for name, stream in result.streams.items()}
+
+
+def pages_map(emergence):
+    """(streams for the page's script, packed arrays by stream and id, indices of the checkpoints that the map shows)."""
+    checkpoints = emergence.table.sizes["checkpoint"]
+    every = 1
+    while True:
+        shown = sorted({*range(0, checkpoints, every), checkpoints - 1})
+        streams, blocks = pack_streams(emergence, shown)
+        if sum(len(text) for arrays in blocks.values() for text in arrays.values()) <= LARGEST_MAP or len(shown) <= 2:
+            return streams, blocks, shown
+        every += 1
+
+
+def pack_streams(emergence, shown):
+    table = emergence.table.isel(checkpoint=shown)
+    streams, blocks = [], {}
+    for name, stream in emergence.rows[0].streams.items():
+        one = table.sel(stream=name).isel(head=slice(0, stream.heads))
+        arrays = {"pairs": np.stack([emergence.rows[i].extra[name] for i in shown]),
+                  "source": index16(one.head_source.values),
+                  "best": signed16(one.head_best.sel(part=["in_sample", "heldout"]).values),
+                  "rank": scaled16(one.head_effective_rank.values, stream.head_size)}
+        for rule in RULES:
+            if np.any(one.head_references.sel(rule=rule) >= 0):
+                arrays[f"references_{rule}"] = index16(one.head_references.sel(rule=rule).values)
+                arrays[f"joint_{rule}"] = share8(one.head_top.sel(rule=rule, part=["in_sample", "heldout"]).values)
+        blocks[name] = {f"{name}.{array}": pack(values) for array, values in arrays.items()}
+        streams.append({"name": name, "title": LETTERS[name], "layer": stream.layer.tolist(),
+                        "head": stream.head.tolist(), "headSize": stream.head_size, "references": stream.references,
+                        "nullBest": number(one.null_best.sel(part="in_sample")),
+                        "nullPairs": number(one.null_pairs.sel(part="in_sample"))})
+    return streams, blocks
+
+
+def number(value):
+    """For JSON: None where there is none."""
+    value = float(value)
+    return round(value, 6) if np.isfinite(value) else None
+
+
+def checkpoint_label(row):
+    """How the page calls a checkpoint."""
+    name, step, tokens = str(row.checkpoint.item()), int(row.step), int(row.training_tokens)
+    words = [name] if step < 0 or str(step) in name else [name, f"step {step}"]
+    if row.init.item() == "random":
+        return ", ".join([*words, "random weights"])
+    if tokens > 0:
+        words.append(f"{count_label(float(f'{tokens:.3g}'))} tokens")
+    if np.isfinite(float(row.validation_loss)):
+        words.append(f"validation loss {float(row.validation_loss):.4g}")
+    return ", ".join(words)
+
+
+def figures_of_rows(table):
+    """The numbers below the slider: [checkpoint][stream] of (mean best in-sample, adjusted, held-out, mean of pairs,
+    within, between layers, effective rank)."""
+    best = table.r2.sel(statistic="mean")
+    columns = [best.sel(scope="best", part=part) for part in ("in_sample", "adjusted", "heldout")]
+    columns += [best.sel(scope=scope, part="in_sample") for scope in ("pairs", "intra", "inter")]
+    columns.append(table.effective_rank.sel(statistic="mean"))
+    values = np.stack([column.values for column in columns], axis=-1)
+    return [[[number(value) for value in stream] for stream in row] for row in values]
+
+
+def summary_table(table):
+    """(header cells, rows of cells, cells of the nulls): a dozen checkpoints from first to last."""
+    count = table.sizes["checkpoint"]
+    shown = sorted({round(i) for i in np.linspace(0, count - 1, min(count, ROWS_OF_THE_TABLE))})
+    rows, nulls = [], ["null"]
+    for i in shown:
+        row = table.isel(checkpoint=i)
+        step = str(int(row.step)) if int(row.step) >= 0 else "–"
+        cells = [str(row.checkpoint.item()), step]
+        for stream in table.stream.values:
+            best = row.r2.sel(stream=stream, scope="best", statistic="mean")
+            cells += [share(best.sel(part="in_sample")), share(best.sel(part="heldout")),
+                      f"{float(row.effective_rank.sel(stream=stream, statistic='mean')):.2f}"]
+        rows.append(cells)
+    nulls = ["null", ""]
+    for stream in table.stream.values:
+        null = table.null_best.sel(stream=stream)
+        nulls += [share(null.sel(part="in_sample")), share(null.sel(part="heldout")), ""]
+    return rows, nulls
+
+
+def share(value):
+    value = float(value)
+    return f"{value:.3f}" if np.isfinite(value) else "–"
+
+
+def near_far_rows(table):
+    """The appendix's table at the last checkpoint with trained weights, for each stream and window."""
+    rows = []
+    last = table.isel(checkpoint=np.flatnonzero(table.init.values != "random")[-1:])
+    for row in last.transpose("checkpoint", ...).near_far.sel(part="in_sample"):
+        for stream in table.stream.values:
+            for window in table.window.values:
+                near, far, ratio = row.sel(stream=stream, window=window).values
+                rows.append([LETTERS[stream], int(window), share(near), share(far), share(ratio),
+                             share(table.null_pairs.sel(stream=stream, part="in_sample"))])
+    return rows
+
+
+def warnings_of(emergence, shown):
+    """What a reader must know before the numbers: texts."""
+    table = emergence.table
+    texts = [f"not in this report: {error}" for error in emergence.complaints()]
+    for flag in FLAGS:
+        counts = table.flagged.sel(flag=flag)
+        if flag in FLAG_WORDS and int(counts.sum()) > 0:
+            where = [f"{str(table.checkpoint.values[i])} {LETTERS[s]}" for i, s in
+                     ((i, s) for i in range(table.sizes["checkpoint"]) for s in table.stream.values)
+                     if int(counts.isel(checkpoint=i).sel(stream=s).sum()) > 0]
+            more = f" and {len(where) - 6} more" if len(where) > 6 else ""
+            texts.append(f"{int(counts.sum())} fits flagged: {FLAG_WORDS[flag]}; in {', '.join(where[:6])}{more}")
+    if np.isnan(table.null_best).any():
+        texts.append("the hidden size is unknown, or the tokens are too few: nulls are missing")
+    if len(shown) < table.sizes["checkpoint"]:
+        texts.append(f"the map shows {len(shown)} of {table.sizes['checkpoint']} checkpoints, to keep the page small; "
+                     "figures and tables have all")
+    return texts
+
+
+def environment():
+    loader = jinja2.PackageLoader("headspan_report", "templates")
+    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
+                              undefined=jinja2.StrictUndefined)
+
+
+def template_text(name):
+    return (resources.files("headspan_report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def as_image(figure):
+    """An SVG as the address of an <img>."""
+    return "data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode()
+
+
+def as_json(value):
+    """For a <script>: nothing in it ends the element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def render(emergence):
+    """The page as text."""
+    table = emergence.table
+    drawn, absent = draw_all(table)
+    streams, blocks, shown = pages_map(emergence)
+    labels = [checkpoint_label(table.isel(checkpoint=i)) for i in range(table.sizes["checkpoint"])]
+    study = {"checkpoints": [labels[i] for i in shown], "streams": streams,
+             "figures": figures_of_rows(table.isel(checkpoint=shown))}
+    rows, nulls = summary_table(table)
+    first = emergence.rows[0].attributes
+    return environment().get_template("report.html").render(
+        model=" and ".join(sorted(set(map(str, table.model_name.values)))), version=__version__,
+        headspan=table.attrs["headspan"].splitlines(), versions=table.attrs["versions"].splitlines(),
+        job=table.attrs["job"], dates=sorted(set(map(str, table.date_created.values))),
+        mode=first["mode"], tokens=first.get("tokens_path", ""), n_fit=int(table.n_fit[0]),
+        n_heldout=int(table.n_heldout[0]), capture=table.attrs["study_capture"],
+        sizes=[(LETTERS[s], int(table.heads.sel(stream=s)), int(table.head_size.sel(stream=s)),
+                int(table.hidden_size.sel(stream=s))) for s in table.stream.values],
+        labels=labels, warnings=warnings_of(emergence, shown), stream_titles=[s["title"] for s in streams],
+        rows=rows, nulls=nulls, near_far=near_far_rows(table), blocks=blocks, study=as_json(study),
+        drawings=[(drawing, as_image(figure)) for drawing, figure in drawn], absent=absent,
+        style=template_text("page.css"), script=template_text("report.js"))

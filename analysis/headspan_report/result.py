@@ -1,0 +1,215 @@
+"""One result file of headspan: is it complete, is it one at all, and what does it hold.
+
+Reads and checks; computes no statistic. A stream has `heads` heads, layer by layer, and N = `references`; its tables
+are numpy arrays: [heads, heads] is [target, source], [heads, N] is [target, count]. What a file may leave out
+(held-out tables, ceilings, the group `overlap`) is absent from `tables`, or None.
+"""
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from .error import InputError
+
+STREAMS = ("k", "q", "v")
+RULES = ("pairwise", "forward")
+FLAGS = {"deficient_source": 1, "constant_target_coordinate": 2, "too_few_tokens": 4, "outside_band": 8,
+         "not_computed": 16}
+
+# Table -> axes; in the second half those that a file may leave out.
+REQUIRED = {"r2": ("head", "head"), "status": ("head", "head"), "effective_rank": ("head",)}
+OPTIONAL = {
+    "r2_heldout": ("head", "head"), "effective_rank_layer": ("layer",),
+    **{f"{name}_{rule}{part}": ("head", "count") for rule in RULES
+       for name, part in (("references", ""), ("r2", ""), ("r2", "_heldout"), ("status", ""))},
+    **dict.fromkeys(("ceiling_layer", "ceiling_layer_adjusted", "ceiling_layer_heldout", "ceiling_causal",
+                     "status_ceiling_layer"), ("head",)),
+    "canonical_layer": ("layer", "within", "within")}
+OVERLAP = {"overlap_dimension": ("projection", "effective", "tolerance", "layer"),
+           "alignment": ("projection", "layer", "within", "within")}
+
+
+@dataclass
+class Stream:
+    """K, Q or V of one checkpoint."""
+    name: str
+    layer: np.ndarray  # [heads], not descending
+    head: np.ndarray  # [heads], within its layer
+    head_size: int
+    hidden_size: int  # 0: unknown
+    n_fit: int
+    n_heldout: int
+    references: int
+    capture: str
+    skip_first: int
+    tables: dict = field(repr=False)
+
+    @property
+    def heads(self):
+        return len(self.layer)
+
+
+@dataclass
+class Overlap:
+    """The projections' weights of one checkpoint; NaN where a projection has fewer heads than the widest."""
+    projections: list
+    effective: list  # "raw", "effective"
+    tolerances: list
+    tables: dict = field(repr=False)
+
+
+@dataclass
+class Result:
+    path: Path
+    attributes: dict
+    sha256: str
+    split: str  # digest of which sequences there are and which were held out
+    streams: dict  # name -> Stream
+    overlap: Overlap | None
+
+    def fingerprint(self):
+        """What results must share to stand in one table. Ordered: the first difference is told."""
+        shapes = {s.name: (np.bincount(s.layer).tolist(), s.head_size, s.hidden_size) for s in self.streams.values()}
+        first = next(iter(self.streams.values()))
+        return {"model_type": str(self.attributes.get("model_type", "")), "streams": " ".join(shapes),
+                "heads": str(shapes), "tokens_sha256": str(self.attributes.get("tokens_sha256", "")),
+                "mode": str(self.attributes["mode"]), "n_fit": str(first.n_fit), "split": self.split,
+                "capture": first.capture, "skip_first": str(first.skip_first), "references": str(first.references)}
+
+
+def find_results(folders):
+    """The result files under the folders, finished or not, in the order of their paths."""
+    found = set()
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise InputError(folder, "", "", "is no folder", "give the output.directory of a study")
+        for path in folder.rglob("*.h5*"):
+            name = path.name.removesuffix(".done").split(".h5.tmp.")[0].split(".h5.done.tmp.")[0].removesuffix(".h5")
+            if path.is_file() and not name.endswith(".gram"):
+                found.add(path.with_name(name + ".h5"))
+    return sorted(found)
+
+
+def check_complete(path):
+    """The sha256 of a file that is what its .done says; InputError where it is not, or where there is none."""
+    done_path = Path(f"{path}.done")
+    again = "run the study again: it computes what is missing"
+    if not path.exists():
+        raise InputError(path, "", "", "is missing or still being written", again)
+    if not done_path.exists():
+        raise InputError(path, "", "", "has no .done beside it: it was not finished", again)
+    done = dict(line.split(" ", 1) for line in done_path.read_text(errors="replace").splitlines() if " " in line)
+    size = path.stat().st_size
+    if done.get("size") != str(size):
+        raise InputError(path, "size", size, f"its .done says {done.get('size')}", again)
+    with open(path, "rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if done.get("sha256") != sha256:
+        raise InputError(path, "sha256", sha256, f"its .done says {done.get('sha256')}", again)
+    return sha256
+
+
+def read_result(path):
+    """The Result at `path`; InputError naming what is wrong with it."""
+    path = Path(path)
+    try:
+        sha256 = check_complete(path)
+        with h5py.File(path, "r") as file:
+            attributes = {name: plain(value) for name, value in file.attrs.items()}
+            if "headspan_schema" not in attributes:
+                raise InputError(path, "headspan_schema", "", "is missing", "this is no result of headspan")
+            if not str(attributes["headspan_schema"]).startswith("1."):
+                raise InputError(path, "headspan_schema", attributes["headspan_schema"], "is not known",
+                                 "this program reads 1.x")
+            for name in ("checkpoint", "model_name", "mode", "step"):
+                if name not in attributes:
+                    raise InputError(path, name, "", "is missing", "this is no result of headspan")
+            streams = {name: read_stream(path, file[name]) for name in STREAMS if name in file}
+            if not streams:
+                raise InputError(path, "k, q, v", "", "are missing", "a result has at least one stream")
+            return Result(path, attributes, sha256, split_digest(file), streams, read_overlap(path, file))
+    except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
+        raise InputError(path, "", "", f"cannot be read ({one_line(error)})", "run the study again") from error
+
+
+def read_stream(path, group):
+    where = f"{path}: {group.name[1:]}"
+    layer, number = (table(where, group, f"target_{name}", None) for name in ("layer", "head"))
+    heads = len(layer)
+    if heads == 0 or layer.shape != number.shape or np.any(np.diff(layer) < 0) or layer[0] < 0:
+        raise InputError(where, "target_layer", "", "does not count heads layer by layer", "run the study again")
+    for name, expected in (("layer", layer), ("head", number)):
+        if not np.array_equal(table(where, group, f"source_{name}", (heads,)), expected):
+            raise InputError(where, f"source_{name}", "", f"is not target_{name}", "run the study again")
+    attributes = {name: plain(value) for name, value in group.attrs.items()}
+    references = int(attributes["references"])
+    sizes = {"head": heads, "count": references, "layer": len(set(layer.tolist())),
+             "within": int(np.bincount(layer).max())}
+    tables = {name: table(where, group, name, tuple(sizes[axis] for axis in axes))
+              for name, axes in {**REQUIRED, **OPTIONAL}.items() if name in group or name in REQUIRED}
+    if attributes["n_heldout"] > 0 and "r2_heldout" not in tables:
+        raise InputError(where, "r2_heldout", "", "is missing", "run the study again")
+    for rule in RULES:
+        chosen = tables.get(f"references_{rule}")
+        if chosen is not None and (chosen.min(initial=-1) < -1 or chosen.max(initial=-1) >= heads):
+            raise InputError(where, f"references_{rule}", "", f"names a head outside 0..{heads - 1}",
+                             "run the study again")
+    return Stream(group.name[1:], layer, number, int(attributes["head_size"]), int(attributes["hidden_size"]),
+                  int(attributes["n_fit"]), int(attributes["n_heldout"]), references, str(attributes["capture"]),
+                  int(attributes.get("skip_first", 0)), tables)
+
+
+def read_overlap(path, file):
+    """None where the study was not asked for it."""
+    if "overlap" not in file:
+        return None
+    group, where = file["overlap"], f"{path}: overlap"
+    labels = {axis: [str(plain(value)) for value in table(where, group, axis, None)]
+              for axis in ("projection", "effective", "tolerance")}
+    labels["effective"] = [{"0": "raw", "1": "effective"}.get(label, label) for label in labels["effective"]]
+    layers = len(table(where, group, "layer", None))
+    tables = {}
+    for name, axes in OVERLAP.items():
+        if name not in group:
+            continue
+        within = group[name].shape[-1]
+        sizes = {axis: len(values) for axis, values in labels.items()} | {"layer": layers, "within": within}
+        tables[name] = table(where, group, name, tuple(sizes[axis] for axis in axes))
+    return Overlap(labels["projection"], labels["effective"], labels["tolerance"], tables)
+
+
+def table(where, group, name, shape):
+    """The values of a variable of exactly this shape; None: of any one-dimensional shape."""
+    if name not in group:
+        raise InputError(where, name, "", "is missing", "this is no result of headspan, or it is damaged")
+    variable = group[name]
+    found = " x ".join(map(str, variable.shape))
+    if shape is None and variable.ndim != 1:
+        raise InputError(where, name, found, "has the wrong shape", "it has one dimension")
+    if shape is not None and variable.shape != shape:
+        raise InputError(where, name, found, "has the wrong shape", "it should be " + " x ".join(map(str, shape)))
+    return variable[...]
+
+
+def split_digest(file):
+    """Of the group `tokens`; empty where the study had activations and not tokens."""
+    if "tokens" not in file:
+        return ""
+    digest = hashlib.sha256()
+    for name in ("start", "length", "heldout"):
+        digest.update(np.ascontiguousarray(file["tokens"][name][...], dtype="<i8").tobytes())
+    return digest.hexdigest()
+
+
+def plain(value):
+    """An HDF5 attribute as Python has it."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def one_line(error):
+    """The message of a library's exception on one line."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,174 @@
+"""Figures over training steps. Each draws one Figure of a table [checkpoint, stream, ...], or raises Absent."""
+import numpy as np
+
+from .axes import NULL_COLOUR, Absent, StepAxis, from_zero, legend, noise_label, null_line, panels
+from .selection import LETTERS, need, of_stream, trained
+
+
+def draw_emergence(table):
+    rows = trained(table)
+    steps, streams = StepAxis(rows.step.values), list(rows.stream.values)
+    figure, axes = panels(2, max(2, len(streams)), sharey=False)
+    for axis in axes.flat:
+        axis.set_visible(False)
+    for axis, stream in zip(axes[0], streams):
+        axis.set_visible(True)
+        draw_best(axis, steps, rows.sel(stream=stream), of_stream(stream))
+        axis.set_title(LETTERS[stream])
+    axes[0, 0].set_ylabel("R² from the best causal source")
+    axes[1, 0].set_visible(True)
+    for stream in streams:
+        rank = rows.effective_rank.sel(stream=stream, statistic="mean")
+        steps.line(axes[1, 0], rank, label=LETTERS[stream], **of_stream(stream))
+    null_line(axes[1, 0], float(rows.head_size.max()), "head size d: the largest rank", "-.")
+    axes[1, 0].set_ylabel("effective rank of a head, mean")
+    axes[1, 0].set_ylim(0)
+    steps.finish(axes[1, 0])
+    loss = rows.validation_loss.values.astype(float)
+    if not np.all(np.isnan(loss)):
+        axes[1, 1].set_visible(True)
+        steps.line(axes[1, 1], loss, color="black", marker="D", label="validation loss")
+        axes[1, 1].set_ylabel("validation loss, nats per token")
+        steps.finish(axes[1, 1])
+    legend(figure, axes)
+    return figure
+
+
+def draw_best(axis, steps, one, style):
+    """R² from the best source over training. one: a stream's rows."""
+    best = one.r2.sel(scope="best")
+    seen, heldout = best.sel(part="in_sample"), best.sel(part="heldout", statistic="mean")
+    steps.band(axis, seen.sel(statistic="q25"), seen.sel(statistic="q75"), color=style["color"], alpha=0.18,
+               label="half of the heads, in-sample")
+    steps.line(axis, seen.sel(statistic="mean"), label="mean, in-sample", **style)
+    if not np.all(np.isnan(heldout)):
+        steps.line(axis, heldout, label="mean, held-out", color="black", linestyle="--", linewidth=1)
+    null_line(axis, float(one.null_best.sel(part="in_sample")), "null: best of random projections")
+    null_line(axis, float(one.noise_floor.sel(count=1)), noise_label(one), ":")
+    axis.set_ylim(0, 1)
+    steps.finish(axis)
+
+
+def draw_dominance(table):
+    """Fig. 3: left the best link, right the best five; above as captioned, below as coded."""
+    rows = trained(table)
+    steps = StepAxis(rows.step.values)
+    figure, axes = panels(2, 2, sharey=False)
+    titles = {"caption": "the caption's rule", "code": "the code's rule"}
+    for i, rule in enumerate(titles):
+        for j, links in enumerate((1, 5)):
+            axis = axes[i, j]
+            for stream in rows.stream.values:
+                one = rows.sel(stream=stream, dominance_rule=rule, links=links)
+                steps.line(axis, 100 * one.dominance, label=LETTERS[stream], **of_stream(stream))
+            for mean, spread in sorted({(float(m), float(s)) for m, s in zip(
+                    *(rows[name].sel(dominance_rule=rule, links=links).values
+                      for name in ("null_dominance", "null_dominance_sd")))}):
+                null_line(axis, 100 * mean, "null: random rankings, ± 2 standard deviations")
+                axis.axhspan(100 * (mean - 2 * spread), 100 * (mean + 2 * spread), color=NULL_COLOUR, alpha=0.15,
+                             linewidth=0)
+            axis.set_ylim(0, 100)
+            axis.set_title(f"best {'link' if links == 1 else f'{links} links'}, {titles[rule]}")
+            steps.finish(axis)
+        axes[i, 0].set_ylabel("within a layer, % of links")
+    legend(figure, axes)
+    return figure
+
+
+def draw_overlap(table):
+    """Fig. 4, left."""
+    rows = trained(table)
+    steps = StepAxis(rows.step.values)
+    need(rows.overlap_dimension, "overlap dimension (job section [overlap])")
+    by_tolerance = {t: rows.overlap_dimension.sel(rank_tolerance=t) for t in rows.rank_tolerance.values}
+    tolerances = [t for t, values in by_tolerance.items() if not np.all(np.isnan(values))]
+    figure, axes = panels(-(-len(tolerances) // 3), min(3, len(tolerances)), sharey=False)
+    for axis in axes.flat[len(tolerances):]:
+        axis.set_visible(False)
+    for axis, tolerance in zip(axes.flat, tolerances):
+        for stream in rows.stream.values:
+            for kind, line in (("raw", "-"), ("effective", "--")):
+                if kind not in rows.effective.values:
+                    continue
+                values = by_tolerance[tolerance].sel(stream=stream, effective=kind)
+                if not np.all(np.isnan(values)):
+                    gain = "" if kind == "raw" else ", norm gain folded in"
+                    steps.line(axis, values, linestyle=line, label=LETTERS[stream] + gain, **of_stream(stream))
+        for null in np.unique(rows.null_overlap_dimension.sel(rank_tolerance=tolerance)):
+            null_line(axis, float(null), "null: random matrices")
+        axis.set_title("the paper's tolerance" if tolerance == "paper" else f"tolerance {tolerance} of the largest")
+        axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
+        steps.finish(axis)
+    axes[0, 0].set_ylabel("overlap dimension, mean over layers")
+    legend(figure, axes, 3)
+    return figure
+
+
+def draw_near_far(table):
+    """Appendix: the table, over training."""
+    rows = trained(table)
+    steps = StepAxis(rows.step.values)
+    need(rows.near_far.sel(part="in_sample", window=rows.window.values[0]), "layers so far apart")
+    figure, axes = panels(1, rows.sizes["stream"])
+    for axis, stream in zip(axes[0], rows.stream.values):
+        one = rows.sel(stream=stream)
+        for window, shade in zip(rows.window.values, (1.0, 0.45)):
+            for distance, line in (("near", "-"), ("far", "--")):
+                values = one.near_far.sel(part="in_sample", window=window, distance=distance)
+                if np.all(np.isnan(values)):
+                    continue
+                words = f"up to {window} layers apart" if distance == "near" else f"{window + 1} and more apart"
+                steps.line(axis, values, linestyle=line, alpha=shade, label=words, color="black", marker=None)
+        null_line(axis, float(one.null_pairs.sel(part="in_sample")), "null: a random projection", "-.", "#D55E00")
+        null_line(axis, float(one.noise_floor.sel(count=1)), noise_label(one), ":", "#D55E00")
+        axis.set_title(LETTERS[stream])
+        steps.finish(axis)
+    from_zero(axes)
+    axes[0, 0].set_ylabel("mean R² of pairs between layers")
+    legend(figure, axes, 3)
+    return figure
+
+
+def draw_ceilings(table):
+    rows = trained(table)
+    steps = StepAxis(rows.step.values)
+    need(rows.ceiling, "ceilings (job section [ceiling])")
+    figure, axes = panels(1, rows.sizes["stream"])
+    lines = {"layer": ("-", "all other heads of the layer, in-sample"),
+             "layer_heldout": ("--", "all other heads of the layer, held-out"),
+             "causal": (":", "everything earlier, in-sample")}
+    for axis, stream in zip(axes[0], rows.stream.values):
+        one = rows.sel(stream=stream)
+        for kind, (line, label) in lines.items():
+            values = one.ceiling.sel(ceiling_kind=kind, statistic="mean")
+            if not np.all(np.isnan(values)):
+                steps.line(axis, values, linestyle=line, label=label, **of_stream(stream))
+        null_line(axis, float(one.null_ceiling), "null of a layer: (H-1) d / m")
+        axis.set_title(LETTERS[stream])
+        axis.set_ylim(0, 1.02)
+        steps.finish(axis)
+    axes[0, 0].set_ylabel("mean R² over heads")
+    legend(figure, axes, 2)
+    return figure
+
+
+def draw_alignment(table):
+    rows = trained(table)
+    steps = StepAxis(rows.step.values)
+    if np.all(np.isnan(rows.alignment)) and np.all(np.isnan(rows.canonical)):
+        raise Absent("the results hold neither alignment nor canonical correlations")
+    figure, axes = panels(1, 2)
+    for axis, name, title in ((axes[0, 0], "alignment", "weights: cos² of principal angles"),
+                              (axes[0, 1], "canonical", "activations: canonical correlation²")):
+        for stream in rows.stream.values:
+            values = rows[name].sel(stream=stream)
+            if not np.all(np.isnan(values)):
+                steps.line(axis, values, label=LETTERS[stream], **of_stream(stream))
+        for null in np.unique(rows.null_alignment.values):
+            null_line(axis, float(null), "null: d / m, random projections")
+        axis.set_title(title)
+        steps.finish(axis)
+    from_zero(axes)
+    axes[0, 0].set_ylabel("mean over pairs of a layer's heads")
+    legend(figure, axes)
+    return figure

@@ -1,0 +1,120 @@
+"""Result files as headspan writes them (design section 8), with numbers that the test chooses. Not a second writer of
+results: only what a reader needs, by h5py, without dimension scales."""
+import contextlib
+import hashlib
+import io
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+ANALYSIS = Path(__file__).resolve().parents[2] / "analysis"
+sys.path.insert(0, str(ANALYSIS))
+
+FLAG_NOT_COMPUTED = 16
+
+
+def layers(*heads):
+    """The layer of each head, for so many heads in layer 0, 1, ..."""
+    return np.repeat(np.arange(len(heads)), heads)
+
+
+def random_stream(layer, seed, references=2, head_size=4, hidden_size=32, n_fit=1000, n_heldout=300, **more):
+    """A stream as a dict: attributes in lower case, tables by name. R² uniform in [0, 1], held out 0.01 below."""
+    random = np.random.default_rng(seed)
+    heads = len(layer)
+    r2 = random.random((heads, heads))
+    return make_stream(layer, r2, references, head_size, hidden_size, n_fit, n_heldout, **more)
+
+
+def make_stream(layer, r2, references=2, head_size=4, hidden_size=32, n_fit=1000, n_heldout=300, **more):
+    """References are the best causal sources by a plain loop; the joint R² of k of them is 1 - (1-best)^k."""
+    heads = len(layer)
+    r2 = np.array(r2, float)
+    np.fill_diagonal(r2, np.nan)
+    chosen = np.full((heads, references), -1)
+    joint = np.full((heads, references), np.nan)
+    for t in range(heads):
+        sources = [s for s in range(heads) if s != t and layer[s] <= layer[t] and not np.isnan(r2[t, s])]
+        sources.sort(key=lambda s: (-r2[t, s], s))
+        chosen[t, :len(sources[:references])] = sources[:references]
+        for k in range(len(sources[:references])):
+            joint[t, k] = 1 - (1 - r2[t, sources[0]]) ** (k + 1)
+    status = np.where(np.eye(heads, dtype=bool), FLAG_NOT_COMPUTED, 0).astype(np.uint8)
+    tables = {"r2": r2, "r2_weighted": r2, "status": status, "effective_rank": np.full(heads, head_size / 2),
+              "effective_rank_layer": np.full(len(set(layer)), 3.0), "rank": np.full(heads, head_size)}
+    for rule in ("pairwise", "forward"):
+        tables |= {f"references_{rule}": chosen, f"r2_{rule}": joint,
+                   f"status_{rule}": np.zeros(joint.shape, np.uint8)}
+    if n_heldout:
+        tables |= {"r2_heldout": r2 - 0.01, "r2_pairwise_heldout": joint - 0.01, "r2_forward_heldout": joint - 0.01}
+    head = np.concatenate([np.arange(count) for count in np.bincount(layer)])
+    for axis in ("target", "source"):
+        tables |= {axis: np.arange(heads), f"{axis}_layer": layer, f"{axis}_head": head}
+    attributes = {"n_fit": n_fit, "n_heldout": n_heldout, "head_size": head_size, "hidden_size": hidden_size,
+                  "capture": "roped", "precision": "float64", "references": references, "pool": 16, "skip_first": 0}
+    return {"attributes": attributes, "tables": tables | more}
+
+
+def make_overlap(projections, dimension, alignment, tolerances=("paper", "1e-2"), effective=("raw", "effective")):
+    """dimension: [projection, effective, tolerance, layer]; alignment: [projection, layer, head, head]."""
+    return {"projection": projections, "effective": effective, "tolerance": tolerances,
+            "layer": np.arange(np.shape(dimension)[-1]), "overlap_dimension": dimension, "alignment": alignment}
+
+
+def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0, 0), **attributes):
+    """folder/MODEL/CHECKPOINT.h5 and its .done. streams: name -> stream. Returns the path."""
+    attributes = {"headspan_schema": "1.0", "title": "a sample", "source": "headspan 0.1.0 (git sample)",
+                  "date_created": "2026-01-02T03:04:05Z", "model_name": "tiny", "model_type": "olmo2",
+                  "checkpoint": checkpoint, "init": "pretrained", "step": step, "training_tokens": step * 4096,
+                  "tokens_path": "docs.bin", "tokens_sha256": "aa", "job": "[model]\npath = here\n",
+                  "mode": "corrected", "versions": "GCC 12", "git": "sample"} | attributes
+    path = Path(folder) / attributes["model_name"] / f"{checkpoint}.h5"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file.attrs.update(attributes)
+        for name, stream in streams.items():
+            group = file.create_group(name)
+            group.attrs.update(stream["attributes"])
+            for table, values in stream["tables"].items():
+                group[table] = values
+        if split is not None:
+            file["tokens/heldout"] = np.array(split, np.uint8)
+            file["tokens/start"], file["tokens/length"] = np.arange(len(split)) * 9, np.full(len(split), 9)
+        for name, values in (overlap or {}).items():
+            file[f"overlap/{name}"] = values
+    write_done(path)
+    return path
+
+
+def write_done(path):
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    Path(f"{path}.done").write_text(f"size {path.stat().st_size}\nsha256 {sha256}\njob_id sample\njob_digest 00\n")
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*words):
+    """headspan-report in this process; an exception that escapes it is the test's error."""
+    from headspan_report.__main__ import main
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def run_process(*words):
+    """headspan-report from the source tree, as a user runs it."""
+    return subprocess.run([sys.executable, "-B", "-m", "headspan_report", *map(str, words)], capture_output=True,
+                          text=True, timeout=60, cwd=ANALYSIS, check=False)

@@ -6,7 +6,7 @@
 #
 #   --site     what the cluster decides [slurm/site.env]; made from slurm/site.env.example
 #   --mode     array: a task of a job array for each row of the manifest; groups: one large allocation whose groups of
-#              ranks take checkpoints in turn [array]
+#              ranks take checkpoints in turn, once all of them are found to be sound [array]
 #   --dry-run  prints the commands, submits nothing
 #
 # What stands behind -- goes to headspan study. Exit codes: 0 submitted, or nothing to submit; 1 Slurm refused; 2 the

@@ -3,6 +3,7 @@
 A test file is called with its own arguments by `main`, inside a network of its own where the machine has none: Slurm
 looks names up, and finds none where 127.0.0.1 is the only address.
 """
+import atexit
 import os
 import re
 import shutil
@@ -26,19 +27,20 @@ ip link set here up && ip link set there up && exec "$@"
 
 
 class SlurmTest(unittest.TestCase):
-    """A class of tests with one cluster and one folder to work in, both removed afterwards."""
+    """A class of tests with one cluster and one folder to work in, both removed at the program's end."""
 
     deadline = 0.0  # time.monotonic() at which waiting ends
+    environment = None  # of the cluster's users
 
     @classmethod
     def start_cluster(cls, seconds):
         """`seconds`: for the whole class, after which any wait fails."""
         cls.deadline = time.monotonic() + seconds
         cls.folder = Path(tempfile.mkdtemp(prefix="headspan_slurm_"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        atexit.register(shutil.rmtree, cls.folder)
         cls.folder.chmod(0o755)  # for munged
         cls.cluster = cls.folder / "cluster"
-        cls.addClassCleanup(cls.stop_cluster)
+        atexit.register(cls.stop_cluster)  # before the folder goes, and whatever ends this program
         exports = cls.run_here("bash", HERE / "slurm_local.sh", "start", cls.cluster, "2", str(CPUS)).stdout
         cls.environment = os.environ | dict(re.findall(r"^export (\w+)=(.*)$", exports, re.MULTILINE))
 
@@ -46,8 +48,6 @@ class SlurmTest(unittest.TestCase):
     def stop_cluster(cls):
         if cls.cluster.exists():
             subprocess.run(["bash", HERE / "slurm_local.sh", "stop", cls.cluster], check=False)
-
-    environment = None
 
     @classmethod
     def run_here(cls, *command, codes=(0,)):
@@ -118,5 +118,5 @@ def main(arguments):
     if not has_network() and "HEADSPAN_OWN_NETWORK" not in os.environ:
         os.environ["HEADSPAN_OWN_NETWORK"] = "yes"
         os.execvp("unshare", ["unshare", "--net", "bash", "-c", OWN_NETWORK, "network", sys.executable, "-B", *sys.argv])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # unittest lets nothing else through
     unittest.main(argv=sys.argv[:1] + sys.argv[1 + arguments:])

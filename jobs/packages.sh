@@ -40,6 +40,12 @@ test_packages=(
   "chromium                       Chromium, which opens the pages of headspan-report"
   "netcdf-bin                     ncdump of netCDF-4"
   "hdf5-tools                     h5dump of HDF5"
+  "munge                          MUNGE, Slurm's authentication"
+  "slurmctld                      slurmctld of Slurm"
+  "slurmd                         slurmd of Slurm"
+  "slurm-client                   sbatch and srun of Slurm"
+  "libpmix-dev                    libpmix.so, which Slurm's srun opens"
+  "iproute2                       ip"
 )
 fetch_packages=(
   "python3-venv                   Python's venv and pip"

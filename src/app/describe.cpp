@@ -147,7 +147,12 @@ std::string describe_manifest(const std::string& path) {
 }
 
 std::string describe_job(const std::string& path) {
-  return path + ": job file; as it will run:\n\n" + make_job(path, read_job_file(path)).to_ini();
+  const GivenKeys given = read_job_file(path);
+  if (given.count("theory.hidden_size") + given.count("theory.head_size") > 0) {
+    make_theory_job(given);
+    return path + ": job file of headspan theory\n";
+  }
+  return path + ": job file; as it will run:\n\n" + make_job(path, given).to_ini();
 }
 
 std::string describe_activations(const std::string& path) {

@@ -29,9 +29,10 @@ std::map<std::string, ModelConfig> configs_of(const std::vector<Unit>& units) {
 void check_divides(std::int64_t asked, const std::map<std::string, ModelConfig>& configs) {
   for (const auto& [path, config] : configs)
     if (config.kv_heads % asked != 0)
-      throw InputError("", "run.tensor_parallel", std::to_string(asked),
-                       "does not divide the " + std::to_string(config.kv_heads) + " KV heads of " + path,
-                       "use a divisor of " + std::to_string(config.kv_heads));
+      throw InputError(
+          "", "run.tensor_parallel", std::to_string(asked),
+          "does not divide the " + std::to_string(config.kv_heads) + " KV heads of " + path + "/config.json",
+          "use a divisor of " + std::to_string(config.kv_heads));
 }
 
 }  // namespace

@@ -102,7 +102,10 @@ struct Outcome {
 /// Takes units from the counter until none is left or the clock says stop. Collective over world.
 Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& clock, const Log& log) {
   Outcome outcome;
-  SharedCounter counter(team.world());
+  SharedCounter counter(team.world(), team.group_number(), team.groups());
+  if (team.groups() > 1 && !counter.is_shared())
+    log.notice(
+        "this MPI has no one-sided communication between all ranks: group g takes units g, g + groups, ..");
   const auto next = [&] {
     std::int64_t number = team.group().is_root() ? counter.next() : 0;
     team.group().broadcast(&number, 1, 0);

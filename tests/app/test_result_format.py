@@ -30,9 +30,15 @@ VARIABLES = {
     **dict.fromkeys(("references_pairwise", "references_forward"), ("target", "reference")),
     **BY_COUNT, **dict.fromkeys(("r2_pairwise_heldout", "r2_forward_heldout"), ("target", "count")),
     **dict.fromkeys(("mean", "variance", "spectrum"), ("target", "coordinate")),
-    "effective_rank": ("target",), "effective_rank_layer": ("layer",)}
+    **dict.fromkeys(("ceiling_layer", "ceiling_layer_adjusted", "ceiling_layer_heldout", "status_ceiling_layer",
+                     "effective_rank"), ("target",)),
+    "effective_rank_layer": ("layer",), "canonical_layer": ("layer", "head", "other_head")}
+BY_TOLERANCE = ("projection", "effective", "tolerance", "layer")
+OVERLAP = {**dict.fromkeys(("rank_sum", "rank_joint", "overlap_dimension"), BY_TOLERANCE),
+           "singular_values": ("projection", "effective", "layer", "value"),
+           "alignment": ("projection", "layer", "head", "other_head")}
 COORDINATES = {**{axis + suffix: (axis,) for axis in ("target", "source") for suffix in ("", "_layer", "_head")},
-               **{axis: (axis,) for axis in ("reference", "count", "coordinate", "layer")}}
+               **{axis: (axis,) for axis in ("reference", "count", "coordinate", "layer", "head", "other_head")}}
 
 
 def sha256(path):
@@ -107,7 +113,7 @@ directory = {cls.folder / 'results'}
 
     def test_h5py(self):
         with h5py.File(self.result) as file:
-            self.assertEqual(set(file), {"k", "q", "v", "tokens"})
+            self.assertEqual(set(file), {"k", "q", "v", "overlap", "tokens"})
             for stream in HEADS:
                 group = file[stream]
                 for name, axes in VARIABLES.items():
@@ -143,6 +149,14 @@ directory = {cls.folder / 'results'}
                 np.testing.assert_array_equal(data.status == 16, diagonal)
                 best = data.r2.where(data.source_layer <= data.target_layer).max("source")
                 np.testing.assert_array_equal(best, data.r2_pairwise.sel(count=1))
+        with xarray.open_dataset(self.result, group="overlap", engine="h5netcdf") as overlap:
+            self.assertEqual({name: v.dims for name, v in overlap.data_vars.items()}, OVERLAP)
+            self.assertEqual(overlap.projection.values.tolist(), ["q", "k", "v"])
+            self.assertEqual(overlap.effective.values.tolist(), ["raw", "effective"])
+            self.assertEqual(overlap.tolerance.values.tolist(), ["paper", "1e-1", "1e-2", "1e-3", "1e-4"])
+            self.assertEqual(overlap.attrs["singular_values_from"], "eigenvalues of W^T W")
+            missing = np.isnan(overlap.alignment.sel(projection="k")).values  # fewer KV heads than query heads
+            self.assertEqual(missing.sum(), LAYERS * (HEADS["q"] ** 2 - HEADS["k"] ** 2))
         with xarray.open_dataset(self.result, group="tokens", engine="h5netcdf") as tokens:
             self.assertEqual(set(tokens.data_vars), {"start", "length", "heldout"})
             self.assertEqual(tokens.length.sum(), 300)
@@ -161,7 +175,7 @@ directory = {cls.folder / 'results'}
         run = self.run_program(2, "study", again, f"--output.directory={self.folder / 'again'}")
         self.assertEqual(run.returncode, 0, run.stderr)
         with h5py.File(self.result) as first, h5py.File(self.folder / "again/golden/olmo2_gqa.h5") as second:
-            for group in ("k", "q", "v", "tokens"):
+            for group in ("k", "q", "v", "overlap", "tokens"):
                 self.assertEqual(set(first[group]), set(second[group]))
                 for name in first[group]:
                     np.testing.assert_array_equal(first[group][name][...], second[group][name][...])

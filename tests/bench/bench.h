@@ -77,5 +77,6 @@ bool bench_study(const BenchOptions& options, const Comm& comm);
 bool bench_load(const BenchOptions& options, const Comm& comm);
 bool bench_forward(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);
+bool bench_overlap(const BenchOptions& options, const Comm& comm);  ///< also eigenvalues and singular
 
 }  // namespace headspan

@@ -33,6 +33,9 @@ const std::map<std::string, Benchmark>& benchmarks() {
                                                        {"study", {bench_study, false}},
                                                        {"load", {bench_load, true}},
                                                        {"forward", {bench_forward, true, 2048}},
+                                                       {"overlap", {bench_overlap, false}},
+                                                       {"eigenvalues", {bench_overlap, false}},
+                                                       {"singular", {bench_overlap, false}},
                                                        {"memory", {bench_memory, true, 8192}}};
   return all;
 }

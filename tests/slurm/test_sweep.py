@@ -46,8 +46,7 @@ SITE = """
 HEADSPAN_PROGRAM={program}
 HEADSPAN_REPORT=./headspan-report
 headspan_environment() {{
-  # Debian's Open MPI leaves out the component that MPI's windows need between nodes without a fast network.
-  export OMPI_MCA_osc=pt2pt
+  :
 }}
 HEADSPAN_LAUNCHER=({launcher})
 HEADSPAN_NODES={nodes}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the distribution packages that headspan needs and that are missing, on Debian 12 and derivatives.
 #
-#   bash jobs/packages.sh GROUP...      build: compiler and libraries; test: what the tests read results with;
-#                                       fetch: what checkpoints/environment.sh needs
+#   bash jobs/packages.sh GROUP...      build: compiler and libraries; report: what headspan-report needs; test: what the
+#                                       tests need; fetch: what checkpoints/environment.sh needs
 #
 # As root, or where sudo works without a password, it installs them; otherwise it names them with the command
 # to run and stops with exit code 1. On another system it names what is needed and leaves the rest to CMake.
@@ -28,15 +28,18 @@ build_packages=(
   "libssl-dev                     OpenSSL"
   "libgtest-dev                   GoogleTest"
 )
-test_packages=(
+report_packages=(
   "python3-numpy                  numpy"
-  "python3-scipy                  scipy"
-  "python3-sklearn                scikit-learn"
   "python3-h5py                   h5py"
   "python3-xarray                 xarray"
   "python3-h5netcdf               h5netcdf"
   "python3-matplotlib             matplotlib"
   "python3-jinja2                 jinja2"
+)
+test_packages=(
+  "${report_packages[@]}"
+  "python3-scipy                  scipy"
+  "python3-sklearn                scikit-learn"
   "chromium                       Chromium, which opens the pages of headspan-report"
   "netcdf-bin                     ncdump of netCDF-4"
   "hdf5-tools                     h5dump of HDF5"
@@ -58,9 +61,10 @@ wanted=()
 for group in "$@"; do
   case $group in
     build) wanted+=("${build_packages[@]}") ;;
+    report) wanted+=("${report_packages[@]}") ;;
     test) wanted+=("${test_packages[@]}") ;;
     fetch) wanted+=("${fetch_packages[@]}") ;;
-    *) say "unknown group '$group'; known: build test fetch"; exit 2 ;;
+    *) say "unknown group '$group'; known: build report test fetch"; exit 2 ;;
   esac
 done
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From nothing to a first result: installs what is missing, builds headspan, studies the nine checkpoints of
-# checkpoints/tiny-olmo2 (a real training run of a small OLMo-2 model) and prints one row for each.
+# checkpoints/tiny-olmo2 (a real training run of a small OLMo-2 model), prints one row for each, and makes a page of
+# figures.
 #
 #   bash jobs/quickstart.sh
 set -euo pipefail
@@ -12,6 +13,7 @@ if (($# > 0)); then
 fi
 
 bash jobs/build.sh headspan
+bash jobs/packages.sh report
 
 # Open MPI: root must be allowed; hardware threads count as places; the ranks share all cores.
 if ((EUID == 0)); then
@@ -34,9 +36,14 @@ if ((${#results[@]} == 0)); then
 fi
 echo
 build/release/headspan inspect "${results[@]}"
+
+echo "quickstart: making a page of figures and maps" >&2
+python=python3
+[[ -x /usr/bin/python3 ]] && python=/usr/bin/python3  # the distribution's, which has the packages
+PYTHONPATH=analysis "$python" -B -m headspan_report report results/quickstart --output results/quickstart/report.html
 cat << 'END'
 
-Results: results/quickstart, one file for each checkpoint (HDF5, opens in h5py, xarray and ncdump).
+Results: results/quickstart, one file for each checkpoint (HDF5, opens in h5py, xarray and ncdump), and report.html.
 Next:
   build/release/headspan inspect FILE          what one result file holds
   build/release/headspan study --help          the keys of a job file; copy jobs/quickstart.ini for yours

@@ -97,6 +97,21 @@ TEST(LayerCeiling, DependentHeadsAreNotInverted) {
   });
 }
 
+TEST(LayerCeiling, NearlyDependentHeadsAreNotInverted) {
+  const HeadLayout layout = make_layout(1, 4, 2);
+  Activations fit = correlated(60, layout.columns(), 5, 0.5, 1, 2);
+  const Activations noise = gaussian(60, 2, 9);
+  copy_head(fit, 2, 0, 2);
+  for (std::int64_t t = 0; t < 60; ++t)
+    for (std::int64_t j = 0; j < 2; ++j) fit.at(t, 4 + j) += 1e-4 * noise.at(t, j);
+  const Expected expected = by_least_squares(layout, fit, nullptr);
+  on_all_grids([&](const Grid& grid) {
+    const RegressionData data = make_data(grid, layout, fit, nullptr, {2});
+    EXPECT_FALSE(layer_residuals(data, 0, 4).has_value());
+    expect_ceiling(data, kInvertAll, expected, std::vector<std::uint8_t>(4, 0), 1e-9);
+  });
+}
+
 TEST(LayerCeiling, SaysWhyThereIsNone) {
   HeadLayout layout = make_layout(2, 3, 2);
   layout.layer = {0, 0, 0, 1, 1, 2};  // layer 2 has one head

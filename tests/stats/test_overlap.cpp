@@ -111,12 +111,12 @@ TEST(Overlap, MoreColumnsThanRowsOverlapByWhatDoesNotFit) {
   });
 }
 
-/// max(m, d) eps32 sigma_max of each matrix: a head of length 1e-6 has full rank by its own measure, but adds
+/// max(m, d) eps32 sigma_max of each matrix: a head of length 2e-6 has full rank by its own measure, but adds
 /// nothing to the joint rank.
 TEST(Overlap, PaperToleranceIsOfEachMatrixItself) {
   const Activations w = planted(0, 0);
   std::vector<double> gain(kNoGain);
-  for (std::size_t j = 0; j < 3; ++j) gain[j] = 1e-6;
+  for (std::size_t j = 0; j < 3; ++j) gain[j] = 2e-6;
   on_all_grids([&](const Grid& grid) {
     for (const ProjectionSpectrum& spectrum : spectra(grid, w, gain)) {
       EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "paper").sum, 12);

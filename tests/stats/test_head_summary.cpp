@@ -1,6 +1,5 @@
 // Summaries against closed forms: heads made of orthogonal directions of known length.
 #include <cmath>
-#include <functional>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -32,18 +31,6 @@ Activations shaped_heads() {
       z.at(t, 2 * h + 1) = std::sin(shape.angle) * a + std::cos(shape.angle) * b;
     }
   return z;
-}
-
-void on_every_grid(const HeadLayout& layout, const std::function<void(const Grid&, std::int64_t)>& check) {
-  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
-  for (const ProcessGrid shape : all_grids(world.size())) {
-    const Grid grid(world, shape.rows, shape.columns);
-    for (const std::int64_t block : blocks_to_try(layout)) {
-      SCOPED_TRACE(std::to_string(shape.rows) + "x" + std::to_string(shape.columns) + " ranks, block " +
-                   std::to_string(block));
-      check(grid, block);
-    }
-  }
 }
 
 TEST(HeadSummary, HasTheMomentsAndRanksOfKnownShapes) {

@@ -1,7 +1,6 @@
 // Selections against brute force with least squares on the raw activations, on every grid.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 
@@ -18,20 +17,6 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-/// Calls `check(grid, block)` for every grid of all ranks and several blocks.
-void on_every_grid(const HeadLayout& layout, const std::function<void(const Grid&, std::int64_t)>& check) {
-  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
-  for (const ProcessGrid shape : all_grids(world.size())) {
-    const Grid grid(world, shape.rows, shape.columns);
-    for (const std::int64_t block : blocks_to_try(layout)) {
-      SCOPED_TRACE(std::to_string(shape.rows) + "x" + std::to_string(shape.columns) + " ranks, " +
-                   std::to_string(layout.heads()) + " heads of " + std::to_string(layout.head_size) +
-                   ", block " + std::to_string(block));
-      check(grid, block);
-    }
-  }
-}
 
 /// All rows on every rank.
 SelectionTable selection_of(const RegressionData& data, SelectionRule rule, std::int64_t references,

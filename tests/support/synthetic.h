@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stats/regression_data.h"
+#include "support/grids.h"
 
 namespace headspan {
 
@@ -53,6 +54,18 @@ HeadLayout make_layout(std::int64_t layers, std::int64_t heads, std::int64_t d);
 
 /// Block sizes worth trying: a head, three heads, all of them.
 std::array<std::int64_t, 3> blocks_to_try(const HeadLayout& layout);
+
+/// Calls `check(grid, block)` for every grid of all ranks and these blocks. Collective over MPI_COMM_WORLD.
+template <class Check>
+void on_every_grid(const HeadLayout& layout, const Check& check) {
+  on_all_grids([&](const Grid& grid) {
+    for (const std::int64_t block : blocks_to_try(layout)) {
+      SCOPED_TRACE(std::to_string(layout.heads()) + " heads of " + std::to_string(layout.head_size) +
+                   ", block " + std::to_string(block));
+      check(grid, block);
+    }
+  });
+}
 
 /// Which tokens of a panel belong to a rank: uneven shares, and none for every third rank.
 Slab dealt_tokens(std::int64_t tokens, int ranks, int rank);

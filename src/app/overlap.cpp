@@ -128,15 +128,22 @@ class Overlap {
   Matrix read(const Piece& piece, Stream stream, const Grid& grid, const Grid& line) const {
     const std::int64_t rows = projections_.hidden_size(), columns = columns_of(stream);
     const int ranks = line.columns();
-    Matrix share(line, rows, columns, std::max<std::int64_t>(1, (columns + ranks - 1) / ranks));
-    agree(line.comm(), [&] {
-      if (share.local_columns() == 0) return;
-      const std::vector<double> values = projections_.columns(
-          piece.layer, stream, share.columns().global(line.column(), 0), share.local_columns());
-      std::copy(values.begin(), values.end(), share.data());
-    });
     Matrix w(grid, rows, columns,
              gram_block(grid.shape(), projections_.heads(stream), projections_.head_size()));
+    const auto fill = [&](Matrix& share) {
+      agree(line.comm(), [&] {
+        if (share.local_columns() == 0) return;
+        const std::vector<double> values = projections_.columns(
+            piece.layer, stream, share.columns().global(line.column(), 0), share.local_columns());
+        std::copy(values.begin(), values.end(), share.data());
+      });
+    };
+    if (ranks == 1) {
+      fill(w);
+      return w;
+    }
+    Matrix share(line, rows, columns, std::max<std::int64_t>(1, (columns + ranks - 1) / ranks));
+    fill(share);
     copy_part(share, 0, 0, w);
     return w;
   }

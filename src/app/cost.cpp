@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/capture.h"
+#include "app/gram_source.h"
 #include "dist/block_cyclic.h"
 #include "model/weights.h"
 #include "stats/collector.h"
@@ -38,26 +40,22 @@ std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) 
 
 double parts_of(const TokenCounts& tokens) { return tokens.heldout > 0 ? 2 : 1; }
 
-Precision precision_of(const Job& job) {
-  if (job.predict.precision == "float32") return Precision::float32;
-  if (job.predict.precision == "split") return Precision::split;
-  return job.predict.precision == "bfloat16" ? Precision::bfloat16 : Precision::float64;
-}
-
 std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dtype,
                              const TokenCounts& tokens, const GroupShape& group) {
   std::vector<std::int64_t> columns;
   for (const StreamSize& stream : stream_sizes(job, config))
     columns.push_back(static_cast<std::int64_t>(stream.columns));
   return dtype == Dtype::float64
-             ? panel_tokens<double>(group.grid, columns, precision_of(job), tokens.heldout > 0)
-             : panel_tokens<float>(group.grid, columns, precision_of(job), tokens.heldout > 0);
+             ? panel_tokens<double>(group.grid, columns, product_precision(job.predict.precision),
+                                    tokens.heldout > 0)
+             : panel_tokens<float>(group.grid, columns, product_precision(job.predict.precision),
+                                   tokens.heldout > 0);
 }
 
 /// Tokens of one batch of a data-parallel row (app/run_model.cpp, app/rounds.h).
 double batch_of(const Job& job, const TokenCounts& tokens, const GroupShape& group) {
   const std::int64_t share = (tokens.total() + group.data_parallel() - 1) / group.data_parallel();
-  const std::int64_t batch = job.run.batch_tokens.value_or(std::min<std::int64_t>(1024, share));
+  const std::int64_t batch = job.run.batch_tokens.value_or(std::min(CaptureRequest{}.batch_tokens, share));
   return real(std::max(batch, std::min(tokens.longest, tokens.total())));
 }
 
@@ -116,7 +114,7 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   MemoryCost cost;
   const double ranks = real(group.ranks), batch = batch_of(job, tokens, group);
   const double value = dtype == Dtype::float64 ? 8 : 4;
-  const double product = multiplies_doubles(precision_of(job)) ? 8 : 4;
+  const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
   const double panel = real(tokens_of_panel(job, config, dtype, tokens, group));
   cost.program = kProgramBytes;
   cost.weights =
@@ -174,7 +172,7 @@ TrafficCost traffic_cost(const Job& job, const ModelConfig& config, Dtype dtype,
   TrafficCost cost;
   if (group.ranks == 1) return cost;
   const double n = real(tokens.total()), ranks = real(group.ranks), t = real(group.tensor_parallel);
-  const double product = multiplies_doubles(precision_of(job)) ? 8 : 4;
+  const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
   const double d = real(config.head_size), both = parts_of(tokens);
   const double rows = real(group.data_parallel());
   if (job.model.init != Words{"random"})

@@ -19,11 +19,6 @@ constexpr double kLeastForGram = 1e-6;  // a tolerance that eigenvalues of W^T W
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-Stream stream_named(const std::string& name) {
-  if (name == "k") return Stream::k;
-  return name == "q" ? Stream::q : Stream::v;
-}
-
 /// One projection of one layer.
 struct Piece {
   std::size_t projection;

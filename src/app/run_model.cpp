@@ -9,11 +9,6 @@
 namespace headspan {
 namespace {
 
-Stream stream_of(const std::string& name) {
-  if (name == "k") return Stream::k;
-  return name == "q" ? Stream::q : Stream::v;
-}
-
 CapturePoint capture_point(const std::string& name) {
   if (name == "proj") return CapturePoint::proj;
   return name == "normed" ? CapturePoint::normed : CapturePoint::roped;
@@ -83,7 +78,7 @@ Projections projections(const Job& job, const Prepared& prepared) {
 StreamEvidence announce(const Job& job, const Prepared& prepared, const std::string& stream) {
   const std::string dtype = dtype_name(prepared.dtype);
   return {{stream, job.predict.capture, dtype, job.predict.precision, job.tokens.skip_first},
-          stream_layout(prepared.config, stream_of(stream)),
+          stream_layout(prepared.config, stream_named(stream)),
           fit_rules(job, dtype, job.predict.precision),
           {}};
 }
@@ -95,7 +90,7 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   CaptureRequest request;
   std::vector<GramStream> saved;
   for (const StreamEvidence& stream : evidence.streams) {
-    request.streams.push_back(stream_of(stream.origin.name));
+    request.streams.push_back(stream_named(stream.origin.name));
     saved.push_back(gram_stream(stream.origin, stream.layout, prepared.sample.has_heldout()));
   }
   request.point = capture_point(job.predict.capture);

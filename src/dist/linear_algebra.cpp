@@ -58,6 +58,15 @@ void copy_part(const Matrix& from, std::int64_t row, std::int64_t column, Matrix
             kFirst, kFirst, target.data(), from.grid().context());
 }
 
+void scale_both_sides(Matrix& a, const std::vector<double>& scale) {
+  const auto factor = [&](std::int64_t global) { return scale[static_cast<std::size_t>(global)]; };
+  for (std::int64_t j = 0; j < a.local_columns(); ++j) {
+    const double right = factor(a.columns().global(a.grid().column(), j));
+    for (std::int64_t i = 0; i < a.local_rows(); ++i)
+      *a.at(i, j) *= right * factor(a.rows().global(a.grid().row(), i));
+  }
+}
+
 void mirror_lower(Matrix& a) {
   const Grid& grid = a.grid();
   Matrix transposed(grid, a.rows().size, a.columns().size, a.rows().block);

@@ -13,6 +13,9 @@ namespace headspan {
 /// (p?gemr2d).
 void copy_part(const Matrix& from, std::int64_t row, std::int64_t column, Matrix& to);
 
+/// A becomes D A D for D = diag(scale): [n]. Local.
+void scale_both_sides(Matrix& a, const std::vector<double>& scale);
+
 /// Copies the lower triangle onto the upper one (p?tran).
 void mirror_lower(Matrix& a);
 

@@ -41,6 +41,11 @@ Shard shard_of(const Comm& tensor_parallel) { return {tensor_parallel.rank(), te
 
 }  // namespace
 
+Stream stream_named(const std::string& name) {
+  if (name == "k") return Stream::k;
+  return name == "q" ? Stream::q : Stream::v;
+}
+
 Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel)
     : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel) {}
 

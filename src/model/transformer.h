@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "dist/mpi.h"
@@ -17,6 +18,9 @@
 namespace headspan {
 
 enum class Stream { k, q, v };
+
+/// The stream called "k", "q" or "v".
+Stream stream_named(const std::string& name);
 
 /// proj: what the projection gives. normed: after the norm of queries and keys, where the model has one.
 /// roped: after the rotary embedding. Where there is no such step the value before it; for v always proj.

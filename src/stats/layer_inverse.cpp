@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "dist/linear_algebra.h"
 #include "dist/scalapack.h"
+#include "dist/tile_exchange.h"
 
 namespace headspan {
 namespace {
@@ -20,11 +21,7 @@ Matrix scaled_part(const Matrix& from, std::int64_t first, const std::vector<dou
   const Grid& grid = from.grid();
   Matrix part(grid, size, size, from.rows().block);
   copy_part(from, first, first, part);
-  for (std::int64_t j = 0; j < part.local_columns(); ++j) {
-    const double factor = scale[to_size(part.columns().global(grid.column(), j))];
-    for (std::int64_t i = 0; i < part.local_rows(); ++i)
-      *part.at(i, j) *= factor * scale[to_size(part.rows().global(grid.row(), i))];
-  }
+  scale_both_sides(part, scale);
   return part;
 }
 
@@ -44,20 +41,11 @@ std::vector<double> diagonal_of_product(const Matrix& a, const Matrix& b, std::i
   return tiles;
 }
 
-/// The tiles on the diagonal, symmetric from their lower triangles. [heads] of [d, d], on all ranks.
+/// The tiles on the diagonal: [heads] of [d, d], on all ranks.
 std::vector<double> diagonal_tiles(const Matrix& a, std::int64_t d) {
-  const Grid& grid = a.grid();
-  std::vector<double> tiles(to_size(a.rows().size * d), 0.0);
-  for (std::int64_t j = 0; j < a.local_columns(); ++j) {
-    const std::int64_t column = a.columns().global(grid.column(), j), head = column / d;
-    for (std::int64_t row = column; row < (head + 1) * d; ++row) {
-      if (a.rows().owner(row) != grid.row()) continue;
-      const double value = *a.at(a.rows().local(row), j);
-      tiles[to_size(column * d + row % d)] = tiles[to_size(row * d + column % d)] = value;
-    }
-  }
-  grid.comm().sum(tiles.data(), static_cast<std::int64_t>(tiles.size()));
-  return tiles;
+  std::vector<Tile> tiles;
+  for (std::int64_t h = 0; h < a.rows().size / d; ++h) tiles.push_back({h, h});
+  return fetch_tiles(a, d, tiles);
 }
 
 /// The inverse of a small positive definite matrix, both triangles. False when it is none.

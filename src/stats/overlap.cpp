@@ -37,14 +37,10 @@ std::int64_t rank_above(const std::vector<double>& values, double tolerance) {
 
 ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double>& gain, std::int64_t rows,
                                     std::int64_t d) {
-  const Grid& grid = gram.grid();
   const std::int64_t size = gram.columns().size, heads = size / d;
-  Matrix scaled(grid, size, size, gram.rows().block);
-  for (std::int64_t j = 0; j < gram.local_columns(); ++j) {
-    const double factor = gain[to_size(gram.columns().global(grid.column(), j))];
-    for (std::int64_t i = 0; i < gram.local_rows(); ++i)
-      *scaled.at(i, j) = *gram.at(i, j) * factor * gain[to_size(gram.rows().global(grid.row(), i))];
-  }
+  Matrix scaled(gram.grid(), size, size, gram.rows().block);
+  copy_part(gram, 0, 0, scaled);
+  scale_both_sides(scaled, gain);
   std::vector<Tile> tiles;
   for (std::int64_t h = 0; h < heads; ++h) tiles.push_back({h, h});
   std::vector<double> own = fetch_tiles(scaled, d, tiles);

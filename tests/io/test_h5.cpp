@@ -5,7 +5,7 @@
 
 #include "dist/agreement.h"
 #include "io/h5_file.h"
-#include "shared_folder.h"
+#include "common_folder.h"
 
 namespace headspan {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 class H5Test : public testing::Test {
  protected:
   Comm comm_ = Comm::duplicate(MPI_COMM_WORLD);
-  SharedFolder folder_{comm_, "h5"};
+  CommonFolder folder_{comm_, "h5"};
 };
 
 /// Rows of this rank: none on rank 0 of several, else uneven shares.

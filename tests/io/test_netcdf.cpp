@@ -5,7 +5,7 @@
 #include "dist/agreement.h"
 #include "io/netcdf.h"
 #include "python.h"
-#include "shared_folder.h"
+#include "common_folder.h"
 
 namespace headspan {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::int64_t kHeads = 7, kHeadSize = 3, kCount = 2;
 class NetcdfTest : public testing::Test {
  protected:
   Comm comm_ = Comm::duplicate(MPI_COMM_WORLD);
-  SharedFolder folder_{comm_, "netcdf"};
+  CommonFolder folder_{comm_, "netcdf"};
 };
 
 std::vector<std::int64_t> counted(std::int64_t count, std::int64_t from = 0) {

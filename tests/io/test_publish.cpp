@@ -11,7 +11,7 @@
 #include "dist/agreement.h"
 #include "io/netcdf.h"
 #include "io/publish.h"
-#include "shared_folder.h"
+#include "common_folder.h"
 
 namespace headspan {
 namespace {
@@ -58,7 +58,7 @@ class PublishTest : public testing::Test {
   }
 
   Comm comm_ = Comm::duplicate(MPI_COMM_WORLD);
-  SharedFolder folder_{comm_, "publish"};
+  CommonFolder folder_{comm_, "publish"};
 };
 
 TEST_F(PublishTest, LeavesTheFileAndItsDone) {

@@ -10,13 +10,13 @@
 
 namespace headspan {
 
-class SharedFolder {
+class CommonFolder {
  public:
-  SharedFolder(const Comm& comm, const std::string& name) : comm_(comm) {
+  CommonFolder(const Comm& comm, const std::string& name) : comm_(comm) {
     if (comm.is_root()) folder_.emplace(name);
     path_ = comm.broadcast(folder_ ? folder_->path("") : std::string(), 0);
   }
-  ~SharedFolder() { comm_.barrier(); }
+  ~CommonFolder() { comm_.barrier(); }
 
   std::string path(const std::string& file) const { return path_ + file; }
 

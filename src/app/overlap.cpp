@@ -149,7 +149,6 @@ class Overlap {
     const Matrix w = read(piece, stream, grid, line);
     Matrix gram(grid, w.columns().size, w.columns().size, w.columns().block);
     multiply_transposed(w, gram);
-    mirror_lower(gram);
     write_alignment(piece, stream, gram);
     const std::vector<double> ones(to_size(columns_of(stream)), 1.0);
     std::optional<ProjectionSpectrum> raw;

@@ -106,6 +106,10 @@ void multiply(const Matrix& a, const Matrix& b, Matrix& c) {
 void multiply_transposed(const Matrix& a, Matrix& c) {
   const auto desc_a = a.descriptor(), desc_c = c.descriptor();
   const double one = 1, zero = 0;
+  if (a.grid().comm().size() == 1) {
+    dsyrk_("L", "T", &desc_c[2], &desc_a[2], &one, a.data(), &desc_a[8], &zero, c.data(), &desc_c[8]);
+    return;
+  }
   pdsyrk_("L", "T", &desc_c[2], &desc_a[2], &one, a.data(), &kFirst, &kFirst, desc_a.data(), &zero, c.data(),
           &kFirst, &kFirst, desc_c.data());
 }

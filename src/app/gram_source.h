@@ -39,8 +39,10 @@ void check_grams(const Job& job);
 /// Throws Stopped where `clock` says so, with the state saved. Collective over the team's group.
 UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log);
 
-/// From the user's own activations. Collective over the team's group.
-UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, const Log& log);
+/// From the user's own activations, from where an earlier run has stopped. Throws Stopped as run_model does.
+/// Collective over the team's group.
+UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
+                              const Log& log);
 
 /// From saved Grams, merged. Collective over the team's group.
 UnitEvidence merge_grams(const Job& job, const Team& team);

@@ -1,13 +1,14 @@
 #include <algorithm>
 
 #include "app/gram_source.h"
+#include "app/unit_state.h"
 #include "base/progress.h"
 #include "io/activations.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkTokens = 1024;  // read by one rank at a time
+constexpr std::int64_t kChunkTokens = 1024;  // read by one rank at a time; a piece of the unit's state
 
 enum class Place : std::uint8_t { fit, heldout, skipped };
 
@@ -28,22 +29,24 @@ class ActivationReader {
   ActivationReader(Activations& file, const Sample& sample, std::int64_t skip_first, const Team& team)
       : file_(file), places_(places(sample, skip_first)), heldout_(sample.has_heldout()), team_(team) {}
 
-  StreamGrams run(Precision precision, Progress& progress) {
-    const std::int64_t columns = file_.heads() * file_.head_size();
-    Collector<T> collector(team_.grid(), {columns},
+  StreamGrams run(Precision precision, Progress& progress, const UnitState& state) {
+    Collector<T> collector(team_.grid(), {columns()},
                            {gram_block(team_.grid().shape(), file_.heads(), file_.head_size())}, precision,
                            heldout_);
-    const auto total = static_cast<std::int64_t>(places_.size());
-    const std::int64_t step = kChunkTokens * team_.group().size();
-    for (std::int64_t first = 0; first < total; first += step) {
-      const std::int64_t last = std::min(total, first + step);
-      const std::int64_t mine = std::min(last, first + kChunkTokens * team_.group().rank());
-      add_chunk(collector, mine, std::min(last, mine + kChunkTokens));
-      for (const Place part : {Place::fit, Place::heldout})
-        if (part == Place::fit || heldout_)
-          collector.end_round(static_cast<Part>(part),
-                              std::count(&places_[at(first)], &places_[0] + last, part));
-      progress.advance(last - first);
+    std::vector<std::uint8_t> done = state.resume(collector, (total() + kChunkTokens - 1) / kChunkTokens);
+    std::vector<std::int64_t> left;
+    for (std::int64_t chunk = 0; chunk < static_cast<std::int64_t>(done.size()); ++chunk) {
+      if (done[at(chunk)] == 0)
+        left.push_back(chunk);
+      else
+        progress.advance(tokens_of(chunk).count);
+    }
+    const auto ranks = static_cast<std::ptrdiff_t>(team_.group().size());
+    for (auto first = left.begin(); first != left.end();) {
+      const auto last = first + std::min(ranks, left.end() - first);
+      run_round(collector, {first, last}, progress);
+      for (; first != last; ++first) done[at(*first)] = 1;
+      state.keep(collector, done);
     }
     return std::move(collector.finish().front());
   }
@@ -51,19 +54,38 @@ class ActivationReader {
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-  void add_chunk(Collector<T>& collector, std::int64_t first, std::int64_t last) {
-    const std::int64_t columns = file_.heads() * file_.head_size();
-    std::vector<T> values(at((last - first) * columns));
+  std::int64_t columns() const { return file_.heads() * file_.head_size(); }
+  std::int64_t total() const { return static_cast<std::int64_t>(places_.size()); }
+
+  /// Reads a chunk on each of the first ranks and adds all of them.
+  void run_round(Collector<T>& collector, const std::vector<std::int64_t>& chunks, Progress& progress) {
+    const std::size_t rank = at(team_.group().rank());
+    const Slab mine = rank < chunks.size() ? tokens_of(chunks[rank]) : Slab{0, 0};
+    std::vector<T> values(at(mine.count * columns()));
     agree(team_.group(), [&] {
-      if (last > first) file_.read(first, last - first, values.data());
+      if (mine.count > 0) file_.read(mine.first, mine.count, values.data());
     });
     for (const Place part : {Place::fit, Place::heldout}) {
       if (part == Place::heldout && !heldout_) continue;
-      const std::int64_t count = std::count(places_.data() + first, places_.data() + last, part);
-      T* out = collector.add_rows(0, static_cast<Part>(part), count);
-      for (std::int64_t t = first; t < last; ++t)
-        if (places_[at(t)] == part) out = std::copy_n(values.data() + (t - first) * columns, columns, out);
+      T* out = collector.add_rows(0, static_cast<Part>(part), count(mine, part));
+      for (std::int64_t t = 0; t < mine.count; ++t)
+        if (places_[at(mine.first + t)] == part)
+          out = std::copy_n(values.data() + t * columns(), columns(), out);
+      std::int64_t all = 0;
+      for (const std::int64_t chunk : chunks) all += count(tokens_of(chunk), part);
+      collector.end_round(static_cast<Part>(part), all);
     }
+    for (const std::int64_t chunk : chunks) progress.advance(tokens_of(chunk).count);
+  }
+
+  Slab tokens_of(std::int64_t chunk) const {
+    const std::int64_t first = chunk * kChunkTokens;
+    return {first, std::min(kChunkTokens, total() - first)};
+  }
+
+  std::int64_t count(const Slab& slab, Place part) const {
+    const Place* first = places_.data() + slab.first;
+    return std::count(first, first + slab.count, part);
   }
 
   Activations& file_;
@@ -78,7 +100,8 @@ void check_activations(const Job& job, const Unit& unit) {
   split_sequences(job.tokens, Activations::open(unit.path).sequences());
 }
 
-UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, const Log& log) {
+UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
+                              const Log& log) {
   std::optional<Activations> file;
   UnitEvidence evidence;
   agree(team.group(), [&] {
@@ -86,19 +109,20 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
     evidence.sample = split_sequences(job.tokens, file->sequences());
   });
   for (const std::string& notice : evidence.sample.notices) log.notice(notice);
-  const Precision precision = product_precision(job.predict.precision);
-  Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});
-  StreamGrams grams = file->is_float32()
-                          ? ActivationReader<float>(*file, evidence.sample, job.tokens.skip_first, team)
-                                .run(precision, progress)
-                          : ActivationReader<double>(*file, evidence.sample, job.tokens.skip_first, team)
-                                .run(precision, progress);
   const std::string dtype = file->is_float32() ? "float32" : "float64";
-  evidence.streams.push_back(
-      {{file->stream(), "given", dtype, job.predict.precision, job.tokens.skip_first},
-       {file->head_size(), file->layer(), file->head(), file->hidden_size().value_or(0)},
-       fit_rules(job, dtype, job.predict.precision),
-       std::move(grams)});
+  StreamEvidence stream{{file->stream(), "given", dtype, job.predict.precision, job.tokens.skip_first},
+                        {file->head_size(), file->layer(), file->head(), file->hidden_size().value_or(0)},
+                        fit_rules(job, dtype, job.predict.precision),
+                        {}};
+  const UnitState state(job, unit, team, clock, log,
+                        {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())});
+  Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});
+  const auto run = [&](auto zero) {
+    ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, team);
+    return reader.run(product_precision(job.predict.precision), progress, state);
+  };
+  stream.grams = file->is_float32() ? run(0.0F) : run(0.0);
+  evidence.streams.push_back(std::move(stream));
   return evidence;
 }
 

@@ -18,7 +18,7 @@ UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team,
                              const Log& log) {
   switch (unit.kind) {
     case Unit::Kind::activations:
-      return read_activations(job, unit, team, log);
+      return read_activations(job, unit, team, clock, log);
     case Unit::Kind::grams:
       return merge_grams(job, team);
     default:

@@ -116,15 +116,15 @@ void UnitState::save(Collector<T>& collector, const std::vector<std::uint8_t>& d
       },
       [&](const std::string& temporary) { read_gram_streams(H5File::open(temporary)); });
   log_.event("saved", {{"unit", unit_.name},
-                       {"sequences", std::to_string(std::count(done.begin(), done.end(), 1))},
+                       {"pieces", std::to_string(std::count(done.begin(), done.end(), 1))},
                        {"file", path}});
 }
 
 template <class T>
-std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_t sequences) const {
+std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_t pieces) const {
   const Comm& comm = team_.group();
   const std::string path = state_path(job_, unit_);
-  std::vector<std::uint8_t> done(to_size(sequences), 0);
+  std::vector<std::uint8_t> done(to_size(pieces), 0);
   int there = 0;
   agree(comm, [&] {
     there = comm.is_root() && is_complete(path) &&
@@ -132,7 +132,7 @@ std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_
   });
   if (comm.max(there) == 0) return done;
   const H5File file = H5File::open(comm, path);
-  file.open_dataset("done").read_rows(0, sequences, done.data());
+  file.open_dataset("done").read_rows(0, pieces, done.data());
   const bool same_layout = file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
                            file.read_attribute<std::string>("/", "grid") == grid_name(team_.grid()) &&
                            file.read_attribute<std::int64_t>("/", "tensor_parallel") == team_.tensor().size();
@@ -150,7 +150,7 @@ std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_
     }
   }
   log_.event("resumed", {{"unit", unit_.name},
-                         {"sequences", std::to_string(std::count(done.begin(), done.end(), 1))},
+                         {"pieces", std::to_string(std::count(done.begin(), done.end(), 1))},
                          {"file", path}});
   return done;
 }

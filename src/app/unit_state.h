@@ -1,11 +1,11 @@
-// The state of a unit inside its forward: the sums of its Grams so far, the tokens that wait for the next
-// panel, and which sequences have been run. Saved beside the result as CHECKPOINT.h5.state, published as a
+// The state of a unit while its Grams grow: their sums so far, the tokens that wait for the next panel, and
+// which pieces have been added (sequences of a model's forward, chunks of an activations file). Saved beside the result as CHECKPOINT.h5.state, published as a
 // result is, and taken up by the next run of the same job, on any number of ranks and any grid. On the layout
 // that saved it the unit goes on as if nothing had happened, to the bit. Removed when the result is
 // published.
 //
-//   /                  attributes identity, ranks, grid, tensor_parallel;  done: [sequences] 1 where it was
-//   run /STREAM/PART       as in a Gram file (io/gram_file.h), with the provisional mean in place of the mean
+//   /                  attributes identity, ranks, grid, tensor_parallel;  done: [pieces] 1 where it was
+//   added /STREAM/PART       as in a Gram file (io/gram_file.h), with the provisional mean in place of the mean
 //     sum              [ranks, D] of the shifted values of each rank's tokens
 //     waiting          [tokens, D] rows that wait, by rank; attribute waiting_tokens: [ranks]
 #pragma once
@@ -25,10 +25,10 @@ class UnitState {
   UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
             std::vector<GramStream> streams);
 
-  /// Fills the collector, which is fresh, from what an earlier run of this job has saved. Which sequences
-  /// that covers: [sequences]; zeros where nothing is saved. Collective over the group.
+  /// Fills the collector, which is fresh, from what an earlier run of this job has saved. Which
+  /// pieces that covers: [pieces]; zeros where nothing is saved. Collective over the group.
   template <class T>
-  std::vector<std::uint8_t> resume(Collector<T>& collector, std::int64_t sequences) const;
+  std::vector<std::uint8_t> resume(Collector<T>& collector, std::int64_t pieces) const;
 
   /// Between rounds: saves where it is time to; throws Stopped behind a save that ends the run. Collective.
   template <class T>

@@ -37,8 +37,8 @@ class Resume(StudyTest):
         run = self.run_program(ranks, "study", *given)
         return run.returncode, run.stdout + run.stderr
 
-    def sequences_run(self, printed, event):
-        return int(re.search(rf" {event} .*sequences=(\d+)", printed)[1])
+    def pieces_run(self, printed, event):
+        return int(re.search(rf" {event} .*pieces=(\d+)", printed)[1])
 
     def files(self, output):
         return sorted(p.name for p in (self.folder / output).rglob("*") if p.is_file())
@@ -58,9 +58,9 @@ class Resume(StudyTest):
                 while code == STOPPED and len(saved) < 40:
                     self.assertIn("status=stopped", printed)
                     self.assertEqual(self.files(output), ["olmo2_mha.h5.state", "olmo2_mha.h5.state.done"])
-                    saved.append(self.sequences_run(printed, "saved"))
+                    saved.append(self.pieces_run(printed, "saved"))
                     code, printed = self.run_once(ranks, output, AT_ONCE)
-                    self.assertEqual(self.sequences_run(printed, "resumed"), saved[-1])
+                    self.assertEqual(self.pieces_run(printed, "resumed"), saved[-1])
                 self.assertEqual(code, DONE, printed)
                 self.assertEqual(saved, sorted(set(saved)), "each run gets further")
                 self.assertEqual(self.files(output), ["olmo2_mha.h5", "olmo2_mha.h5.done"])
@@ -74,11 +74,11 @@ class Resume(StudyTest):
                 output = f"other{number}"
                 code, printed = self.run_once(first, output, {**AT_ONCE, "run.batch_tokens": 1000})  # fills a panel
                 self.assertEqual(code, STOPPED, printed)
-                saved = self.sequences_run(printed, "saved")
+                saved = self.pieces_run(printed, "saved")
 
                 code, printed = self.run_once(then, output, keys)
 
-                self.assertEqual((code, self.sequences_run(printed, "resumed")), (DONE, saved), printed)
+                self.assertEqual((code, self.pieces_run(printed, "resumed")), (DONE, saved), printed)
                 found = differences(self.result(output), self.undisturbed[1])
                 self.assertEqual({name: d for name, d in found.items() if not d <= 1e-10}, {})
                 self.assertGreater(max(found.values()), 0, "another order of sums rounds differently")
@@ -90,6 +90,25 @@ class Resume(StudyTest):
         self.assertGreater(len(re.findall(" saved ", printed)), 3)
         self.assert_equal_to_the_bit(self.result("saving"), self.undisturbed[1])
         self.assertEqual(self.files("saving"), ["olmo2_mha.h5", "olmo2_mha.h5.done"])
+
+    def test_activations_that_are_read_go_on(self):
+        z = np.random.default_rng(8).normal(size=(9000, 6, 2)).astype(np.float32)
+        path = self.write_activations("a.h5", z, np.repeat([0, 1], 3), np.tile(np.arange(3), 2))
+        keys = {"model.path": None, "activations.path": path, "tokens.path": None, "tokens.limit": None,
+                "tokens.sequence_length": None, "model.dtype": None}
+        given = {key: value for key, value in {**self.keys, **keys}.items() if value is not None}
+        undisturbed = datasets(self.study(2, "activations", given)[0])
+        for then, near in ((2, 0), (3, 1e-10)):
+            with self.subTest(then=then):
+                output, saved, code = f"activations{then}", [], STOPPED
+                while code == STOPPED and len(saved) < 9:
+                    code, printed = self.run_once(2 if not saved else then, output, {**keys, **AT_ONCE})
+                    saved.append(self.pieces_run(printed, "saved" if code == STOPPED else "resumed"))
+                self.assertEqual(code, DONE, printed)
+                self.assertGreater(len(saved), 2)
+                self.assertEqual(saved[0], 2, "a chunk a rank in each round")
+                found = differences(self.result(output), undisturbed)
+                self.assertEqual({name: d for name, d in found.items() if not d <= near}, {})
 
     def test_the_state_of_another_job_is_not_taken(self):
         self.assertEqual(self.run_once(1, "another", AT_ONCE)[0], STOPPED)

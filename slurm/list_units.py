@@ -1,4 +1,6 @@
-"""The units of a job, and which of them are finished. submit.sh asks this; it starts nothing and writes nothing.
+"""The units of a job, and which of them are finished. submit.sh asks this on a login node, where an MPI program such
+as headspan itself may not start. It starts nothing and writes nothing; tests/slurm/test_submit.py holds it against
+the results of the program.
 
 usage: list_units.py JOB.ini [--section.key value ...]
 

@@ -5,6 +5,7 @@
   peers.py selection     forward selection on the same stream
   peers.py paper         the paper's least squares, one for each pair of source head and target layer;
                          measured for a few sources and extrapolated to all pairs
+  peers.py spectra       eigenvalues of W^T W and singular values of one projection W of a layer
   peers.py transformers  the forward pass of the checkpoint in --folder, float32
   peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `forward`, `load` and
                          `memory`: a llama with random weights
@@ -275,6 +276,16 @@ def run_paper(options):
     report(options, figure, "s", per_call * stream.heads * options.layers)
 
 
+def run_spectra(options):
+    size = options.heads * options.head_size
+    w = np.random.default_rng(SEED).normal(scale=0.02, size=(size, size))
+    options.precision, options.tokens = "float64", 0
+    for figure, spectrum in (
+            ("eigenvalues of a layer's W^T W", lambda: np.linalg.eigvalsh(w.T @ w)),
+            ("singular values of a layer", lambda: np.linalg.svd(w, compute_uv=False))):
+        report(options, figure, "s", median_seconds(options, spectrum))
+
+
 def run_transformers(options):
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
@@ -311,8 +322,8 @@ def run_versions(options):
           f"torch {torch.__version__}, transformers {transformers.__version__}")
 
 
-PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "transformers": run_transformers,
-         "make": run_make, "versions": run_versions}
+PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "spectra": run_spectra,
+         "transformers": run_transformers, "make": run_make, "versions": run_versions}
 
 
 def load(modules):

@@ -81,6 +81,7 @@ against_limits() {
   for name in pairwise topn selection; do
     ours "2 ranks" 1 "$name"
   done
+  ours "1 core" 1 overlap --layers 4 --heads 16 --head-size 128 --repeats 1
   for run in "1 core" "2 ranks"; do
     ours "$run" 1 load --folder "$work/large" --repeats 3
   done
@@ -93,6 +94,10 @@ against_limits() {
 against_peers() {
   local round=$1 run
   local model=(--folder "$work/small" --tokens 2048 --sequence-length 256 --repeats 2)
+  local layer=(--layers 1 --heads 16 --head-size 128 --repeats 1)
+  ours "1 core" "$round" eigenvalues "${layer[@]}"
+  ours "1 core" "$round" singular "${layer[@]}"
+  peer "1 core" "$round" spectra "${layer[@]}"
   for run in "1 core" "2 threads" "2 ranks"; do
     for precision in float64 float32; do
       ours "$run" "$round" study --repeats 1 --precision "$precision"

@@ -1,6 +1,6 @@
 """A decoder-only forward pass in numpy and float64, one sequence at a time: olmo2, llama and qwen3 from a Hugging Face folder.
 
-Returns the captured Q, K and V of every layer. An independent source for the tests: slow and obvious.
+Gives the captured Q, K and V of every layer, and the logits. An independent source for the tests: slow and obvious.
 """
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def read_safetensors(path):
         if entry["dtype"] == "BF16":
             values = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
         else:
-            values = np.frombuffer(data, {"F64": "<f8", "F32": "<f4", "F16": "<f2"}[entry["dtype"]])
+            values = np.frombuffer(data, {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8"}[entry["dtype"]])
         tensors[name] = values.reshape(entry["shape"]).astype(float)
     return tensors
 
@@ -37,9 +37,10 @@ class Model:
     def __init__(self, folder):
         self.config = c = json.loads((Path(folder) / "config.json").read_text())
         self.weights = read_weights(folder)
-        self.heads = c["num_attention_heads"]
+        self.layers, self.heads = c["num_hidden_layers"], c["num_attention_heads"]
         self.kv_heads = c.get("num_key_value_heads") or self.heads
         self.d = c.get("head_dim") or c["hidden_size"] // self.heads
+        self.norm_after = c["model_type"] == "olmo2"
         rope = c.get("rope_parameters") or {**(c.get("rope_scaling") or {}), "rope_theta": c.get("rope_theta", 10000.0)}
         self.frequencies = self._frequencies(rope)
 
@@ -93,23 +94,48 @@ class Model:
         gate = self.linear(x, name + ".gate_proj")
         return self.linear(gate / (1 + np.exp(-gate)) * self.linear(x, name + ".up_proj"), name + ".down_proj")
 
+    def embed(self, tokens):
+        return self.weights["model.embed_tokens.weight"][np.asarray(tokens)]
+
+    def attention(self, x, layer, cached=None):
+        """{stream: {point: values}}, and the block's output before it is normalised or added: [tokens, hidden].
+
+        cached(layer, k, v): the keys and values that attention reads in place of the roped ones.
+        """
+        name = f"model.layers.{layer}"
+        inner = x if self.norm_after else self.norm(x, name + ".input_layernorm.weight")
+        streams = {s: self.project(inner, layer, s) for s in "kqv"}
+        q, k, v = (streams[s]["roped"] for s in "qkv")
+        if cached:
+            k, v = cached(layer, k, v)
+        return streams, self.linear(self.attend(q, k, v), name + ".self_attn.o_proj")
+
+    def after_attention(self, x, y, layer):
+        """The residual stream behind the layer, from the one before it and the attention block's output."""
+        name, after = f"model.layers.{layer}", self.norm_after
+        x = x + (self.norm(y, name + ".post_attention_layernorm.weight") if after else y)
+        inner = x if after else self.norm(x, name + ".post_attention_layernorm.weight")
+        y = self.mlp(inner, name + ".mlp")
+        return x + (self.norm(y, name + ".post_feedforward_layernorm.weight") if after else y)
+
     def capture(self, tokens, point="roped"):
         """{"k": [tokens, layers * kv_heads, d], "q": ..., "v": ...}."""
-        x = self.weights["model.embed_tokens.weight"][np.asarray(tokens)]
+        x = self.embed(tokens)
         captured = {"k": [], "q": [], "v": []}
-        for layer in range(self.config["num_hidden_layers"]):
-            name = f"model.layers.{layer}"
-            after = self.config["model_type"] == "olmo2"
-            inner = x if after else self.norm(x, name + ".input_layernorm.weight")
-            streams = {s: self.project(inner, layer, s) for s in "kqv"}
+        for layer in range(self.layers):
+            streams, y = self.attention(x, layer)
+            x = self.after_attention(x, y, layer)
             for s in "kqv":
                 captured[s].append(streams[s][point])
-            y = self.linear(self.attend(*(streams[s]["roped"] for s in "qkv")), name + ".self_attn.o_proj")
-            x = x + (self.norm(y, name + ".post_attention_layernorm.weight") if after else y)
-            inner = x if after else self.norm(x, name + ".post_attention_layernorm.weight")
-            y = self.mlp(inner, name + ".mlp")
-            x = x + (self.norm(y, name + ".post_feedforward_layernorm.weight") if after else y)
         return {s: np.concatenate(values, 1) for s, values in captured.items()}
+
+    def logits(self, tokens, cached=None):
+        """[tokens, vocabulary] of the next token."""
+        x = self.embed(tokens)
+        for layer in range(self.layers):
+            x = self.after_attention(x, self.attention(x, layer, cached)[1], layer)
+        tied = self.config.get("tie_word_embeddings", False)
+        return self.linear(self.norm(x, "model.norm.weight"), "model.embed_tokens" if tied else "lm_head")
 
 
 def cut(ids, eos, sequence_length, limit):

@@ -1,0 +1,105 @@
+"""The model with a compressed cache, mode `simulated`, and what `evaluate` sums up of it, in numpy and float64.
+
+The keys and values of the tokens at positions >= exact_first are replaced by x^ wherever attention reads them, the token's own
+too. References to an earlier layer are that layer's kept heads as they are stored: exact, of the model that runs with the
+compressed cache. An independent source for the tests: slow and obvious.
+"""
+from dataclasses import dataclass
+
+import h5py
+import numpy as np
+
+from latents import quantise, restore
+
+
+@dataclass
+class Plan:
+    algorithm: str
+    exact_first: int
+    streams: dict  # stream: [the group of each layer: {name: values}]
+
+
+def read_plan(path):
+    with h5py.File(path) as file:
+        streams = {s: [read_group(file[s][str(layer)]) for layer in range(len(file[s]))] for s in "kv" if s in file}
+        return Plan(str(file.attrs["algorithm"]), int(file.attrs["exact_first"]), streams)
+
+
+def read_group(group):
+    values = {name: group[name][...] for name in group}
+    return {**values, **{name: np.array(value) for name, value in group.attrs.items()}}
+
+
+class Cache:
+    """x^ of one sequence, layer by layer: `replace` is what Model.attention takes as `cached`."""
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.stored = {s: [] for s in plan.streams}  # exact rows of each layer so far: [tokens, heads, d]
+
+    def replace(self, layer, k, v):
+        return tuple(self.stream(s, layer, x) if s in self.plan.streams else x for s, x in (("k", k), ("v", v)))
+
+    def stream(self, s, layer, x):
+        """x^ of x: [tokens, heads, d] of one layer."""
+        self.stored[s].append(x)
+        group, rows = self.plan.streams[s][layer], x.reshape(len(x), -1)
+        if self.plan.algorithm == "latent":
+            out = restore(rows, group).reshape(x.shape)
+        elif self.plan.algorithm == "quantise":
+            bits, = set(map(int, group["band_bits"]))
+            out = quantise(rows, group["band_columns"], bits).reshape(x.shape)
+        else:
+            out = self.predict(s, group, x)
+        out[:self.plan.exact_first] = x[:self.plan.exact_first]
+        return out
+
+    def predict(self, s, group, x):
+        heads, d = x.shape[1:]
+        out = x.copy()
+        for target, references, w, bias in zip(group["targets"], group["references"], group["map"], group["bias"]):
+            out[:, target] = bias
+            for i, reference in enumerate(references):
+                if reference >= 0:
+                    layer, head = divmod(int(reference), heads)
+                    if head not in self.plan.streams[s][layer]["kept"]:
+                        raise ValueError(f"{s}: head {head} of layer {layer} is a reference and not stored")
+                    out[:, target] += self.stored[s][layer][:, head] @ w[i * d:(i + 1) * d]
+        return out
+
+
+def logits(model, tokens, plan):
+    """[tokens, vocabulary]. plan None: the full cache."""
+    return model.logits(tokens, Cache(plan).replace if plan else None)
+
+
+def log_probabilities(values):
+    shifted = values - values.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def sequence_totals(model, tokens, plan):
+    """Positions with a next token; sums over them: loss, loss with the full cache, KL(full || compressed)."""
+    tokens = np.asarray(tokens)
+    ours, full = (log_probabilities(logits(model, tokens, p)[:-1]) for p in (plan, None))
+    positions = np.arange(len(tokens) - 1)
+    return (len(positions), -ours[positions, tokens[1:]].sum(), -full[positions, tokens[1:]].sum(),
+            (np.exp(full) * (full - ours)).sum())
+
+
+def ratio(totals, counts):
+    """Mean over tokens and its standard error over sequences; NaN with one sequence."""
+    n, size = counts.sum(), len(counts)
+    mean = totals.sum() / n
+    spread = ((totals - mean * counts) ** 2).sum()
+    return mean, np.sqrt(spread * size / (size - 1)) / n if size > 1 else np.nan
+
+
+def summary(model, sequences, plan):
+    """tokens: those scored. Sequences of one token have nothing to score and do not count as sequences."""
+    rows = [sequence_totals(model, tokens, plan) for tokens in sequences if len(tokens) > 1]
+    counts, loss, full_loss, kl = np.array(rows, float).T
+    found = {"tokens": int(counts.sum()), "full_loss": full_loss.sum() / counts.sum()}
+    found["loss"], found["loss_se"] = ratio(loss, counts)
+    found["kl"], found["kl_se"] = ratio(kl, counts)
+    return {**found, "perplexity": np.exp(found["loss"])}

@@ -1,0 +1,170 @@
+"""Latents of a layer in the attention metric, their bits, and the quantisers, in numpy and float64.
+
+A block is one stream of one layer. S = blockdiag(M_t^(1/2)); the eigenvectors U of S C S, eigenvalues descending, give the
+latents z = (x - mean) S U and back x^ = z U^T S^-1 + mean. An independent source for the tests: slow and obvious.
+"""
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+BITS = (2, 3, 4, 5, 6, 8)
+SCALE_BITS = 16
+FLOOR = 1e-9  # of the layer's largest eigenvalue of a metric
+
+
+@dataclass
+class Block:
+    mean: np.ndarray  # [D]
+    eigenvalues: np.ndarray  # [D], descending
+    into: np.ndarray  # [D, D] S U
+    back: np.ndarray  # [D, D] U^T S^-1
+
+
+def block(mean, covariance, metrics):
+    """metrics: [heads, d, d] of the layer."""
+    values, vectors = zip(*(np.linalg.eigh(m) for m in metrics))
+    floor = FLOOR * np.max(values)
+    heads, d = np.shape(values)
+    root, inverse = np.zeros((2, heads * d, heads * d))
+    for t in range(heads):
+        own = slice(t * d, (t + 1) * d)
+        scale = np.sqrt(np.maximum(values[t], floor))
+        root[own, own] = vectors[t] * scale @ vectors[t].T
+        inverse[own, own] = vectors[t] / scale @ vectors[t].T
+    eigenvalues, u = np.linalg.eigh(root @ covariance @ root)
+    eigenvalues, u = np.maximum(eigenvalues[::-1], 0), u[:, ::-1]
+    return Block(mean, eigenvalues, root @ u, u.T @ inverse)
+
+
+def blocks_of(moments, names):
+    """The blocks of moments.Moments, streams as named, layer by layer."""
+    return [block(*moments.of_layer(s, layer), metrics) for s in names for layer, metrics in enumerate(moments.metric[s])]
+
+
+def bands_of(bits):
+    """[(columns, bits)] of the latents that are stored; more bits never come later."""
+    return [(len(list(run)), int(b)) for b, run in groupby(bits) if b > 0]
+
+
+def cost(bands):
+    """Bits of a token in one block: what the latents take, and a scale for each band that is quantised."""
+    return sum(columns * bits + (SCALE_BITS if bits < 16 else 0) for columns, bits in bands)
+
+
+def budget(stored, blocks):
+    """In bits; a share that is meant exactly must not miss by rounding."""
+    return stored * 16 * sum(len(b.eigenvalues) for b in blocks) * (1 + 1e-12)
+
+
+def bits_at(eigenvalues, theta):
+    """The largest b with b <= log2(eigenvalue / theta) / 2 + 1, that is theta <= eigenvalue / 4^(b - 1); else 0."""
+    bits = np.zeros(len(eigenvalues), int)
+    for b in BITS:
+        bits[theta <= eigenvalues / 4.0 ** (b - 1)] = b
+    return bits
+
+
+def water_level(blocks, limit):
+    """The bits of the smallest theta whose cost is within the limit, and that theta.
+
+    The bits are the same for all theta of (lower, upper], lower and upper neighbours among the values at which a latent
+    changes its bits: the first such interval, and its lower end. The cost does not always fall with theta, as a larger theta
+    can open a band: first means lowest.
+    """
+    changes = np.concatenate([b.eigenvalues / 4.0 ** (bits - 1) for b in blocks for bits in BITS])
+    lower = 0.0
+    for upper in np.append(np.unique(changes[changes > 0]), np.inf):
+        bits = [bits_at(b.eigenvalues, upper) for b in blocks]
+        if sum(cost(bands_of(b)) for b in bits) <= limit:
+            return bits, lower
+        lower = upper
+    raise AssertionError("no latents at all cost nothing")
+
+
+def largest_columns(blocks, limit):
+    """Whole columns of 16 bits: the largest eigenvalues of all; ties to the earlier block."""
+    order = sorted((-value, i, j) for i, b in enumerate(blocks) for j, value in enumerate(b.eigenvalues))
+    bits = [np.zeros(len(b.eigenvalues), int) for b in blocks]
+    for _, i, j in order[:int(limit // 16)]:
+        bits[i][j] = 16
+    return bits
+
+
+def parse_bands(text):
+    """"16x8,32x6" -> [(columns, bits)]."""
+    return [tuple(map(int, band.split("x"))) for band in text.split(",")]
+
+
+def layer_plan(own, bands, expected_loss):
+    """One group of a plan file."""
+    r = sum(columns for columns, _ in bands)
+    return {"band_columns": [c for c, _ in bands], "band_bits": [b for _, b in bands], "expected_loss": expected_loss,
+            "mean": own.mean, "projection": own.into[:, :r], "lift": own.back[:r], "bias": own.mean,
+            "eigenvalues": own.eigenvalues}
+
+
+def listed_loss(eigenvalues, bands):
+    """What is dropped, and eigenvalue / 4^(b - 1) of the rest: the theta at which auto would give just these bits."""
+    bits = np.concatenate([np.full(columns, b) for columns, b in bands])
+    return (eigenvalues[:len(bits)] / 4.0 ** (bits - 1)).sum() + eigenvalues[len(bits):].sum()
+
+
+def plan(blocks, stored, bits="auto"):
+    """[a plan group of each block], expected_loss, the share that is stored. bits: auto, 16 or a list of bands.
+
+    Expected loss of a block: auto, the sum of min(eigenvalue, theta); 16, of what is dropped; of a list, listed_loss.
+    """
+    if bits == "auto":
+        chosen, theta = water_level(blocks, budget(stored, blocks))
+        bands = [bands_of(b) for b in chosen]
+        losses = [np.minimum(b.eigenvalues, theta).sum() for b in blocks]
+    elif bits == "16":
+        chosen = largest_columns(blocks, budget(stored, blocks))
+        bands = [bands_of(b) for b in chosen]
+        losses = [b.eigenvalues[own == 0].sum() for b, own in zip(blocks, chosen)]
+    else:
+        bands = [parse_bands(bits)] * len(blocks)
+        losses = [listed_loss(b.eigenvalues, own) for b, own in zip(blocks, bands)]
+    share = sum(map(cost, bands)) / (16 * sum(len(b.eigenvalues) for b in blocks))
+    return [layer_plan(*each) for each in zip(blocks, bands, losses)], sum(losses), share
+
+
+def quantise_band(z, bits):
+    """[tokens, columns] as it is read back: mid-rise, one float16 scale per token; 16 bits: as it is."""
+    if bits == 16:
+        return z
+    half = 2.0 ** (bits - 1)
+    a = (np.abs(z).max(1, keepdims=True) / (half - 0.5)).astype(np.float16).astype(float)
+    codes = np.clip(np.rint(np.divide(z, a, out=np.zeros_like(z), where=a > 0) - 0.5), -half, half - 1)
+    return (codes + 0.5) * a
+
+
+def restore(x, group):
+    """x^ of the rows x: [tokens, D] by a latent group of a plan."""
+    z = (x - group["mean"]) @ group["projection"]
+    begin = 0
+    for columns, bits in zip(group["band_columns"], group["band_bits"]):
+        z[:, begin:begin + columns] = quantise_band(z[:, begin:begin + columns], bits)
+        begin += columns
+    return z @ group["lift"] + group["bias"]
+
+
+def quantise_groups(heads, d):
+    """Columns of each group of `quantise`: whole heads, 64 columns or just above; the last may have fewer."""
+    each = -(-64 // d)
+    return [min(each, heads - begin) * d for begin in range(0, heads, each)]
+
+
+def quantise(x, columns, bits):
+    """x^ of the rows x: [tokens, D]; per token and group: lo, and a step of (hi - lo) / (2^bits - 1), both float16."""
+    out, begin = np.empty_like(x), 0
+    for size in columns:
+        part = x[:, begin:begin + size]
+        lo, hi = part.min(1, keepdims=True), part.max(1, keepdims=True)
+        step = ((hi - lo) / (2.0**bits - 1)).astype(np.float16).astype(float)
+        lo = lo.astype(np.float16).astype(float)
+        codes = np.rint(np.divide(part - lo, step, out=np.zeros_like(part), where=step > 0))
+        out[:, begin:begin + size] = lo + np.clip(codes, 0, 2**bits - 1) * step
+        begin += size
+    return out

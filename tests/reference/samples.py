@@ -1,0 +1,39 @@
+"""What the tests of the compression reference work on: small models, heads drawn at random, losses from the tokens."""
+from pathlib import Path
+
+import numpy as np
+
+import elimination
+from forward import Model, read_safetensors
+from regression import take
+
+GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
+
+
+def golden(name):
+    """The model, its sequences, and what transformers says of them, in float64: {name: [tokens of all, ...]}."""
+    tensors = read_safetensors(GOLDEN / name / "golden.safetensors")
+    ends = np.cumsum(tensors["lengths"]).astype(int)
+    found = {key[8:]: value for key, value in tensors.items() if key.startswith("float64/")}
+    return Model(GOLDEN / name), np.split(tensors["tokens"].astype(int), ends[:-1]), found
+
+
+def structured(rng, tokens, layers, heads, d):
+    """Heads of unequal size that share a few directions: [tokens, layers * heads, d], and an elimination.Stream of them."""
+    columns = layers * heads * d
+    z = rng.standard_normal((tokens, 5)) @ rng.standard_normal((5, columns)) + 0.4 * rng.standard_normal((tokens, columns))
+    z = z.reshape(tokens, layers * heads, d) * rng.uniform(0.5, 2, layers * heads)[:, None] + 3
+    return z, stream_of(rng, z, np.repeat(np.arange(layers), heads))
+
+
+def stream_of(rng, z, layer):
+    heads, d = z.shape[1:]
+    flat, roots = z.reshape(len(z), -1), rng.standard_normal((heads, d, d))
+    return elimination.Stream(flat.mean(0), np.cov(flat.T, ddof=0), roots @ roots.transpose(0, 2, 1), layer)
+
+
+def least_squares_loss(z, stream, target, references):
+    """tr(M E) from the tokens themselves, with an intercept."""
+    x = np.column_stack([np.ones(len(z)), take(z, references)])
+    residual = z[:, target] - x @ np.linalg.lstsq(x, z[:, target], rcond=None)[0]
+    return np.einsum("ni,ij,nj", residual, stream.metric[target], residual) / len(z)

@@ -41,8 +41,8 @@ template <class T>
 class Capture {
  public:
   Capture(const Transformer& model, const ModelConfig& config, const Sample& sample,
-          const CaptureRequest& request, const Team& team)
-      : model_(model), sample_(sample), request_(request), team_(team) {
+          const CaptureRequest& request, const Team& team, AttentionSums* attention)
+      : model_(model), sample_(sample), request_(request), team_(team), attention_(attention) {
     for (const Stream stream : request.streams) layouts_.push_back(stream_layout(config, stream));
   }
 
@@ -87,9 +87,27 @@ class Capture {
         rows_[part][s] = collector.add_rows(s, static_cast<Part>(part), mine.count);
     }
     if (sequences.empty()) return;
+    std::vector<Stream> streams = request_.streams;
+    MeanSquareSink mean_squares;
+    if (attention_ != nullptr) {
+      if (!is_asked(Stream::q)) streams.push_back(Stream::q);
+      mean_squares = [&](std::int64_t layer, const std::vector<double>& values) {
+        if (team_.tensor().is_root()) attention_->add_mean_squares(layer, values, kept[0]);
+      };
+    }
     model_.capture<T>(
-        make_batch(sample_, sequences), request_.point, request_.streams,
-        [&](std::int64_t layer, Stream stream, const T* values) { take(kept, layer, stream, values); });
+        make_batch(sample_, sequences), request_.point, streams,
+        [&](std::int64_t layer, Stream stream, const T* values) {
+          if (is_asked(stream)) take(kept, layer, stream, values);
+          if (attention_ == nullptr || stream != Stream::q) return;
+          const Range own = model_.heads(Stream::q);
+          attention_->add_queries(layer, own.begin, own.count, values, kept[0]);
+        },
+        mean_squares);
+  }
+
+  bool is_asked(Stream stream) const {
+    return std::count(request_.streams.begin(), request_.streams.end(), stream) > 0;
   }
 
   /// values: [tokens, heads of this rank, head_size] of one layer.
@@ -153,11 +171,19 @@ class Capture {
   const Sample& sample_;
   const CaptureRequest& request_;
   const Team& team_;
+  AttentionSums* attention_;
   std::vector<HeadLayout> layouts_;          // by stream of the request
   std::array<std::array<T*, 3>, 2> rows_{};  // by part and stream: where this batch's rows go
 };
 
 }  // namespace
+
+std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const Team& team) {
+  const std::int64_t rows = team.group().size() / team.tensor().size();
+  const std::int64_t share = (sample.total() + rows - 1) / rows;
+  return rule.batch_tokens.value_or(
+      std::max<std::int64_t>(1, std::min(CaptureRequest{}.batch_tokens, share)));
+}
 
 HeadLayout stream_layout(const ModelConfig& config, Stream stream) {
   const std::int64_t heads = stream == Stream::q ? config.heads : config.kv_heads;
@@ -173,15 +199,15 @@ HeadLayout stream_layout(const ModelConfig& config, Stream stream) {
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress, const UnitState* state) {
-  return Capture<T>(model, config, sample, request, team).run(progress, state);
+                                       Progress& progress, const UnitState* state, AttentionSums* attention) {
+  return Capture<T>(model, config, sample, request, team, attention).run(progress, state);
 }
 
 template std::vector<StreamGrams> capture_grams<double>(const Transformer&, const ModelConfig&, const Sample&,
                                                         const CaptureRequest&, const Team&, Progress&,
-                                                        const UnitState*);
+                                                        const UnitState*, AttentionSums*);
 template std::vector<StreamGrams> capture_grams<float>(const Transformer&, const ModelConfig&, const Sample&,
                                                        const CaptureRequest&, const Team&, Progress&,
-                                                       const UnitState*);
+                                                       const UnitState*, AttentionSums*);
 
 }  // namespace headspan

@@ -8,6 +8,7 @@
 #include "app/unit_state.h"
 #include "base/progress.h"
 #include "model/transformer.h"
+#include "stats/attention_metric.h"
 #include "stats/collector.h"
 
 namespace headspan {
@@ -20,15 +21,20 @@ struct CaptureRequest {
   std::int64_t skip_first = 0;       ///< positions of each sequence left out of the statistics
 };
 
+/// run.batch_tokens, or for auto the request's own, but so that every data-parallel row has work.
+std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const Team& team);
+
 /// The heads of a stream as the columns of its Gram are laid out.
 HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 
 /// The Grams of each stream of the request, in its order. T: double for a forward in float64, else float.
 /// Goes on from what `state` has saved, and saves there; null: neither. Throws Stopped as UnitState does.
-/// Collective over the team's group.
+/// With `attention`, what attention does with keys and values of the fit part is summed there too, for which
+/// the model needs its whole extent. Collective over the team's group.
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress, const UnitState* state);
+                                       Progress& progress, const UnitState* state,
+                                       AttentionSums* attention = nullptr);
 
 }  // namespace headspan

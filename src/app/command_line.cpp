@@ -26,9 +26,13 @@ struct Command {
   const char* help;
 };
 
-constexpr std::array<Command, 4> kCommands{{
+constexpr std::array<Command, 6> kCommands{{
     {"study", true, "headspan study [JOB.ini] [--section.key value ...]",
      "predict each attention head from others, for every checkpoint of a job: one result file each"},
+    {"calibrate", true, "headspan calibrate [JOB.ini] [--section.key value ...]",
+     "find how the KV cache of a model is best stored in few bytes, and write it as a plan"},
+    {"evaluate", true, "headspan evaluate [JOB.ini] [--section.key value ...]",
+     "run a model with a full and a compressed KV cache: loss, scores, generation, bytes, speed"},
     {"plan", true,
      "headspan plan [JOB.ini] --ranks N [--memory-gib M] [--rates FILE] [--section.key value ...]",
      "say what a study would cost on N ranks, and whether it fits, without running it"},
@@ -71,7 +75,7 @@ std::string command_help(const Command& command) {
          "current\n"
          "directory. In a job file lines that start with # or ; are comments, and # starts one behind a "
          "value too.\n" +
-         job_options_help(std::string(command.name) == "theory" ? "theory" : "study");
+         job_options_help(command.name);
 }
 
 /// What the user wrote, before its meaning is looked at.
@@ -158,7 +162,9 @@ PlanRequest take_plan_options(const std::string& command, GivenKeys& keys) {
 
 Job read_job(const std::vector<std::string>& words, const GivenKeys& overrides) {
   const auto make = [&](const std::string& name, const GivenKeys& given) {
-    return words[0] == "theory" ? make_theory_job(given) : make_job(name, given);
+    if (words[0] == "theory") return make_theory_job(given);
+    if (words[0] == "calibrate") return make_calibrate_job(name, given);
+    return words[0] == "evaluate" ? make_evaluate_job(name, given) : make_job(name, given);
   };
   if (words.size() > 2)
     throw InputError(kOrigin, "", "", "'" + printable(words[2]) + "' is one argument too many",

@@ -12,7 +12,7 @@ namespace headspan {
 
 struct Request {
   std::string answer;              ///< not empty: the text of --help or --version; print it and exit with 0
-  std::string command;             ///< "study", "plan", "theory" or "inspect"
+  std::string command;             ///< "study", "calibrate", "evaluate", "plan", "theory" or "inspect"
   Job job;                         ///< of a command that takes a job
   PlanRequest plan;                ///< of plan
   std::vector<std::string> files;  ///< of inspect, at least one

@@ -100,6 +100,8 @@ class Resolver {
     check_predict();
     if (job_.output.directory.empty()) missing("output.directory", "give the folder for the results");
   }
+  void resolve_calibrate() const;
+  void resolve_evaluate() const;
 
  private:
   void check_inputs() const;
@@ -169,14 +171,42 @@ void Resolver::check_predict() const {
            "float64, float32 or split, or model.dtype bfloat16 or float16");
 }
 
+void Resolver::resolve_calibrate() const {
+  const Job::Compress& compress = job_.compress;
+  if (!has("model.path")) missing("model.path", "give the checkpoint that is to be compressed");
+  if (!has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
+  if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
+  const bool quantise = compress.algorithm == "quantise", latent = compress.algorithm == "latent";
+  const bool widths = compress.bits == "8" || compress.bits == "4" || compress.bits == "3";
+  if (quantise && !widths)
+    refuse("compress.bits", "is not for compress.algorithm = quantise", "give 8, 4 or 3");
+  if (!quantise && widths)
+    refuse("compress.bits", "is for compress.algorithm = quantise", "give auto, 16 or bands");
+  if (!quantise && !latent && compress.bits != "auto")
+    refuse("compress.bits", "is not for compress.algorithm = " + compress.algorithm, "leave it out");
+  if (has("compress.stored") && (quantise || compress.bits.find('x') != std::string::npos))
+    refuse("compress.stored", "follows from compress.bits here", "leave it out");
+}
+
+void Resolver::resolve_evaluate() const {
+  const Job::Evaluate& evaluate = job_.evaluate;
+  if (!has("model.path")) missing("model.path", "give the checkpoint that is run");
+  if (!has("evaluate.plan") && evaluate.cache != "full")
+    missing("evaluate.plan", "give a plan, or evaluate.cache = full");
+  const bool asks = has("evaluate.requests") || has("evaluate.generate");
+  if (!asks && !has("evaluate.texts"))
+    missing("evaluate.texts", "give texts, requests or contexts to generate from");
+  if (asks && !has("evaluate.answers")) missing("evaluate.answers", "give the file for the answers");
+}
+
 }  // namespace
 
-std::string Job::to_ini() const {
+std::string Job::to_ini(const std::string& command) const {
   std::string text;
   std::string section;
   for (const JobOption& option : job_options()) {
     const std::string value = option.get(*this);
-    if (value.empty() || !option.is_of("study")) continue;
+    if (value.empty() || !option.is_read_by(command)) continue;
     if (option.section() != section) text += (text.empty() ? "[" : "\n[") + option.section() + "]\n";
     section = option.section();
     text += option.key() + " = " + value + "\n";
@@ -243,6 +273,18 @@ Job set_keys(const std::string& command, const GivenKeys& given) {
 Job make_job(const std::string& name, const GivenKeys& given) {
   Job job = set_keys("study", given);
   Resolver(name, given, &job).resolve();
+  return job;
+}
+
+Job make_calibrate_job(const std::string& name, const GivenKeys& given) {
+  Job job = set_keys("calibrate", given);
+  Resolver(name, given, &job).resolve_calibrate();
+  return job;
+}
+
+Job make_evaluate_job(const std::string& name, const GivenKeys& given) {
+  Job job = set_keys("evaluate", given);
+  Resolver(name, given, &job).resolve_evaluate();
   return job;
 }
 

@@ -78,6 +78,32 @@ struct Job {
     Words results;
   } theory;
 
+  struct Compress {
+    Words streams{"k", "v"};
+    double stored = 0.25;
+    std::string algorithm = "latent";
+    std::string bits = "auto";
+    std::int64_t references = 5;
+    std::string scope = "layer";
+    std::int64_t exact_first = 4;
+    std::optional<double> ridge;
+    std::string units = "residual";
+    std::string plan;
+  } compress;
+
+  struct Evaluate {
+    std::string plan;
+    std::string cache = "compressed";
+    std::int64_t exact_recent = 0;
+    Words texts;
+    std::string requests;
+    std::string generate;
+    std::string answers;
+    std::optional<std::int64_t> batch;
+    bool reference = true;
+    std::string summary;
+  } evaluate;
+
   struct Run {
     std::string device = "auto";
     std::int64_t groups = 1;
@@ -95,9 +121,9 @@ struct Job {
     bool overwrite = false;
   } output;
 
-  /// The job of a study as a job file: every key that holds something, in the table's order. Reading it gives
-  /// the same Job.
-  std::string to_ini() const;
+  /// The job of a command as a job file: every key of its own that holds something, in the table's order.
+  /// Reading it gives the same Job.
+  std::string to_ini(const std::string& command = "study") const;
 };
 
 /// Where a key's text came from: a job file, or "command line".
@@ -120,6 +146,10 @@ GivenKeys read_job_file(const std::string& path);
 /// The job of a study that `given` asks for, resolved: what follows from `predict.mode` is set, and what
 /// contradicts itself is refused. `name` is blamed for what is missing. Throws InputError.
 Job make_job(const std::string& name, const GivenKeys& given);
+
+/// The same for the commands calibrate and evaluate, which take a model and tokens.
+Job make_calibrate_job(const std::string& name, const GivenKeys& given);
+Job make_evaluate_job(const std::string& name, const GivenKeys& given);
 
 /// The same for the command theory, which has keys of its own section alone.
 Job make_theory_job(const GivenKeys& given);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "app/value_kind.h"
 
@@ -138,6 +139,84 @@ std::vector<JobOption> theory_options() {
                  "results of init = random whose R2 is told beside")};
 }
 
+/// The bits of latents: a word, or bands as "16x8,32x6".
+ValueKind<std::string> bits() {
+  return {
+      "auto, 16, 8, 4, 3, or bands COUNTxBITS such as 16x8,32x6 with 2, 3, 4, 5, 6 or 8 bits, more before "
+      "fewer",
+      [](const std::string& text) {
+        if (text != "auto" && text != "16" && text != "8" && text != "4" && text != "3") read_bands(text);
+        return text;
+      },
+      [](const std::string& value) { return value; }};
+}
+
+/// Above 0 and at most 1.
+ValueKind<double> share() {
+  ValueKind<double> kind = positive(1.0000001);
+  kind.allowed = "a number above 0, at most 1";
+  kind.read = [read = kind.read](const std::string& text) {
+    const double value = read(text);
+    if (value > 1) throw BadValue("is out of range");
+    return value;
+  };
+  return kind;
+}
+
+std::vector<JobOption> compress_options() {
+  return {
+      option("compress.streams", &Job::compress, &Job::Compress::streams, list_of(choice({"k", "v"})),
+             "what is compressed; the other is kept whole"),
+      option("compress.stored", &Job::compress, &Job::Compress::stored, share(),
+             "share of the bytes of these streams that is kept"),
+      option(
+          "compress.algorithm", &Job::compress, &Job::Compress::algorithm,
+          choice({"latent", "headspan", "paper-text", "paper-code", "quantise"}),
+          "latents in few bits; whole heads by what they cost; by the paper's text or code; few bits alone"),
+      option(
+          "compress.bits", &Job::compress, &Job::Compress::bits, bits(),
+          "of latents: auto (chosen for each), 16 (whole columns) or the same bands everywhere; of quantise: "
+          "8, 4 or 3"),
+      option("compress.references", &Job::compress, &Job::Compress::references, integer(1),
+             "most kept heads that predict another"),
+      option("compress.scope", &Job::compress, &Job::Compress::scope, choice({"layer", "causal"}),
+             "of headspan: references in the layer, or in earlier ones too"),
+      option("compress.exact_first", &Job::compress, &Job::Compress::exact_first, integer(0),
+             "first tokens of a sequence that are kept exactly"),
+      option(
+          "compress.ridge", &Job::compress, &Job::Compress::ridge, automatic(number(0, kUnbounded)),
+          "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
+          "dropped"),
+      option("compress.units", &Job::compress, &Job::Compress::units, choice({"residual", "measured"}),
+             "how layers are weighed: by the residual stream, or by the loss that each was seen to cause"),
+      option("compress.plan", &Job::compress, &Job::Compress::plan, text("a path"),
+             "the plan that is written")};
+}
+
+std::vector<JobOption> evaluate_options() {
+  return {option("evaluate.plan", &Job::evaluate, &Job::Evaluate::plan, text("a path"),
+                 "compression plan; not needed with cache = full"),
+          option("evaluate.cache", &Job::evaluate, &Job::Evaluate::cache,
+                 choice({"compressed", "simulated", "full"}),
+                 "what the plan stores; everything, with the plan's keys and values; or everything as it is"),
+          option("evaluate.exact_recent", &Job::evaluate, &Job::Evaluate::exact_recent, integer(0),
+                 "last tokens of a sequence that are kept exactly"),
+          option("evaluate.texts", &Job::evaluate, &Job::Evaluate::texts, paths(),
+                 "token files whose loss is measured, by the rules of [tokens]"),
+          option("evaluate.requests", &Job::evaluate, &Job::Evaluate::requests, text("a path"),
+                 "JSONL of continuations to be scored"),
+          option("evaluate.generate", &Job::evaluate, &Job::Evaluate::generate, text("a path"),
+                 "JSONL of contexts to be continued, greedily"),
+          option("evaluate.answers", &Job::evaluate, &Job::Evaluate::answers, text("a path"),
+                 "JSONL that is written: the answers, in the order of requests, then generate"),
+          option("evaluate.batch", &Job::evaluate, &Job::Evaluate::batch, automatic(integer(1)),
+                 "sequences at a time on a rank"),
+          option("evaluate.reference", &Job::evaluate, &Job::Evaluate::reference, flag(),
+                 "run the full cache beside: divergence, speed"),
+          option("evaluate.summary", &Job::evaluate, &Job::Evaluate::summary, text("a path"),
+                 "JSON that is written")};
+}
+
 std::vector<JobOption> run_options() {
   return {option("run.device", &Job::run, &Job::Run::device, choice({"auto", "cpu", "cuda"}),
                  "where models and products run"),
@@ -170,12 +249,24 @@ std::vector<JobOption> output_options() {
 const std::vector<JobOption>& job_options() {
   static const std::vector<JobOption> options = [] {
     std::vector<JobOption> all;
-    for (const auto& part : {model_options(), tokens_options(), own_data_options(), predict_options(),
-                             bound_options(), theory_options(), run_options(), output_options()})
+    for (const auto& part :
+         {model_options(), tokens_options(), own_data_options(), predict_options(), bound_options(),
+          theory_options(), compress_options(), evaluate_options(), run_options(), output_options()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
   return options;
+}
+
+bool JobOption::is_read_by(const std::string& command) const {
+  static const std::map<std::string, std::set<std::string>> sections{
+      {"theory", {"theory"}},
+      {"calibrate", {"model", "tokens", "grams", "compress", "run"}},
+      {"evaluate", {"model", "tokens", "evaluate", "run"}},
+  };
+  const auto found = sections.find(command);
+  if (found != sections.end()) return found->second.count(section()) > 0;
+  return section() != "theory" && section() != "compress" && section() != "evaluate";
 }
 
 const JobOption* find_job_option(const std::string& name) {
@@ -190,7 +281,7 @@ std::string job_options_help(const std::string& command) {
   std::string text;
   std::string section;
   for (const JobOption& option : job_options()) {
-    if (!option.is_of(command)) continue;
+    if (!option.is_read_by(command)) continue;
     if (option.section() != section) {
       section = option.section();
       text += "\n[" + section + "]\n";

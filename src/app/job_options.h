@@ -19,8 +19,11 @@ struct JobOption {
 
   std::string section() const { return name.substr(0, name.find('.')); }
   std::string key() const { return name.substr(name.find('.') + 1); }
-  /// Whether the command ("study", "theory") takes this key.
+  /// Whether a job of the command ("study", "theory", ..) may hold this key: one file serves several
+  /// commands.
   bool is_of(const std::string& command) const { return (section() == "theory") == (command == "theory"); }
+  /// Whether the command looks at it.
+  bool is_read_by(const std::string& command) const;
 };
 
 /// Ordered as in a job file: the keys of a section stand together.

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <exception>
 
+#include "app/calibrate.h"
 #include "app/command_line.h"
+#include "app/evaluate.h"
 #include "app/inspect.h"
 #include "app/plan.h"
 #include "app/study.h"
@@ -26,6 +28,8 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
     });
     if (request.command == "inspect") return inspect(request.files, world);
     if (request.command == "plan") return plan(request.job, request.plan, world);
+    if (request.command == "calibrate") return calibrate(request.job, world);
+    if (request.command == "evaluate") return evaluate(request.job, world);
     if (request.command == "theory") return theory(request.job.theory, world);
     return study(request.job, world);
   } catch (const AgreedError& e) {

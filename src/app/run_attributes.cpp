@@ -12,6 +12,8 @@ namespace {
 
 constexpr const char* kSchema = "1.0";
 
+}  // namespace
+
 std::string library_versions() {
   char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
@@ -22,8 +24,6 @@ std::string library_versions() {
   return compiler() + "; " + mpi_name.substr(0, mpi_name.find(',')) + "; HDF5 " + std::to_string(major) +
          "." + std::to_string(minor) + "." + std::to_string(release) + "; LibTorch " + torch_version();
 }
-
-}  // namespace
 
 NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& team,
                                 const UnitEvidence& evidence) {

@@ -7,6 +7,9 @@
 
 namespace headspan {
 
+/// Compiler, MPI, HDF5 and LibTorch.
+std::string library_versions();
+
 /// Root attributes of the unit's files, equal on every rank. Collective over the team's group.
 NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& team,
                                 const UnitEvidence& evidence);

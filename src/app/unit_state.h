@@ -1,11 +1,12 @@
 // The state of a unit while its Grams grow: their sums so far, the tokens that wait for the next panel, and
-// which pieces have been added (sequences of a model's forward, chunks of an activations file). Saved beside the result as CHECKPOINT.h5.state, published as a
-// result is, and taken up by the next run of the same job, on any number of ranks and any grid. On the layout
-// that saved it the unit goes on as if nothing had happened, to the bit. Removed when the result is
-// published.
+// which pieces have been added (sequences of a model's forward, chunks of an activations file). Saved beside
+// the result as CHECKPOINT.h5.state, published as a result is, and taken up by the next run of the same job,
+// on any number of ranks and any grid. On the layout that saved it the unit goes on as if nothing had
+// happened, to the bit. Removed when the result is published.
 //
 //   /                  attributes identity, ranks, grid, tensor_parallel;  done: [pieces] 1 where it was
-//   added /STREAM/PART       as in a Gram file (io/gram_file.h), with the provisional mean in place of the mean
+//   added /STREAM/PART       as in a Gram file (io/gram_file.h), with the provisional mean in place of the
+//   mean
 //     sum              [ranks, D] of the shifted values of each rank's tokens
 //     waiting          [tokens, D] rows that wait, by rank; attribute waiting_tokens: [ranks]
 #pragma once

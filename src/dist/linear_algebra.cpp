@@ -1,6 +1,8 @@
 #include "dist/linear_algebra.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "base/checked.h"
 #include "dist/scalapack.h"
@@ -155,6 +157,25 @@ std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t
   dsyevd_("N", "L", &n, a, &lda, values.data(), work.data(), &lwork, &iwork, &liwork, &info);
   if (info != 0) throw Error("LAPACK dsyevd: " + std::to_string(info) + " eigenvalues did not converge");
   std::reverse(values.begin(), values.end());
+  return values;
+}
+
+std::vector<double> local_eigenvectors(double* a, std::int64_t size) {
+  const int n = to_int(size), liwork = 3 + 5 * n, lwork = to_int(1 + 6 * size + 2 * size * size);
+  std::vector<double> values(static_cast<std::size_t>(n)), work(static_cast<std::size_t>(lwork));
+  std::vector<int> iwork(static_cast<std::size_t>(liwork));
+  int info = 0;
+  dsyevd_("V", "L", &n, a, &n, values.data(), work.data(), &lwork, iwork.data(), &liwork, &info);
+  if (info != 0) throw Error("LAPACK dsyevd: " + std::to_string(info) + " eigenvalues did not converge");
+  std::reverse(values.begin(), values.end());
+  for (std::int64_t j = 0; j < size / 2; ++j)
+    std::swap_ranges(a + j * size, a + (j + 1) * size, a + (size - 1 - j) * size);
+  for (std::int64_t j = 0; j < size; ++j) {
+    double* vector = a + j * size;
+    const double* largest =
+        std::max_element(vector, vector + size, [](double x, double y) { return std::abs(x) < std::abs(y); });
+    if (*largest < 0) std::transform(vector, vector + size, vector, std::negate<>());
+  }
   return values;
 }
 

@@ -49,6 +49,10 @@ std::vector<double> eigenvalues(Matrix& a);
 /// The same of a symmetric [size, size] with leading dimension ld in one process (dsyevd). Local.
 std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t ld);
 
+/// The same of [size, size] without gaps; the columns of `a` become the orthonormal eigenvectors in that
+/// order, each with its largest component positive (dsyevd). Local.
+std::vector<double> local_eigenvectors(double* a, std::int64_t size);
+
 /// Singular values of A, descending, on every rank; A is lost. p?gesvd. Throws Error when they do not
 /// converge.
 std::vector<double> singular_values(Matrix& a);

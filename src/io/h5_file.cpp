@@ -92,7 +92,7 @@ template <class T>
 void put(hid_t object, const std::string& name, const std::vector<T>& values) {
   const H5Handle space = h5_dataspace({static_cast<std::int64_t>(values.size())});
   const H5Handle attribute = create_attribute(object, name, h5_type<T>(), space);
-  HS_H5(H5Awrite(attribute.get(), h5_type<T>(), values.data()));
+  if (!values.empty()) HS_H5(H5Awrite(attribute.get(), h5_type<T>(), values.data()));
 }
 
 template <class T>
@@ -254,7 +254,7 @@ std::optional<T> H5File::read_attribute(const std::string& object, const std::st
     if (kind != H5T_INTEGER && (kind != H5T_FLOAT || std::is_integral_v<Element>))
       wrong(" is not a list of numbers");
     T values(count);
-    HS_H5(H5Aread(attribute.get(), h5_type<Element>(), values.data()));
+    if (count > 0) HS_H5(H5Aread(attribute.get(), h5_type<Element>(), values.data()));
     return values;
   } else {
     const bool fits = kind == H5T_INTEGER || (kind == H5T_FLOAT && std::is_floating_point_v<T>);

@@ -47,10 +47,15 @@ void move_into_place(const std::string& temporary, const std::string& path) {
 void write_text(const std::string& path, const std::string& text) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) throw_errno("cannot create the file", path);
-  const ssize_t written = ::write(file, text.data(), text.size());
-  const int code = written < 0 ? errno : ENOSPC;  // a short write of a few bytes: the disk is full
+  std::size_t written = 0;
+  int code = 0;
+  while (written < text.size() && code == 0) {
+    const ssize_t count = ::write(file, text.data() + written, text.size() - written);
+    code = count < 0 ? errno : count == 0 ? ENOSPC : 0;
+    if (count > 0) written += static_cast<std::size_t>(count);
+  }
   ::close(file);
-  if (written == static_cast<ssize_t>(text.size())) return;
+  if (code == 0) return;
   errno = code;
   throw_errno("cannot write the file", path);
 }
@@ -128,6 +133,17 @@ void publish(const Comm& comm, const Publication& publication,
   } catch (const AgreedError&) {
     if (comm.is_root()) remove_leftovers(path);
     comm.barrier();
+    throw;
+  }
+}
+
+void publish_text(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  try {
+    write_text(temporary, text);
+    move_into_place(temporary, path);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
     throw;
   }
 }

@@ -54,11 +54,12 @@ at::Tensor rope_frequencies(const ModelConfig& config, at::ScalarType dtype) {
   return (1 - keep) * plain / scaling.factor + keep * plain;
 }
 
-RopeTable make_rope_table(const ModelConfig& config, const std::vector<std::int64_t>& lengths,
-                          at::ScalarType dtype) {
+RopeTable make_rope_table(const ModelConfig& config, const std::vector<std::int64_t>& starts,
+                          const std::vector<std::int64_t>& lengths, at::ScalarType dtype) {
   const at::ScalarType wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
   std::vector<at::Tensor> positions;
-  for (const std::int64_t length : lengths) positions.push_back(at::arange(length, wide));
+  for (std::size_t s = 0; s < lengths.size(); ++s)
+    positions.push_back(at::arange(starts[s], starts[s] + lengths[s], wide));
   const at::Tensor angles = at::cat(positions).view({-1, 1, 1}) * rope_frequencies(config, wide);
   const at::ScalarType kept = config.round_once ? wide : dtype;
   return {angles.cos().to(kept), angles.sin().to(kept)};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
 #define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -38,6 +39,43 @@ template <class T>
 HS_INLINED inline void scale_loop(const T* x, T factor, const T* gain, std::int64_t count, T* y) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor * gain[i];
+}
+
+/// Eight codes fill `Bits` bytes.
+template <int Bits, class T>
+HS_INLINED inline void expand_loop(const std::uint8_t* codes, std::int64_t count, float base, float step,
+                                   T* x) {
+  constexpr std::uint64_t kMask = (std::uint64_t{1} << Bits) - 1;
+  for (; count >= 8; count -= 8, codes += Bits, x += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, codes, Bits);
+#pragma omp simd
+    for (int k = 0; k < 8; ++k)
+      x[k] = base + static_cast<float>(static_cast<std::int32_t>(word >> (Bits * k) & kMask)) * step;
+  }
+  std::uint64_t word = 0;
+  std::memcpy(&word, codes, static_cast<std::size_t>((count * Bits + 7) / 8));
+  for (std::int64_t k = 0; k < count; ++k)
+    x[k] = base + static_cast<float>(static_cast<std::int32_t>(word >> (Bits * k) & kMask)) * step;
+}
+
+template <class T>
+HS_INLINED inline void expand_any(const std::uint8_t* codes, int bits, std::int64_t count, float base,
+                                  float step, T* x) {
+  switch (bits) {
+    case 2:
+      return expand_loop<2>(codes, count, base, step, x);
+    case 3:
+      return expand_loop<3>(codes, count, base, step, x);
+    case 4:
+      return expand_loop<4>(codes, count, base, step, x);
+    case 5:
+      return expand_loop<5>(codes, count, base, step, x);
+    case 6:
+      return expand_loop<6>(codes, count, base, step, x);
+    default:
+      return expand_loop<8>(codes, count, base, step, x);
+  }
 }
 
 }  // namespace
@@ -87,6 +125,16 @@ void softmax_row(double* x, std::int64_t count) {
     sum += x[i];
   }
   for (std::int64_t i = 0; i < count; ++i) x[i] /= sum;
+}
+
+HS_FOR_EACH_PROCESSOR void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base,
+                                        float step, float* x) {
+  expand_any(codes, bits, count, base, step, x);
+}
+
+HS_FOR_EACH_PROCESSOR void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base,
+                                        float step, double* x) {
+  expand_any(codes, bits, count, base, step, x);
 }
 
 }  // namespace headspan

@@ -23,4 +23,9 @@ void silu_times(float* gate, const float* up, std::int64_t count);
 void softmax_row(float* x, std::int64_t count);
 void softmax_row(double* x, std::int64_t count);
 
+/// x_i = base + code_i * step for codes of `bits` bits (2, 3, 4, 5, 6 or 8) laid end to end, the lowest bit
+/// first.
+void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base, float step, float* x);
+void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base, float step, double* x);
+
 }  // namespace headspan

@@ -9,6 +9,7 @@
 
 #include "dist/agreement.h"
 #include "model/attention.h"
+#include "model/kv_cache.h"
 #include "model/norm.h"
 #include "model/row_kernels.h"
 #include "model/tensor_comm.h"
@@ -79,24 +80,38 @@ Range Transformer::heads(Stream stream) const {
 
 template <class T>
 void Transformer::capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
-                          const CaptureSink<T>& sink) const {
-  const Capture capture{point, &streams, [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
+                          const CaptureSink<T>& sink, const MeanSquareSink& mean_squares) const {
+  const Capture capture{point, &streams,
+                        [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
                           const at::Tensor typed = values.to(at::CppTypeToScalarType<T>::value).contiguous();
                           sink(layer, stream, typed.data_ptr<T>());
-                        }};
-  run(batch, static_cast<std::int64_t>(weights_.layers.size()), &capture);
+                        },
+                        &mean_squares};
+  run(batch, static_cast<std::int64_t>(weights_.layers.size()), &capture, nullptr);
 }
 
 template void Transformer::capture<double>(const PackedBatch&, CapturePoint, const std::vector<Stream>&,
-                                           const CaptureSink<double>&) const;
+                                           const CaptureSink<double>&, const MeanSquareSink&) const;
 template void Transformer::capture<float>(const PackedBatch&, CapturePoint, const std::vector<Stream>&,
-                                          const CaptureSink<float>&) const;
+                                          const CaptureSink<float>&, const MeanSquareSink&) const;
 
 at::Tensor Transformer::logits(const PackedBatch& batch) const {
+  const c10::InferenceMode inference;
+  return logits(norm(run(batch, config_.layers, nullptr, nullptr), weights_.final_norm));
+}
+
+at::Tensor Transformer::hidden(const PackedBatch& batch, KvCache& cache) const {
+  HS_ASSERT(weights_.final_norm.defined());
+  const c10::InferenceMode inference;
+  const at::Tensor x = run(batch, config_.layers, nullptr, &cache);
+  cache.advance(batch.lengths);
+  return norm(x, weights_.final_norm);
+}
+
+at::Tensor Transformer::logits(const at::Tensor& hidden) const {
   HS_ASSERT(weights_.lm_head.defined());
   const c10::InferenceMode inference;
-  const at::Tensor x = run(batch, config_.layers, nullptr);
-  return join_columns(*tensor_parallel_, apply({weights_.lm_head, {}}, norm(x, weights_.final_norm)));
+  return join_columns(*tensor_parallel_, apply({weights_.lm_head, {}}, hidden));
 }
 
 at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
@@ -113,19 +128,22 @@ at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
 }
 
 /// The residual stream [tokens, hidden] behind the last of `layers`; undefined where it is not needed.
-at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const Capture* capture) const {
+at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const Capture* capture,
+                            KvCache* cache) const {
   const c10::InferenceMode inference;
   const auto count = static_cast<std::int64_t>(batch.tokens.size());
   HS_ASSERT(std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}) == count);
   if (count == 0) return at::empty({0, config_.hidden_size}, dtype_);
-  const RopeTable table = make_rope_table(config_, batch.lengths, dtype_);
+  const std::vector<std::int64_t> starts =
+      cache != nullptr ? cache->lengths() : std::vector<std::int64_t>(batch.lengths.size(), 0);
+  const RopeTable table = make_rope_table(config_, starts, batch.lengths, dtype_);
   at::Tensor x = embed(batch.tokens);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    if (capture != nullptr && layer + 1 == layers) {
+    if (capture != nullptr && !*capture->mean_squares && layer + 1 == layers) {
       project_only(layer, x, table, *capture);
       return {};
     }
-    x = run_layer(layer, x, batch, table, capture);
+    x = run_layer(layer, x, batch, table, capture, cache);
   }
   return x;
 }
@@ -139,13 +157,16 @@ void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const Ro
 }
 
 at::Tensor Transformer::run_layer(std::int64_t layer, at::Tensor x, const PackedBatch& batch,
-                                  const RopeTable& table, const Capture* capture) const {
+                                  const RopeTable& table, const Capture* capture, KvCache* cache) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   if (config_.norm_after) {
-    x = x + norm(attention(layer, x, batch, table, capture), weights.attention_norm);
+    const at::Tensor attended = attention(layer, x, batch, table, capture, cache);
+    measure(layer, attended, capture);
+    x = x + norm(attended, weights.attention_norm);
     return x.add_(norm(mlp(weights, x), weights.mlp_norm));
   }
-  x = x + attention(layer, norm(x, weights.attention_norm), batch, table, capture);
+  x = x + attention(layer, norm(x, weights.attention_norm), batch, table, capture, cache);
+  measure(layer, x, capture);
   return x.add_(mlp(weights, norm(x, weights.mlp_norm)));
 }
 
@@ -170,13 +191,31 @@ at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Ten
 }
 
 at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
-                                  const RopeTable& table, const Capture* capture) const {
+                                  const RopeTable& table, const Capture* capture, KvCache* cache) const {
   const at::Tensor q = project(layer, Stream::q, x, table, capture);
   const at::Tensor k = project(layer, Stream::k, x, table, capture);
   const at::Tensor v = project(layer, Stream::v, x, table, capture);
-  const at::Tensor mixed = causal_attention(q, k, v, batch.lengths);
+  const at::Tensor mixed = cache != nullptr ? cache->attend(layer, q, k, v, batch.lengths)
+                                            : causal_attention(q, k, v, batch.lengths);
   const Linear& linear = weights_.layers[static_cast<std::size_t>(layer)].o;
   return sum_parts(linear, apply(own_part(linear), mixed.view({x.size(0), -1})));
+}
+
+void Transformer::measure(std::int64_t layer, const at::Tensor& x, const Capture* capture) const {
+  if (capture == nullptr || !*capture->mean_squares) return;
+  const at::Tensor squares = x.to(at::kDouble).square().mean(1).add_(config_.norm_eps).contiguous();
+  (*capture->mean_squares)(layer, {squares.data_ptr<double>(), squares.data_ptr<double>() + squares.numel()});
+}
+
+std::vector<double> Transformer::output_metric(std::int64_t layer) const {
+  const c10::InferenceMode inference;
+  const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  HS_ASSERT(weights.o.weight.defined());
+  at::Tensor w = weights.o.weight.to(at::kDouble);  // [hidden, heads d]
+  if (config_.norm_after) w = w * weights.attention_norm.to(at::kDouble).unsqueeze(1);
+  w = w.view({w.size(0), -1, config_.head_size}).permute({1, 0, 2});
+  const at::Tensor metric = at::bmm(w.transpose(1, 2), w).div_(config_.hidden_size).contiguous();
+  return {metric.data_ptr<double>(), metric.data_ptr<double>() + metric.numel()};
 }
 
 at::Tensor Transformer::mlp(const LayerWeights& layer, const at::Tensor& x) const {

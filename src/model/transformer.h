@@ -1,7 +1,8 @@
 // The forward pass of a decoder-only transformer over packed tokens: sequences lie end to end and there is no
 // padding, every token is a row. It hands out Q, K and V as it goes, and stops where nothing more is asked. A
 // transformer is one rank's shard; ranks of a tensor-parallel communicator call together with the same batch.
-// There is no KV cache here and nothing of files or statistics.
+// Attention goes over the batch alone, or over a KV cache too (model/kv_cache.h). Nothing of files or
+// statistics.
 #pragma once
 
 #include <functional>
@@ -13,14 +14,10 @@
 #include "model/dtype.h"
 #include "model/model_config.h"
 #include "model/rope.h"
+#include "model/stream.h"
 #include "model/weights.h"
 
 namespace headspan {
-
-enum class Stream { k, q, v };
-
-/// The stream called "k", "q" or "v".
-Stream stream_named(const std::string& name);
 
 /// proj: what the projection gives. normed: after the norm of queries and keys, where the model has one.
 /// roped: after the rotary embedding. Where there is no such step the value before it; for v always proj.
@@ -37,6 +34,13 @@ struct PackedBatch {
 /// heads (not repeated) for k and v.
 template <class T>
 using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const T* values)>;
+
+/// Receives for each token of a batch the mean square that its attention block's output is measured by, with
+/// the norm's epsilon: of that output where it is normalised before it is added, else of the residual stream
+/// behind the addition.
+using MeanSquareSink = std::function<void(std::int64_t layer, const std::vector<double>& values)>;
+
+class KvCache;
 
 class Transformer {
  public:
@@ -56,34 +60,50 @@ class Transformer {
   Range heads(Stream stream) const;
 
   /// Runs the batch and hands out the `streams` of each layer of the extent, layers ascending, converted to
-  /// T: double or float. Collective over the tensor-parallel communicator.
+  /// T: double or float. With `mean_squares` these too, for which the last layer's attention runs: the extent
+  /// must have logits. Collective over the tensor-parallel communicator.
   template <class T>
   void capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
-               const CaptureSink<T>& sink) const;
+               const CaptureSink<T>& sink, const MeanSquareSink& mean_squares = {}) const;
+
+  /// What an error in what a query head of this rank gathers does to the attention block's output: W^T
+  /// diag(g)^2 W / hidden_size for its columns W of o_proj and the gain g of a norm behind it: [heads of this
+  /// rank, d, d]. Local.
+  std::vector<double> output_metric(std::int64_t layer) const;
 
   /// Next-token logits [tokens, vocabulary] on every rank; needs an extent with logits. Collective over the
   /// tensor-parallel communicator.
   at::Tensor logits(const PackedBatch& batch) const;
+
+  /// What the logits are made of, [tokens, hidden], behind the last norm. The batch has one length for each
+  /// sequence of the cache, 0 too: its tokens come after those that the cache has, and are in it afterwards.
+  /// Collective over the tensor-parallel communicator.
+  at::Tensor hidden(const PackedBatch& batch, KvCache& cache) const;
+
+  /// Logits [rows, vocabulary] of rows of hidden. Collective over the tensor-parallel communicator.
+  at::Tensor logits(const at::Tensor& hidden) const;
 
  private:
   struct Capture {
     CapturePoint point;
     const std::vector<Stream>* streams;
     std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)> sink;
+    const MeanSquareSink* mean_squares;  // empty: not asked for
   };
 
   Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel);
 
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
-  at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture) const;
+  at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture, KvCache* cache) const;
   void project_only(std::int64_t layer, const at::Tensor& x, const RopeTable& table,
                     const Capture& capture) const;
   at::Tensor run_layer(std::int64_t layer, at::Tensor x, const PackedBatch& batch, const RopeTable& table,
-                       const Capture* capture) const;
+                       const Capture* capture, KvCache* cache) const;
   at::Tensor project(std::int64_t layer, Stream stream, const at::Tensor& x, const RopeTable& table,
                      const Capture* capture) const;
   at::Tensor attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
-                       const RopeTable& table, const Capture* capture) const;
+                       const RopeTable& table, const Capture* capture, KvCache* cache) const;
+  void measure(std::int64_t layer, const at::Tensor& x, const Capture* capture) const;
   at::Tensor mlp(const LayerWeights& layer, const at::Tensor& x) const;
   Linear own_part(const Linear& linear) const;
   at::Tensor sum_parts(const Linear& linear, at::Tensor part) const;

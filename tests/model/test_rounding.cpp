@@ -35,7 +35,7 @@ TEST(Rounding, rotation_in_bfloat16_has_the_bits_of_transformers) {
     config.rope_theta = 10000;
     config.round_once = round_once;
 
-    const at::Tensor roped = rotate(read_tensor(file, "heads"), make_rope_table(config, {64}, at::kBFloat16));
+    const at::Tensor roped = rotate(read_tensor(file, "heads"), make_rope_table(config, {0}, {64}, at::kBFloat16));
 
     EXPECT_TRUE(at::equal(roped, read_tensor(file, std::string(family) + "/roped"))) << family;
   }

@@ -1,0 +1,38 @@
+// A model together with the KV caches that an evaluation runs it with.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "app/model_input.h"
+#include "app/team.h"
+#include "io/compression_plan.h"
+#include "model/kv_cache.h"
+
+namespace headspan {
+
+enum class CacheKind { full, simulated, compressed };
+
+/// "full", "simulated" or "compressed".
+CacheKind cache_kind(const std::string& name);
+
+class CachedModel {
+ public:
+  /// `plan` of the file at `plan_path` may be missing for full caches; all but it must outlive the object.
+  CachedModel(const Transformer& model, const ModelInput& input, const std::optional<CompressionPlan>& plan,
+              const std::string& plan_path, std::int64_t exact_recent, const Team& team);
+
+  const Transformer& model() const { return model_; }
+  const Team& team() const { return team_; }
+
+  /// Fresh, for as many sequences. Local; the ranks of a row make the same.
+  std::unique_ptr<KvCache> make_cache(CacheKind kind, std::size_t sequences) const;
+
+ private:
+  const Transformer& model_;
+  const Team& team_;
+  Dtype plain_, compute_;
+  CachePlan full_, compressed_;
+};
+
+}  // namespace headspan

@@ -1,0 +1,177 @@
+#include "app/calibrate.h"
+
+#include <cstdio>
+
+#include "app/calibration.h"
+#include "app/capture.h"
+#include "app/gram_source.h"
+#include "app/layout.h"
+#include "app/model_input.h"
+#include "app/run_attributes.h"
+#include "base/checked.h"
+#include "base/progress.h"
+#include "base/provenance.h"
+#include "base/sha256.h"
+#include "dist/agreement.h"
+#include "dist/threads.h"
+#include "io/publish.h"
+#include "io/tokens.h"
+#include "model/torch_runtime.h"
+
+namespace headspan {
+namespace {
+
+/// What is known before any rank works.
+struct Prepared {
+  ModelInput input;
+  Sample sample;
+  std::string tokens_sha256;
+};
+
+bool needs_tokens(const Job& job) { return job.compress.algorithm != "quantise"; }
+
+/// [tokens] as calibration takes it: tokens that a cache keeps exactly are not in the statistics.
+Job::Tokens token_rule(const Job& job) {
+  Job::Tokens rule = job.tokens;
+  rule.skip_first = std::max(rule.skip_first, job.compress.exact_first);
+  return rule;
+}
+
+/// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
+Prepared prepare(const Job& job) {
+  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}};
+  check_bits(job.compress, prepared.input.config);
+  if (!needs_tokens(job)) return prepared;
+  prepared.sample = take_sample(token_rule(job), prepared.input.config, prepared.input.config_path);
+  std::int64_t fit = 0;
+  for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
+    if (prepared.sample.heldout[s] == 0)
+      fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - token_rule(job).skip_first);
+  const std::int64_t columns = prepared.input.config.kv_heads * prepared.input.config.head_size;
+  if (fit < 2 * columns)
+    throw InputError(job.tokens.path, "tokens.limit", std::to_string(job.tokens.limit),
+                     "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
+                         " columns of a layer on",
+                     "give at least " + std::to_string(2 * columns) + " behind the first " +
+                         std::to_string(token_rule(job).skip_first) + " of each sequence");
+  return prepared;
+}
+
+/// Runs the model over the tokens. Collective over the team.
+Calibration run_model(const Job& job, const Prepared& prepared, const Team& team, const Log& log) {
+  const ModelInput& input = prepared.input;
+  const Transformer model = load_model(job.model, input, true, team, log, job.model.path);
+  CaptureRequest request;
+  request.streams = {Stream::k, Stream::v};
+  request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
+  request.skip_first = token_rule(job).skip_first;
+  AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
+  Progress progress(log, "forward", "tokens", prepared.sample.total());
+  const auto run = [&](auto zero) {
+    return capture_grams<decltype(zero)>(model, input.config, prepared.sample, request, team, progress,
+                                         nullptr, &sums);
+  };
+  std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
+  Calibration calibration{input.config,
+                          stream_layout(input.config, Stream::k),
+                          fit_rules(job, dtype_name(input.dtype), "float64"),
+                          sums.finish(team.group(), grams[0].fit.tokens),
+                          {}};
+  AttentionMoments& moments = calibration.moments;
+  const std::int64_t tile = input.config.head_size * input.config.head_size;
+  moments.output.resize(static_cast<std::size_t>(moments.layers * moments.heads * tile));
+  const Range own = model.heads(Stream::q);
+  for (std::int64_t layer = 0; layer < moments.layers && team.data().is_root(); ++layer) {
+    const std::vector<double> metric = model.output_metric(layer);
+    std::copy(metric.begin(), metric.end(),
+              moments.output.begin() + (layer * moments.heads + own.begin) * tile);
+  }
+  team.group().sum(moments.output.data(), static_cast<std::int64_t>(moments.output.size()));
+  calibration.grams.emplace("k", std::move(grams[0]));
+  calibration.grams.emplace("v", std::move(grams[1]));
+  return calibration;
+}
+
+void publish_plan(const Job& job, const Prepared& prepared, const CompressionPlan& plan, const Comm& world) {
+  const std::string now = iso_time_utc();
+  const NetcdfAttributes more{{"title", "Compression of the KV cache of " + job.model.path},
+                              {"source", program_name()},
+                              {"history", now + " headspan calibrate"},
+                              {"date_created", now},
+                              {"model_type", prepared.input.config.model_type},
+                              {"heads", prepared.input.config.heads},
+                              {"hidden_size", prepared.input.config.hidden_size},
+                              {"capture", std::string("roped")},
+                              {"scope", job.compress.scope},
+                              {"units", job.compress.units},
+                              {"bits", job.compress.bits},
+                              {"stored_asked", job.compress.stored},
+                              {"tokens_path", job.tokens.path},
+                              {"tokens_sha256", prepared.tokens_sha256},
+                              {"job", job.to_ini("calibrate")},
+                              {"versions", library_versions()},
+                              {"git", git_id()}};
+  publish(
+      world, {job.compress.plan, world.broadcast(job_id(), 0), sha256_hex(job.to_ini("calibrate"))},
+      [&](const std::string& path) {
+        if (world.is_root()) write_plan(path, plan, more);
+      },
+      [&](const std::string& path) { read_plan(path); });
+}
+
+CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& team, const Log& log) {
+  const ModelConfig& config = prepared.input.config;
+  CompressionPlan plan;
+  plan.algorithm = job.compress.algorithm;
+  plan.config_sha256 = prepared.input.config_sha256;
+  plan.layers = config.layers;
+  plan.kv_heads = config.kv_heads;
+  plan.head_size = config.head_size;
+  plan.exact_first = job.compress.exact_first;
+  if (plan.algorithm == "quantise") {
+    plan.streams = plan_quantised(job.compress, config);
+    return plan;
+  }
+  const Calibration calibration = run_model(job, prepared, team, log);
+  plan.streams = plan_latents(job.compress, calibration);
+  for (const auto& [stream, blocks] : plan.streams)
+    for (const PlannedBlock& block : blocks) plan.expected_loss += block.expected_loss;
+  return plan;
+}
+
+}  // namespace
+
+int calibrate(const Job& job, const Comm& world) {
+  const double start = Progress::steady_seconds();
+  const Log log(world.is_root());
+  set_threads(threads_per_rank(world));
+  set_torch_threads(threads_per_rank(world));
+  const double memory = memory_of_rank(job, world);
+  Prepared prepared;
+  int tensor_parallel = 1;
+  agree(world, [&] {
+    if (job.run.groups != 1)
+      throw InputError("", "run.groups", std::to_string(job.run.groups), "is not for calibrate",
+                       "leave it out");
+    check_layout(world.size(), 1, job.run.tensor_parallel.value_or(1), job.run.grid);
+    prepared = prepare(job);
+    tensor_parallel = choose_tensor_parallel(job, {{job.model.path, prepared.input.config}},
+                                             prepared.input.dtype, world.size(), memory);
+  });
+  agree(world, [&] {
+    if (world.is_root() && needs_tokens(job))
+      prepared.tokens_sha256 = TokenFile::open(job.tokens.path, job.tokens.format, job.tokens.dtype).sha256();
+  });
+  for (const std::string& notice : prepared.sample.notices) log.notice(notice);
+  const Team team(world, 1, tensor_parallel, job.run.grid);
+  const CompressionPlan plan = make_plan(job, prepared, team, log);
+  publish_plan(job, prepared, plan, world);
+  if (world.is_root())
+    std::printf(
+        "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",
+        job.compress.plan.c_str(), plan.algorithm.c_str(), plan.stored_bytes() / plan.full_bytes(),
+        plan.expected_loss, Progress::steady_seconds() - start);
+  return 0;
+}
+
+}  // namespace headspan

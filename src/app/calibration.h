@@ -1,0 +1,38 @@
+// What a compression is found from: of one model and some tokens the Grams of keys and values, and what
+// attention does with them. And the planners, one for each kind of algorithm: each fills in what a layer
+// stores, on rank 0.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "app/job.h"
+#include "io/compression_plan.h"
+#include "model/model_config.h"
+#include "stats/attention_metric.h"
+#include "stats/collector.h"
+#include "stats/regression_data.h"
+
+namespace headspan {
+
+struct Calibration {
+  ModelConfig config;
+  HeadLayout layout;  ///< of keys, and of values
+  FitRules rules;
+  AttentionMoments moments;
+  std::map<std::string, StreamGrams> grams;  ///< "k", "v"
+};
+
+/// By stream, on rank 0: [layers].
+using PlannedStreams = std::map<std::string, std::vector<PlannedBlock>>;
+
+/// Throws InputError where compress.bits names more latents than a layer has. Local.
+void check_bits(const Job::Compress& rule, const ModelConfig& config);
+
+/// Latents in few bits or as whole columns. Collective over the grid of the Grams.
+PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration);
+
+/// Every column in `bits` bits, in groups of whole heads of at least 64 columns. Local.
+PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config);
+
+}  // namespace headspan

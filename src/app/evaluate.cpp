@@ -1,0 +1,214 @@
+#include "app/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "app/answer_requests.h"
+#include "app/cache_speed.h"
+#include "app/cached_model.h"
+#include "app/layout.h"
+#include "app/score_texts.h"
+#include "base/checked.h"
+#include "base/printable.h"
+#include "dist/agreement.h"
+#include "dist/threads.h"
+#include "io/publish.h"
+#include "io/tokens.h"
+#include "model/torch_runtime.h"
+#include "model/weights.h"
+
+namespace headspan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Text {
+  std::string name;  ///< the file's, without folder and last extension
+  Sample sample;
+  double tokens_per_byte = NAN;
+};
+
+/// Everything that is read before the weights.
+struct Prepared {
+  ModelInput input;
+  std::optional<CompressionPlan> plan;
+  std::vector<Text> texts;
+  std::vector<ScoredRequest> scored;
+  std::vector<GenerationRequest> generated;
+};
+
+Text read_text(const Job& job, const std::string& path, const ModelInput& input) {
+  Text text;
+  text.name = std::filesystem::path(path).stem().string();
+  Job::Tokens rule = job.tokens;
+  rule.path = path;
+  rule.heldout = 0;
+  rule.skip_first = 0;
+  text.sample = take_sample(rule, input.config, input.config_path);
+  const TokenFile file = TokenFile::open(path, rule.format, rule.dtype);
+  if (file.sidecar() && file.sidecar()->text_bytes && *file.sidecar()->text_bytes > 0)
+    text.tokens_per_byte =
+        static_cast<double>(file.count()) / static_cast<double>(*file.sidecar()->text_bytes);
+  return text;
+}
+
+/// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
+Prepared prepare(const Job& job) {
+  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}};
+  const Job::Evaluate& rule = job.evaluate;
+  if (!rule.plan.empty() && rule.cache != "full") {
+    prepared.plan = read_plan(rule.plan);
+    if (prepared.plan->config_sha256 != prepared.input.config_sha256)
+      throw InputError(rule.plan, "config_sha256", prepared.plan->config_sha256.substr(0, 12),
+                       "is not that of " + prepared.input.config_path + " (" +
+                           prepared.input.config_sha256.substr(0, 12) + ")",
+                       "give a plan that was calibrated on this model");
+  }
+  for (const std::string& path : rule.texts) {
+    prepared.texts.push_back(read_text(job, path, prepared.input));
+    for (std::size_t t = 0; t + 1 < prepared.texts.size(); ++t)
+      if (prepared.texts[t].name == prepared.texts.back().name)
+        throw InputError("", "evaluate.texts", path, "has the name of another text in the summary",
+                         "give files of different names");
+  }
+  const std::int64_t vocabulary = prepared.input.config.vocab_size;
+  if (!rule.requests.empty()) prepared.scored = read_scored_requests(rule.requests, vocabulary);
+  if (!rule.generate.empty()) prepared.generated = read_generation_requests(rule.generate, vocabulary);
+  for (const std::string& path : {rule.answers, rule.summary})
+    if (!path.empty() && std::filesystem::path(path).has_parent_path())
+      make_folder(std::filesystem::path(path).parent_path().string());
+  return prepared;
+}
+
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& model, const Log& log) {
+  Json texts = Json::object();
+  const CacheKind kind = cache_kind(job.evaluate.cache);
+  for (const Text& text : prepared.texts) {
+    Progress progress(log, "score", "tokens", text.sample.total(), {{"text", text.name}});
+    std::int64_t longest = 0;
+    for (const Sequence& sequence : text.sample.sequences) longest = std::max(longest, sequence.length);
+    const TextScore score = score_text(model, kind, job.evaluate.reference && kind != CacheKind::full,
+                                       text.sample, batch_sequences(job.evaluate.batch, longest), progress);
+    texts[text.name] = {{"tokens", score.tokens},
+                        {"loss", number_or_null(score.loss)},
+                        {"loss_se", number_or_null(score.loss_se)},
+                        {"perplexity", number_or_null(std::exp(score.loss))},
+                        {"bits_per_byte", number_or_null(score.loss / std::log(2.0) * text.tokens_per_byte)},
+                        {"full_loss", number_or_null(score.full_loss)},
+                        {"kl", number_or_null(score.kl)},
+                        {"kl_se", number_or_null(score.kl_se)}};
+  }
+  return texts;
+}
+
+/// Prompts from the first text, or from the longest contexts of the requests.
+std::vector<std::vector<std::int64_t>> speed_prompts(const Job& job, const Prepared& prepared) {
+  std::vector<std::vector<std::int64_t>> prompts;
+  if (!prepared.texts.empty()) prompts = prepared.texts.front().sample.tokens;
+  if (prompts.empty())
+    for (const ScoredRequest& request : prepared.scored) prompts.push_back(request.context);
+  if (prompts.empty())
+    for (const GenerationRequest& request : prepared.generated) prompts.push_back(request.context);
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  const std::int64_t batch =
+      prompts.empty()
+          ? 0
+          : batch_sequences(job.evaluate.batch, static_cast<std::int64_t>(prompts.front().size()));
+  if (static_cast<std::int64_t>(prompts.size()) > batch) prompts.resize(static_cast<std::size_t>(batch));
+  return prompts;
+}
+
+/// Adds bytes, speeds and the largest batch to the summary.
+void measure(const Job& job, const Prepared& prepared, const CachedModel& model, double memory,
+             Json& summary) {
+  constexpr std::int64_t kSteps = 16;
+  const std::vector<std::vector<std::int64_t>> prompts = speed_prompts(job, prepared);
+  if (prompts.empty()) return;
+  const CacheKind kind = cache_kind(job.evaluate.cache);
+  const std::int64_t exact = prepared.plan ? prepared.plan->exact_first : 0;
+  const CacheSpeed own = measure_speed(model, kind, prompts, kSteps, exact);
+  const bool beside = job.evaluate.reference && kind != CacheKind::full;
+  const CacheSpeed full = beside ? measure_speed(model, CacheKind::full, prompts, kSteps, 0) : own;
+  const bool known = beside || kind == CacheKind::full;
+  summary["bytes_per_token"] = {{"full", number_or_null(known ? full.stored_bytes : NAN)},
+                                {"stored", own.stored_bytes},
+                                {"exact", own.exact_bytes}};
+  summary["tokens_per_second"] = {{"prefill", own.prefill},
+                                  {"decode", own.decode},
+                                  {"full_prefill", number_or_null(known ? full.prefill : NAN)},
+                                  {"full_decode", number_or_null(known ? full.decode : NAN)}};
+  const ModelConfig& config = prepared.input.config;
+  const double ranks = model.team().tensor().size(),
+               weights = static_cast<double>(weight_bytes(
+                   config, {config.layers, true}, model.team().tensor().size(), prepared.input.dtype)),
+               maps = prepared.plan ? 2 * prepared.plan->map_bytes() : 0;
+  const auto largest = [&](const CacheSpeed& speed, double more) {
+    const auto length = static_cast<double>(job.tokens.sequence_length);
+    const double sequence = speed.stored_bytes * length + speed.exact_bytes * static_cast<double>(exact);
+    return std::max(0.0, std::floor(ranks * (memory - weights - more) / sequence));
+  };
+  summary["largest_batch"] = largest(own, maps);
+  if (known) summary["full_largest_batch"] = largest(full, 0);
+  summary["memory_gib"] = memory / (1 << 30);
+  summary["sequence_length"] = job.tokens.sequence_length;
+}
+
+void print(const Json& summary) {
+  for (const auto& [name, text] : summary["texts"].items())
+    std::printf("text=%s tokens=%s loss=%s full_loss=%s kl=%s kl_se=%s\n", name.c_str(),
+                text["tokens"].dump().c_str(), text["loss"].dump().c_str(), text["full_loss"].dump().c_str(),
+                text["kl"].dump().c_str(), text["kl_se"].dump().c_str());
+}
+
+}  // namespace
+
+int evaluate(const Job& job, const Comm& world) {
+  const double start = Progress::steady_seconds();
+  const Log log(world.is_root());
+  set_threads(threads_per_rank(world));
+  set_torch_threads(threads_per_rank(world));
+  const double memory = memory_of_rank(job, world);
+  Prepared prepared;
+  int tensor_parallel = 1;
+  agree(world, [&] {
+    if (job.run.groups != 1)
+      throw InputError("", "run.groups", std::to_string(job.run.groups), "is not for evaluate",
+                       "leave it out");
+    check_layout(world.size(), 1, job.run.tensor_parallel.value_or(1), std::nullopt);
+    prepared = prepare(job);
+    tensor_parallel = choose_tensor_parallel(job, {{job.model.path, prepared.input.config}},
+                                             prepared.input.dtype, world.size(), memory);
+  });
+  for (const Text& text : prepared.texts)
+    for (const std::string& notice : text.sample.notices) log.notice(notice);
+  const Team team(world, 1, tensor_parallel, std::nullopt);
+  const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);
+  std::optional<CachedModel> model;
+  agree(world, [&] {
+    model.emplace(transformer, prepared.input, prepared.plan, job.evaluate.plan, job.evaluate.exact_recent,
+                  team);
+  });
+  Json summary{{"plan", job.evaluate.plan}, {"cache", job.evaluate.cache}};
+  summary["texts"] = score_texts(job, prepared, *model, log);
+  const CacheKind kind = cache_kind(job.evaluate.cache);
+  std::string answers = answer(*model, kind, prepared.scored, job.evaluate.batch);
+  answers += answer(*model, kind, prepared.generated, job.evaluate.batch);
+  measure(job, prepared, *model, memory, summary);
+  agree(world, [&] {
+    if (!world.is_root()) return;
+    if (!job.evaluate.answers.empty()) publish_text(job.evaluate.answers, answers);
+    if (!job.evaluate.summary.empty()) publish_text(job.evaluate.summary, summary.dump(1) + "\n");
+  });
+  if (!world.is_root()) return 0;
+  print(summary);
+  std::printf("status=done units=1 skipped=0 seconds=%.1f\n", Progress::steady_seconds() - start);
+  return 0;
+}
+
+}  // namespace headspan

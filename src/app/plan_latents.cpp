@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+
+#include "app/calibration.h"
+#include "app/value_kind.h"
+#include "base/checked.h"
+#include "dist/tile_exchange.h"
+#include "stats/bit_allocation.h"
+#include "stats/latents.h"
+
+namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// One layer of a stream on the rank that works on it.
+struct OwnLatents {
+  std::string stream;
+  std::int64_t layer;
+  Latents latents;
+};
+
+class LatentPlanner {
+ public:
+  LatentPlanner(const Job::Compress& rule, const Calibration& calibration)
+      : rule_(rule),
+        calibration_(calibration),
+        comm_(calibration.grams.at("v").fit.matrix.grid().comm()),
+        heads_(calibration.config.kv_heads),
+        d_(calibration.config.head_size),
+        layers_(calibration.config.layers) {}
+
+  PlannedStreams plan() {
+    std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
+    for (std::int64_t first = 0; first < layers_; first += comm_.size()) work_on(first + comm_.rank());
+    for (const OwnLatents& own : own_) spectra[block_of(own.stream, own.layer)] = own.latents.eigenvalues;
+    for (Spectrum& spectrum : spectra) {
+      spectrum.resize(to_size(columns()), 0.0);
+      comm_.sum(spectrum.data(), columns());
+    }
+    const Allocation allocation = allocate(spectra);
+    return collect(spectra, allocation);
+  }
+
+ private:
+  std::int64_t columns() const { return heads_ * d_; }
+
+  std::size_t block_of(const std::string& stream, std::int64_t layer) const {
+    const auto at = std::find(rule_.streams.begin(), rule_.streams.end(), stream) - rule_.streams.begin();
+    return to_size(at * layers_ + layer);
+  }
+
+  /// The covariance of a layer's columns, [D, D] with the lower triangle valid; nothing for a layer beyond
+  /// the last. Collective.
+  std::vector<double> covariance(const std::string& stream, std::int64_t layer) const {
+    const HeadGram& gram = calibration_.grams.at(stream).fit;
+    std::vector<Tile> tiles;
+    for (std::int64_t t = 0; t < heads_ && layer < layers_; ++t)
+      for (std::int64_t r = 0; r <= t; ++r) tiles.push_back({layer * heads_ + t, layer * heads_ + r});
+    const TileViews views = view_tiles(gram.matrix, d_, tiles);
+    std::vector<double> result(layer < layers_ ? to_size(columns() * columns()) : 0);
+    const double share = 1 / static_cast<double>(std::max<std::int64_t>(1, gram.tokens));
+    for (std::size_t k = 0; k < tiles.size(); ++k) {
+      const std::int64_t row = tiles[k].row % heads_ * d_, column = tiles[k].column % heads_ * d_;
+      for (std::int64_t j = 0; j < d_; ++j)
+        for (std::int64_t i = 0; i < d_; ++i)
+          result[to_size(row + i + (column + j) * columns())] =
+              share * views.tiles[k].values[i + j * views.tiles[k].leading];
+    }
+    return result;
+  }
+
+  /// C_tt of every head: [heads, d, d].
+  std::vector<double> diagonal_tiles(const std::vector<double>& covariance) const {
+    std::vector<double> tiles(to_size(heads_ * d_ * d_));
+    for (std::int64_t h = 0; h < heads_; ++h)
+      for (std::int64_t j = 0; j < d_; ++j)
+        for (std::int64_t i = 0; i < d_; ++i)
+          tiles[to_size((h * d_ + j) * d_ + i)] =
+              covariance[to_size(h * d_ + std::max(i, j) + (h * d_ + std::min(i, j)) * columns())];
+    return tiles;
+  }
+
+  /// This rank's layer of a round; it may be beyond the last. Collective.
+  void work_on(std::int64_t layer) {
+    std::vector<double> values = covariance("v", layer);
+    std::map<std::string, std::vector<double>> metric;
+    if (layer < layers_) {
+      metric["v"] = value_metric(calibration_.moments, layer);
+      metric["k"] = key_metric(calibration_.moments, layer, diagonal_tiles(values));
+    }
+    for (const std::string& stream : rule_.streams) {
+      std::vector<double> own = stream == "v" ? values : covariance(stream, layer);
+      if (layer < layers_)
+        own_.push_back({stream, layer, make_latents(std::move(own), metric[stream], heads_, d_)});
+    }
+  }
+
+  Allocation allocate(const std::vector<Spectrum>& spectra) const {
+    const auto all = static_cast<double>(static_cast<std::int64_t>(spectra.size()) * columns());
+    if (rule_.bits == "auto") return allocate_bits(spectra, rule_.stored * 2 * all);
+    if (rule_.bits == "16") return allocate_columns(spectra, static_cast<std::int64_t>(rule_.stored * all));
+    std::vector<Band> bands;
+    for (const auto& [count, bits] : read_bands(rule_.bits)) bands.push_back({count, to_int(bits), false});
+    return allocate_bands(spectra, bands);
+  }
+
+  /// Columns of the projection, scaled by powers of two so that the first latent of each band is about 1:
+  /// then scales of 16 bits are exact enough whatever the unit of the loss.
+  void cut(const Latents& latents, PlannedBlock& block) const {
+    std::int64_t r = 0;
+    for (const Band& band : block.bands) r += band.columns;
+    block.projection.resize(to_size(columns() * r));
+    block.lift.resize(to_size(r * columns()));
+    std::int64_t latent = 0;
+    for (const Band& band : block.bands) {
+      const double scale = std::exp2(-std::round(std::log2(latents.eigenvalues[to_size(latent)]) / 2));
+      for (const std::int64_t last = latent + band.columns; latent < last; ++latent)
+        for (std::int64_t i = 0; i < columns(); ++i) {
+          const std::size_t at = to_size(i + latent * columns());
+          block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[at] * scale);
+          block.lift[to_size(latent * columns() + i)] = static_cast<float>(latents.lift[at] / scale);
+        }
+    }
+  }
+
+  /// The blocks of all ranks, on rank 0.
+  PlannedStreams collect(const std::vector<Spectrum>& spectra, const Allocation& allocation) {
+    PlannedStreams planned;
+    for (const std::string& stream : rule_.streams) {
+      const std::vector<double>& mean = calibration_.grams.at(stream).fit.mean;
+      for (std::int64_t layer = 0; layer < layers_; ++layer) {
+        const std::size_t at = block_of(stream, layer);
+        PlannedBlock block;
+        block.bands = allocation.bands[at];
+        block.expected_loss = allocation.loss[at];
+        block.eigenvalues = spectra[at];
+        block.mean.assign(mean.begin() + layer * columns(), mean.begin() + (layer + 1) * columns());
+        block.bias = block.mean;
+        const auto own = std::find_if(own_.begin(), own_.end(), [&](const OwnLatents& one) {
+          return one.stream == stream && one.layer == layer;
+        });
+        if (own != own_.end()) cut(own->latents, block);
+        send_to_root(block.projection);
+        send_to_root(block.lift);
+        if (own != own_.end()) own_.erase(own);
+        if (comm_.is_root()) planned[stream].push_back(std::move(block));
+      }
+    }
+    return planned;
+  }
+
+  /// `values` of the one rank that has some becomes rank 0's. Collective.
+  void send_to_root(std::vector<float>& values) const {
+    std::vector<std::vector<float>> send(to_size(comm_.size()));
+    send[0] = std::move(values);
+    values.clear();
+    for (std::vector<float>& part : comm_.exchange(send))
+      if (!part.empty()) values = std::move(part);
+  }
+
+  const Job::Compress& rule_;
+  const Calibration& calibration_;
+  const Comm& comm_;
+  std::int64_t heads_, d_, layers_;
+  std::vector<OwnLatents> own_;
+};
+
+}  // namespace
+
+void check_bits(const Job::Compress& rule, const ModelConfig& config) {
+  if (rule.bits.find('x') == std::string::npos) return;
+  std::int64_t latents = 0;
+  const std::int64_t columns = config.kv_heads * config.head_size;
+  for (const auto& [count, bits] : read_bands(rule.bits)) latents += std::min(count, columns + 1);
+  if (latents > columns)
+    throw InputError("", "compress.bits", rule.bits,
+                     "has more latents than the " + std::to_string(columns) + " columns of a layer",
+                     "give bands of that many at most");
+}
+
+PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration) {
+  return LatentPlanner(rule, calibration).plan();
+}
+
+PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config) {
+  const std::int64_t d = config.head_size, group = std::min(config.kv_heads, (64 + d - 1) / d) * d;
+  PlannedBlock block;
+  for (std::int64_t left = config.kv_heads * d; left > 0; left -= group)
+    block.bands.push_back({std::min(left, group), std::stoi(rule.bits), true});
+  PlannedStreams planned;
+  for (const std::string& stream : rule.streams) planned[stream].assign(to_size(config.layers), block);
+  return planned;
+}
+
+}  // namespace headspan

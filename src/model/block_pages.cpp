@@ -1,0 +1,50 @@
+#include "model/block_pages.h"
+
+#include <algorithm>
+
+namespace headspan {
+
+std::int64_t BlockPages::allocated_bytes() const {
+  return static_cast<std::int64_t>(pages_.size()) * kPageTokens * format_->bytes();
+}
+
+template <class T>
+void BlockPages::append(const T* rows, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i, ++tokens_) {
+    const std::int64_t place = tokens_ % kPageTokens;
+    if (place == 0)
+      pages_.emplace_back(new std::byte[static_cast<std::size_t>(kPageTokens * format_->bytes())]);
+    format_->pack(rows + i * format_->columns(), pages_.back().get() + place * format_->bytes());
+  }
+}
+
+template <class T>
+const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns,
+                          T* buffer, std::int64_t& leading) const {
+  const auto record = [&](std::int64_t token) {
+    return pages_[static_cast<std::size_t>(token / kPageTokens)].get() +
+           token % kPageTokens * format_->bytes();
+  };
+  if (begin < end && begin / kPageTokens == (end - 1) / kPageTokens && format_->template is_plain<T>()) {
+    leading = format_->columns();
+    return reinterpret_cast<const T*>(record(begin)) + first;
+  }
+  leading = columns;
+  T* out = buffer;
+  for (std::int64_t token = begin; token < end;) {
+    const std::int64_t count = std::min(end, (token / kPageTokens + 1) * kPageTokens) - token;
+    format_->unpack(record(token), count, first, columns, out, leading);
+    out += count * leading;
+    token += count;
+  }
+  return buffer;
+}
+
+template void BlockPages::append<float>(const float*, std::int64_t);
+template void BlockPages::append<double>(const double*, std::int64_t);
+template const float* BlockPages::read<float>(std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*,
+                                              std::int64_t&) const;
+template const double* BlockPages::read<double>(std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                                                double*, std::int64_t&) const;
+
+}  // namespace headspan

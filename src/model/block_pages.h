@@ -1,0 +1,47 @@
+// The stored block of one stream, layer and sequence: records (model/record_format.h) in pages of 64 tokens,
+// so that it grows without moving what is there. Not what the columns mean.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "model/record_format.h"
+
+namespace headspan {
+
+class BlockPages {
+ public:
+  static constexpr std::int64_t kPageTokens = 64;
+
+  /// `format` must outlive the pages.
+  explicit BlockPages(const RecordFormat& format) : format_(&format) {}
+
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t allocated_bytes() const;
+
+  /// Whether `read` within a page copies nothing.
+  template <class T>
+  bool is_plain() const {
+    return format_->is_plain<T>();
+  }
+
+  /// rows: [count, columns]. T: float or double.
+  template <class T>
+  void append(const T* rows, std::int64_t count);
+
+  /// Columns first .. first + columns of tokens begin .. end as [end - begin, columns]: where they lie
+  /// already
+  /// (`leading` is set to the distance of rows then), else unpacked into `buffer`, which is as large. Within
+  /// one page numbers of type T are not copied.
+  template <class T>
+  const T* read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns, T* buffer,
+                std::int64_t& leading) const;
+
+ private:
+  const RecordFormat* format_;
+  std::int64_t tokens_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> pages_;
+};
+
+}  // namespace headspan

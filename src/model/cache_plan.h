@@ -1,0 +1,64 @@
+// What a KV cache does with keys and values, in tensors: how a token's columns of a layer become its stored
+// block, and how every head of a layer is read from stored blocks. Made from a compression plan, or the plan
+// of a full cache. Of a tensor-parallel shard: its own KV heads, counted from 0.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "io/compression_plan.h"
+#include "model/model_config.h"
+#include "model/weights.h"
+
+namespace headspan {
+
+/// How one layer of a stream is stored: z = (x - mean) projection, or the columns of some heads, or x itself.
+struct StoredBlock {
+  std::vector<Band> bands;
+  bool shared = false;    ///< made of the heads of all tensor-parallel ranks, and on each of them
+  at::Tensor mean;        ///< [D of this rank]; undefined: nothing is subtracted
+  at::Tensor projection;  ///< [D of this rank, r]; undefined: columns are taken as they are
+  std::optional<std::vector<std::int64_t>> kept;  ///< of all heads of the layer; nothing: every own head
+};
+
+/// Some heads as a linear map of neighbouring columns of a stored block: z[first .. first + count] matrix.
+struct Reader {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::vector<std::int64_t> heads;  ///< ascending
+  at::Tensor matrix;                ///< [heads, count, d]; undefined: the columns are the head
+};
+
+/// Columns of the block of one layer, and who reads them: once for all readers.
+struct Source {
+  std::int64_t layer = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::vector<Reader> readers;  ///< `first` within the source
+};
+
+struct CachedLayer {
+  std::int64_t kv_heads = 0;  ///< of this rank
+  StoredBlock block;
+  std::vector<Source> sources;
+  at::Tensor bias;  ///< [heads of this rank, 1, d]; undefined: none
+};
+
+struct CachePlan {
+  std::vector<CachedLayer> keys, values;  ///< [layers]
+  std::int64_t head_size = 0;
+  std::int64_t exact_first = 0;   ///< first tokens of a sequence that are stored as they are
+  std::int64_t exact_recent = 0;  ///< a query meets this many tokens up to its own as they are
+};
+
+/// Every head as it is.
+CachePlan full_plan(const ModelConfig& config, Range heads);
+
+/// `heads`: those of this rank; `dtype`: in which attention computes, float32 or float64. Throws InputError
+/// naming `path` where the plan is of another model.
+CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan, Range heads,
+                          at::ScalarType dtype, const std::string& path);
+
+}  // namespace headspan

@@ -1,0 +1,243 @@
+#include "model/kv_cache.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include "dist/threads.h"
+#include "model/page_attention.h"
+#include "model/tensor_comm.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kQueries = 128;  // attended at a time: they share what is unpacked
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// Queries of one sequence that are attended together.
+struct Task {
+  std::size_t sequence;
+  std::int64_t row;       // of the first among the new tokens of all sequences
+  std::int64_t position;  // of the first in its sequence
+  std::int64_t count;
+};
+
+std::vector<Task> make_tasks(const std::vector<std::int64_t>& past, const std::vector<std::int64_t>& counts) {
+  std::vector<Task> tasks;
+  std::int64_t row = 0;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    for (std::int64_t begin = 0; begin < counts[s]; begin += kQueries)
+      tasks.push_back({s, row + begin, past[s] + begin, std::min(kQueries, counts[s] - begin)});
+    row += counts[s];
+  }
+  return tasks;
+}
+
+template <class T>
+void append_rows(CachedSequence& cached, const at::Tensor& rows) {
+  cached.pages.append(rows.data_ptr<T>(), rows.size(0));
+}
+
+/// Tokens that the queries of a task need as they are.
+void narrow_recent(const Task& task, StreamView& view) {
+  if (!view.recent.defined()) return;
+  const std::int64_t first = std::max(view.recent_begin, task.position - view.exact_recent + 1);
+  view.recent = view.recent.narrow(0, first - view.recent_begin, task.position + task.count - first);
+  view.recent_begin = first;
+}
+
+}  // namespace
+
+void KvCache::advance(const std::vector<std::int64_t>& counts) {
+  for (std::size_t s = 0; s < lengths_.size(); ++s) lengths_[s] += counts[s];
+}
+
+PagedCache::PagedCache(const CachePlan& plan, std::int64_t sequences, Dtype compute, Dtype plain,
+                       const Comm& tensor_parallel)
+    : KvCache(sequences),
+      plan_(plan),
+      plain_(plain),
+      compute_(scalar_type(compute)),
+      tensor_parallel_(tensor_parallel),
+      keys_(make_stream(plan.keys)),
+      values_(make_stream(plan.values)) {}
+
+PagedCache::StreamCache PagedCache::make_stream(const std::vector<CachedLayer>& layers) const {
+  StreamCache cache{&layers, {}, {}};
+  for (const CachedLayer& layer : layers) cache.formats.emplace_back(layer.block.bands, plain_);
+  for (const RecordFormat& format : cache.formats) {
+    auto& sequences = cache.sequences.emplace_back();
+    for (std::size_t s = 0; s < lengths().size(); ++s) sequences.push_back({BlockPages(format), {}, {}});
+  }
+  return cache;
+}
+
+/// x: [tokens, kv_heads, d] of the compute type; returns the stored columns [tokens, r].
+at::Tensor PagedCache::encode(const StoredBlock& block, const at::Tensor& x) const {
+  const at::Tensor flat = x.view({x.size(0), -1});
+  at::Tensor z;
+  if (block.projection.defined()) {
+    z = at::mm(flat - block.mean, block.projection);
+  } else if (block.kept) {
+    const Range own =
+        share(x.size(1) * tensor_parallel_.size(), tensor_parallel_.rank(), tensor_parallel_.size());
+    z = at::zeros({x.size(0), static_cast<std::int64_t>(block.kept->size()) * x.size(2)}, x.options());
+    for (std::size_t i = 0; i < block.kept->size(); ++i) {
+      const std::int64_t head = (*block.kept)[i] - own.begin;
+      if (head >= 0 && head < own.count)
+        z.narrow(1, static_cast<std::int64_t>(i) * x.size(2), x.size(2)).copy_(x.select(1, head));
+    }
+  } else {
+    return flat;
+  }
+  if (block.shared) sum_over(tensor_parallel_, z);
+  return z;
+}
+
+void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
+                        const std::vector<std::int64_t>& counts) {
+  StreamCache& cache = stream_cache(stream);
+  const at::Tensor wide = x.to(compute_).contiguous();
+  const at::Tensor z = encode((*cache.layers)[to_size(layer)].block, wide).contiguous();
+  std::int64_t row = 0;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    CachedSequence& cached = cache.sequences[to_size(layer)][s];
+    const std::int64_t exact =
+        std::min(counts[s], std::max<std::int64_t>(0, plan_.exact_first - lengths()[s]));
+    if (exact > 0) {
+      const at::Tensor first = x.narrow(0, row, exact).to(scalar_type(plain_));
+      cached.exact = cached.exact.defined() ? at::cat({cached.exact, first}) : first.clone();
+    }
+    const at::Tensor rows = z.narrow(0, row + exact, counts[s] - exact);
+    compute_ == at::kDouble ? append_rows<double>(cached, rows) : append_rows<float>(cached, rows);
+    row += counts[s];
+  }
+}
+
+/// Without recent tokens.
+StreamView PagedCache::view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const {
+  StreamView view{&(*cache.layers)[to_size(layer)], {}, {}, {}, 0, plan_.exact_recent};
+  for (const Source& source : view.layer->sources)
+    view.pages.push_back(&cache.sequences[to_size(source.layer)][sequence].pages);
+  const at::Tensor& exact = cache.sequences[to_size(layer)][sequence].exact;
+  if (exact.defined()) view.exact = exact.to(compute_);
+  return view;
+}
+
+/// Of every sequence, with its recent tokens up to the new ones x; keeps the last of them.
+std::vector<StreamView> PagedCache::views(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
+                                          const std::vector<std::int64_t>& counts) const {
+  std::vector<StreamView> views;
+  std::int64_t row = 0;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    views.push_back(view(cache, layer, s));
+    if (plan_.exact_recent > 0 && counts[s] > 0) {
+      at::Tensor& kept = cache.sequences[to_size(layer)][s].recent;
+      at::Tensor recent = x.narrow(0, row, counts[s]);
+      if (kept.defined()) recent = at::cat({kept, recent});
+      views.back().recent = recent.to(compute_);
+      views.back().recent_begin = lengths()[s] + counts[s] - recent.size(0);
+      const std::int64_t last = std::min(recent.size(0), plan_.exact_recent - 1);
+      kept = recent.narrow(0, recent.size(0) - last, last).clone();
+    }
+    row += counts[s];
+  }
+  return views;
+}
+
+at::Tensor PagedCache::attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                              const at::Tensor& v, const std::vector<std::int64_t>& counts) {
+  append(Stream::k, layer, k, counts);
+  append(Stream::v, layer, v, counts);
+  return attend_appended(layer, q, k, v, counts);
+}
+
+at::Tensor PagedCache::attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const std::vector<std::int64_t>& counts) {
+  const std::vector<StreamView> keys = views(keys_, layer, k, counts),
+                                values = views(values_, layer, v, counts);
+  const at::Tensor queries = q.to(compute_).contiguous();
+  at::Tensor out = at::empty_like(queries);
+  const std::vector<Task> tasks = make_tasks(lengths(), counts);
+  const auto run = [&](std::int64_t first, std::int64_t last) {
+    const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
+    for (std::int64_t t = first; t < last; ++t) {
+      const Task& task = tasks[to_size(t)];
+      StreamView own_keys = keys[task.sequence], own_values = values[task.sequence];
+      narrow_recent(task, own_keys);
+      narrow_recent(task, own_values);
+      out.narrow(0, task.row, task.count)
+          .copy_(attend_pages(queries.narrow(0, task.row, task.count), task.position, own_keys, own_values));
+    }
+  };
+  if (tasks.size() == 1) {
+    run(0, 1);
+  } else {
+    const SingleThreadedBlas serial_products;
+    at::parallel_for(0, static_cast<std::int64_t>(tasks.size()), 1, run);
+  }
+  return out.to(q.scalar_type());
+}
+
+at::Tensor PagedCache::lifted(Stream stream, std::int64_t layer,
+                              const std::vector<std::int64_t>& counts) const {
+  const StreamCache& cache = stream_cache(stream);
+  const CachedLayer& plan = (*cache.layers)[to_size(layer)];
+  std::vector<at::Tensor> parts;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    const StreamView own = view(cache, layer, s);
+    const std::int64_t stored = cache.sequences[to_size(layer)][s].pages.tokens();
+    const std::int64_t fresh = std::min(counts[s], stored);
+    const std::int64_t d = plan_.head_size;
+    if (fresh < counts[s]) {
+      const std::int64_t exact = counts[s] - fresh;
+      parts.push_back(own.exact.narrow(0, own.exact.size(0) - exact, exact));
+    }
+    parts.push_back(lift_pages(own, plan.kv_heads, d, stored - fresh, stored, compute_));
+  }
+  return at::cat(parts);
+}
+
+CacheBytes PagedCache::bytes() const {
+  CacheBytes bytes;
+  for (const StreamCache* cache : {&keys_, &values_})
+    for (const auto& layer : cache->sequences)
+      for (const CachedSequence& sequence : layer) {
+        bytes.stored += sequence.pages.allocated_bytes();
+        for (const at::Tensor* exact : {&sequence.exact, &sequence.recent})
+          if (exact->defined()) bytes.exact += static_cast<std::int64_t>(exact->nbytes());
+      }
+  return bytes;
+}
+
+SimulatedCache::SimulatedCache(const CachePlan& plan, const CachePlan& full, std::int64_t sequences,
+                               Dtype compute, Dtype plain, const Comm& tensor_parallel)
+    : KvCache(sequences),
+      full_plan_(full),
+      stored_(plan, sequences, compute, plain, tensor_parallel),
+      full_(full_plan_, sequences, compute, compute, tensor_parallel) {
+  full_plan_.exact_recent = plan.exact_recent;
+}
+
+at::Tensor SimulatedCache::attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                                  const at::Tensor& v, const std::vector<std::int64_t>& counts) {
+  stored_.append(Stream::k, layer, k, counts);
+  stored_.append(Stream::v, layer, v, counts);
+  full_.append(Stream::k, layer, stored_.lifted(Stream::k, layer, counts), counts);
+  full_.append(Stream::v, layer, stored_.lifted(Stream::v, layer, counts), counts);
+  return full_.attend_appended(layer, q, k, v, counts);
+}
+
+void SimulatedCache::advance(const std::vector<std::int64_t>& counts) {
+  KvCache::advance(counts);
+  stored_.advance(counts);
+  full_.advance(counts);
+}
+
+CacheBytes SimulatedCache::bytes() const { return full_.bytes(); }
+
+}  // namespace headspan

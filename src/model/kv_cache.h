@@ -1,0 +1,122 @@
+// The KV caches of a batch of sequences, and attention over them. Three kinds: PagedCache stores what its
+// plan says (all of it: a full cache; or a compressed one) and reads stored columns where they lie;
+// SimulatedCache stores everything, with the keys and values that a plan would have given in place of the
+// model's. A sequence grows by any number of tokens at a time: a prompt, or one token.
+//
+// Under tensor parallelism a rank attends with its own heads. What a plan makes of all heads of a layer
+// (latents, kept heads that others refer to) is summed over the ranks as it is stored, and is on each of
+// them: memory for it does not fall with the number of ranks.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "dist/mpi.h"
+#include "model/block_pages.h"
+#include "model/cache_plan.h"
+#include "model/page_attention.h"
+#include "model/stream.h"
+
+namespace headspan {
+
+/// Of all sequences, layers and both streams on this rank.
+struct CacheBytes {
+  std::int64_t stored = 0;  ///< pages
+  std::int64_t exact = 0;   ///< first tokens as they are
+};
+
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+
+  /// Tokens of each sequence so far.
+  const std::vector<std::int64_t>& lengths() const { return lengths_; }
+
+  /// Appends keys and values of `counts` new tokens of each sequence to `layer` and returns what the queries
+  /// find in all tokens up to their own. q: [tokens, heads, d], k, v: [tokens, kv_heads, d], contiguous, the
+  /// tokens of the sequences end to end. Layers ascending. Collective over the tensor-parallel communicator.
+  virtual at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const std::vector<std::int64_t>& counts) = 0;
+
+  /// After the last layer: the new tokens count as past.
+  virtual void advance(const std::vector<std::int64_t>& counts);
+
+  virtual CacheBytes bytes() const = 0;
+
+ protected:
+  explicit KvCache(std::int64_t sequences) : lengths_(static_cast<std::size_t>(sequences), 0) {}
+
+ private:
+  std::vector<std::int64_t> lengths_;
+};
+
+/// One stream of one sequence in one layer.
+struct CachedSequence {
+  BlockPages pages;   ///< from token exact_first on
+  at::Tensor exact;   ///< [tokens before exact_first so far, kv_heads, d]
+  at::Tensor recent;  ///< [the last tokens, fewer than exact_recent, kv_heads, d]; undefined: none
+};
+
+class PagedCache : public KvCache {
+ public:
+  /// `plan` and `tensor_parallel` must outlive the cache. `compute`: in which attention computes, float32 or
+  /// float64; `plain`: in which columns of no few bits are stored.
+  PagedCache(const CachePlan& plan, std::int64_t sequences, Dtype compute, Dtype plain,
+             const Comm& tensor_parallel);
+
+  at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const std::vector<std::int64_t>& counts) override;
+  CacheBytes bytes() const override;
+
+  /// Appends one stream without attending. x: [tokens, kv_heads, d]. Collective as attend is.
+  void append(Stream stream, std::int64_t layer, const at::Tensor& x,
+              const std::vector<std::int64_t>& counts);
+
+  /// Attends with what was appended. k, v: as they are, for the most recent tokens. Collective likewise.
+  at::Tensor attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                             const at::Tensor& v, const std::vector<std::int64_t>& counts);
+
+  /// What a plan gives in place of the last `counts` tokens, which were appended: [tokens, kv_heads, d].
+  at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) const;
+
+ private:
+  struct StreamCache {
+    const std::vector<CachedLayer>* layers;
+    std::vector<RecordFormat> formats;                   // [layer]
+    std::vector<std::vector<CachedSequence>> sequences;  // [layer][sequence]
+  };
+
+  StreamCache make_stream(const std::vector<CachedLayer>& layers) const;
+  StreamCache& stream_cache(Stream stream) { return stream == Stream::k ? keys_ : values_; }
+  const StreamCache& stream_cache(Stream stream) const { return stream == Stream::k ? keys_ : values_; }
+  at::Tensor encode(const StoredBlock& block, const at::Tensor& x) const;
+  StreamView view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const;
+  std::vector<StreamView> views(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
+                                const std::vector<std::int64_t>& counts) const;
+
+  const CachePlan& plan_;
+  Dtype plain_;
+  at::ScalarType compute_;
+  const Comm& tensor_parallel_;
+  StreamCache keys_, values_;
+};
+
+class SimulatedCache : public KvCache {
+ public:
+  /// As of a PagedCache with `plan`; `full` is a full plan of the same heads.
+  SimulatedCache(const CachePlan& plan, const CachePlan& full, std::int64_t sequences, Dtype compute,
+                 Dtype plain, const Comm& tensor_parallel);
+
+  at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const std::vector<std::int64_t>& counts) override;
+  void advance(const std::vector<std::int64_t>& counts) override;
+  CacheBytes bytes() const override;
+
+ private:
+  CachePlan full_plan_;
+  PagedCache stored_, full_;
+};
+
+}  // namespace headspan

@@ -1,0 +1,191 @@
+#include "model/record_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include "base/error.h"
+#include "model/row_kernels.h"
+
+namespace headspan {
+namespace {
+
+std::int64_t plain_bytes(Dtype dtype) {
+  if (dtype == Dtype::float64) return 8;
+  return dtype == Dtype::float32 ? 4 : 2;
+}
+
+/// Half-precision types take a float.
+template <class Stored, class T>
+Stored rounded(T value) {
+  if constexpr (sizeof(Stored) == 2)
+    return static_cast<Stored>(static_cast<float>(value));
+  else
+    return static_cast<Stored>(value);
+}
+
+template <class Stored, class T>
+void write_numbers(const T* z, std::int64_t count, std::byte* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto value = rounded<Stored>(z[i]);
+    std::memcpy(out + i * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
+  }
+}
+
+template <class Stored, class T>
+void read_numbers(const std::byte* in, std::int64_t count, T* z) {
+  if constexpr (std::is_same_v<Stored, T>) {
+    std::memcpy(z, in, static_cast<std::size_t>(count) * sizeof(T));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Stored value;
+      std::memcpy(&value, in + i * static_cast<std::int64_t>(sizeof value), sizeof value);
+      z[i] = static_cast<T>(static_cast<std::conditional_t<sizeof(Stored) == 2, float, T>>(value));
+    }
+  }
+}
+
+template <class T>
+void write_plain(Dtype dtype, const T* z, std::int64_t count, std::byte* out) {
+  switch (dtype) {
+    case Dtype::float64:
+      return write_numbers<double>(z, count, out);
+    case Dtype::float32:
+      return write_numbers<float>(z, count, out);
+    case Dtype::bfloat16:
+      return write_numbers<c10::BFloat16>(z, count, out);
+    case Dtype::float16:
+      return write_numbers<c10::Half>(z, count, out);
+  }
+}
+
+template <class T>
+void read_plain(Dtype dtype, const std::byte* in, std::int64_t count, T* z) {
+  switch (dtype) {
+    case Dtype::float64:
+      return read_numbers<double>(in, count, z);
+    case Dtype::float32:
+      return read_numbers<float>(in, count, z);
+    case Dtype::bfloat16:
+      return read_numbers<c10::BFloat16>(in, count, z);
+    case Dtype::float16:
+      return read_numbers<c10::Half>(in, count, z);
+  }
+}
+
+/// A value is base + code * step.
+struct Scale {
+  float base, step;
+};
+
+c10::Half to_half(double value) {
+  constexpr double kLargest = 65504;
+  return static_cast<c10::Half>(static_cast<float>(std::clamp(value, -kLargest, kLargest)));
+}
+
+/// Rounds to what the record keeps, writes it, and returns what reading will give.
+template <class T>
+Scale write_scale(const Band& band, const T* z, std::byte* out) {
+  c10::Half kept[2];
+  const auto [least, largest] = std::minmax_element(z, z + band.columns);
+  const double levels = std::exp2(band.bits);
+  if (band.offset) {
+    kept[0] = to_half(static_cast<double>(*least));
+    kept[1] = to_half(static_cast<double>(*largest - *least) / (levels - 1));
+  } else {
+    const double magnitude = std::max<double>(std::abs(*least), std::abs(*largest));
+    kept[0] = to_half(magnitude / (levels / 2 - 0.5));
+  }
+  std::memcpy(out, kept, band.offset ? 4 : 2);
+  const float first = kept[0];
+  if (band.offset) return {first, kept[1]};
+  return {first * static_cast<float>(0.5 - levels / 2), first};
+}
+
+Scale read_scale(const Band& band, const std::byte* in) {
+  c10::Half kept[2];
+  std::memcpy(kept, in, band.offset ? 4 : 2);
+  const float first = kept[0];
+  if (band.offset) return {first, kept[1]};
+  return {first * static_cast<float>(0.5 - std::exp2(band.bits - 1)), first};
+}
+
+template <class T>
+void write_codes(const Band& band, const Scale& scale, const T* z, std::byte* out) {
+  std::memset(out, 0, static_cast<std::size_t>((band.columns * band.bits + 7) / 8));
+  const double inverse = scale.step > 0 ? 1.0 / static_cast<double>(scale.step) : 0;
+  const double base = static_cast<double>(scale.base), last = std::exp2(band.bits) - 1;
+  for (std::int64_t i = 0; i < band.columns; ++i) {
+    const double code = std::rint((static_cast<double>(z[i]) - base) * inverse);
+    const auto value = static_cast<unsigned>(std::min(last, std::max(0.0, code)));
+    const std::int64_t bit = i * band.bits;
+    out[bit / 8] |= static_cast<std::byte>(value << (bit % 8));
+    if (bit % 8 + band.bits > 8) out[bit / 8 + 1] |= static_cast<std::byte>(value >> (8 - bit % 8));
+  }
+}
+
+}  // namespace
+
+RecordFormat::RecordFormat(const std::vector<Band>& bands, Dtype plain) : plain_(plain) {
+  for (const Band& band : bands) {
+    if (band.columns == 0) continue;
+    parts_.push_back({band, columns_, bytes_});
+    columns_ += band.columns;
+    bytes_ += band.bits == kPlainBits ? band.columns * plain_bytes(plain) : band_bytes(band);
+  }
+}
+
+template <class T>
+void RecordFormat::pack(const T* z, std::byte* record) const {
+  for (const Part& part : parts_) {
+    std::byte* out = record + part.byte;
+    if (part.band.bits == kPlainBits) {
+      write_plain(plain_, z + part.first, part.band.columns, out);
+      continue;
+    }
+    const Scale scale = write_scale(part.band, z + part.first, out);
+    write_codes(part.band, scale, z + part.first, out + (part.band.offset ? 4 : 2));
+  }
+}
+
+template <class T>
+void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::int64_t first,
+                          std::int64_t count, T* out, std::int64_t leading) const {
+  for (std::int64_t r = 0; r < records; ++r, record += bytes_, out += leading)
+    for (const Part& part : parts_) {
+      const std::int64_t begin = std::max(first, part.first),
+                         end = std::min(first + count, part.first + part.band.columns);
+      if (begin >= end) continue;
+      const std::byte* in = record + part.byte;
+      if (part.band.bits == kPlainBits) {
+        read_plain(plain_, in + (begin - part.first) * plain_bytes(plain_), end - begin, out + begin - first);
+        continue;
+      }
+      HS_ASSERT(end - begin == part.band.columns);
+      const Scale scale = read_scale(part.band, in);
+      expand_codes(reinterpret_cast<const std::uint8_t*>(in) + (part.band.offset ? 4 : 2), part.band.bits,
+                   part.band.columns, scale.base, scale.step, out + begin - first);
+    }
+}
+
+template <class T>
+bool RecordFormat::is_plain() const {
+  return plain_ == (std::is_same_v<T, double> ? Dtype::float64 : Dtype::float32) &&
+         std::all_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return part.band.bits == kPlainBits; });
+}
+
+#define HS_INSTANTIATE(T)                                                                               \
+  template void RecordFormat::pack<T>(const T*, std::byte*) const;                                      \
+  template void RecordFormat::unpack<T>(const std::byte*, std::int64_t, std::int64_t, std::int64_t, T*, \
+                                        std::int64_t) const;                                            \
+  template bool RecordFormat::is_plain<T>() const
+HS_INSTANTIATE(float);
+HS_INSTANTIATE(double);
+#undef HS_INSTANTIATE
+
+}  // namespace headspan

@@ -1,0 +1,227 @@
+"""calibrate and evaluate through the program, against numpy: plans from the moments of the tokens themselves, losses and
+answers from a forward that replaces keys and values.
+
+usage: test_compression.py HEADSPAN MPIEXEC [unittest's arguments]
+"""
+import json
+import re
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+import cached_forward  # noqa: E402
+import latents  # noqa: E402
+from calibration import calibrate  # noqa: E402
+from forward import Model  # noqa: E402
+from moments import moments  # noqa: E402
+from program import GOLDEN, StudyTest, main  # noqa: E402
+
+LENGTH, TOKENS, EOS = 40, 2000, 63
+MODELS = ("olmo2_gqa", "llama_gqa", "qwen3")
+
+
+class Compression(StudyTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        rng = np.random.default_rng(4)
+        ids = rng.integers(0, EOS, TOKENS)
+        ids[1::2] = (ids[::2] * 5 + 1) % EOS  # something to be predictable by
+        cls.fit = np.split(ids, range(LENGTH, TOKENS, LENGTH))
+        cls.tokens = cls.write_tokens("fit.bin", ids)
+        text = rng.integers(0, EOS, 7 * LENGTH - 12)
+        cls.text = cls.write_tokens("text.bin", text)
+        (cls.folder / "text.json").write_text(json.dumps({"text_bytes": 1000}))
+        cls.sequences = np.split(text, range(LENGTH, len(text), LENGTH))
+
+    def run_command(self, ranks, command, keys, code=0):
+        run = self.run_program(ranks, command, *(f"--{key}={value}" for key, value in keys.items() if value != ""))
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run.stdout + run.stderr
+
+    def calibrate(self, ranks, model, name, **more):
+        plan = self.folder / f"{name}.plan.h5"
+        keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
+                "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "tokens.heldout": 0, "compress.plan": plan,
+                **{f"compress.{key}": value for key, value in more.items()}}
+        self.run_command(ranks, "calibrate", keys)
+        return plan
+
+    def evaluate(self, ranks, model, name, **more):
+        summary = self.folder / f"{name}.summary.json"
+        keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.eos": EOS,
+                "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "evaluate.summary": summary,
+                **{f"{'' if '.' in key else 'evaluate.'}{key}": value for key, value in more.items()}}
+        self.run_command(ranks, "evaluate", keys)
+        return json.loads(summary.read_text())
+
+    def assert_same_latents(self, found, expected, rtol=1e-6):
+        """Of one layer, whatever the scale and sign of each latent."""
+        stored = found["projection"].shape[1] if "projection" in found else 0
+        np.testing.assert_allclose(found["eigenvalues"], expected.eigenvalues, rtol=1e-8,
+                                   atol=1e-12 * expected.eigenvalues[0])
+        np.testing.assert_allclose(found["mean"], expected.mean, atol=1e-12)
+        if stored:
+            kept = found["projection"] @ found["lift"]
+            there = expected.into[:, :stored] @ expected.back[:stored]
+            np.testing.assert_allclose(kept, there, atol=rtol * np.abs(there).max())
+
+    def test_latents_are_those_of_the_moments(self):
+        for model in MODELS:
+            found = moments(Model(GOLDEN / model), self.fit, 4)
+            plan = cached_forward.read_plan(self.calibrate(2, model, f"{model}16", bits=16, stored=0.4))
+            expected, loss, share = latents.plan(latents.blocks_of(found, "kv"), 0.4, "16")
+            total = 0
+            for number, own in enumerate(latents.blocks_of(found, "kv")):
+                with self.subTest(model=model, block=number):
+                    layers = len(plan.streams["k"])
+                    group = plan.streams["kv"[number // layers]][number % layers]
+                    self.assertEqual(group["band_columns"].sum(), np.sum(expected[number]["band_columns"]))
+                    self.assert_same_latents(group, own)
+                    total += float(group["expected_loss"])
+            self.assertAlmostEqual(total / loss, 1, 9)
+
+    def test_a_plan_is_the_same_on_any_ranks(self):
+        plans = [cached_forward.read_plan(self.calibrate(ranks, "olmo2_gqa", f"ranks{ranks}", stored=0.3))
+                 for ranks in (1, 2, 3, 4)]
+        for plan in plans[1:]:
+            for s in "kv":
+                for one, other in zip(plans[0].streams[s], plan.streams[s]):
+                    np.testing.assert_array_equal(one["band_columns"], other["band_columns"])
+                    np.testing.assert_allclose(one["eigenvalues"], other["eigenvalues"], rtol=1e-9, atol=1e-15)
+
+    def test_bits_meet_the_budget_and_beat_the_water_level_alone(self):
+        model = "olmo2_mha"
+        blocks = latents.blocks_of(moments(Model(GOLDEN / model), self.fit, 4), "kv")
+        for stored in (0.15, 0.3, 0.6):
+            path = self.calibrate(1, model, f"bits{stored}", stored=stored)
+            plan = cached_forward.read_plan(path)
+            with h5py.File(path) as file:
+                self.assertLessEqual(file.attrs["bytes_stored"], stored * file.attrs["bytes_full"])
+                self.assertGreater(file.attrs["bytes_stored"], 0.85 * stored * file.attrs["bytes_full"])
+            simple, _, share = latents.plan(blocks, stored, "auto")
+            self.assertLessEqual(share, stored)
+            model_of = Model(GOLDEN / model)
+            ours, theirs = (cached_forward.summary(model_of, self.sequences, cached_forward.Plan("latent", 4, streams))["kl"]
+                            for streams in (plan.streams, {"k": simple[:len(plan.streams["k"])],
+                                                           "v": simple[len(plan.streams["k"]):]}))
+            self.assertLess(ours, 1.1 * theirs, stored)
+
+    def test_losses_are_those_of_a_forward_with_replaced_keys_and_values(self):
+        cases = (("latent", {"stored": 0.3}), ("latent", {"bits": "3x8,5x3"}), ("quantise", {"bits": 4}))
+        for model, (algorithm, more) in zip(MODELS, cases):
+            name = f"{model}{algorithm}"
+            path = self.calibrate(1, model, name, algorithm=algorithm, exact_first=2, **more)
+            expected = cached_forward.summary(Model(GOLDEN / model), self.sequences, cached_forward.read_plan(path))
+            for ranks, cache in ((1, "simulated"), (1, "compressed"), (3, "compressed")):
+                with self.subTest(model=model, ranks=ranks, cache=cache):
+                    found = self.evaluate(ranks, model, name, plan=path, cache=cache, texts=self.text, batch=3)["texts"]["text"]
+                    self.assertEqual(found["tokens"], expected["tokens"])
+                    for field in ("loss", "loss_se", "full_loss", "kl", "kl_se", "perplexity"):
+                        self.assertAlmostEqual(found[field] / expected[field], 1, 4 if "kl" in field else 6, field)
+                    bits = found["loss"] / np.log(2) * len(np.concatenate(self.sequences)) / 1000
+                    self.assertAlmostEqual(found["bits_per_byte"], bits)
+
+    def test_tensor_parallel_ranks_score_alike(self):
+        path = self.calibrate(2, "olmo2_gqa", "tp", **{"stored": 0.5, "bits": 16})
+        one, two = (self.evaluate(2, "olmo2_gqa", f"tp{t}", plan=path, texts=self.text, **{"run.tensor_parallel": t})
+                    for t in (1, 2))
+        for field in ("loss", "kl", "full_loss"):
+            self.assertAlmostEqual(one["texts"]["text"][field], two["texts"]["text"][field], 9)
+
+    def test_requests_and_generation(self):
+        model, reference = "llama_gqa", Model(GOLDEN / "llama_gqa")
+        path = self.calibrate(1, model, "asked", stored=0.35, exact_first=1)
+        plan = cached_forward.read_plan(path)
+        scored = [{"id": f"s{i}", "context": self.sequences[i][:5 + i].tolist(),
+                   "continuation": self.sequences[i][5 + i:5 + 3 * i].tolist()} for i in range(6)]
+        greedy = [{"id": [i, "g"], "context": self.sequences[i][:3 + 4 * i].tolist(), "max_new_tokens": 6} for i in range(4)]
+
+        def continued(context, count):
+            tokens = list(context)
+            for _ in range(count):
+                tokens.append(int(cached_forward.logits(reference, np.array(tokens), plan)[-1].argmax()))
+            return tokens[len(context):]
+
+        whole = [continued(request["context"], 6) for request in greedy]
+        greedy[1]["stop"] = [whole[1][2:4]]
+        greedy[2]["stop"] = [[EOS + 1 - 1, EOS]]
+        for name, requests in (("scored", scored), ("greedy", greedy)):
+            (self.folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in requests))
+        for ranks in (1, 3):
+            answers = self.folder / f"answers{ranks}.jsonl"
+            self.evaluate(ranks, model, "asked", plan=path, requests=self.folder / "scored.jsonl",
+                          generate=self.folder / "greedy.jsonl", answers=answers, batch=2)
+            found = [json.loads(line) for line in answers.read_text().splitlines()]
+            self.assertEqual([f["id"] for f in found], [r["id"] for r in scored + greedy])
+            for request, answer in zip(scored, found):
+                tokens = np.array(request["context"] + request["continuation"])
+                rows = cached_forward.log_probabilities(cached_forward.logits(reference, tokens, plan))
+                first = len(request["context"])
+                own = [rows[i - 1, tokens[i]] for i in range(first, len(tokens))]
+                self.assertAlmostEqual(answer["loglikelihood"], sum(own), 5)
+                self.assertEqual(answer["greedy"], all(rows[i - 1].argmax() == tokens[i] for i in range(first, len(tokens))))
+            expected = [whole[0], whole[1][:first_stop(whole[1], greedy[1]["stop"][0])], whole[2], whole[3]]
+            self.assertEqual([f["tokens"] for f in found[len(scored):]], expected)
+
+    def test_summary_of_bytes_and_speed(self):
+        path = self.calibrate(1, "olmo2_mha", "bytes", stored=0.25)
+        found = self.evaluate(1, "olmo2_mha", "bytes", plan=path, texts=self.text, **{"run.memory_gib": 1})
+        with h5py.File(path) as file:
+            stored = int(file.attrs["bytes_stored"])
+            config = json.loads((GOLDEN / "olmo2_mha" / "config.json").read_text())
+        columns = config["hidden_size"] * config["num_hidden_layers"] * 2
+        page, tokens = 64 * len(self.sequences), sum(map(len, self.sequences))  # a page each, float64
+        self.assertAlmostEqual(found["bytes_per_token"]["full"], page / tokens * 8 * columns)
+        self.assertAlmostEqual(found["bytes_per_token"]["stored"], page / (tokens - 4 * len(self.sequences)) * stored)
+        self.assertEqual(found["bytes_per_token"]["exact"], 8 * columns)
+        self.assertTrue(all(value > 0 for value in found["tokens_per_second"].values()))
+        self.assertGreater(found["largest_batch"], 3 * found["full_largest_batch"])
+
+    def test_what_does_not_fit_is_refused(self):
+        path = self.calibrate(1, "olmo2_mha", "refused", stored=0.5)
+        with h5py.File(self.folder / "broken.h5", "w") as file, h5py.File(path) as good:
+            for name, value in good.attrs.items():
+                file.attrs[name] = value
+            good.copy("k", file)
+            good.copy("v", file)
+            del file["v/0/lift"]
+        (self.folder / "bad.jsonl").write_text('{"id": 1, "context": [1, 2], "continuation": [900]}\n')
+        (self.folder / "empty.jsonl").write_text('{"id": 1, "context": [], "continuation": [9]}\n')
+        base = {"model.path": GOLDEN / "olmo2_mha", "evaluate.plan": path, "evaluate.texts": self.text}
+        answers = {"evaluate.answers": self.folder / "a.jsonl"}
+        calibration = {"model.path": GOLDEN / "olmo2_mha", "tokens.path": self.tokens, "compress.plan": self.folder / "p.h5"}
+        for number, (command, keys, told) in enumerate((
+                ("evaluate", {**base, "model.path": GOLDEN / "olmo2_gqa"}, "config_sha256"),
+                ("evaluate", {**base, "evaluate.plan": self.folder / "broken.h5"}, "v/0/lift"),
+                ("evaluate", {**base, "evaluate.plan": self.text}, "cannot be read as a plan"),
+                ("evaluate", {**base, "evaluate.plan": ""}, "evaluate.plan: is missing"),
+                ("evaluate", {**base, "evaluate.requests": self.folder / "bad.jsonl", **answers}, "line 1: continuation = 900"),
+                ("evaluate", {**base, "evaluate.requests": self.folder / "empty.jsonl", **answers}, "line 1: context"),
+                ("evaluate", {**base, "evaluate.requests": self.folder / "bad.jsonl"}, "evaluate.answers: is missing"),
+                ("evaluate", {**base, "evaluate.texts": f"{self.text},{self.text}"}, "twice"),
+                ("calibrate", {**calibration, "tokens.limit": 50}, "tokens.limit = 50"),
+                ("calibrate", {**calibration, "compress.bits": "900x8"}, "compress.bits = 900x8"),
+                ("calibrate", {**calibration, "compress.bits": "3x4,4x8"}, "rising bits"),
+                ("calibrate", {**calibration, "compress.bits": 4}, "compress.bits = 4"),
+                ("calibrate", {**calibration, "compress.stored": 1.5}, "compress.stored = 1.5"),
+                ("calibrate", {**calibration, "compress.algorithm": "quantise"}, "compress.bits = auto"),
+                ("calibrate", {**calibration, "compress.plan": ""}, "compress.plan: is missing"))):
+            for ranks in (1, 3) if number % 5 == 0 else (1,):
+                with self.subTest(keys=keys, ranks=ranks):
+                    printed = self.run_command(ranks, command, keys, code=2)
+                    self.assertIn(told, printed)
+                    self.assertEqual(len(re.findall("^headspan: (?!notice)", printed, re.M)), 1, printed)
+        self.assertFalse((self.folder / "p.h5").exists())
+
+
+def first_stop(tokens, stop):
+    """Where the first stop sequence begins."""
+    return next(i for i in range(len(tokens)) if tokens[i:i + len(stop)] == stop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+// KV caches: a full one against transformers' golden logits, and a compressed one against the simulated one,
+// which stores everything. Whole prompts, pieces of them and single tokens; on every way to lay out the
+// ranks.
+#include <numeric>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "app/cached_model.h"
+#include "model/golden.h"
+#include "model/inference.h"
+#include "model/weight_loader.h"
+
+namespace headspan {
+namespace {
+
+/// Values of a plan that mean nothing but are of the right form.
+class PlanMaker {
+ public:
+  PlanMaker(const ModelConfig& config, const std::string& algorithm) : config_(config) {
+    plan_.algorithm = algorithm;
+    plan_.layers = config.layers;
+    plan_.kv_heads = config.kv_heads;
+    plan_.head_size = config.head_size;
+    plan_.references = 2;
+  }
+
+  CompressionPlan make(const std::vector<Band>& bands, std::int64_t exact_first) {
+    plan_.exact_first = exact_first;
+    for (const std::string stream : {"k", "v"})
+      for (std::int64_t layer = 0; layer < plan_.layers; ++layer)
+        plan_.streams[stream].push_back(plan_.algorithm == "headspan" ? heads(layer) : columns(bands));
+    return plan_;
+  }
+
+ private:
+  template <class T>
+  std::vector<T> draw(std::int64_t count) {
+    std::normal_distribution<double> normal(0, 0.3);
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) value = static_cast<T>(normal(engine_));
+    return values;
+  }
+
+  PlannedBlock columns(const std::vector<Band>& bands) {
+    PlannedBlock block;
+    block.bands = bands;
+    if (plan_.algorithm == "quantise") return block;
+    std::int64_t r = 0;
+    for (const Band& band : bands) r += band.columns;
+    block.mean = block.bias = draw<double>(plan_.columns());
+    block.projection = draw<float>(plan_.columns() * r);
+    block.lift = draw<float>(r * plan_.columns());
+    return block;
+  }
+
+  /// The last head of each layer is kept; the others refer to it and to the kept head of layer 0.
+  PlannedBlock heads(std::int64_t layer) {
+    const std::int64_t kept = plan_.kv_heads - 1, d = plan_.head_size;
+    PlannedBlock block;
+    block.bands = {{d, kPlainBits, false}};
+    block.kept = {kept};
+    for (std::int64_t head = 0; head < kept; ++head) {
+      block.targets.push_back(head);
+      block.references.push_back(layer * plan_.kv_heads + kept);
+      block.references.push_back(layer == 0 ? -1 : kept);
+    }
+    block.map = draw<float>(kept * 2 * d * d);
+    block.bias = draw<double>(kept * d);
+    return block;
+  }
+
+  const ModelConfig& config_;
+  CompressionPlan plan_;
+  std::mt19937 engine_{7};
+};
+
+class KvCacheGolden : public testing::TestWithParam<std::string> {
+ protected:
+  const std::string folder_ = golden_folder(GetParam());
+  ModelInput input_ = open_model({}, folder_, false, true);
+  const Golden golden_{GetParam()};
+
+  std::vector<std::vector<std::int64_t>> sequences() const {
+    std::vector<std::vector<std::int64_t>> all;
+    auto token = golden_.batch.tokens.begin();
+    for (const std::int64_t length : golden_.batch.lengths) {
+      all.emplace_back(token, token + length);
+      token += length;
+    }
+    return all;
+  }
+
+  /// The logits of all tokens, fed `pieces` tokens at a time to each sequence, in turn; the rest at once.
+  at::Tensor fed_logits(const Transformer& model, KvCache& cache,
+                        const std::vector<std::int64_t>& pieces) const {
+    const auto all = sequences();
+    std::vector<std::vector<at::Tensor>> rows(all.size());
+    std::vector<std::int64_t> done(all.size(), 0);
+    for (std::size_t step = 0; step <= pieces.size(); ++step) {
+      PackedBatch batch;
+      for (std::size_t s = 0; s < all.size(); ++s) {
+        const auto left = static_cast<std::int64_t>(all[s].size()) - done[s];
+        const std::int64_t count = step < pieces.size() ? std::min(left, pieces[step]) : left;
+        batch.lengths.push_back(count);
+        batch.tokens.insert(batch.tokens.end(), all[s].begin() + done[s], all[s].begin() + done[s] + count);
+        done[s] += count;
+      }
+      const at::Tensor logits = model.logits(model.hidden(batch, cache));
+      std::int64_t row = 0;
+      for (std::size_t s = 0; s < all.size(); ++s) {
+        rows[s].push_back(logits.narrow(0, row, batch.lengths[s]));
+        row += batch.lengths[s];
+      }
+    }
+    std::vector<at::Tensor> parts;
+    for (const auto& of_sequence : rows) parts.push_back(at::cat(of_sequence));
+    return at::cat(parts);
+  }
+
+  Transformer load(const Layout& layout, Dtype dtype) {
+    input_.dtype = dtype;
+    return Transformer::load(input_.config, *input_.checkpoint, dtype, {input_.config.layers, true},
+                             layout.tensor_parallel, layout.data_parallel);
+  }
+};
+
+const std::vector<std::vector<std::int64_t>> kPieces{{}, {1, 1, 1}, {3, 2}};
+
+TEST_P(KvCacheGolden, a_full_cache_gives_the_logits_of_transformers) {
+  for (const int size : {1, 2, 4}) {
+    const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+    if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
+    const Layout layout(size);
+    const Team team(world, 1, size, std::nullopt);
+    const Transformer model = load(layout, Dtype::float64);
+    const CachedModel cached(model, input_, std::nullopt, "", 0, team);
+    for (const auto& pieces : kPieces) {
+      const auto cache = cached.make_cache(CacheKind::full, golden_.batch.lengths.size());
+
+      EXPECT_LE(relative_error(fed_logits(model, *cache, pieces), golden_["float64/logits"]), 1e-12);
+      EXPECT_EQ(cache->lengths(), golden_.batch.lengths);
+    }
+  }
+}
+
+TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const std::int64_t d = input_.config.head_size, all = input_.config.kv_heads * d;
+  struct Case {
+    std::string algorithm;
+    std::vector<Band> bands;
+  };
+  const std::vector<Case> cases{{"latent", {{2, 8, false}, {3, 4, false}, {all / 4, 2, false}}},
+                                {"latent", {{all / 2, kPlainBits, false}}},
+                                {"latent", {}},
+                                {"quantise", {{all - d, 4, true}, {d, 4, true}}},
+                                {"headspan", {}}};
+  for (const int size : {1, 2}) {
+    if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
+    const Layout layout(size);
+    const Team team(world, 1, size, std::nullopt);
+    const Transformer model = load(layout, Dtype::float64);
+    for (const Case& one : cases)
+      for (const std::int64_t exact_first : {0, 2})
+        for (const std::int64_t exact_recent : {0, 3}) {
+          if (one.algorithm == "quantise" && size > 1) continue;
+          const CompressionPlan plan = PlanMaker(input_.config, one.algorithm).make(one.bands, exact_first);
+          const CachedModel cached(model, input_, plan, "plan", exact_recent, team);
+          const std::size_t count = golden_.batch.lengths.size();
+          const auto simulated = cached.make_cache(CacheKind::simulated, count);
+          const at::Tensor expected = fed_logits(model, *simulated, {});
+
+          EXPECT_GT(relative_error(expected, golden_["float64/logits"]), 1e-6) << "the plan does something";
+          for (const auto& pieces : kPieces) {
+            const auto cache = cached.make_cache(CacheKind::compressed, count);
+            EXPECT_LE(relative_error(fed_logits(model, *cache, pieces), expected), 1e-11)
+                << one.algorithm << ", exact first " << exact_first << ", recent " << exact_recent
+                << ", tensor parallel " << size;
+          }
+        }
+  }
+}
+
+TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  if (world.size() % 2 != 0 || input_.config.kv_heads % 2 != 0) return;
+  const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
+  for (const std::string algorithm : {"latent", "headspan"}) {
+    const CompressionPlan plan = PlanMaker(input_.config, algorithm).make({{all / 2, kPlainBits, false}}, 1);
+    std::vector<at::Tensor> logits;
+    for (const int size : {1, 2}) {
+      const Layout layout(size);
+      const Team team(world, 1, size, std::nullopt);
+      const Transformer model = load(layout, Dtype::float64);
+      const CachedModel cached(model, input_, plan, "plan", 0, team);
+      const auto cache = cached.make_cache(CacheKind::compressed, golden_.batch.lengths.size());
+      logits.push_back(fed_logits(model, *cache, {2}));
+    }
+    EXPECT_LE(relative_error(logits[1], logits[0]), 1e-11) << algorithm;
+  }
+}
+
+TEST_P(KvCacheGolden, in_float32_both_agree_to_its_rounding) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Layout layout(1);
+  const Team team(world, 1, 1, std::nullopt);
+  const Transformer model = load(layout, Dtype::float32);
+  const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
+  const CompressionPlan plan = PlanMaker(input_.config, "latent").make({{all / 2, kPlainBits, false}}, 2);
+  const CachedModel cached(model, input_, plan, "plan", 0, team);
+  const std::size_t count = golden_.batch.lengths.size();
+  const auto simulated = cached.make_cache(CacheKind::simulated, count),
+             compressed = cached.make_cache(CacheKind::compressed, count);
+
+  const double error = relative_error(fed_logits(model, *compressed, {3}), fed_logits(model, *simulated, {}));
+
+  EXPECT_LE(error, 2e-5);
+  EXPECT_GT(error, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, KvCacheGolden,
+                         testing::Values("olmo2_mha", "olmo2_gqa", "llama_gqa", "falcon3", "qwen3_bias"),
+                         [](const auto& info) { return info.param; });
+
+TEST(KvCache, allocates_pages_of_stored_columns_only) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Layout layout(1);
+  const Team team(world, 1, 1, std::nullopt);
+  ModelInput input = open_model({}, golden_folder("olmo2_mha"), false, true);
+  input.dtype = Dtype::bfloat16;
+  const ModelConfig& config = input.config;
+  const Transformer model =
+      Transformer::random(config, 1, input.dtype, {config.layers, true}, layout.tensor_parallel);
+  const CompressionPlan plan = PlanMaker(config, "latent").make({{5, 4, false}}, 3);
+  const CachedModel cached(model, input, plan, "plan", 0, team);
+  const auto cache = cached.make_cache(CacheKind::compressed, 2),
+             full = cached.make_cache(CacheKind::full, 2);
+  const std::vector<std::vector<std::int64_t>> tokens{std::vector<std::int64_t>(67, 1),
+                                                      std::vector<std::int64_t>(68, 2)};
+  next_tokens(model, tokens, *cache);
+  next_tokens(model, tokens, *full);
+
+  const std::int64_t d = config.kv_heads * config.head_size, layers = 2 * config.layers;
+  EXPECT_EQ(cache->bytes().stored,
+            layers * (1 + 2) * 64 * (2 + 3));  // 64 and 65 tokens behind the exact ones
+  EXPECT_EQ(cache->bytes().exact, layers * 2 * 3 * d * 2);
+  EXPECT_EQ(full->bytes().stored, layers * (2 + 2) * 64 * d * 2);
+  EXPECT_EQ(full->bytes().exact, 0);
+}
+
+}  // namespace
+}  // namespace headspan

@@ -1,0 +1,120 @@
+// Bits of latents against numerical integration and against trying everything.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "stats/bit_allocation.h"
+
+namespace headspan {
+namespace {
+
+/// E[(z - level)^2] of a centred Gaussian by the midpoint rule.
+double integrated_error(double variance, double step) {
+  const double sigma = std::sqrt(variance), width = 16 * sigma / 200000;
+  double sum = 0;
+  for (int i = 0; i < 200000; ++i) {
+    const double z = -8 * sigma + (i + 0.5) * width, level = (std::floor(z / step) + 0.5) * step;
+    sum +=
+        std::pow(z - level, 2) * std::exp(-z * z / (2 * variance)) / std::sqrt(2 * M_PI * variance) * width;
+  }
+  return sum;
+}
+
+TEST(BitAllocation, quantisation_error_is_that_of_a_gaussian) {
+  for (const double step : {1e-3, 0.3, 1.0, 2.0, 4.0, 20.0})
+    EXPECT_NEAR(quantisation_error(0.7, step) / integrated_error(0.7, step), 1, 2e-3) << step;
+  EXPECT_EQ(quantisation_error(0.0, 2.0), 1.0);  // half a step off
+  EXPECT_EQ(quantisation_error(0.5, 0.0), 0.0);
+}
+
+double loss_of(const Spectrum& spectrum, const std::vector<Band>& bands) {
+  std::size_t at = 0;
+  double loss = 0;
+  for (const Band& band : bands) {
+    const double step = expected_step(&spectrum[at], band.columns, band.bits);
+    for (const std::size_t last = at + static_cast<std::size_t>(band.columns); at < last; ++at)
+      loss += quantisation_error(spectrum[at], step);
+  }
+  for (; at < spectrum.size(); ++at) loss += spectrum[at];
+  return loss;
+}
+
+std::int64_t bytes_of(const std::vector<Band>& bands) {
+  std::int64_t bytes = 0;
+  for (const Band& band : bands) bytes += band_bytes(band);
+  return bytes;
+}
+
+/// Every way to cut the first latents of `size` into bands.
+void all_bands(std::int64_t size, std::vector<Band>& so_far, std::vector<std::vector<Band>>& all) {
+  all.push_back(so_far);
+  for (std::int64_t columns = 1; columns <= size; ++columns)
+    for (const int bits : {2, 3, 4, 5, 6, 8}) {
+      so_far.push_back({columns, bits, false});
+      all_bands(size - columns, so_far, all);
+      so_far.pop_back();
+    }
+}
+
+TEST(BitAllocation, nothing_that_costs_no_more_loses_less) {
+  const std::vector<Spectrum> spectra{{9, 2, 0.3, 0.01}, {40, 0.5, 0.4, 0.0}};
+  std::vector<std::vector<Band>> all;
+  std::vector<Band> none;
+  all_bands(4, none, all);
+  for (const double bytes : {0.0, 3.0, 5.0, 8.0, 9.0, 12.0, 20.0}) {
+    const Allocation found = allocate_bits(spectra, bytes);
+    const std::int64_t used = bytes_of(found.bands[0]) + bytes_of(found.bands[1]);
+    const double loss = found.loss[0] + found.loss[1];
+
+    EXPECT_LE(static_cast<double>(used), bytes);
+    for (std::size_t b = 0; b < 2; ++b)
+      EXPECT_NEAR(found.loss[b], loss_of(spectra[b], found.bands[b]), 1e-6 * loss);
+    double least = INFINITY;
+    for (const auto& first : all)
+      for (const auto& second : all)
+        if (bytes_of(first) + bytes_of(second) <= used)
+          least = std::min(least, loss_of(spectra[0], first) + loss_of(spectra[1], second));
+    EXPECT_NEAR(loss, least, 1e-6 * least) << bytes << " bytes";
+  }
+}
+
+TEST(BitAllocation, uses_what_it_may_and_no_more) {
+  std::vector<Spectrum> spectra(3);
+  for (std::size_t b = 0; b < 3; ++b)
+    for (int i = 0; i < 300; ++i) spectra[b].push_back(std::exp(-0.05 * i * static_cast<double>(b + 1)));
+  for (const double bytes : {30.0, 100.0, 300.0}) {
+    const Allocation found = allocate_bits(spectra, bytes);
+    double used = 0;
+    for (const auto& bands : found.bands) {
+      used += static_cast<double>(bytes_of(bands));
+      for (std::size_t i = 1; i < bands.size(); ++i) EXPECT_LE(bands[i].bits, bands[i - 1].bits);
+    }
+    EXPECT_LE(used, bytes);
+    EXPECT_GE(used, 0.8 * bytes);
+  }
+}
+
+TEST(BitAllocation, whole_columns_go_to_the_largest_eigenvalues) {
+  const Allocation found = allocate_columns({{5, 3, 1}, {4, 3, 0.5}}, 3);
+
+  ASSERT_EQ(found.bands[0].size(), 1U);
+  EXPECT_EQ(found.bands[0][0].columns, 2);  // the tie goes to the earlier block
+  EXPECT_EQ(found.bands[1][0].columns, 1);
+  EXPECT_EQ(found.bands[0][0].bits, kPlainBits);
+  EXPECT_DOUBLE_EQ(found.loss[0], 1);
+  EXPECT_DOUBLE_EQ(found.loss[1], 3.5);
+  EXPECT_TRUE(allocate_columns({{5, 3}}, 0).bands[0].empty());
+}
+
+TEST(BitAllocation, given_bands_lose_what_they_leave_out) {
+  const Spectrum spectrum{4, 1, 0.25, 0.1};
+  const std::vector<Band> bands{{1, 8, false}, {2, 3, false}};
+
+  const Allocation found = allocate_bands({spectrum, spectrum}, bands);
+
+  EXPECT_EQ(found.bands[1].size(), 2U);
+  EXPECT_DOUBLE_EQ(found.loss[1], loss_of(spectrum, bands));
+}
+
+}  // namespace
+}  // namespace headspan

@@ -132,8 +132,14 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
     plan.streams = plan_quantised(job.compress, config);
     return plan;
   }
-  const Calibration calibration = run_model(job, prepared, team, log);
-  plan.streams = plan_latents(job.compress, calibration);
+  Calibration calibration = run_model(job, prepared, team, log);
+  if (plan.algorithm == "latent") {
+    plan.streams = plan_latents(job.compress, calibration);
+  } else {
+    HeadPlan heads = plan_heads(job.compress, calibration);
+    plan.streams = std::move(heads.streams);
+    plan.references = heads.references;
+  }
   for (const auto& [stream, blocks] : plan.streams)
     for (const PlannedBlock& block : blocks) plan.expected_loss += block.expected_loss;
   return plan;

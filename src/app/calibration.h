@@ -23,6 +23,14 @@ struct Calibration {
   std::map<std::string, StreamGrams> grams;  ///< "k", "v"
 };
 
+/// The covariance of some heads of a stream, [count d, count d] with the lower triangle valid; each rank asks
+/// for its own heads, for none too. Collective over the Gram's grid.
+std::vector<double> covariance_of(const HeadGram& gram, const std::vector<std::int64_t>& heads,
+                                  std::int64_t d);
+
+/// The metric of every head of keys and values: [heads, d, d] by stream, on every rank. Collective.
+std::map<std::string, std::vector<double>> head_metrics(const Calibration& calibration);
+
 /// By stream, on rank 0: [layers].
 using PlannedStreams = std::map<std::string, std::vector<PlannedBlock>>;
 
@@ -31,6 +39,16 @@ void check_bits(const Job::Compress& rule, const ModelConfig& config);
 
 /// Latents in few bits or as whole columns. Collective over the grid of the Grams.
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration);
+
+/// Whole heads kept, and maps for the others.
+struct HeadPlan {
+  PlannedStreams streams;
+  std::int64_t references = 0;  ///< of the target that has most
+};
+
+/// By headspan's elimination or the paper's graphs; uses up the Grams. Throws AgreedError where the budget is
+/// out of reach. Collective over the grid of the Grams.
+HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration);
 
 /// Every column in `bits` bits, in groups of whole heads of at least 64 columns. Local.
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config);

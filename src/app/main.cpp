@@ -64,10 +64,10 @@ int main(int argc, char** argv) {
     if (is_first_process()) std::fputs(request.answer.c_str(), stdout);
     return 0;
   }
-  if (!failure && request.command == "study") {
-    let_idle_threads_sleep(argv);
-    catch_stop_signals();
-  }
+  const bool computes =
+      request.command == "study" || request.command == "calibrate" || request.command == "evaluate";
+  if (!failure && computes) let_idle_threads_sleep(argv);
+  if (!failure && request.command == "study") catch_stop_signals();
   MpiSession session(&argc, &argv);
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   return run_command(request, failure, world);

@@ -4,7 +4,6 @@
 #include "app/calibration.h"
 #include "app/value_kind.h"
 #include "base/checked.h"
-#include "dist/tile_exchange.h"
 #include "stats/bit_allocation.h"
 #include "stats/latents.h"
 
@@ -28,7 +27,8 @@ class LatentPlanner {
         comm_(calibration.grams.at("v").fit.matrix.grid().comm()),
         heads_(calibration.config.kv_heads),
         d_(calibration.config.head_size),
-        layers_(calibration.config.layers) {}
+        layers_(calibration.config.layers),
+        metrics_(head_metrics(calibration)) {}
 
   PlannedStreams plan() {
     std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
@@ -50,49 +50,21 @@ class LatentPlanner {
     return to_size(at * layers_ + layer);
   }
 
-  /// The covariance of a layer's columns, [D, D] with the lower triangle valid; nothing for a layer beyond
-  /// the last. Collective.
+  /// Of a layer's columns; of none for a layer beyond the last. Collective.
   std::vector<double> covariance(const std::string& stream, std::int64_t layer) const {
-    const HeadGram& gram = calibration_.grams.at(stream).fit;
-    std::vector<Tile> tiles;
-    for (std::int64_t t = 0; t < heads_ && layer < layers_; ++t)
-      for (std::int64_t r = 0; r <= t; ++r) tiles.push_back({layer * heads_ + t, layer * heads_ + r});
-    const TileViews views = view_tiles(gram.matrix, d_, tiles);
-    std::vector<double> result(layer < layers_ ? to_size(columns() * columns()) : 0);
-    const double share = 1 / static_cast<double>(std::max<std::int64_t>(1, gram.tokens));
-    for (std::size_t k = 0; k < tiles.size(); ++k) {
-      const std::int64_t row = tiles[k].row % heads_ * d_, column = tiles[k].column % heads_ * d_;
-      for (std::int64_t j = 0; j < d_; ++j)
-        for (std::int64_t i = 0; i < d_; ++i)
-          result[to_size(row + i + (column + j) * columns())] =
-              share * views.tiles[k].values[i + j * views.tiles[k].leading];
-    }
-    return result;
-  }
-
-  /// C_tt of every head: [heads, d, d].
-  std::vector<double> diagonal_tiles(const std::vector<double>& covariance) const {
-    std::vector<double> tiles(to_size(heads_ * d_ * d_));
-    for (std::int64_t h = 0; h < heads_; ++h)
-      for (std::int64_t j = 0; j < d_; ++j)
-        for (std::int64_t i = 0; i < d_; ++i)
-          tiles[to_size((h * d_ + j) * d_ + i)] =
-              covariance[to_size(h * d_ + std::max(i, j) + (h * d_ + std::min(i, j)) * columns())];
-    return tiles;
+    std::vector<std::int64_t> heads;
+    for (std::int64_t h = 0; h < heads_ && layer < layers_; ++h) heads.push_back(layer * heads_ + h);
+    return covariance_of(calibration_.grams.at(stream).fit, heads, d_);
   }
 
   /// This rank's layer of a round; it may be beyond the last. Collective.
   void work_on(std::int64_t layer) {
-    std::vector<double> values = covariance("v", layer);
-    std::map<std::string, std::vector<double>> metric;
-    if (layer < layers_) {
-      metric["v"] = value_metric(calibration_.moments, layer);
-      metric["k"] = key_metric(calibration_.moments, layer, diagonal_tiles(values));
-    }
     for (const std::string& stream : rule_.streams) {
-      std::vector<double> own = stream == "v" ? values : covariance(stream, layer);
-      if (layer < layers_)
-        own_.push_back({stream, layer, make_latents(std::move(own), metric[stream], heads_, d_)});
+      std::vector<double> own = covariance(stream, layer);
+      if (layer >= layers_) continue;
+      const auto metric = metrics_.at(stream).begin() + layer * heads_ * d_ * d_;
+      own_.push_back(
+          {stream, layer, make_latents(std::move(own), {metric, metric + heads_ * d_ * d_}, heads_, d_)});
     }
   }
 
@@ -163,6 +135,7 @@ class LatentPlanner {
   const Calibration& calibration_;
   const Comm& comm_;
   std::int64_t heads_, d_, layers_;
+  std::map<std::string, std::vector<double>> metrics_;
   std::vector<OwnLatents> own_;
 };
 

@@ -22,7 +22,8 @@ std::pair<double, double> ratio(const std::vector<double>& values, const std::ve
   const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
   if (total == 0) return {kNan, kNan};
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / total;
-  const auto n = static_cast<double>(std::count_if(counts.begin(), counts.end(), [](double c) { return c > 0; }));
+  const auto n =
+      static_cast<double>(std::count_if(counts.begin(), counts.end(), [](double c) { return c > 0; }));
   double squares = 0;
   for (std::size_t s = 0; s < values.size(); ++s) squares += std::pow(values[s] - mean * counts[s], 2);
   return {mean, n > 1 ? std::sqrt(squares * n / (n - 1)) / total : kNan};

@@ -19,8 +19,8 @@ std::int64_t stored_columns(const PlannedBlock& block) {
 template <class T>
 void write_array(H5File& file, const std::string& name, const std::vector<T>& values,
                  const std::vector<std::int64_t>& shape) {
-  if (values.empty()) return;
-  file.create_dataset<T>(name, shape).write_rows(values.data(), 0, shape[0]);
+  auto dataset = file.create_dataset<T>(name, shape);
+  if (!values.empty()) dataset.write_rows(values.data(), 0, shape[0]);
 }
 
 void write_block(H5File& file, const std::string& group, const PlannedBlock& block,
@@ -35,21 +35,22 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   file.write_attribute(group, "band_bits", bits);
   file.write_attribute(group, "expected_loss", block.expected_loss);
   const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
-  const auto targets = static_cast<std::int64_t>(block.targets.size());
-  write_array(file, group + "/mean", block.mean, {all});
-  write_array(file, group + "/projection", block.projection, {all, r});
-  write_array(file, group + "/lift", block.lift, {r, all});
-  write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
-  write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});
-  write_array(file, group + "/targets", block.targets, {targets});
-  write_array(file, group + "/references", block.references, {targets, plan.references});
-  write_array(file, group + "/map", block.map, {targets, plan.references * d, d});
-  if (targets > 0)
-    write_array(file, group + "/bias", block.bias, {targets, d});
-  else
+  if (plan.algorithm == "latent") {
+    write_array(file, group + "/mean", block.mean, {all});
     write_array(file, group + "/bias", block.bias, {all});
-  write_array(file, group + "/r2_heldout", block.r2_heldout, {targets});
-  write_array(file, group + "/loss", block.loss, {targets});
+    write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
+    write_array(file, group + "/projection", block.projection, {all, r});
+    write_array(file, group + "/lift", block.lift, {r, all});
+  } else if (plan.algorithm != "quantise") {
+    const auto targets = static_cast<std::int64_t>(block.targets.size());
+    write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});
+    write_array(file, group + "/targets", block.targets, {targets});
+    write_array(file, group + "/references", block.references, {targets, plan.references});
+    write_array(file, group + "/map", block.map, {targets, plan.references * d, d});
+    write_array(file, group + "/bias", block.bias, {targets, d});
+    write_array(file, group + "/r2_heldout", block.r2_heldout, {targets});
+    write_array(file, group + "/loss", block.loss, {targets});
+  }
 }
 
 /// One file that is being read.
@@ -122,13 +123,13 @@ class PlanReader {
     std::int64_t size = 1;
     for (const std::int64_t extent : shape) size = checked_mul(size, extent, "values of a plan");
     std::vector<T> values(static_cast<std::size_t>(size));
-    dataset.read_rows(0, shape[0], values.data());
+    if (size > 0) dataset.read_rows(0, shape[0], values.data());
     return values;
   }
 
   std::vector<std::int64_t> list(const std::string& name) {
-    return file_.has(name) ? array<std::int64_t>(name, {file_.open_dataset(name).shape().at(0)})
-                           : std::vector<std::int64_t>();
+    if (!file_.has(name)) refuse(name, "", "is missing");
+    return array<std::int64_t>(name, {file_.open_dataset(name).shape().at(0)});
   }
 
   PlannedBlock read_block(const std::string& group, const CompressionPlan& plan) {
@@ -144,8 +145,8 @@ class PlanReader {
       block.mean = array<double>(group + "/mean", {all});
       block.bias = array<double>(group + "/bias", {all});
       block.eigenvalues = array<double>(group + "/eigenvalues", {all});
-      if (r > 0) block.projection = array<float>(group + "/projection", {all, r});
-      if (r > 0) block.lift = array<float>(group + "/lift", {r, all});
+      block.projection = array<float>(group + "/projection", {all, r});
+      block.lift = array<float>(group + "/lift", {r, all});
     } else {
       block.kept = list(group + "/kept");
       block.targets = list(group + "/targets");
@@ -171,7 +172,6 @@ class PlanReader {
   void read_targets(const std::string& group, const CompressionPlan& plan, PlannedBlock& block) {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
     const std::int64_t d = plan.head_size;
-    if (targets == 0) return;
     block.references = array<std::int64_t>(group + "/references", {targets, plan.references});
     block.map = array<float>(group + "/map", {targets, checked_mul(plan.references, d, "rows of a map"), d});
     block.bias = array<double>(group + "/bias", {targets, d});

@@ -32,8 +32,12 @@ TEST(CommandLine, AnswersHelpAndVersion) {
 }
 
 TEST(CommandLine, NeedsAKnownCommand) {
-  EXPECT_EQ(refusal({}), "command line: names no command; one of study, plan, theory, inspect, or --help");
-  EXPECT_EQ(refusal({"studdy"}), "command line: 'studdy' is not a command; one of study, plan, theory, inspect");
+  EXPECT_EQ(refusal({}),
+            "command line: names no command; one of study, calibrate, evaluate, plan, "
+            "theory, inspect, or --help");
+  EXPECT_EQ(refusal({"studdy"}),
+            "command line: 'studdy' is not a command; one of study, calibrate, evaluate, plan, theory, "
+            "inspect");
 }
 
 TEST(CommandLine, OverridesTheJobFile) {

@@ -46,7 +46,7 @@ class Compression(StudyTest):
         plan = self.folder / f"{name}.plan.h5"
         keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
                 "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "tokens.heldout": 0, "compress.plan": plan,
-                **{f"compress.{key}": value for key, value in more.items()}}
+                **{f"{'' if '.' in key else 'compress.'}{key}": value for key, value in more.items()}}
         self.run_command(ranks, "calibrate", keys)
         return plan
 
@@ -83,6 +83,83 @@ class Compression(StudyTest):
                     self.assert_same_latents(group, own)
                     total += float(group["expected_loss"])
             self.assertAlmostEqual(total / loss, 1, 9)
+
+    def test_heads_references_and_maps_are_those_of_the_moments(self):
+        cases = (("olmo2_mha", "headspan", "layer", 0.5, 2), ("olmo2_mha", "headspan", "causal", 0.4, 3),
+                 ("olmo2_gqa", "headspan", "causal", 0.5, 2), ("llama_gqa", "headspan", "layer", 0.75, 1),
+                 ("olmo2_mha", "paper-text", "layer", 0.6, 2), ("olmo2_mha", "paper-code", "layer", 0.6, 5))
+        for number, (model, algorithm, scope, stored, references) in enumerate(cases):
+            expected, loss, _ = calibrate(Model(GOLDEN / model), self.fit, self.fit[:1], algorithm, scope, "kv", stored,
+                                          references=references)
+            name = f"heads{number}"
+            path = self.calibrate(1 + number % 4, model, name, algorithm=algorithm, scope=scope, stored=stored,
+                                  references=references)
+            found = cached_forward.read_plan(path)
+            with h5py.File(path) as file:
+                self.assertAlmostEqual(file.attrs["expected_loss"], loss, 9)
+            for s in "kv":
+                for layer, (own, other) in enumerate(zip(found.streams[s], expected.streams[s])):
+                    with self.subTest(case=number, stream=s, layer=layer):
+                        for field in ("kept", "targets"):
+                            self.assertEqual(list(own.get(field, [])), list(other[field]), field)
+                        for i in range(len(other["targets"])):
+                            self.assert_same_map(own, other, i)
+            if algorithm == "headspan":
+                sequences = self.sequences[:3]
+                np.concatenate(sequences).astype("<u2").tofile(self.folder / "few.bin")
+                kl = self.evaluate(1, model, name, plan=path, texts=self.folder / "few.bin")["texts"]["few"]["kl"]
+                self.assertAlmostEqual(kl / cached_forward.summary(Model(GOLDEN / model), sequences, found)["kl"], 1, 5)
+
+    def assert_same_map(self, own, other, i):
+        """Of target i, whatever the order of its references."""
+        d = own["map"].shape[2]
+
+        def parts(group):
+            rows = np.asarray(group["map"][i], float).reshape(-1, d, d)
+            return {int(r): rows[k] for k, r in enumerate(np.asarray(group["references"][i])) if r >= 0}
+
+        ours, theirs = parts(own), parts(other)
+        self.assertEqual(sorted(ours), sorted(theirs))
+        for r, rows in ours.items():
+            np.testing.assert_allclose(rows, theirs[r], atol=2e-6 * max(1, np.abs(theirs[r]).max()))
+        np.testing.assert_allclose(own["bias"][i], other["bias"][i], atol=1e-7)
+        np.testing.assert_allclose(own["loss"][i], other["loss"][i], rtol=1e-6)
+
+    def test_held_out_r2_of_a_map(self):
+        model = "olmo2_mha"
+        path = self.calibrate(2, model, "heldout", algorithm="headspan", stored=0.5, references=2,
+                              **{"ridge": 0.01, "tokens.heldout": 0.25})
+        plan = cached_forward.read_plan(path)
+        split = self.held_out(len(self.fit), 0.25)
+        fit = [t for t, h in zip(self.fit, split) if not h]
+        expected, _, _ = calibrate(Model(GOLDEN / model), fit, [t for t, h in zip(self.fit, split) if h], "headspan",
+                                   "layer", "kv", 0.5, references=2, ridge=0.01)
+        for s in "kv":
+            for own, other in zip(plan.streams[s], expected.streams[s]):
+                self.assertEqual(list(own.get("targets", [])), list(other["targets"]))
+                if len(other["targets"]):
+                    np.testing.assert_allclose(own["r2_heldout"], other["r2_heldout"], atol=1e-6)
+
+    @staticmethod
+    def held_out(count, share, seed=0):
+        """1 for the held-out sequences: those with the smallest outputs of SplitMix64."""
+        mask, state, keys = (1 << 64) - 1, seed, []
+        for _ in range(count):
+            state = (state + 0x9E3779B97F4A7C15) & mask
+            z = state
+            z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+            z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+            keys.append(z ^ (z >> 31))
+        chosen = sorted(range(count), key=lambda i: keys[i])[:int(share * count + 0.5)]
+        return [i in chosen for i in range(count)]
+
+    def test_a_budget_out_of_reach_is_refused(self):
+        for scope in ("layer", "causal"):
+            keys = {"model.path": GOLDEN / "olmo2_mha", "tokens.path": self.tokens, "tokens.eos": EOS,
+                    "tokens.sequence_length": LENGTH, "compress.plan": self.folder / "none.h5",
+                    "compress.algorithm": "headspan", "compress.scope": scope, "compress.stored": 0.1}
+            self.assertIn("can", self.run_command(2, "calibrate", keys, code=2))
+            self.assertFalse((self.folder / "none.h5").exists())
 
     def test_a_plan_is_the_same_on_any_ranks(self):
         plans = [cached_forward.read_plan(self.calibrate(ranks, "olmo2_gqa", f"ranks{ranks}", stored=0.3))

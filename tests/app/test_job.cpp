@@ -109,6 +109,23 @@ TEST(Job, LeavesCommentsOut) {
   EXPECT_EQ(job.run.groups, 3);
 }
 
+TEST(Job, OneFileServesSeveralCommands) {
+  const GivenKeys given =
+      read_job_text("a.ini",
+                    "[model]\npath = m\n[tokens]\npath = t\n[compress]\nplan = p.h5\nstored = 0.5\n"
+                    "[evaluate]\nplan = p.h5\ntexts = a.bin,b.bin\n[output]\ndirectory = o\n");
+
+  const std::string calibrate = make_calibrate_job("a.ini", given).to_ini("calibrate"),
+                    evaluate = make_evaluate_job("a.ini", given).to_ini("evaluate"),
+                    study = make_job("a.ini", given).to_ini();
+
+  EXPECT_NE(calibrate.find("\n[compress]\nstreams = k,v\nstored = 0.5\n"), std::string::npos) << calibrate;
+  EXPECT_EQ(calibrate.find("[evaluate]"), std::string::npos);
+  EXPECT_NE(evaluate.find("\ntexts = a.bin,b.bin\n"), std::string::npos) << evaluate;
+  EXPECT_EQ(evaluate.find("[compress]"), std::string::npos);
+  EXPECT_EQ(study.find("[compress]") + study.find("[evaluate]"), 2 * std::string::npos);
+}
+
 TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
   EXPECT_EQ(refusal("[tokens]\nlimmit = 5\n"),
             "a.ini: tokens.limmit = 5: is not a key; did you mean tokens.limit?");
@@ -121,7 +138,7 @@ TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
   EXPECT_EQ(refusal("[nothing]\nwhatever = 5\n"),
             "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
             "[grams], "
-            "[predict], [ceiling], [overlap], [theory], [run], [output]");
+            "[predict], [ceiling], [overlap], [theory], [compress], [evaluate], [run], [output]");
   EXPECT_EQ(input_error_of([] { read("limit = 5\n"); }),
             "a.ini: limit = 5: is not a key; limit is a key of [tokens]");
 }
@@ -223,7 +240,8 @@ TEST(Job, FilesThatComeWithTheProgramAreValid) {
 
 TEST(JobOptions, AreEachReadWrittenAndExplained) {
   const Job defaults;
-  const std::string help = job_options_help("study") + job_options_help("theory");
+  std::string help;
+  for (const char* command : {"study", "theory", "calibrate", "evaluate"}) help += job_options_help(command);
   for (const JobOption& option : job_options()) {
     Job job;
 

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Calibrates and evaluates every way to compress a KV cache on one model and one domain, and leaves a plan and a summary
+# of each in a folder; what is there already is not done again. headspan-report makes a page of the summaries.
+#
+#   bash jobs/compression.sh MODEL FIT.bin OUT TEXT.bin... [-- --section.key value ...]
+#
+# MODEL  checkpoint folder          FIT.bin   tokens to calibrate on
+# OUT    folder for the results     TEXT.bin  tokens to evaluate on, of any domains
+#
+# What stands behind -- goes to every command. Environment: FIT_TOKENS [20000] and TEXT_TOKENS [10000] to run, SCOPE of
+# headspan's references [causal], HEADSPAN the program. With the model of checkpoints/smollm2 an hour on two cores.
+set -euo pipefail
+if (($# < 4)); then
+  sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+model=$1 fit=$2 out=$3
+shift 3
+texts=()
+while (($# > 0)) && [[ $1 != -- ]]; do
+  texts+=("$1")
+  shift
+done
+keys=("${@:2}")
+program=${HEADSPAN:-build/release/headspan}
+evaluated=$(IFS=,; echo "${texts[*]}")
+mkdir -p "$out"
+
+# try NAME [--compress.key value ...]
+try() {
+  local name=$1
+  shift
+  [[ -f $out/$name.json ]] && return
+  echo "== $name" >&2
+  "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
+    --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@"
+  "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
+    --tokens.limit "${TEXT_TOKENS:-10000}" --evaluate.summary "$out/$name.json" "${keys[@]}"
+}
+
+for bits in 8 4 3; do
+  try "quantise-$bits" --compress.algorithm quantise --compress.bits "$bits"
+done
+for stored in 0.5 0.27 0.2 0.16 0.125; do
+  try "latent-$stored" --compress.stored "$stored"
+done
+for streams in k,v k v; do
+  name=${streams/,/}
+  try "paper-code-$name-0.5" --compress.streams "$streams" --compress.stored 0.5 --compress.algorithm paper-code
+  try "headspan-$name-0.5" --compress.streams "$streams" --compress.stored 0.5 --compress.algorithm headspan \
+    --compress.scope "${SCOPE:-causal}"
+  try "latent-whole-$name-0.5" --compress.streams "$streams" --compress.stored 0.5 --compress.bits 16
+  [[ $streams == k,v ]] || try "latent-$name-0.5" --compress.streams "$streams" --compress.stored 0.5
+done
+try "paper-text-kv-0.5" --compress.stored 0.5 --compress.algorithm paper-text

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "io/activations.h"
 #include "io/checkpoint.h"
+#include "io/compression_plan.h"
 #include "io/gram_file.h"
 #include "io/manifest.h"
 #include "io/tokens.h"
@@ -88,6 +89,23 @@ std::string sidecar_text(const std::optional<TokenSidecar>& sidecar) {
   return text;
 }
 
+/// "128 columns in 6 bands, 3.1 bits each", on average over the layers.
+std::string block_text(const CompressionPlan& plan, const std::vector<PlannedBlock>& blocks) {
+  double columns = 0, bytes = 0, bands = 0;
+  for (const PlannedBlock& block : blocks)
+    for (const Band& band : block.bands) {
+      columns += static_cast<double>(band.columns);
+      bytes += static_cast<double>(band_bytes(band));
+      ++bands;
+    }
+  const auto layers = static_cast<double>(blocks.size());
+  char text[160];
+  std::snprintf(
+      text, sizeof text, "%.1f of %lld columns a layer in %.1f bands, %.2f bits a column with scales",
+      columns / layers, static_cast<long long>(plan.columns()), bands / layers, 8 * bytes / columns);
+  return columns > 0 ? text : "nothing but the means";
+}
+
 }  // namespace
 
 std::string describe_checkpoint(const std::string& path) {
@@ -152,7 +170,30 @@ std::string describe_job(const std::string& path) {
     make_theory_job(given);
     return path + ": job file of headspan theory\n";
   }
+  for (const std::string command : {"calibrate", "evaluate"})
+    if (given.count(command == "calibrate" ? "compress.plan" : "evaluate.cache") > 0 &&
+        given.count("output.directory") == 0)
+      return path + ": job file of headspan " + command + "; as it will run:\n\n" +
+             (command == "calibrate" ? make_calibrate_job(path, given) : make_evaluate_job(path, given))
+                 .to_ini(command);
   return path + ": job file; as it will run:\n\n" + make_job(path, given).to_ini();
+}
+
+std::string describe_plan(const std::string& path) {
+  const CompressionPlan plan = read_plan(path);
+  char bytes[96];
+  std::snprintf(bytes, sizeof bytes, "%.0f of %.0f a token (%.4f), in numbers of 16 bits",
+                plan.stored_bytes(), plan.full_bytes(), plan.stored_bytes() / plan.full_bytes());
+  char loss[32];
+  std::snprintf(loss, sizeof loss, "%.4g", plan.expected_loss);
+  Facts facts{{"algorithm", plan.algorithm},
+              {"bytes", bytes},
+              {"maps", std::to_string(static_cast<std::int64_t>(plan.map_bytes())) + " bytes"},
+              {"exact first", std::to_string(plan.exact_first) + " tokens"},
+              {"expected loss", loss}};
+  for (const auto& [stream, blocks] : plan.streams)
+    facts.push_back({"stream " + stream, block_text(plan, blocks)});
+  return report(path, "compression plan", facts);
 }
 
 std::string describe_activations(const std::string& path) {

@@ -19,5 +19,6 @@ std::string describe_manifest(const std::string& path);
 std::string describe_job(const std::string& path);  ///< resolved, as it will run
 std::string describe_activations(const std::string& path);
 std::string describe_gram(const std::string& path);
+std::string describe_plan(const std::string& path);
 
 }  // namespace headspan

@@ -48,8 +48,12 @@ bool is_activations(const std::string& path) { return holds(path, {"activations"
 
 bool is_gram(const std::string& path) { return holds(path, {"k/fit", "q/fit", "v/fit"}); }
 
+bool is_plan(const std::string& path) {
+  return is_hdf5(path) && H5File::open(path).read_attribute<std::string>("/", "algorithm").has_value();
+}
+
 bool is_result(const std::string& path) {
-  return is_hdf5(path) && !is_gram(path) &&
+  return is_hdf5(path) && !is_gram(path) && !is_plan(path) &&
          H5File::open(path).read_attribute<std::string>("/", "headspan_schema").has_value();
 }
 
@@ -66,12 +70,13 @@ struct Kind {
   std::string (*describe)(const std::string& path);
 };
 
-constexpr std::array<Kind, 6> kKinds{{
+constexpr std::array<Kind, 7> kKinds{{
     {"a checkpoint folder (holds config.json)", is_checkpoint, describe_checkpoint},
     {"a manifest (.tsv)", is_manifest, describe_manifest},
     {"a job file (.ini)", is_job, describe_job},
     {"activations (HDF5)", is_activations, describe_activations},
     {"Grams (HDF5)", is_gram, describe_gram},
+    {"a compression plan (HDF5)", is_plan, describe_plan},
     {"a token file (.bin, .npy, or any with a sidecar .json)", is_tokens, describe_tokens},
 }};
 

@@ -54,19 +54,22 @@ class PlanMaker {
     return block;
   }
 
-  /// The last head of each layer is kept; the others refer to it and to the kept head of layer 0.
+  /// The last head of each layer is kept, and the first where there are more than two; the others refer to
+  /// the last of their layer and to the first kept head of layer 0.
   PlannedBlock heads(std::int64_t layer) {
-    const std::int64_t kept = plan_.kv_heads - 1, d = plan_.head_size;
+    const std::int64_t last = plan_.kv_heads - 1, first = last > 1 ? 0 : last, d = plan_.head_size;
     PlannedBlock block;
-    block.bands = {{d, kPlainBits, false}};
-    block.kept = {kept};
-    for (std::int64_t head = 0; head < kept; ++head) {
+    block.kept = first == last ? std::vector<std::int64_t>{last} : std::vector<std::int64_t>{first, last};
+    block.bands = {{static_cast<std::int64_t>(block.kept.size()) * d, kPlainBits, false}};
+    for (std::int64_t head = 0; head < last; ++head) {
+      if (head == first) continue;
       block.targets.push_back(head);
-      block.references.push_back(layer * plan_.kv_heads + kept);
-      block.references.push_back(layer == 0 ? -1 : kept);
+      block.references.push_back(layer * plan_.kv_heads + last);
+      block.references.push_back(layer == 0 && first == last ? -1 : first);
     }
-    block.map = draw<float>(kept * 2 * d * d);
-    block.bias = draw<double>(kept * d);
+    const auto targets = static_cast<std::int64_t>(block.targets.size());
+    block.map = draw<float>(targets * 2 * d * d);
+    block.bias = draw<double>(targets * d);
     return block;
   }
 

@@ -156,13 +156,9 @@ int calibrate(const Job& job, const Comm& world) {
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
-    if (job.run.groups != 1)
-      throw InputError("", "run.groups", std::to_string(job.run.groups), "is not for calibrate",
-                       "leave it out");
-    check_layout(world.size(), 1, job.run.tensor_parallel.value_or(1), job.run.grid);
     prepared = prepare(job);
-    tensor_parallel = choose_tensor_parallel(job, {{job.model.path, prepared.input.config}},
-                                             prepared.input.dtype, world.size(), memory);
+    tensor_parallel =
+        choose_tensor_parallel(job, prepared.input.config, prepared.input.dtype, world.size(), memory);
   });
   agree(world, [&] {
     if (world.is_root() && needs_tokens(job))

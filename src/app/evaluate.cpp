@@ -11,8 +11,6 @@
 #include "app/cached_model.h"
 #include "app/layout.h"
 #include "app/score_texts.h"
-#include "base/checked.h"
-#include "base/printable.h"
 #include "dist/agreement.h"
 #include "dist/threads.h"
 #include "io/publish.h"
@@ -177,13 +175,9 @@ int evaluate(const Job& job, const Comm& world) {
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
-    if (job.run.groups != 1)
-      throw InputError("", "run.groups", std::to_string(job.run.groups), "is not for evaluate",
-                       "leave it out");
-    check_layout(world.size(), 1, job.run.tensor_parallel.value_or(1), std::nullopt);
     prepared = prepare(job);
-    tensor_parallel = choose_tensor_parallel(job, {{job.model.path, prepared.input.config}},
-                                             prepared.input.dtype, world.size(), memory);
+    tensor_parallel =
+        choose_tensor_parallel(job, prepared.input.config, prepared.input.dtype, world.size(), memory);
   });
   for (const Text& text : prepared.texts)
     for (const std::string& notice : text.sample.notices) log.notice(notice);

@@ -5,6 +5,7 @@
 
 #include <sys/sysinfo.h>
 
+#include "app/team.h"
 #include "base/checked.h"
 #include "model/weight_loader.h"
 
@@ -69,6 +70,15 @@ int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int g
   const Dtype dtype =
       forward_dtype(job.model.dtype, configs.at(first.path), checkpoint ? &*checkpoint : nullptr);
   return choose_tensor_parallel(job, configs, dtype, group_ranks, memory_bytes);
+}
+
+int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
+                           double memory_bytes) {
+  if (job.run.groups != 1)
+    throw InputError("", "run.groups", std::to_string(job.run.groups), "is for studies of many checkpoints",
+                     "leave it out");
+  check_layout(ranks, 1, job.run.tensor_parallel.value_or(1), job.run.grid);
+  return choose_tensor_parallel(job, {{job.model.path, config}}, dtype, ranks, memory_bytes);
 }
 
 double memory_of_rank(const Job& job, const Comm& comm) {

@@ -21,6 +21,11 @@ int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int g
 int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConfig>& configs, Dtype dtype,
                            int group_ranks, double memory_bytes);
 
+/// The same for a command that works on one model with all ranks: run.groups must be 1, and the ranks divide
+/// as run.tensor_parallel and run.grid say. Throws InputError. Local; the same on all.
+int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
+                           double memory_bytes);
+
 /// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
 /// all ranks. Collective over comm.
 double memory_of_rank(const Job& job, const Comm& comm);

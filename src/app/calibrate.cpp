@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "app/block_loss.h"
 #include "app/calibration.h"
 #include "app/capture.h"
 #include "app/gram_source.h"
@@ -58,9 +59,9 @@ Prepared prepare(const Job& job) {
 }
 
 /// Runs the model over the tokens. Collective over the team.
-Calibration run_model(const Job& job, const Prepared& prepared, const Team& team, const Log& log) {
+Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model, const Team& team,
+                      const Log& log) {
   const ModelInput& input = prepared.input;
-  const Transformer model = load_model(job.model, input, true, team, log, job.model.path);
   CaptureRequest request;
   request.streams = {Stream::k, Stream::v};
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
@@ -132,9 +133,15 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
     plan.streams = plan_quantised(job.compress, config);
     return plan;
   }
-  Calibration calibration = run_model(job, prepared, team, log);
+  std::optional<Transformer> model = load_model(job.model, prepared.input, true, team, log, job.model.path);
+  Calibration calibration = run_model(job, prepared, *model, team, log);
+  BlockLoss measure;
+  if (job.compress.units == "measured")
+    measure = measured_loss(*model, prepared.input, prepared.sample, job.compress.exact_first, team);
+  else
+    model.reset();
   if (plan.algorithm == "latent") {
-    plan.streams = plan_latents(job.compress, calibration);
+    plan.streams = plan_latents(job.compress, calibration, measure);
   } else {
     HeadPlan heads = plan_heads(job.compress, calibration);
     plan.streams = std::move(heads.streams);

@@ -3,6 +3,7 @@
 // stores, on rank 0.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -37,8 +38,16 @@ using PlannedStreams = std::map<std::string, std::vector<PlannedBlock>>;
 /// Throws InputError where compress.bits names more latents than a layer has. Local.
 void check_bits(const Job::Compress& rule, const ModelConfig& config);
 
-/// Latents in few bits or as whole columns. Collective over the grid of the Grams.
-PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration);
+/// What storing one layer of a stream as `block` says does to the model: the mean divergence from the full
+/// cache, in nats a token. The same on every rank. Collective.
+using BlockLoss =
+    std::function<double(const std::string& stream, std::int64_t layer, const PlannedBlock& block)>;
+
+/// Latents in few bits or as whole columns. With `measure` (compress.units = measured) the losses of each
+/// layer and stream are put in the unit of what half of its latents are measured to lose. Collective over the
+/// grid of the Grams.
+PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
+                            const BlockLoss& measure);
 
 /// Whole heads kept, and maps for the others.
 struct HeadPlan {

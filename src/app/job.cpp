@@ -176,6 +176,10 @@ void Resolver::resolve_calibrate() const {
   if (!has("model.path")) missing("model.path", "give the checkpoint that is to be compressed");
   if (!has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
   if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
+  if (has("grams.paths"))
+    refuse("grams.paths", "is not for calibrate yet", "give model.path and tokens.path");
+  if (compress.units == "measured" && compress.algorithm != "latent")
+    refuse("compress.units", "is for compress.algorithm = latent", "leave it out");
   const bool quantise = compress.algorithm == "quantise", latent = compress.algorithm == "latent";
   const bool widths = compress.bits == "8" || compress.bits == "4" || compress.bits == "3";
   if (quantise && !widths)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "app/calibration.h"
 #include "app/value_kind.h"
@@ -30,7 +31,7 @@ class LatentPlanner {
         layers_(calibration.config.layers),
         metrics_(head_metrics(calibration)) {}
 
-  PlannedStreams plan() {
+  PlannedStreams plan(const BlockLoss& measure) {
     std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
     for (std::int64_t first = 0; first < layers_; first += comm_.size()) work_on(first + comm_.rank());
     for (const OwnLatents& own : own_) spectra[block_of(own.stream, own.layer)] = own.latents.eigenvalues;
@@ -38,6 +39,7 @@ class LatentPlanner {
       spectrum.resize(to_size(columns()), 0.0);
       comm_.sum(spectrum.data(), columns());
     }
+    if (measure) weigh(measure, spectra);
     const Allocation allocation = allocate(spectra);
     return collect(spectra, allocation);
   }
@@ -68,6 +70,27 @@ class LatentPlanner {
     }
   }
 
+  /// Multiplies each spectrum by what dropping its lower half is measured to lose over what it is expected
+  /// to. Collective.
+  void weigh(const BlockLoss& measure, std::vector<Spectrum>& spectra) {
+    for (const std::string& stream : rule_.streams)
+      for (std::int64_t layer = 0; layer < layers_; ++layer) {
+        Spectrum& spectrum = spectra[block_of(stream, layer)];
+        const std::int64_t half = columns() / 2;
+        const double expected = std::accumulate(spectrum.begin() + half, spectrum.end(), 0.0);
+        if (!(expected > 0)) continue;
+        PlannedBlock block = block_with(stream, layer, {{half, kPlainBits, false}}, spectrum);
+        for (std::vector<float>* values : {&block.projection, &block.lift}) {
+          values->resize(to_size(columns() * half));
+          comm_.broadcast(values->data(), columns() * half, 0);
+        }
+        const double unit = std::max(measure(stream, layer, block), 1e-12) / expected;
+        for (double& value : spectrum) value *= unit;
+        for (OwnLatents& own : own_)
+          if (own.stream == stream && own.layer == layer) own.latents.eigenvalues = spectrum;
+      }
+  }
+
   Allocation allocate(const std::vector<Spectrum>& spectra) const {
     const auto all = static_cast<double>(static_cast<std::int64_t>(spectra.size()) * columns());
     if (rule_.bits == "auto") return allocate_bits(spectra, rule_.stored * 2 * all);
@@ -96,29 +119,32 @@ class LatentPlanner {
     }
   }
 
-  /// The blocks of all ranks, on rank 0.
-  PlannedStreams collect(const std::vector<Spectrum>& spectra, const Allocation& allocation) {
+  /// One layer of a stream in given bands; projection and lift on rank 0 alone. Collective.
+  PlannedBlock block_with(const std::string& stream, std::int64_t layer, std::vector<Band> bands,
+                          const Spectrum& spectrum) const {
+    const std::vector<double>& mean = calibration_.grams.at(stream).fit.mean;
+    PlannedBlock block;
+    block.bands = std::move(bands);
+    block.eigenvalues = spectrum;
+    block.mean.assign(mean.begin() + layer * columns(), mean.begin() + (layer + 1) * columns());
+    block.bias = block.mean;
+    for (const OwnLatents& own : own_)
+      if (own.stream == stream && own.layer == layer) cut(own.latents, block);
+    send_to_root(block.projection);
+    send_to_root(block.lift);
+    return block;
+  }
+
+  /// The blocks of all layers, on rank 0. Collective.
+  PlannedStreams collect(const std::vector<Spectrum>& spectra, const Allocation& allocation) const {
     PlannedStreams planned;
-    for (const std::string& stream : rule_.streams) {
-      const std::vector<double>& mean = calibration_.grams.at(stream).fit.mean;
+    for (const std::string& stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
         const std::size_t at = block_of(stream, layer);
-        PlannedBlock block;
-        block.bands = allocation.bands[at];
+        PlannedBlock block = block_with(stream, layer, allocation.bands[at], spectra[at]);
         block.expected_loss = allocation.loss[at];
-        block.eigenvalues = spectra[at];
-        block.mean.assign(mean.begin() + layer * columns(), mean.begin() + (layer + 1) * columns());
-        block.bias = block.mean;
-        const auto own = std::find_if(own_.begin(), own_.end(), [&](const OwnLatents& one) {
-          return one.stream == stream && one.layer == layer;
-        });
-        if (own != own_.end()) cut(own->latents, block);
-        send_to_root(block.projection);
-        send_to_root(block.lift);
-        if (own != own_.end()) own_.erase(own);
         if (comm_.is_root()) planned[stream].push_back(std::move(block));
       }
-    }
     return planned;
   }
 
@@ -152,8 +178,9 @@ void check_bits(const Job::Compress& rule, const ModelConfig& config) {
                      "give bands of that many at most");
 }
 
-PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration) {
-  return LatentPlanner(rule, calibration).plan();
+PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
+                            const BlockLoss& measure) {
+  return LatentPlanner(rule, calibration).plan(measure);
 }
 
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config) {

@@ -173,4 +173,14 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
   return cached;
 }
 
+CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+                         std::int64_t layer, const std::vector<PlannedBlock>& blocks, Range heads,
+                         at::ScalarType dtype) {
+  CachePlan cached = full_plan(config, heads);
+  cached.exact_first = plan.exact_first;
+  (stream == "k" ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
+      PlanBuilder(config, plan, blocks, heads, dtype).layer(layer);
+  return cached;
+}
+
 }  // namespace headspan

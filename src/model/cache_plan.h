@@ -61,4 +61,10 @@ CachePlan full_plan(const ModelConfig& config, Range heads);
 CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan, Range heads,
                           at::ScalarType dtype, const std::string& path);
 
+/// A full cache but for one layer of one stream, which stores latents. `blocks`: [layers] of the stream, of
+/// which that of `layer` is looked at; `plan` tells the sizes and exact_first.
+CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+                         std::int64_t layer, const std::vector<PlannedBlock>& blocks, Range heads,
+                         at::ScalarType dtype);
+
 }  // namespace headspan

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Runs test_harness_metrics.py, which needs lm_eval, torch, transformers and accelerate. Two minutes.
+#
+#   bash tests/analysis/harness.sh [PYTHON [PROGRAM]]
+#
+# PYTHON has these packages; without it they are installed in build/harness (some GB, from pip's package index; where
+# there are wheels of torch without CUDA, PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS says where). PROGRAM is a headspan that
+# is already built (default: builds build/release/headspan).
+set -euo pipefail
+python=${1:-} program=${2:-}
+if (($# > 2)); then
+  echo "tests/analysis/harness.sh: takes PYTHON and PROGRAM at most; got $*" >&2
+  exit 2
+fi
+[[ -n $program ]] && program=$(realpath "$program")
+[[ $python == */* ]] && python=$(realpath --no-symlinks "$python")
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+if [[ -z $program ]]; then
+  bash jobs/build.sh headspan >&2
+  program=$PWD/build/release/headspan
+fi
+if [[ -z $python ]]; then
+  environment=$PWD/build/harness python=$PWD/build/harness/bin/python
+  if [[ ! -e $environment/installed ]]; then  # written last
+    bash jobs/packages.sh fetch >&2
+    rm -rf "$environment"
+    mkdir -p build
+    python3 -m venv "$environment"
+    "$python" -m pip install --quiet --disable-pip-version-check './analysis[harness]' torch accelerate >&2
+    touch "$environment/installed"
+  fi
+fi
+
+# Root in a container, and two ranks on any number of cores, as in tests/CMakeLists.txt.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1
+status=0
+"$python" -B tests/analysis/test_harness_metrics.py "$program" mpirun || status=$?
+((status == 77)) && status=1  # a package is missing, as it says
+exit "$status"

@@ -24,7 +24,8 @@ def texts_of(runs):
 
 
 def with_error(value, error):
-    digits = 5 if abs(value) < 0.01 else 4
+    """At least four decimals, and as many as the first figure of the error takes."""
+    digits = max(4, -math.floor(math.log10(error))) if error > 0 else 6
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 

@@ -63,7 +63,7 @@ def stored_axis(axis, stored):
     axis.xaxis.set_major_locator(FixedLocator(TICKS))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axis.set_xlabel("stored bytes, share of 16-bit keys and values (log)")
+    axis.set_xlabel("stored share of the 16-bit bytes (log)")
 
 
 def kept_map(plan, stream):

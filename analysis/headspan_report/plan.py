@@ -197,7 +197,7 @@ def one_model(runs, refused):
 def read_folders(folders):
     """([runs of one model] in the order of the folders, InputErrors). Folders of one model are put together."""
     models, refused = {}, []
-    for folder in dict.fromkeys(Path(folder).resolve() for folder in folders):
+    for folder in dict.fromkeys(map(Path, folders)):
         runs, wrong = read_folder(folder)
         refused += wrong
         if runs:

@@ -9,12 +9,14 @@ import matplotlib
 from . import __version__
 from . import compression_figures as figures
 from .axes import STYLE
-from .plan import domain_of
+from .plan import STREAMS, domain_of
 from .report import as_image, environment, template_text
 
 LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page says what to take
 ROUNDING = 1e-9
-STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
+TEXT_CAPTION = ("Both streams compressed. Left: KL to the full cache with its standard error. Right: perplexity; its "
+                "bars are the standard error of the text's mean loss, which all methods share, so that they say nothing of "
+                "the differences between methods. Dashed grey: the full cache.")
 
 
 def texts_of(runs):
@@ -74,7 +76,7 @@ def asked(run):
 
 
 def stream_rows(runs, texts):
-    """Keys alone against values alone: method, share asked of the stream, text, KL of both, their ratio, KL together."""
+    """Keys alone against values alone: method, share asked of the stream, text, KL of each, their ratio, KL of both."""
     found = {}
     for run in runs:
         found.setdefault((*asked(run), run.plan.calibration), {})[run.plan.streams] = run
@@ -144,8 +146,8 @@ def int8_sentences(runs, text, several):
         return []
     best = min(whole, key=lambda run: run.kl(text)[0])
     if int8.kl(text)[0] < best.kl(text)[0]:
-        return [f"At half the bytes plain {as_told(int8, text)} beats every method that stores 16-bit numbers; the best "
-                f"of them is {as_told(best, text, several)}."]
+        return [f"At half the bytes plain {as_told(int8, text)} beats every method that stores 16-bit numbers; the "
+                f"best of them is {as_told(best, text, several)}."]
     return [f"At half the bytes int8 does not beat every method that stores 16-bit numbers: "
             f"{as_told(best, text, several)}, {as_told(int8, text)}."]
 
@@ -163,19 +165,17 @@ def draw(runs, texts, several):
     for text in texts:
         if any(run.kl(text) and run.plan.streams == "k,v" for run in runs):
             drawn.append((f"text-{text}", f"KL and perplexity on {text}",
-                          "Both streams compressed. Left: KL to the full cache with its standard error. Right: perplexity; "
-                          "its bars are the standard error of the text's mean loss, which all methods share, so that they "
-                          "say nothing of the differences between methods. Dashed grey: the full cache.",
-                          figures.draw_text(runs, text, several)))
-    plans = sorted((run.plan for run in runs), key=lambda plan: (plan.method, plan.streams, plan.calibration, -plan.stored))
+                          TEXT_CAPTION, figures.draw_text(runs, text, several)))
+    plans = sorted((run.plan for run in runs),
+                   key=lambda plan: (plan.method, plan.streams, plan.calibration, -plan.stored))
     heads = [plan for plan in plans if next(iter(plan.stored_by.values()))[0].kept is not None]
     latents = [plan for plan in plans if plan.algorithm == "latent"]
     if heads:
         drawn.append(("kept", "Which heads were kept", "Blue: kept as it is; white: read from others.",
                       figures.draw_kept(heads)))
     if latents:
-        drawn.append(("bits", "How many bits each layer has", "Columns that are stored by their bits, of as many as the "
-                      "axis is high; what is white is not stored.", figures.draw_bits(latents)))
+        drawn.append(("bits", "How many bits each layer has", "Stored columns by their bits, of as many as the axis is "
+                      "high; what is white is not stored.", figures.draw_bits(latents)))
     return [(name, title, caption, as_image(figure)) for name, title, caption, figure in drawn]
 
 

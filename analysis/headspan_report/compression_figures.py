@@ -6,17 +6,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from .axes import NULL_COLOUR, SEQUENCE, legend, panels
 from .selection import LETTERS
 
-METHODS = {"int": ("#D55E00", "s"), "latent": ("#0072B2", "o"), "latent,": ("#56B4E9", "D"), "headspan": ("#009E73", "^"),
-           "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P")}
+METHODS = {"int": ("#D55E00", "s"), "latent,": ("#56B4E9", "D"), "latent": ("#0072B2", "o"),
+           "headspan": ("#009E73", "^"), "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P")}
 TICKS = (0.1, 0.125, 0.16, 0.2, 0.27, 0.5, 0.75, 1)
 
 
 def style_of(method):
     """(colour, marker) of a method: int8, int4 and int3 are one; so are all latents of given bits."""
-    for start in ("latent,", *METHODS):
-        if method.startswith(start):
-            return METHODS[start]
-    raise KeyError(method)
+    return next(style for start, style in METHODS.items() if method.startswith(start))
 
 
 def family(run):
@@ -44,8 +41,9 @@ def draw_text(runs, text, several_calibrations):
         stored = [run.plan.stored for run in members]
         found = [run.texts[text] for run in members]
         left.errorbar(stored, [one["kl"] for one in found], [one["kl_se"] for one in found], **style)
+        perplexity = [one["perplexity"] for one in found]
         errors = [one["perplexity"] * one["loss_se"] for one in found]
-        right.errorbar(stored, [one["perplexity"] for one in found], errors, **{**style, "elinewidth": 0.5, "capsize": 0})
+        right.errorbar(stored, perplexity, errors, **{**style, "elinewidth": 0.5, "capsize": 0})
     full = next(run.texts[text]["full_loss"] for members in lines.values() for run in members)
     right.axhline(np.exp(full), color=NULL_COLOUR, linestyle="--", linewidth=1.1, label="full cache", zorder=1.5)
     left.set_yscale("log")

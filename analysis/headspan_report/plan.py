@@ -14,6 +14,7 @@ from .error import InputError
 from .result import check_complete, plain
 
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "quantise")
+STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
 REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", "bits", "model_type",
             "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "tokens_path")
 IDENTITY = ("title", "model_type", "config_sha256", "layers", "kv_heads", "head_size")  # the title has the model's path
@@ -108,6 +109,8 @@ def read_plan(path):
                     raise InputError(path, name, "", "is missing", "this is no plan of headspan calibrate")
             if attributes["algorithm"] not in ALGORITHMS:
                 raise InputError(path, "algorithm", attributes["algorithm"], "is not known", " or ".join(ALGORITHMS))
+            if attributes["streams"] not in STREAMS:
+                raise InputError(path, "streams", attributes["streams"], "is not known", " or ".join(STREAMS))
             layers = {stream: [read_layer(file[stream][str(layer)]) for layer in range(int(attributes["layers"]))]
                       for stream in str(attributes["streams"]).split(",")}
     except (OSError, KeyError, ValueError, TypeError) as error:

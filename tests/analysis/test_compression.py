@@ -11,7 +11,8 @@ from samples import run
 from headspan_report import compression_figures
 from headspan_report.plan import read_folder, read_plan
 
-INT8, LATENT, WHOLE, KEYS, VALUES = ("quantise-8", "latent-0.25", "latent-whole-kv-0.5", "headspan-k-0.5", "headspan-v-0.5")
+INT8, LATENT, WHOLE = "quantise-8", "latent-0.25", "latent-whole-kv-0.5"
+KEYS, VALUES = "headspan-k-0.5", "headspan-v-0.5"
 
 
 def on_both(kl, error, other_kl, other_error):

@@ -15,8 +15,8 @@ from .report import as_image, environment, template_text
 LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page says what to take
 ROUNDING = 1e-9
 TEXT_CAPTION = ("Both streams compressed. Left: KL to the full cache with its standard error. Right: perplexity; its "
-                "bars are the standard error of the text's mean loss, which all methods share, so that they say nothing of "
-                "the differences between methods. Dashed grey: the full cache.")
+                "bars are the standard error of the text's mean loss, which all methods share, so that they say "
+                "nothing of the differences between methods. Dashed grey: the full cache.")
 
 
 def texts_of(runs):

@@ -65,6 +65,19 @@ def both_names(a, b):
     return ["first", "second"]
 
 
+def compression(arguments):
+    from .aggregate import replace
+    from .compression import render
+    from .plan import read_folders
+    models, refused = read_folders(arguments.folders)
+    page = render(models, refused)
+    replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
+    report_complaints(refused)
+    print(f"status=done models={len(models)} runs={sum(map(len, models))} refused={len(refused)} "
+          f"written={arguments.output}")
+    return 2 if refused else 0
+
+
 def tokenize(arguments):
     from .tokenize import tokenize
     sidecar = tokenize(arguments.texts, arguments.tokenizer, arguments.output, arguments.field, arguments.eos,
@@ -128,6 +141,11 @@ def command_line():
     command.add_argument("b", metavar="B", type=Path, help="likewise")
     command.add_argument("--names", nargs=2, metavar=("NAME_A", "NAME_B"), help="what the page calls them")
     command.add_argument("--output", default="compare.html", type=Path, help="file [compare.html]")
+
+    command = add("compression", compression, "one self-contained HTML page of plans and how well they do")
+    command.add_argument("folders", nargs="+", metavar="FOLDER", type=Path,
+                         help="plans and summaries of one model, as jobs/compression.sh leaves them")
+    command.add_argument("--output", default="compression.html", type=Path, help="file [compression.html]")
 
     command = add("tokenize", tokenize, "texts as a token file for headspan, with its sidecar")
     command.add_argument("texts", nargs="+", metavar="TEXT", type=Path,

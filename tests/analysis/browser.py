@@ -24,8 +24,9 @@ class Page:
         to_browser, from_here = os.pipe()
         from_browser, to_here = os.pipe()
         redirect = f'exec "$@" 3<&{to_browser} 4>&{to_here}'  # the browser reads descriptor 3 and writes 4
+        # bash, since in other shells a descriptor has one digit, and matplotlib keeps its fonts open
         self.process = subprocess.Popen(
-            ["sh", "-c", redirect, "sh", CHROMIUM, *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"],
+            ["bash", "-c", redirect, "bash", CHROMIUM, *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"],
             pass_fds=(to_browser, to_here), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         os.close(to_browser)

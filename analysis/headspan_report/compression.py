@@ -1,0 +1,204 @@
+"""One self-contained page of plans and what evaluate found with them: loss against bytes, one table, keys against
+values, calibration against evaluation, what is stored, and what to take. Every word of advice is computed from the
+numbers on the page.
+"""
+import math
+
+import matplotlib
+
+from . import __version__
+from . import compression_figures as figures
+from .axes import STYLE
+from .plan import STREAMS, domain_of
+from .report import as_image, environment, template_text
+
+LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page says what to take
+ROUNDING = 1e-9
+TEXT_CAPTION = ("Both streams compressed. Left: KL to the full cache with its standard error. Right: perplexity; its "
+                "bars are the standard error of the text's mean loss, which all methods share, so that they say "
+                "nothing of the differences between methods. Dashed grey: the full cache.")
+
+
+def texts_of(runs):
+    """The texts, those of a calibration's own domain first."""
+    texts = dict.fromkeys(text for run in runs for text in run.texts)
+    return sorted(texts, key=lambda text: not any(run.own(text) for run in runs))
+
+
+def with_error(value, error):
+    """At least four decimals, and as many as the first figure of the error takes."""
+    digits = max(4, -math.floor(math.log10(error))) if error > 0 else 6
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def loss_cells(run, text):
+    """KL and the change of loss on a text, each with its error."""
+    found = run.texts.get(text)
+    if not found:
+        return ["–", "–"]
+    change = found["loss"] - found["full_loss"]
+    return [with_error(found["kl"], found["kl_se"]), f"{change:+.4f} ± {found['loss_se']:.4f}"]
+
+
+def speed_cells(run):
+    """Decoded tokens a second, those of the full cache, and the ratio."""
+    own, full = (run.summary["tokens_per_second"].get(name) for name in ("decode", "full_decode"))
+    ratio = f"{own / full:.2f}" if own and full else "–"
+    return [*(f"{speed:.4g}" if speed else "–" for speed in (own, full)), ratio]
+
+
+def byte_cells(run):
+    """Bytes a token: of the plan, where a number has 16 bits, and allocated, of what the full cache allocates."""
+    stored, full = (run.summary["bytes_per_token"].get(name) for name in ("stored", "full"))
+    allocated = f"{stored:.0f} of {full:.0f}" if stored and full else "–"
+    return [f"{run.plan.bytes_stored:.0f} of {run.plan.bytes_full:.0f}", allocated]
+
+
+def method_cells(run, several):
+    """Algorithm, where there are several the domain of the calibration, and streams."""
+    simulated = "" if run.summary["cache"] == "compressed" else f" ({run.summary['cache']})"
+    calibration = [run.plan.calibration or "none"] if several else []
+    return [run.plan.method + simulated, *calibration, STREAMS[run.plan.streams]]
+
+
+def table_rows(runs, texts, several):
+    """One row for each run: both streams first, then by algorithm, largest first."""
+    order = sorted(runs, key=lambda run: (list(STREAMS).index(run.plan.streams), run.plan.algorithm != "quantise",
+                                          run.plan.method, run.plan.calibration, -run.plan.stored))
+    return [[*method_cells(run, several), f"{run.plan.stored:.3f}",
+             *(cell for text in texts for cell in loss_cells(run, text)), *byte_cells(run), *speed_cells(run)]
+            for run in order]
+
+
+def asked(run):
+    """What runs must share to differ in their streams alone, or in their calibration alone."""
+    return run.plan.method, round(run.plan.stored_asked, 6)
+
+
+def stream_rows(runs, texts):
+    """Keys alone against values alone: method, share asked of the stream, text, KL of each, their ratio, KL of both."""
+    found = {}
+    for run in runs:
+        found.setdefault((*asked(run), run.plan.calibration), {})[run.plan.streams] = run
+    rows = []
+    for (method, share, calibration), of in sorted(found.items(), key=lambda item: item[0]):
+        for text in texts if "k" in of and "v" in of else ():
+            kl = {streams: run.kl(text) for streams, run in of.items()}
+            if kl["k"] and kl["v"]:
+                ratio = f"{kl['k'][0] / kl['v'][0]:.2f}" if kl["v"][0] > 0 else "–"
+                both = with_error(*kl["k,v"]) if kl.get("k,v") else "–"
+                rows.append([method, f"{share:g}", text, with_error(*kl["k"]), with_error(*kl["v"]), ratio, both])
+    return rows
+
+
+def domain_rows(runs, texts):
+    """(cells, which of them are of the calibration's own domain): calibrated on (row), KL on each text (column)."""
+    rows = []
+    for run in sorted(runs, key=lambda run: (*asked(run), run.plan.calibration)):
+        if run.plan.streams == "k,v" and run.plan.calibration:
+            kl = [with_error(*run.kl(text)) if run.kl(text) else "–" for text in texts]
+            rows.append(([run.plan.method, f"{run.plan.stored:.3f}", run.plan.calibration, *kl],
+                         [False] * 3 + [run.own(text) for text in texts]))
+    return rows
+
+
+def named(run, several=False):
+    """How the advice calls a run."""
+    words = [run.plan.method] + ([STREAMS[run.plan.streams]] if run.plan.streams != "k,v" else [])
+    words += [f"calibrated on {run.plan.calibration}"] if several and run.plan.calibration else []
+    return f"{', '.join(words)} ({run.plan.stored:.3f} of the bytes)"
+
+
+def as_told(run, text, several=False):
+    return f"{named(run, several)} with KL {with_error(*run.kl(text))}"
+
+
+def close(runs, best, text):
+    """Runs of other methods that two standard errors of the difference do not part from the best."""
+    kl, error = best.kl(text)
+    return [run for run in runs if run.plan.method != best.plan.method
+            and run.kl(text)[0] - kl <= 2 * math.hypot(error, run.kl(text)[1])]
+
+
+def advice_on(runs, text, several):
+    """Sentences: what loses least on the text at each limit, and how int8 stands to what keeps 16 bits."""
+    runs = [run for run in runs if run.kl(text)]
+    sentences = []
+    for limit in LIMITS:
+        within = [run for run in runs if run.plan.stored <= limit + ROUNDING]
+        if not within:
+            sentences.append(f"Nothing here stores {limit:g} of the bytes or less.")
+            continue
+        best = min(within, key=lambda run: run.kl(text)[0])
+        sentence = f"At or below {limit:g} of the bytes take {as_told(best, text, several)}"
+        others = close(within, best, text)
+        if others:
+            sentence += "; within two standard errors of it: " + ", ".join(named(run, several) for run in others)
+        sentences.append(sentence + ".")
+    return sentences + int8_sentences(runs, text, several)
+
+
+def int8_sentences(runs, text, several):
+    """int8 against the methods that store whole 16-bit numbers, in no more bytes than int8."""
+    int8 = next((run for run in runs if run.plan.method == "int8" and run.plan.streams == "k,v"), None)
+    whole = [run for run in runs if int8 and run.plan.sixteen_bits and run.plan.stored <= int8.plan.stored + ROUNDING]
+    if not whole:
+        return []
+    best = min(whole, key=lambda run: run.kl(text)[0])
+    if int8.kl(text)[0] < best.kl(text)[0]:
+        return [f"At half the bytes plain {as_told(int8, text)} beats every method that stores 16-bit numbers; the "
+                f"best of them is {as_told(best, text, several)}."]
+    return [f"At half the bytes int8 does not beat every method that stores 16-bit numbers: "
+            f"{as_told(best, text, several)}, {as_told(int8, text)}."]
+
+
+def advice(runs, texts, several):
+    """(text, its domain's standing, sentences) of each text."""
+    standing = {True: "of the calibration's own domain", False: "of another domain than any calibration"}
+    return [(text, standing[any(run.own(text) for run in runs)], " ".join(advice_on(runs, text, several)))
+            for text in texts]
+
+
+def draw(runs, texts, several):
+    """(id, title, caption, image) of each figure."""
+    drawn = []
+    for text in texts:
+        if any(run.kl(text) and run.plan.streams == "k,v" for run in runs):
+            drawn.append((f"text-{text}", f"KL and perplexity on {text}",
+                          TEXT_CAPTION, figures.draw_text(runs, text, several)))
+    plans = sorted((run.plan for run in runs),
+                   key=lambda plan: (plan.method, plan.streams, plan.calibration, -plan.stored))
+    heads = [plan for plan in plans if next(iter(plan.stored_by.values()))[0].kept is not None]
+    latents = [plan for plan in plans if plan.algorithm == "latent"]
+    if heads:
+        drawn.append(("kept", "Which heads were kept", "Blue: kept as it is; white: read from others.",
+                      figures.draw_kept(heads)))
+    if latents:
+        drawn.append(("bits", "How many bits each layer has", "Stored columns by their bits, of as many as the axis is "
+                      "high; what is white is not stored.", figures.draw_bits(latents)))
+    return [(name, title, caption, as_image(figure)) for name, title, caption, figure in drawn]
+
+
+def model_page(runs):
+    """What the template shows of one model."""
+    texts = texts_of(runs)
+    calibrations = sorted({run.plan.calibration for run in runs if run.plan.calibration})
+    several = len(calibrations) > 1
+    plan = runs[0].plan
+    with matplotlib.rc_context(STYLE):
+        drawings = draw(runs, texts, several)
+    tokens = {text: next(run.texts[text].get("tokens", 0) for run in runs if text in run.texts) for text in texts}
+    return {"name": plan.model, "type": plan.model_type, "layers": plan.layers, "kv_heads": plan.kv_heads,
+            "head_size": plan.head_size, "bytes_full": f"{plan.bytes_full:.0f}", "texts": texts, "tokens": tokens,
+            "calibrations": calibrations, "several": several, "advice": advice(runs, texts, several),
+            "rows": table_rows(runs, texts, several), "streams": stream_rows(runs, texts),
+            "domains": domain_rows(runs, texts), "drawings": drawings, "count": len(runs),
+            "elsewhere": [text for text in texts if domain_of(text) not in calibrations],
+            "programs": sorted({str(run.plan.attributes.get("source", "headspan")) for run in runs})}
+
+
+def render(models, refused):
+    """The page as text. models: the runs of each; refused: what is not on it."""
+    return environment().get_template("compression.html").render(
+        models=[model_page(runs) for runs in models], warnings=[f"not on this page: {error}" for error in refused],
+        version=__version__, style=template_text("page.css"))

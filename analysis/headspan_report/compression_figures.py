@@ -1,0 +1,127 @@
+"""Figures of the page of compression: loss against stored bytes, kept heads, bits by layer."""
+import numpy as np
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from .axes import NULL_COLOUR, SEQUENCE, legend, panels
+from .selection import LETTERS
+
+METHODS = {"int": ("#D55E00", "s"), "latent,": ("#56B4E9", "D"), "latent": ("#0072B2", "o"),
+           "headspan": ("#009E73", "^"), "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P")}
+TICKS = (0.1, 0.125, 0.16, 0.2, 0.27, 0.5, 0.75, 1)
+
+
+def style_of(method):
+    """(colour, marker) of a method: int8, int4 and int3 are one; so are all latents of given bits."""
+    return next(style for start, style in METHODS.items() if method.startswith(start))
+
+
+def family(run):
+    """What one line joins."""
+    method = "int8, int4, int3" if run.plan.algorithm == "quantise" else run.plan.method
+    return method, run.plan.calibration
+
+
+def draw_text(runs, text, several_calibrations):
+    """KL (log) and perplexity on one text against the stored share, both streams compressed."""
+    lines = {}
+    for run in runs:
+        if run.kl(text) and run.plan.streams == "k,v":
+            lines.setdefault(family(run), []).append(run)
+    figure, axes = panels(1, 2, sharey=False, height=3.4)
+    left, right = axes[0]
+    calibrations = sorted({calibration for _, calibration in lines if calibration})
+    for (method, calibration), members in lines.items():
+        members.sort(key=lambda run: run.plan.stored)
+        colour, marker = style_of(members[0].plan.method)
+        dashed = bool(calibration) and calibrations.index(calibration) > 0
+        label = f"{method} (on {calibration})" if several_calibrations and calibration else method
+        style = {"color": colour, "marker": marker, "linestyle": "--" if dashed else "-", "capsize": 2, "label": label,
+                 "elinewidth": 1, "markerfacecolor": "white" if dashed else colour}
+        stored = [run.plan.stored for run in members]
+        found = [run.texts[text] for run in members]
+        left.errorbar(stored, [one["kl"] for one in found], [one["kl_se"] for one in found], **style)
+        perplexity = [one["perplexity"] for one in found]
+        errors = [one["perplexity"] * one["loss_se"] for one in found]
+        right.errorbar(stored, perplexity, errors, **{**style, "elinewidth": 0.5, "capsize": 0})
+    full = next(run.texts[text]["full_loss"] for members in lines.values() for run in members)
+    right.axhline(np.exp(full), color=NULL_COLOUR, linestyle="--", linewidth=1.1, label="full cache", zorder=1.5)
+    left.set_yscale("log")
+    left.set_ylabel("KL to the full cache, nats a token")
+    right.set_ylabel("perplexity")
+    for axis in axes[0]:
+        stored_axis(axis, [run.plan.stored for members in lines.values() for run in members])
+    legend(figure, axes, 3)
+    return figure
+
+
+def stored_axis(axis, stored):
+    axis.set_xscale("log")
+    axis.set_xlim(min(stored) / 1.15, max(stored) * 1.15)
+    axis.xaxis.set_major_locator(FixedLocator(TICKS))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.set_xlabel("stored share of the 16-bit bytes (log)")
+
+
+def kept_map(plan, stream):
+    """[head, layer]: 1 where the head is kept."""
+    kept = np.zeros((int(plan.kv_heads), int(plan.layers)))
+    for layer, one in enumerate(plan.stored_by[stream]):
+        kept[one.kept, layer] = 1
+    return kept
+
+
+def draw_kept(plans):
+    """A map layer x head for each head plan (row) and stream (column)."""
+    figure, axes = panels(len(plans), 2, sharey=False, height=0.9 + 0.075 * int(plans[0].kv_heads))
+    for row, plan in zip(axes, plans):
+        for axis, stream in zip(row, "kv"):
+            if stream not in plan.stored_by:
+                axis.set_axis_off()
+                continue
+            kept = kept_map(plan, stream)
+            axis.imshow(kept, cmap="Blues", vmin=0, vmax=1.3, aspect="auto", origin="lower", interpolation="nearest")
+            axis.grid(False)
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.yaxis.get_major_locator().set_params(integer=True)
+            axis.set_title(f"{LETTERS[stream]}, {plan.method}, {plan.stored:.3f}: {int(kept.sum())} of {kept.size}",
+                           fontsize=8)
+            axis.set_xlabel("layer")
+            axis.set_ylabel("KV head")
+    return figure
+
+
+def columns_by_bits(plan, stream, bits):
+    """[bits, layer]: stored columns, in the order of `bits`."""
+    columns = np.zeros((len(bits), int(plan.layers)))
+    for layer, one in enumerate(plan.stored_by[stream]):
+        for count, width in zip(one.columns, one.bits):
+            columns[bits.index(width), layer] += count
+    return columns
+
+
+def draw_bits(plans):
+    """Stored columns of each layer by their bits, for each plan of latents (row) and stream (column)."""
+    figure, axes = panels(len(plans), 2, sharey=True, height=1.7)
+    bits = sorted({int(width) for plan in plans for stream in plan.stored_by.values() for one in stream
+                   for width in one.bits}, reverse=True)
+    colours = SEQUENCE(np.linspace(0, 1, len(bits)))
+    for row, plan in zip(axes, plans):
+        for axis, stream in zip(row, "kv"):
+            if stream not in plan.stored_by:
+                axis.set_axis_off()
+                continue
+            bottom = np.zeros(int(plan.layers))
+            for colour, columns in zip(colours, columns_by_bits(plan, stream, bits)):
+                axis.bar(np.arange(len(columns)), columns, 0.9, bottom, color=colour)
+                bottom += columns
+            axis.set_ylim(0, int(plan.kv_heads) * int(plan.head_size))
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.set_title(f"{LETTERS[stream]}, {plan.method}, {plan.stored:.3f}", fontsize=8)
+            axis.set_xlabel("layer")
+        row[0].set_ylabel("columns")
+        row[1].tick_params(labelleft=True)
+    handles = [Patch(color=colour, label=f"{width} bits") for width, colour in zip(bits, colours)]
+    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=len(handles))
+    return figure

@@ -1,0 +1,211 @@
+"""What `headspan calibrate` and `headspan evaluate` leave in a folder: plans (NAME.h5) and summaries (NAME.json), two
+of a name being one run. Reads, checks and pairs them; draws and judges nothing.
+"""
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from .error import InputError
+from .result import check_complete, plain
+
+ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "quantise")
+STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
+REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", "bits", "model_type",
+            "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "tokens_path")
+IDENTITY = ("title", "model_type", "config_sha256", "layers", "kv_heads", "head_size")  # the title has the model's path
+TITLE = "Compression of the KV cache of "
+
+
+@dataclass
+class Layer:
+    """One stream of one layer: its bands, and for head plans which heads are kept (None otherwise)."""
+    columns: np.ndarray  # [bands]
+    bits: np.ndarray  # [bands], 16: as it is
+    kept: np.ndarray | None
+
+
+@dataclass
+class Plan:
+    path: Path
+    attributes: dict
+    stored_by: dict = field(repr=False)  # stream -> [Layer], layer by layer
+
+    def __getattr__(self, name):
+        """plan.stored and so on: the attributes of the file."""
+        try:
+            return self.attributes[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def identity(self):
+        return tuple(str(self.attributes[name]) for name in IDENTITY)
+
+    @property
+    def model(self):
+        """Path of the checkpoint folder, as calibrate was told it."""
+        return str(self.title).removeprefix(TITLE)
+
+    @property
+    def method(self):
+        """How the page calls the algorithm."""
+        bits = str(self.bits)
+        if self.algorithm == "quantise":
+            return f"int{bits}"
+        if self.algorithm == "latent":
+            return {"auto": "latent", "16": "latent, whole columns"}.get(bits, f"latent, bits {bits}")
+        return f"headspan, {self.scope}" if self.algorithm == "headspan" else str(self.algorithm)
+
+    @property
+    def sixteen_bits(self):
+        """Every number that is stored is as it was."""
+        return all(np.all(layer.bits == 16) for stream in self.stored_by.values() for layer in stream)
+
+    @property
+    def calibration(self):
+        """The domain it was calibrated on, "" where nothing was calibrated."""
+        return "" if self.algorithm == "quantise" else domain_of(Path(str(self.tokens_path)).stem)
+
+
+@dataclass
+class Run:
+    """A plan and what evaluate found with it."""
+    plan: Plan
+    summary: dict = field(repr=False)
+
+    @property
+    def texts(self):
+        return self.summary["texts"]
+
+    def kl(self, text):
+        """(KL, its standard error); None where this run was not evaluated on the text."""
+        found = self.texts.get(text)
+        return (found["kl"], found["kl_se"]) if found else None
+
+    def own(self, text):
+        """Whether the text is of the domain of the calibration."""
+        return bool(self.plan.calibration) and domain_of(text) == self.plan.calibration
+
+
+def domain_of(stem):
+    """docs of docs.fit and of docs.heldout."""
+    return stem.removesuffix(".fit").removesuffix(".heldout")
+
+
+def read_plan(path):
+    """The Plan at `path`; InputError naming what is wrong with it."""
+    path = Path(path)
+    check_complete(path)
+    try:
+        with h5py.File(path, "r") as file:
+            attributes = {name: plain(value) for name, value in file.attrs.items()}
+            for name in REQUIRED:
+                if name not in attributes:
+                    raise InputError(path, name, "", "is missing", "this is no plan of headspan calibrate")
+            if attributes["algorithm"] not in ALGORITHMS:
+                raise InputError(path, "algorithm", attributes["algorithm"], "is not known", " or ".join(ALGORITHMS))
+            if attributes["streams"] not in STREAMS:
+                raise InputError(path, "streams", attributes["streams"], "is not known", " or ".join(STREAMS))
+            layers = {stream: [read_layer(file[stream][str(layer)]) for layer in range(int(attributes["layers"]))]
+                      for stream in str(attributes["streams"]).split(",")}
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise InputError(path, "", "", f"cannot be read as a plan ({error})", "calibrate again") from error
+    return Plan(path, attributes, layers)
+
+
+def read_layer(group):
+    kept = np.asarray(group["kept"]) if "kept" in group else None
+    return Layer(np.asarray(group.attrs["band_columns"]), np.asarray(group.attrs["band_bits"]), kept)
+
+
+def read_summary(path):
+    """The object of evaluate.summary; InputError naming what is wrong with it."""
+    path = Path(path)
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(path, "", "", f"cannot be read as JSON ({error})", "evaluate again") from error
+    if not isinstance(summary, dict) or not all(isinstance(summary.get(name), kind) for name, kind in (
+            ("plan", str), ("cache", str), ("texts", dict), ("bytes_per_token", dict), ("tokens_per_second", dict))):
+        raise InputError(path, "", "", "is no summary of headspan evaluate with texts",
+                         "give folders that jobs/compression.sh has filled")
+    if not summary["texts"]:
+        raise InputError(path, "texts", "{}", "has none", "evaluate with evaluate.texts")
+    if summary["cache"] == "full":
+        raise InputError(path, "cache", "full", "nothing was compressed", "evaluate.cache = compressed or simulated")
+    for text, found in summary["texts"].items():
+        for name in ("loss", "loss_se", "full_loss", "perplexity", "kl", "kl_se"):
+            number = found.get(name) if isinstance(found, dict) else None
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+                raise InputError(path, f"texts.{text}.{name}", number, "is no finite number",
+                                 "evaluate with evaluate.reference = true")
+    return summary
+
+
+def read_folder(folder):
+    """(runs of the one model of the folder, InputErrors of what was left out)."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(folder, "", "", "is no folder", "give folders that jobs/compression.sh has filled")
+    plans, refused = read_all(folder.glob("*.h5"), read_plan)
+    summaries, wrong = read_all(folder.glob("*.json"), read_summary)
+    refused += wrong
+    named = {error.file for error in refused}
+    runs = []
+    for name in sorted(plans.keys() | summaries.keys()):
+        plan, summary = folder / f"{name}.h5", folder / f"{name}.json"
+        if name in plans and name in summaries:
+            if Path(summaries[name]["plan"]).name == plan.name:
+                runs.append(Run(plans[name], summaries[name]))
+            else:
+                refused.append(InputError(summary, "plan", summaries[name]["plan"], "is another plan",
+                                          f"evaluate {plan.name}"))
+        elif name in plans and str(summary) not in named:
+            refused.append(InputError(plan, "", "", "has no summary beside it", f"evaluate it into {summary.name}"))
+        elif name in summaries and str(plan) not in named:
+            refused.append(InputError(summary, "", "", "has no plan beside it", f"calibrate {plan.name}"))
+    return one_model(runs, refused), refused
+
+
+def read_all(paths, read):
+    """(name -> what was read, InputErrors)."""
+    found, refused = {}, []
+    for path in sorted(paths):
+        try:
+            found[path.stem] = read(path)
+        except InputError as error:
+            refused.append(error)
+    return found, refused
+
+
+def one_model(runs, refused):
+    """The runs of the model that most plans are of; the others are refused."""
+    if not runs:
+        return []
+    most = Counter(run.plan.identity for run in runs).most_common(1)[0][0]
+    for run in runs:
+        for name, own, common in zip(IDENTITY, run.plan.identity, most):
+            if own != common:
+                refused.append(InputError(run.plan.path, name, own, "is of another model than most plans of the folder",
+                                          f"{name} = {common}: one folder for each model"))
+                break
+    return [run for run in runs if run.plan.identity == most]
+
+
+def read_folders(folders):
+    """([runs of one model] in the order of the folders, InputErrors). Folders of one model are put together."""
+    models, refused = {}, []
+    for folder in dict.fromkeys(map(Path, folders)):
+        runs, wrong = read_folder(folder)
+        refused += wrong
+        if runs:
+            models.setdefault(runs[0].plan.identity, []).extend(runs)
+    if not models:
+        raise InputError("", "folders", " ".join(map(str, folders)), "hold no plan with its summary"
+                         + "".join(f"; {error}" for error in refused[:3]), "fill them by jobs/compression.sh")
+    return list(models.values()), refused

@@ -1,0 +1,200 @@
+"""`headspan-report compression`: every number and every word of advice on the page of hand-made plans and summaries."""
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+from browser import Page
+from plans import write_plan, write_run, write_summary
+from samples import run
+
+from headspan_report import compression_figures
+from headspan_report.plan import read_folder, read_plan
+
+INT8, LATENT, WHOLE = "quantise-8", "latent-0.25", "latent-whole-kv-0.5"
+KEYS, VALUES = "headspan-k-0.5", "headspan-v-0.5"
+
+
+def on_both(kl, error, other_kl, other_error):
+    """Of the text of the calibration's domain, and of another; the loss grows by as much as KL."""
+    return {"docs.heldout": (3 + kl, 0.1, 3, kl, error), "prose.heldout": (5 + other_kl, 0.2, 5, other_kl, other_error)}
+
+
+def write_sample(folder):
+    write_run(folder, INT8, "quantise", 0.53, on_both(0.001, 0.0001, 0.002, 0.0002), ((8, 8),), bits="8")
+    write_run(folder, LATENT, "latent", 0.25, on_both(0.02, 0.003, 0.04, 0.005), ((2, 8), (3, 4)), decode=(50, 40))
+    write_run(folder, WHOLE, "latent", 0.5, on_both(0.004, 0.0003, 0.00012, 0.000002), ((4, 16),), bits="16")
+    kept = {"k": ([0], [1, 3], [0, 1, 2, 3]), "v": ([2], [2], [2])}
+    for name, streams, kl in ((KEYS, "k", 0.6), (VALUES, "v", 0.2)):
+        write_run(folder, name, "headspan", 0.75, on_both(kl, 0.01, kl / 3, 0.01), kept=kept, streams=streams,
+                  stored_asked=0.5)
+
+
+class TestPage(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory(prefix="headspan_compression_")
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = Path(temporary.name)
+        write_sample(cls.folder / "one")
+        cls.path = cls.folder / "out.html"
+        cls.done = run("compression", cls.folder / "one", "--output", cls.path)
+        cls.page = Page(390, 844, mobile=True)
+        cls.addClassCleanup(cls.page.__exit__)
+        cls.page.open(cls.path)
+
+    def rows(self, table):
+        return self.page.evaluate(f"[...document.querySelectorAll('table.{table} tbody tr')]"
+                                  ".map(row => [...row.cells].map(cell => cell.textContent))")
+
+    def test_done(self):
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""))
+        self.assertIn("models=1 runs=5 refused=0", self.done.stdout)
+
+    def test_nothing_is_fetched_and_nothing_goes_wrong(self):
+        self.assertEqual(self.page.requests(), [self.path.resolve().as_uri()])
+        self.assertEqual(self.page.complaints(), [])
+        self.assertEqual(self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]"), [390, 390])
+        sizes = self.page.evaluate("[...document.images].map(image => image.naturalWidth)")
+        self.assertEqual(len(sizes), 4)  # two texts, kept heads, bits
+        self.assertGreater(min(sizes), 100)
+
+    def test_every_number_of_the_table(self):
+        self.assertEqual(self.rows("runs"), [
+            ["int8", "keys and values", "0.530", "0.0010 ± 0.0001", "+0.0010 ± 0.1000", "0.0020 ± 0.0002",
+             "+0.0020 ± 0.2000", "51 of 96", "102 of 192", "30", "40", "0.75"],
+            ["latent", "keys and values", "0.250", "0.0200 ± 0.0030", "+0.0200 ± 0.1000", "0.0400 ± 0.0050",
+             "+0.0400 ± 0.2000", "24 of 96", "48 of 192", "50", "40", "1.25"],
+            ["latent, whole columns", "keys and values", "0.500", "0.0040 ± 0.0003", "+0.0040 ± 0.1000",
+             "0.000120 ± 0.000002", "+0.0001 ± 0.2000", "48 of 96", "96 of 192", "30", "40", "0.75"],
+            ["headspan, causal", "keys alone", "0.750", "0.6000 ± 0.0100", "+0.6000 ± 0.1000", "0.2000 ± 0.0100",
+             "+0.2000 ± 0.2000", "72 of 96", "144 of 192", "30", "40", "0.75"],
+            ["headspan, causal", "values alone", "0.750", "0.2000 ± 0.0100", "+0.2000 ± 0.1000", "0.0667 ± 0.0100",
+             "+0.0667 ± 0.2000", "72 of 96", "144 of 192", "30", "40", "0.75"]])
+
+    def test_keys_against_values(self):
+        self.assertEqual(self.rows("streams"), [
+            ["headspan, causal", "0.5", "docs.heldout", "0.6000 ± 0.0100", "0.2000 ± 0.0100", "3.00", "–"],
+            ["headspan, causal", "0.5", "prose.heldout", "0.2000 ± 0.0100", "0.0667 ± 0.0100", "3.00", "–"]])
+
+    def test_own_domain_is_marked(self):
+        self.assertEqual(self.rows("domains"), [
+            ["latent", "0.250", "docs", "0.0200 ± 0.0030", "0.0400 ± 0.0050"],
+            ["latent, whole columns", "0.500", "docs", "0.0040 ± 0.0003", "0.000120 ± 0.000002"]])
+        self.assertEqual(self.page.evaluate("[...document.querySelectorAll('td.own')].map(cell => cell.textContent)"),
+                         ["0.0200 ± 0.0030", "0.0040 ± 0.0003"])
+
+    def test_advice(self):
+        own, other = self.page.evaluate("[...document.querySelectorAll('.advice')].map(p => p.textContent)")
+        self.assertEqual(own, (
+            "On docs.heldout, of the calibration's own domain: "
+            "At or below 0.5 of the bytes take latent, whole columns (0.500 of the bytes) with KL 0.0040 ± 0.0003. "
+            "At or below 0.27 of the bytes take latent (0.250 of the bytes) with KL 0.0200 ± 0.0030. "
+            "Nothing here stores 0.16 of the bytes or less. "
+            "At half the bytes plain int8 (0.530 of the bytes) with KL 0.0010 ± 0.0001 beats every method that stores "
+            "16-bit numbers; the best of them is latent, whole columns (0.500 of the bytes) with KL 0.0040 ± 0.0003."))
+        self.assertIn("of another domain than any calibration", other)
+        self.assertIn("int8 does not beat every method that stores 16-bit numbers: latent, whole columns "
+                      "(0.500 of the bytes) with KL 0.000120 ± 0.000002, int8 (0.530", other)
+
+
+class TestFolders(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="headspan_compression_")
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        write_sample(self.folder / "one")
+        self.path = self.folder / "out.html"
+
+    def check(self, *folders, refused=()):
+        """The page's text; `refused` are all that is told, on stderr and on the page."""
+        done = run("compression", *folders or [self.folder / "one"], "--output", self.path)
+        self.assertEqual(done.returncode, 2 if refused else 0, done.stderr)
+        told = done.stderr.splitlines()
+        self.assertEqual(len(told), len(refused), told)
+        page = self.path.read_text()
+        for text in refused:
+            self.assertTrue(any(text in line for line in told), told)
+            self.assertIn(text, page)
+        return page
+
+    def test_alone(self):
+        write_summary(self.folder / "one", "alone", 0.5, on_both(1, 1, 1, 1))
+        write_plan(self.folder / "one", "running", "latent", 0.5)
+        page = self.check(refused=("alone.json: has no plan beside it; calibrate alone.h5",
+                                   "running.h5: has no summary beside it; evaluate it into running.json"))
+        self.assertIn("5 runs", page)
+
+    def test_another_model(self):
+        write_run(self.folder / "one", "stray", "latent", 0.1, on_both(9, 1, 9, 1),
+                  title="Compression of the KV cache of checkpoints/tiny/step8")
+        page = self.check(refused=("stray.h5: title = Compression of the KV cache of checkpoints/tiny/step8: is of "
+                                   "another model than most plans of the folder",))
+        self.assertNotIn("9.0000", page)
+
+    def test_another_config(self):
+        write_run(self.folder / "one", "stray", "latent", 0.1, on_both(9, 1, 9, 1), config_sha256="c1")
+        self.check(refused=("stray.h5: config_sha256 = c1: is of another model",))
+
+    def test_damaged_and_false(self):
+        one = self.folder / "one"
+        with open(one / f"{INT8}.h5", "ab") as file:
+            file.write(b"more")
+        write_summary(one, LATENT, 0.25, on_both(1, 1, 1, 1), plan="elsewhere/other.h5")
+        write_summary(one, WHOLE, 0.25, {"docs.heldout": (1, 1, 1, None, None)})
+        (one / f"{KEYS}.json").write_text("{")
+        self.check(refused=(f"{INT8}.h5: size = ", f"{LATENT}.json: plan = elsewhere/other.h5: is another plan",
+                            f"{WHOLE}.json: texts.docs.heldout.kl = None: is no finite number",
+                            f"{KEYS}.json: cannot be read as JSON"))
+
+    def test_nothing_to_show(self):
+        (self.folder / "empty").mkdir()
+        for folder, told in (("empty", "hold no plan with its summary"), ("absent", "is no folder")):
+            done = run("compression", self.folder / folder, "--output", self.path)
+            self.assertEqual((done.returncode, self.path.exists()), (2, False))
+            self.assertIn(told, done.stderr)
+
+    def test_another_calibration_of_the_model(self):
+        write_run(self.folder / "two", LATENT, "latent", 0.25, on_both(0.05, 0.003, 0.01, 0.001), ((8, 4),),
+                  tokens_path="prose.fit.bin")
+        page = self.check(self.folder / "one", self.folder / "two")
+        self.assertEqual(page.count("<section id=\"model-"), 1)
+        self.assertIn("calibrated on\ndocs, prose", page)
+        self.assertEqual(page.count("<td class=own>0.0100 ± 0.0010</td>"), 1)
+        self.assertIn("take latent, calibrated on prose (0.250 of the bytes) with KL 0.0100 ± 0.0010", page)
+
+    def test_two_models(self):
+        write_run(self.folder / "two", LATENT, "latent", 0.25, on_both(0.05, 0.003, 0.01, 0.001), model_type="llama")
+        page = self.check(self.folder / "one", self.folder / "two")
+        self.assertEqual(page.count("<section id=\"model-"), 2)
+
+    def test_within_two_standard_errors(self):
+        write_run(self.folder / "one", "near", "paper-code", 0.2, on_both(0.027, 0.002, 0.06, 0.002))
+        page = self.check()
+        near = "within two standard errors of it: paper-code (0.200 of the bytes)"
+        self.assertEqual(page.count(near), 1)  # 0.007 < 2 hypot(0.003, 0.002) on docs; 0.02 > 2 hypot(0.005, 0.002)
+
+    def test_maps(self):
+        plan = read_plan(self.folder / "one" / f"{KEYS}.h5")
+        np.testing.assert_array_equal(compression_figures.kept_map(plan, "k"),
+                                      [[1, 0, 1], [0, 1, 1], [0, 0, 1], [0, 1, 1]])
+        plan = read_plan(self.folder / "one" / f"{LATENT}.h5")
+        np.testing.assert_array_equal(compression_figures.columns_by_bits(plan, "v", [16, 8, 4]),
+                                      [[0, 0, 0], [2, 2, 2], [3, 3, 3]])
+
+    def test_lines_of_the_figure(self):
+        runs, _ = read_folder(self.folder / "one")
+        axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
+        self.assertEqual((axes[0].get_yscale(), axes[1].get_yscale()), ("log", "linear"))
+        drawn = {one.get_label(): one.lines[0].get_xydata().tolist() for one in axes[0].containers}
+        self.assertEqual(drawn, {"int8, int4, int3": [[0.53, 0.001]], "latent": [[0.25, 0.02]],
+                                 "latent, whole columns": [[0.5, 0.004]]})
+        latent = [one for axis in axes[:2] for one in axis.containers if one.get_label() == "latent"]
+        low, high = latent[0].lines[2][0].get_segments()[0][:, 1]
+        self.assertAlmostEqual(low, 0.02 - 0.003)
+        self.assertAlmostEqual(high, 0.02 + 0.003)
+        self.assertAlmostEqual(latent[1].lines[0].get_ydata()[0], np.exp(3.02))
+
+
+if __name__ == "__main__":
+    unittest.main()

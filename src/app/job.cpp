@@ -34,10 +34,10 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-/// The key within two edits of `name` that is nearest; empty where there is none.
-std::string nearest_key(const std::string& name) {
+/// The key within `most` edits of `name` that is nearest; empty where there is none.
+std::string nearest_key(const std::string& name, std::size_t most) {
   std::string nearest;
-  std::size_t least = 3;
+  std::size_t least = most + 1;
   for (const JobOption& option : job_options()) {
     const std::size_t distance = edit_distance(name, option.name);
     if (distance >= least) continue;
@@ -67,9 +67,11 @@ std::string advice(const std::string& name) {
   const std::string key = dot == std::string::npos ? name : name.substr(dot + 1);
   const auto section_name = [](const JobOption& option) { return "[" + option.section() + "]"; };
 
+  const std::string slip = nearest_key(name, 1);
+  if (!slip.empty()) return "did you mean " + slip + "?";
   const std::string homes = list_options([&](const JobOption& o) { return o.key() == key; }, section_name);
   if (!homes.empty()) return key + " is a key of " + homes;
-  const std::string nearest = nearest_key(name);
+  const std::string nearest = nearest_key(name, 2);
   if (!nearest.empty()) return "did you mean " + nearest + "?";
   const std::string siblings = list_options([&](const JobOption& o) { return o.section() == section; },
                                             [](const JobOption& o) { return o.key(); });

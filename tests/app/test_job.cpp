@@ -131,6 +131,8 @@ TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
             "a.ini: tokens.limmit = 5: is not a key; did you mean tokens.limit?");
   EXPECT_EQ(refusal("[model]\nlimit = 5\n"),
             "a.ini: model.limit = 5: is not a key; limit is a key of [tokens]");
+  EXPECT_EQ(refusal("[predict]\nreference = 5\n"),  // a key of [evaluate]
+            "a.ini: predict.reference = 5: is not a key; did you mean predict.references?");
   EXPECT_EQ(refusal("[run]\nenabled = 5\n"),
             "a.ini: run.enabled = 5: is not a key; enabled is a key of [ceiling], [overlap]");
   EXPECT_EQ(refusal("[grams]\nwhatever = 5\n"),
@@ -229,9 +231,12 @@ TEST(Job, FilesThatComeWithTheProgramAreValid) {
     ++files;
     const std::string path = entry.path().string();
 
-    const bool theory = entry.path().stem() == "theorem2.1";
+    const GivenKeys given = read_job_file(path);
     const auto make = [&] {
-      theory ? make_theory_job(read_job_file(path)) : make_job(path, read_job_file(path));
+      if (entry.path().stem() == "theorem2.1") return make_theory_job(given);
+      if (given.count("compress.plan") == 0) return make_job(path, given);
+      make_calibrate_job(path, given);
+      return make_evaluate_job(path, given);
     };
     EXPECT_NO_THROW(make()) << input_error_of(make);
   }

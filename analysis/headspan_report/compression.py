@@ -36,8 +36,7 @@ def loss_cells(run, text):
     found = run.texts.get(text)
     if not found:
         return ["–", "–"]
-    change = found["loss"] - found["full_loss"]
-    return [with_error(found["kl"], found["kl_se"]), f"{change:+.4f} ± {found['loss_se']:.4f}"]
+    return [with_error(found["kl"], found["kl_se"]), f"{found['dloss']:+.4f} ± {found['dloss_se']:.4f}"]
 
 
 def speed_cells(run):

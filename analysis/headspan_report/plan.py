@@ -139,7 +139,7 @@ def read_summary(path):
     if summary["cache"] == "full":
         raise InputError(path, "cache", "full", "nothing was compressed", "evaluate.cache = compressed or simulated")
     for text, found in summary["texts"].items():
-        for name in ("loss", "loss_se", "full_loss", "perplexity", "kl", "kl_se"):
+        for name in ("loss", "loss_se", "full_loss", "dloss", "dloss_se", "perplexity", "kl", "kl_se"):
             number = found.get(name) if isinstance(found, dict) else None
             if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
                 raise InputError(path, f"texts.{text}.{name}", number, "is no finite number",

@@ -98,6 +98,8 @@ Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& mo
                         {"perplexity", number_or_null(std::exp(score.loss))},
                         {"bits_per_byte", number_or_null(score.loss / std::log(2.0) * text.tokens_per_byte)},
                         {"full_loss", number_or_null(score.full_loss)},
+                        {"dloss", number_or_null(score.dloss)},
+                        {"dloss_se", number_or_null(score.dloss_se)},
                         {"kl", number_or_null(score.kl)},
                         {"kl_se", number_or_null(score.kl_se)}};
   }

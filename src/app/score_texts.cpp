@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <tuple>
@@ -82,7 +83,11 @@ TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, c
   std::tie(score.loss, score.loss_se) = ratio(sums.loss, sums.tokens);
   std::tie(score.full_loss, std::ignore) = ratio(sums.full_loss, sums.tokens);
   std::tie(score.kl, score.kl_se) = ratio(sums.kl, sums.tokens);
-  if (!reference) score.full_loss = score.kl = score.kl_se = kNan;
+  std::vector<double> difference(count);
+  std::transform(sums.loss.begin(), sums.loss.end(), sums.full_loss.begin(), difference.begin(),
+                 std::minus<>());
+  std::tie(score.dloss, score.dloss_se) = ratio(difference, sums.tokens);
+  if (!reference) score.full_loss = score.dloss = score.dloss_se = score.kl = score.kl_se = kNan;
   return score;
 }
 

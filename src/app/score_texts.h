@@ -15,6 +15,7 @@ struct TextScore {
   std::int64_t tokens = 0;  ///< predicted: all but the first of each sequence
   double loss = 0, loss_se = 0;
   double full_loss = 0;
+  double dloss = 0, dloss_se = 0;  ///< loss less full_loss, of the same tokens
   double kl = 0, kl_se = 0;
 };
 

@@ -213,8 +213,9 @@ class Compression(StudyTest):
                 with self.subTest(model=model, ranks=ranks, cache=cache):
                     found = self.evaluate(ranks, model, name, plan=path, cache=cache, texts=self.text, batch=3)["texts"]["text"]
                     self.assertEqual(found["tokens"], expected["tokens"])
-                    for field in ("loss", "loss_se", "full_loss", "kl", "kl_se", "perplexity"):
-                        self.assertAlmostEqual(found[field] / expected[field], 1, 4 if "kl" in field else 6, field)
+                    for field in ("loss", "loss_se", "full_loss", "dloss", "dloss_se", "kl", "kl_se", "perplexity"):
+                        near = 4 if "kl" in field or "d" == field[0] else 6
+                        self.assertAlmostEqual(found[field] / expected[field], 1, near, field)
                     bits = found["loss"] / np.log(2) * len(np.concatenate(self.sequences)) / 1000
                     self.assertAlmostEqual(found["bits_per_byte"], bits)
 

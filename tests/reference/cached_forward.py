@@ -102,4 +102,5 @@ def summary(model, sequences, plan):
     found = {"tokens": int(counts.sum()), "full_loss": full_loss.sum() / counts.sum()}
     found["loss"], found["loss_se"] = ratio(loss, counts)
     found["kl"], found["kl_se"] = ratio(kl, counts)
+    found["dloss"], found["dloss_se"] = ratio(loss - full_loss, counts)
     return {**found, "perplexity": np.exp(found["loss"])}

@@ -5,7 +5,7 @@
 
 The first word is the kind: the key of [evaluate] that takes the file. An id is the hash of what it names: equal
 requests are asked once, and every pass of the harness names them alike. A source has one method, ask(kind, requests),
-which gives an answer to each request: Pending writes the requests and gives placeholders, Answers reads a file,
+which gives an answer to each request: Pending writes the requests and leaves them blank, Answers reads a file,
 Program runs headspan in between.
 """
 import hashlib
@@ -107,8 +107,8 @@ class Pending:
         print(f"status=asked {kind}={count} written={self.file(kind)}; next: " + shlex.join(
             ["headspan", "evaluate", "--model.path", str(self.model), *files,
              "--evaluate.answers", str(self.folder / "answers.jsonl")]), flush=True)
-        placeholder = {"loglikelihood": 0.0, "greedy": False} if kind == SCORED else {"tokens": []}
-        return [placeholder] * len(requests)
+        blank = {"loglikelihood": 0.0, "greedy": False} if kind == SCORED else {"tokens": []}
+        return [blank] * len(requests)  # the harness wants answers, and is kept from scoring them (model.py)
 
 
 class Answers:

@@ -64,7 +64,7 @@ class HeadspanLM(TemplateLM):
         return self.tokenizer.name_or_path.replace("/", "__")
 
     def set_cache_hook(self, cache_hook):
-        raise InputError("", "--use_cache", "", "would keep the placeholders of a first pass",
+        raise InputError("", "--use_cache", "", "would keep the blank answers of a first pass",
                          "leave it out; the answers are in a file already")
 
     def tok_encode(self, string, add_special_tokens=None, **_):
@@ -81,7 +81,7 @@ class HeadspanLM(TemplateLM):
         answers = self.source.ask(kind, requests)
         if self.source.is_pending:
             # Documents are dealt out by rank, and rank 0 reports: from here on this process is a rank that has no
-            # documents, so that the harness neither computes nor prints metrics of placeholders.
+            # documents, so that the harness neither computes nor prints metrics of blank answers.
             self._rank = sys.maxsize
         return answers
 

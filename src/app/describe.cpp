@@ -166,17 +166,23 @@ std::string describe_manifest(const std::string& path) {
 
 std::string describe_job(const std::string& path) {
   const GivenKeys given = read_job_file(path);
-  if (given.count("theory.hidden_size") + given.count("theory.head_size") > 0) {
+  const auto holds = [&](const std::string& section) {
+    const auto first = given.lower_bound(section + ".");
+    return first != given.end() && first->first.rfind(section + ".", 0) == 0;
+  };
+  if (holds("theory")) {
     make_theory_job(given);
     return path + ": job file of headspan theory\n";
   }
-  for (const std::string command : {"calibrate", "evaluate"})
-    if (given.count(command == "calibrate" ? "compress.plan" : "evaluate.cache") > 0 &&
-        given.count("output.directory") == 0)
-      return path + ": job file of headspan " + command + "; as it will run:\n\n" +
-             (command == "calibrate" ? make_calibrate_job(path, given) : make_evaluate_job(path, given))
-                 .to_ini(command);
-  return path + ": job file; as it will run:\n\n" + make_job(path, given).to_ini();
+  std::string text = path + ": job file";
+  const bool study = holds("output");
+  if (study || !(holds("compress") || holds("evaluate")))
+    text += "; a study as it will run:\n\n" + make_job(path, given).to_ini();
+  if (holds("compress"))
+    text += "; calibrate as it will run:\n\n" + make_calibrate_job(path, given).to_ini("calibrate");
+  if (holds("evaluate"))
+    text += "; evaluate as it will run:\n\n" + make_evaluate_job(path, given).to_ini("evaluate");
+  return text;
 }
 
 std::string describe_plan(const std::string& path) {

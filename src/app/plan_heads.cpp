@@ -1,15 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 
 #include "app/calibration.h"
 #include "app/head_references.h"
 #include "base/checked.h"
-#include "dist/threads.h"
 #include "stats/head_moments.h"
 #include "stats/joint_fit.h"
-#include "stats/metric_selection.h"
 
 namespace headspan {
 namespace {

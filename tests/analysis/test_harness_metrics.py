@@ -252,7 +252,7 @@ class Refused(HarnessTest):
         code, out, err = self.run_command("--tasks", TASKS[0], "--use_cache", self.folder / "cache", "--model_args",
                                           f"pretrained={self.plain}", f"requests={self.folder / 'refused'}")
         self.assertEqual((code, out), (2, ""))
-        self.assertIn("headspan-harness: --use_cache: would keep the placeholders", err.splitlines()[-1])
+        self.assertIn("headspan-harness: --use_cache: would keep the blank answers", err.splitlines()[-1])
 
     def test_tokenizers(self):
         requests = self.folder / "refused"

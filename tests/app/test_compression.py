@@ -275,6 +275,20 @@ class Compression(StudyTest):
         self.assertTrue(all(value > 0 for value in found["tokens_per_second"].values()))
         self.assertGreater(found["largest_batch"], 3 * found["full_largest_batch"])
 
+    def test_inspect_says_what_plans_and_jobs_are(self):
+        path = self.calibrate(1, "olmo2_mha", "inspected", stored=0.4)
+        with h5py.File(path) as file:
+            stored, full = (int(file.attrs[name]) for name in ("bytes_stored", "bytes_full"))
+        job = self.folder / "cache.ini"
+        job.write_text("[model]\npath = m\n[tokens]\npath = t\n[compress]\nplan = p.h5\n[evaluate]\nplan = p.h5\n"
+                       "texts = a.bin\n")
+        run = self.run_program(1, "inspect", path, job)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        for text in ("compression plan", "latent", f"{stored} of {full} a token", "calibrate as it will run",
+                     "evaluate as it will run", "texts = a.bin"):
+            self.assertIn(text, run.stdout)
+        self.assertNotIn("a study as it will run", run.stdout)
+
     def test_what_does_not_fit_is_refused(self):
         path = self.calibrate(1, "olmo2_mha", "refused", stored=0.5)
         with h5py.File(self.folder / "broken.h5", "w") as file, h5py.File(path) as good:

@@ -5,6 +5,7 @@
 
 #include "app/capture.h"
 #include "app/gram_source.h"
+#include "app/layout.h"
 #include "dist/block_cyclic.h"
 #include "model/weights.h"
 #include "stats/collector.h"
@@ -117,8 +118,9 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
   const double panel = real(tokens_of_panel(job, config, dtype, tokens, group));
   cost.program = kProgramBytes;
-  cost.weights =
-      real(weight_bytes(config, {config.layers, false}, group.tensor_parallel, dtype)) + kStagingBytes;
+  cost.weights = real(weight_bytes(config, {config.layers, false}, group.tensor_parallel,
+                                   planned_weight_dtype(job, config, dtype))) +
+                 kStagingBytes;
   cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));
   for (const StreamSize& stream : stream_sizes(job, config)) {
     const LocalSize local = local_size(stream, config, group.grid);
@@ -142,7 +144,7 @@ WorkCost work_cost(const Job& job, const ModelConfig& config, Dtype dtype, const
   const double attention = 2 * q * real(tokens.longest);  // half of the pairs, two products
   cost.forward = n * (2 * (projections * real(config.layers) + rest * real(config.layers - 1)) +
                       attention * real(config.layers - 1));
-  cost.read = real(weight_bytes(config, {config.layers, false}, 1, dtype));
+  cost.read = real(weight_bytes(config, {config.layers, false}, 1, planned_weight_dtype(job, config, dtype)));
   const double both = parts_of(tokens), references = real(job.predict.references);
   for (const StreamSize& stream : stream_sizes(job, config)) {
     const double h = stream.heads, width = stream.columns / real(config.layers);
@@ -176,8 +178,9 @@ TrafficCost traffic_cost(const Job& job, const ModelConfig& config, Dtype dtype,
   const double d = real(config.head_size), both = parts_of(tokens);
   const double rows = real(group.data_parallel());
   if (job.model.init != Words{"random"})
-    cost.weights =
-        real(weight_bytes(config, {config.layers, false}, group.tensor_parallel, dtype)) * (rows - 1) / rows;
+    cost.weights = real(weight_bytes(config, {config.layers, false}, group.tensor_parallel,
+                                     planned_weight_dtype(job, config, dtype))) *
+                   (rows - 1) / rows;
   // A sum goes to one rank and from there to the others.
   cost.tensor_parallel = n / rows * real(config.hidden_size) * (1 + 2 * real(config.layers - 1)) *
                          std::max(4.0, bytes_of(dtype)) * (t - 1) / t;

@@ -16,7 +16,7 @@
 #include "io/publish.h"
 #include "io/tokens.h"
 #include "model/torch_runtime.h"
-#include "model/weights.h"
+#include "model/weight_loader.h"
 
 namespace headspan {
 namespace {
@@ -145,8 +145,9 @@ void measure(const Job& job, const Prepared& prepared, const CachedModel& model,
                                   {"full_decode", number_or_null(known ? full.decode : NAN)}};
   const ModelConfig& config = prepared.input.config;
   const double ranks = model.team().tensor().size(),
-               weights = static_cast<double>(weight_bytes(
-                   config, {config.layers, true}, model.team().tensor().size(), prepared.input.dtype)),
+               weights = static_cast<double>(
+                   weight_bytes(config, {config.layers, true}, model.team().tensor().size(),
+                                weight_dtype(prepared.input.dtype, config, &*prepared.input.checkpoint))),
                maps = prepared.plan ? 2 * prepared.plan->map_bytes() : 0;
   const auto largest = [&](const CacheSpeed& speed, double more) {
     const auto length = static_cast<double>(job.tokens.sequence_length);

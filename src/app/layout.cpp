@@ -47,7 +47,8 @@ int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConf
   const auto fits = [&](const auto& entry, int t) {
     const ModelConfig& config = entry.second;
     return config.kv_heads % t == 0 &&
-           static_cast<double>(weight_bytes(config, {config.layers, false}, t, dtype)) <= 0.5 * memory_bytes;
+           static_cast<double>(weight_bytes(config, {config.layers, false}, t,
+                                            planned_weight_dtype(job, config, dtype))) <= 0.5 * memory_bytes;
   };
   for (int t = 1; t <= group_ranks; ++t)
     if (group_ranks % t == 0 &&
@@ -79,6 +80,10 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
                      "leave it out");
   check_layout(ranks, 1, job.run.tensor_parallel.value_or(1), job.run.grid);
   return choose_tensor_parallel(job, {{job.model.path, config}}, dtype, ranks, memory_bytes);
+}
+
+Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward) {
+  return job.model.init == Words{"pretrained"} ? weight_dtype(forward, config, nullptr) : forward;
 }
 
 double memory_of_rank(const Job& job, const Comm& comm) {

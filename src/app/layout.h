@@ -26,6 +26,10 @@ int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConf
 int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
                            double memory_bytes);
 
+/// In what the matrices of a job's models are kept, as far as config.json tells: as model/weight_loader.h has
+/// it, and the forward's own where weights are drawn. Local.
+Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward);
+
 /// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
 /// all ranks. Collective over comm.
 double memory_of_rank(const Job& job, const Comm& comm);

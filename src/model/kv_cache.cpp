@@ -8,6 +8,9 @@
 #include <c10/core/InferenceMode.h>
 
 #include "dist/threads.h"
+#include "model/decode_attention.h"
+#include "model/few_rows.h"
+#include "model/linear.h"
 #include "model/page_attention.h"
 #include "model/tensor_comm.h"
 
@@ -81,7 +84,7 @@ at::Tensor PagedCache::encode(const StoredBlock& block, const at::Tensor& x) con
   const at::Tensor flat = x.view({x.size(0), -1});
   at::Tensor z;
   if (block.projection.defined()) {
-    z = at::mm(flat - block.mean, block.projection);
+    z = product(flat - block.mean, block.projection);
   } else if (block.kept) {
     const Range own =
         share(x.size(1) * tensor_parallel_.size(), tensor_parallel_.rank(), tensor_parallel_.size());
@@ -170,8 +173,10 @@ at::Tensor PagedCache::attend_appended(std::int64_t layer, const at::Tensor& q, 
       StreamView own_keys = keys[task.sequence], own_values = values[task.sequence];
       narrow_recent(task, own_keys);
       narrow_recent(task, own_values);
+      const at::Tensor own = queries.narrow(0, task.row, task.count);
+      const bool few = compute_ == at::kFloat && task.count * q.size(1) / k.size(1) <= kFewRows;
       out.narrow(0, task.row, task.count)
-          .copy_(attend_pages(queries.narrow(0, task.row, task.count), task.position, own_keys, own_values));
+          .copy_((few ? attend_few : attend_pages)(own, task.position, own_keys, own_values));
     }
   };
   if (tasks.size() == 1) {

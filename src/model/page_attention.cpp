@@ -8,30 +8,15 @@
 
 #include "base/error.h"
 #include "model/row_kernels.h"
+#include "model/stretch.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kStretch =
-    256;  // tokens unpacked at a time: some 400 columns of them stay in the cache
-
-/// Calls use(first token, columns of the source as [tokens, count]) over tokens begin .. end of the pages.
-template <class T, class Use>
-void for_each_stretch(const Source& source, const BlockPages& pages, std::int64_t begin, std::int64_t end,
-                      const Use& use) {
-  // Plain pages of the compute type are used as they lie, a page at a time.
-  at::Tensor buffer =
-      at::empty({std::min(kStretch, end - begin) * source.count}, at::CppTypeToScalarType<T>::value);
-  for (std::int64_t token = begin; token < end;) {
-    std::int64_t last = std::min(end, (token / kStretch + 1) * kStretch);
-    if (pages.is_plain<T>())
-      last = std::min(last, (token / BlockPages::kPageTokens + 1) * BlockPages::kPageTokens);
-    std::int64_t leading = 0;
-    const T* rows = pages.read(token, last, source.first, source.count, buffer.data_ptr<T>(), leading);
-    use(token, at::from_blob(const_cast<T*>(rows), {last - token, source.count}, {leading, 1},
-                             at::CppTypeToScalarType<T>::value));
-    token = last;
-  }
+template <class T>
+at::Tensor columns_of(const Stretch<T>& z, const Reader& reader) {
+  return at::from_blob(const_cast<T*>(z.values) + reader.first, {z.tokens, reader.count}, {z.leading, 1},
+                       at::CppTypeToScalarType<T>::value);
 }
 
 /// The rows of some heads of x: [heads, rows, width], as [heads of the reader * rows, width].
@@ -44,13 +29,28 @@ at::Tensor rows_of(const at::Tensor& x, const Reader& reader) {
 
 /// Adds `values`: [heads of the reader * rows, width], to those heads of x: [heads, rows, width].
 void add_rows(const at::Tensor& x, const Reader& reader, const at::Tensor& values) {
-  const std::int64_t rows = x.size(1);
-  for (std::size_t i = 0; i < reader.heads.size(); ++i)
-    x.select(0, reader.heads[i]).add_(values.narrow(0, static_cast<std::int64_t>(i) * rows, rows));
+  const at::Tensor by_head = values.view({-1, x.size(1), x.size(2)});
+  for_each_run(reader, [&](std::int64_t place, std::int64_t head, std::int64_t count) {
+    x.narrow(0, head, count).add_(by_head.narrow(0, place, count));
+  });
 }
 
 bool reads_all(const Reader& reader, const at::Tensor& x) {
   return static_cast<std::int64_t>(reader.heads.size()) == x.size(0);
+}
+
+/// Adds to scores: [heads, rows, tokens], what folded queries: [heads of the reader * rows, count], meet.
+template <class T>
+void add_product(const at::Tensor& scores, const Reader& reader, const at::Tensor& folded,
+                 const Stretch<T>& z) {
+  const at::Tensor part = scores.narrow(2, z.token, z.tokens);
+  const at::Tensor columns = columns_of(z, reader).t();
+  if (reads_all(reader, part))
+    part.view({-1, z.tokens}).addmm_(folded, columns);
+  else if (reader.heads.size() == 1)
+    part.select(0, reader.heads[0]).addmm_(folded, columns);
+  else
+    add_rows(part, reader, at::mm(folded, columns));
 }
 
 /// scores: [heads, rows, stored tokens], a part of a larger matrix; q: [heads, rows, d].
@@ -67,21 +67,19 @@ void add_scores(const at::Tensor& scores, const at::Tensor& q, const StreamView&
                    .flatten(0, 1);
       folded.push_back(rows);
     }
-    for_each_stretch<T>(source, *keys.pages[s], 0, scores.size(2),
-                        [&](std::int64_t token, const at::Tensor& z) {
-                          const at::Tensor part = scores.narrow(2, token, z.size(0));
-                          for (std::size_t i = 0; i < folded.size(); ++i) {
-                            const Reader& reader = source.readers[i];
-                            const at::Tensor columns = z.narrow(1, reader.first, reader.count).t();
-                            if (reads_all(reader, part))
-                              part.view({-1, z.size(0)}).addmm_(folded[i], columns);
-                            else if (reader.heads.size() == 1)
-                              part.select(0, reader.heads[0]).addmm_(folded[i], columns);
-                            else
-                              add_rows(part, reader, at::mm(folded[i], columns));
-                          }
-                        });
+    for_each_stretch<T>(source, *keys.pages[s], 0, scores.size(2), [&](const Stretch<T>& z) {
+      for (std::size_t i = 0; i < folded.size(); ++i) add_product(scores, source.readers[i], folded[i], z);
+    });
   }
+}
+
+/// Adds to gathered: [heads of the reader * rows, count] what weights: [heads, rows, tokens] gather.
+template <class T>
+void gather(const at::Tensor& gathered, const Reader& reader, const at::Tensor& weights,
+            const Stretch<T>& z) {
+  const at::Tensor part = weights.narrow(2, z.token, z.tokens);
+  const at::Tensor own = reads_all(reader, part) ? part.view({-1, z.tokens}) : rows_of(part, reader);
+  gathered.addmm_(own, columns_of(z, reader));
 }
 
 /// Adds to out: [heads, rows, d] what weights: [heads, rows, stored tokens] gather of the stored values.
@@ -94,14 +92,8 @@ void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamVi
     for (const Reader& reader : source.readers)
       gathered.push_back(
           at::zeros({static_cast<std::int64_t>(reader.heads.size()) * rows, reader.count}, out.options()));
-    for_each_stretch<
-        T>(source, *values.pages[s], 0, weights.size(2), [&](std::int64_t token, const at::Tensor& z) {
-      const at::Tensor part = weights.narrow(2, token, z.size(0));
-      for (std::size_t i = 0; i < gathered.size(); ++i) {
-        const Reader& reader = source.readers[i];
-        const at::Tensor own = reads_all(reader, part) ? part.view({-1, z.size(0)}) : rows_of(part, reader);
-        gathered[i].addmm_(own, z.narrow(1, reader.first, reader.count));
-      }
+    for_each_stretch<T>(source, *values.pages[s], 0, weights.size(2), [&](const Stretch<T>& z) {
+      for (std::size_t i = 0; i < gathered.size(); ++i) gather(gathered[i], source.readers[i], weights, z);
     });
     for (std::size_t i = 0; i < gathered.size(); ++i) {
       const Reader& reader = source.readers[i];
@@ -203,10 +195,10 @@ at::Tensor lift(const StreamView& view, std::int64_t kv_heads, std::int64_t d, s
   if (view.layer->bias.defined()) out.add_(view.layer->bias);
   for (std::size_t s = 0; s < view.layer->sources.size(); ++s) {
     const Source& source = view.layer->sources[s];
-    for_each_stretch<T>(source, *view.pages[s], begin, end, [&](std::int64_t token, const at::Tensor& z) {
-      const at::Tensor part = out.narrow(1, token - begin, z.size(0));
+    for_each_stretch<T>(source, *view.pages[s], begin, end, [&](const Stretch<T>& z) {
+      const at::Tensor part = out.narrow(1, z.token - begin, z.tokens);
       for (const Reader& reader : source.readers) {
-        const at::Tensor columns = z.narrow(1, reader.first, reader.count);
+        const at::Tensor columns = columns_of(z, reader);
         for (std::size_t i = 0; i < reader.heads.size(); ++i)
           part.select(0, reader.heads[i])
               .add_(reader.matrix.defined() ? at::mm(columns, reader.matrix[static_cast<std::int64_t>(i)])

@@ -19,12 +19,6 @@
 namespace headspan {
 namespace {
 
-/// x: [tokens, inputs]; returns [tokens, outputs]. The transposed weight is a view that BLAS takes as it is.
-at::Tensor apply(const Linear& linear, const at::Tensor& x) {
-  if (linear.bias.defined()) return at::addmm(linear.bias, x, linear.weight.t());
-  return at::mm(x, linear.weight.t());
-}
-
 /// gate = silu(gate) * up.
 void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
   if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
@@ -55,7 +49,8 @@ Transformer Transformer::load(const ModelConfig& config, const Checkpoint& check
   const c10::InferenceMode inference;
   Transformer model(config, scalar_type(dtype), tensor_parallel);
   agree(tensor_parallel, [&] {
-    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), model.dtype_, at::kCPU);
+    const WeightTypes types{scalar_type(weight_dtype(dtype, config, &checkpoint)), model.dtype_};
+    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), types, at::kCPU);
   });
   load_weights(checkpoint, config, model.weights_, tensor_parallel, data_parallel);
   return model;
@@ -117,11 +112,12 @@ at::Tensor Transformer::logits(const at::Tensor& hidden) const {
 at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
   const Range rows = share(config_.vocab_size, tensor_parallel_->rank(), tensor_parallel_->size());
   at::Tensor ids = at::tensor(tokens, at::kLong);
-  if (tensor_parallel_->size() == 1) return weights_.embedding.index_select(0, ids);
+  if (tensor_parallel_->size() == 1) return weights_.embedding.index_select(0, ids).to(dtype_);
   ids = ids - rows.begin;
   const at::Tensor elsewhere = ids.lt(0).logical_or(ids.ge(rows.count));
-  at::Tensor x = rows.count == 0 ? at::zeros({ids.size(0), config_.hidden_size}, dtype_)
-                                 : weights_.embedding.index_select(0, ids.masked_fill(elsewhere, 0));
+  at::Tensor x = rows.count == 0
+                     ? at::zeros({ids.size(0), config_.hidden_size}, dtype_)
+                     : weights_.embedding.index_select(0, ids.masked_fill(elsewhere, 0)).to(dtype_);
   x.masked_fill_(elsewhere.unsqueeze(1), 0);
   sum_over(*tensor_parallel_, x);
   return x;

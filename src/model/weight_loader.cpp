@@ -1,5 +1,6 @@
 #include "model/weight_loader.h"
 
+#include <algorithm>
 #include <array>
 #include <future>
 #include <set>
@@ -205,6 +206,17 @@ Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const C
   for (const StoredType& known : kStoredTypes)
     if (config.dtype == dtype_name(known.dtype)) return known.dtype;
   return Dtype::float32;
+}
+
+Dtype weight_dtype(Dtype forward, const ModelConfig& config, const Checkpoint* checkpoint) {
+  if (forward != Dtype::float32) return forward;
+  if (checkpoint == nullptr) return config.dtype == dtype_name(Dtype::bfloat16) ? Dtype::bfloat16 : forward;
+  const Weights names = allocate_weights(config, {config.layers, true}, {}, at::kByte, at::kMeta);
+  const bool all = std::all_of(names.slices.begin(), names.slices.end(), [&](const WeightSlice& slice) {
+    return slice.shape.size() < 2 || !checkpoint->has(slice.name) ||
+           stored_type(*checkpoint, slice.name) == Dtype::bfloat16;
+  });
+  return all ? Dtype::bfloat16 : forward;
 }
 
 }  // namespace headspan

@@ -31,4 +31,9 @@ at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice);
 /// InputError naming model.dtype, or the tensor.
 Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const Checkpoint* checkpoint);
 
+/// In what the matrices of a pretrained model are kept for a forward in `forward`: bfloat16 under float32
+/// where the checkpoint (without one: config.json) holds no matrix in anything else, which loses nothing;
+/// else the forward's own.
+Dtype weight_dtype(Dtype forward, const ModelConfig& config, const Checkpoint* checkpoint);
+
 }  // namespace headspan

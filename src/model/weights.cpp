@@ -30,8 +30,8 @@ at::Tensor make_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device d
 /// Makes the tensors of one rank and notes where each comes from.
 class Builder {
  public:
-  Builder(const ModelConfig& config, Shard shard, at::ScalarType dtype, at::Device device)
-      : config_(config), shard_(shard), dtype_(dtype), device_(device) {}
+  Builder(const ModelConfig& config, Shard shard, WeightTypes types, at::Device device)
+      : config_(config), shard_(shard), types_(types), device_(device) {}
 
   /// Outputs split over the ranks, `outputs` in units of `unit` (a head): rows of the weight and of the bias.
   Linear split_outputs(const std::string& name, std::int64_t outputs, std::int64_t unit, bool bias) {
@@ -77,21 +77,21 @@ class Builder {
 
   at::Tensor matrix(const std::string& name, std::int64_t outputs, Range rows, std::int64_t inputs,
                     Range columns, WeightSlice::Role role = WeightSlice::Role::linear) {
-    at::Tensor values = make_tensor({rows.count, columns.count}, dtype_, device_);
+    at::Tensor values = make_tensor({rows.count, columns.count}, types_.matrices, device_);
     const bool shared = shard_.size > 1 && rows.count == outputs && columns.count == inputs;
     slices_.push_back({name, {outputs, inputs}, rows, columns, shared, role, values});
     return values;
   }
 
   at::Tensor vector(const std::string& name, std::int64_t size, Range rows, WeightSlice::Role role) {
-    at::Tensor values = make_tensor({rows.count}, dtype_, device_);
+    at::Tensor values = make_tensor({rows.count}, types_.vectors, device_);
     slices_.push_back({name, {size}, rows, {0, 1}, rows.count == size && shard_.size > 1, role, values});
     return values;
   }
 
   const ModelConfig& config_;
   Shard shard_;
-  at::ScalarType dtype_;
+  WeightTypes types_;
   at::Device device_;
   std::vector<WeightSlice> slices_;
 };
@@ -138,12 +138,17 @@ Range share(std::int64_t total, std::int64_t part, std::int64_t parts) {
 
 Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, at::ScalarType dtype,
                          at::Device device) {
+  return allocate_weights(config, extent, shard, WeightTypes{dtype, dtype}, device);
+}
+
+Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, WeightTypes types,
+                         at::Device device) {
   if (config.kv_heads % shard.size != 0)
     throw InputError("", "run.tensor_parallel", std::to_string(shard.size),
                      "does not divide the " + std::to_string(config.kv_heads) + " KV heads of the model",
                      "choose a divisor of them");
   HS_ASSERT(extent.layers <= config.layers && (!extent.logits || extent.layers == config.layers));
-  Builder builder(config, shard, dtype, device);
+  Builder builder(config, shard, types, device);
   Weights weights;
   weights.embedding = builder.vocabulary("model.embed_tokens", WeightSlice::Role::embedding);
   weights.layers.resize(static_cast<std::size_t>(extent.layers));

@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "model/dtype.h"
+#include "model/linear.h"
 #include "model/model_config.h"
 
 namespace headspan {
@@ -37,12 +38,6 @@ struct Range {
 
 /// Part `part` of `parts` nearly equal parts of 0..total-1.
 Range share(std::int64_t total, std::int64_t part, std::int64_t parts);
-
-/// y = x weight^T + bias; weight: [outputs, inputs], bias: [outputs] or undefined.
-struct Linear {
-  at::Tensor weight;
-  at::Tensor bias;
-};
 
 /// Of one layer. Undefined where the architecture or the extent has none.
 struct LayerWeights {
@@ -72,12 +67,20 @@ struct Weights {
   std::vector<WeightSlice> slices;
 };
 
+/// In what the numbers of a rank's weights are kept.
+struct WeightTypes {
+  at::ScalarType matrices;  ///< of linear layers and vocabularies
+  at::ScalarType vectors;   ///< gains and biases
+};
+
 /// Makes all tensors of the extent, not filled. On the meta device nothing is allocated: for names and sizes.
 /// Throws InputError when the shard's size does not divide the KV heads.
+Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, WeightTypes types,
+                         at::Device device);
 Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, at::ScalarType dtype,
                          at::Device device);
 
-/// Bytes of the weights on the largest of `tensor_parallel` ranks.
+/// Bytes of the weights on the largest of `tensor_parallel` ranks, all in `dtype`.
 std::int64_t weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel,
                           Dtype dtype);
 

@@ -220,6 +220,19 @@ TEST(Weights, forward_dtype_follows_the_checkpoint_then_the_config) {
   EXPECT_THROW(forward_dtype("int8", config, &half), InputError);
 }
 
+TEST(Weights, matrices_stay_in_bfloat16_under_float32_where_the_checkpoint_has_nothing_else) {
+  const ModelConfig config = read_model_config(golden_folder("olmo2_sharded_bf16") + "/config.json");
+  const Checkpoint half = Checkpoint::open(golden_folder("olmo2_sharded_bf16")),
+                   whole = Checkpoint::open(golden_folder("olmo2_mha"));
+
+  EXPECT_EQ(weight_dtype(Dtype::float32, config, &half), Dtype::bfloat16);
+  EXPECT_EQ(weight_dtype(Dtype::float64, config, &half), Dtype::float64);
+  EXPECT_EQ(weight_dtype(Dtype::bfloat16, config, &half), Dtype::bfloat16);
+  EXPECT_EQ(weight_dtype(Dtype::float32, config, &whole), Dtype::float32);
+  EXPECT_EQ(weight_dtype(Dtype::float32, config, nullptr),
+            config.dtype == "bfloat16" ? Dtype::bfloat16 : Dtype::float32);
+}
+
 TEST(RandomWeights, are_the_same_model_on_every_layout) {
   ModelConfig config = read_model_config(golden_folder("llama_gqa") + "/config.json");
   config.mlp_size = 41;  // shares that differ

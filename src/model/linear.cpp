@@ -1,0 +1,62 @@
+#include "model/linear.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "model/few_rows.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 16;  // weights that are worth a thread
+
+bool is_float_or_bfloat16(const at::Tensor& x) {
+  return x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
+}
+
+template <class W>
+void add_product(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y) {
+  const std::int64_t outputs = weight.size(0), inputs = weight.size(1);
+  const auto* rows = x.data_ptr<float>();
+  const auto* matrix = weight.data_ptr<W>();
+  auto* out = y.data_ptr<float>();
+  at::parallel_for(0, outputs, std::max<std::int64_t>(1, kGrain / inputs),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     add_few_rows_transposed(rows, inputs, x.size(0), matrix + begin * inputs, inputs,
+                                             end - begin, inputs, out + begin, outputs);
+                   });
+}
+
+at::Tensor apply_to_few(const Linear& linear, const at::Tensor& x) {
+  const at::Tensor wide = x.to(at::kFloat).contiguous();
+  at::Tensor y = linear.bias.defined()
+                     ? linear.bias.to(at::kFloat).expand({x.size(0), linear.bias.size(0)}).contiguous()
+                     : at::zeros({x.size(0), linear.weight.size(0)}, at::kFloat);
+  if (linear.weight.scalar_type() == at::kFloat)
+    add_product<float>(wide, linear.weight, y);
+  else
+    add_product<c10::BFloat16>(wide, linear.weight, y);
+  return y.to(x.scalar_type());
+}
+
+}  // namespace
+
+at::Tensor apply(const Linear& linear, const at::Tensor& x) {
+  if (x.is_cpu() && x.size(0) <= kFewRows && is_float_or_bfloat16(x) && is_float_or_bfloat16(linear.weight))
+    return apply_to_few(linear, x);
+  const at::Tensor weight = linear.weight.to(x.scalar_type());
+  if (linear.bias.defined()) return at::addmm(linear.bias, x, weight.t());
+  return at::mm(x, weight.t());  // the transposed weight is a view that BLAS takes as it is
+}
+
+at::Tensor product(const at::Tensor& x, const at::Tensor& matrix) {
+  if (!x.is_cpu() || x.scalar_type() != at::kFloat || x.size(0) > kFewRows) return at::mm(x, matrix);
+  at::Tensor y = at::zeros({x.size(0), matrix.size(1)}, x.options());
+  add_few_rows(x.data_ptr<float>(), x.size(1), x.size(0), matrix.data_ptr<float>(), matrix.size(1),
+               matrix.size(1), x.size(1), y.data_ptr<float>(), matrix.size(1));
+  return y;
+}
+
+}  // namespace headspan

@@ -5,7 +5,7 @@
 namespace headspan {
 
 std::int64_t BlockPages::allocated_bytes() const {
-  return static_cast<std::int64_t>(pages_.size()) * kPageTokens * format_->bytes();
+  return static_cast<std::int64_t>(pages_.size()) * page_bytes();
 }
 
 template <class T>
@@ -13,7 +13,7 @@ void BlockPages::append(const T* rows, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, ++tokens_) {
     const std::int64_t place = tokens_ % kPageTokens;
     if (place == 0)
-      pages_.emplace_back(new std::byte[static_cast<std::size_t>(kPageTokens * format_->bytes())]);
+      pages_.emplace_back(new std::byte[static_cast<std::size_t>(page_bytes())]);
     format_->pack(rows + i * format_->columns(), pages_.back().get() + place * format_->bytes());
   }
 }

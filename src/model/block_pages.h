@@ -39,6 +39,8 @@ class BlockPages {
                 std::int64_t& leading) const;
 
  private:
+  std::int64_t page_bytes() const { return kPageTokens * format_->bytes() + RecordFormat::kSlack; }
+
   const RecordFormat* format_;
   std::int64_t tokens_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> pages_;

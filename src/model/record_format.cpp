@@ -87,6 +87,8 @@ c10::Half to_half(double value) {
   return static_cast<c10::Half>(static_cast<float>(std::clamp(value, -kLargest, kLargest)));
 }
 
+std::int64_t scale_bytes(const Band& band) { return band.offset ? 4 : 2; }
+
 /// Rounds to what the record keeps, writes it, and returns what reading will give.
 template <class T>
 Scale write_scale(const Band& band, const T* z, std::byte* out) {
@@ -100,18 +102,37 @@ Scale write_scale(const Band& band, const T* z, std::byte* out) {
     const double magnitude = std::max<double>(std::abs(*least), std::abs(*largest));
     kept[0] = to_half(magnitude / (levels / 2 - 0.5));
   }
-  std::memcpy(out, kept, band.offset ? 4 : 2);
+  std::memcpy(out, kept, static_cast<std::size_t>(scale_bytes(band)));
   const float first = kept[0];
   if (band.offset) return {first, kept[1]};
   return {first * static_cast<float>(0.5 - levels / 2), first};
 }
 
-Scale read_scale(const Band& band, const std::byte* in) {
-  c10::Half kept[2];
-  std::memcpy(kept, in, band.offset ? 4 : 2);
-  const float first = kept[0];
-  if (band.offset) return {first, kept[1]};
-  return {first * static_cast<float>(0.5 - std::exp2(band.bits - 1)), first};
+constexpr std::int64_t kRecords = 64;  // whose scales are read at a time
+
+/// The scales of at most kRecords records `stride` bytes apart.
+void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records,
+                 float* base, float* step) {
+  std::uint32_t words[kRecords] = {};
+  for (std::int64_t r = 0; r < records; ++r) std::memcpy(words + r, in + r * stride, sizeof words[0]);
+  expand_halves(words, band.offset ? 16 : 0, records, step);
+  if (band.offset) return expand_halves(words, 0, records, base);
+  const auto least = static_cast<float>(0.5 - std::exp2(band.bits - 1));
+  for (std::int64_t r = 0; r < records; ++r) base[r] = step[r] * least;
+}
+
+template <class T>
+void read_codes(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records, T* out,
+                std::int64_t leading) {
+  float base[kRecords], step[kRecords];
+  for (std::int64_t r = 0; r < records; r += kRecords) {
+    const std::int64_t count = std::min(kRecords, records - r);
+    const std::byte* first = in + r * stride;
+    read_scales(band, first, stride, count, base, step);
+    expand_codes({reinterpret_cast<const std::uint8_t*>(first) + scale_bytes(band), stride, count, band.bits,
+                  band.columns},
+                 base, step, out + r * leading, leading);
+  }
 }
 
 template <class T>
@@ -148,28 +169,27 @@ void RecordFormat::pack(const T* z, std::byte* record) const {
       continue;
     }
     const Scale scale = write_scale(part.band, z + part.first, out);
-    write_codes(part.band, scale, z + part.first, out + (part.band.offset ? 4 : 2));
+    write_codes(part.band, scale, z + part.first, out + scale_bytes(part.band));
   }
 }
 
 template <class T>
 void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::int64_t first,
                           std::int64_t count, T* out, std::int64_t leading) const {
-  for (std::int64_t r = 0; r < records; ++r, record += bytes_, out += leading)
-    for (const Part& part : parts_) {
-      const std::int64_t begin = std::max(first, part.first),
-                         end = std::min(first + count, part.first + part.band.columns);
-      if (begin >= end) continue;
-      const std::byte* in = record + part.byte;
-      if (part.band.bits == kPlainBits) {
-        read_plain(plain_, in + (begin - part.first) * plain_bytes(plain_), end - begin, out + begin - first);
-        continue;
-      }
+  for (const Part& part : parts_) {
+    const std::int64_t begin = std::max(first, part.first),
+                       end = std::min(first + count, part.first + part.band.columns);
+    if (begin >= end) continue;
+    const std::byte* in = record + part.byte;
+    if (part.band.bits == kPlainBits) {
+      in += (begin - part.first) * plain_bytes(plain_);
+      for (std::int64_t r = 0; r < records; ++r)
+        read_plain(plain_, in + r * bytes_, end - begin, out + r * leading + begin - first);
+    } else {
       HS_ASSERT(end - begin == part.band.columns);
-      const Scale scale = read_scale(part.band, in);
-      expand_codes(reinterpret_cast<const std::uint8_t*>(in) + (part.band.offset ? 4 : 2), part.band.bits,
-                   part.band.columns, scale.base, scale.step, out + begin - first);
+      read_codes(part.band, in, bytes_, records, out + begin - first, leading);
     }
+  }
 }
 
 template <class T>

@@ -30,6 +30,9 @@ class RecordFormat {
   template <class T>
   void pack(const T* z, std::byte* record) const;
 
+  /// How many bytes behind the last record `unpack` may look at.
+  static constexpr std::int64_t kSlack = 8;
+
   /// Reads columns first .. first + count of `records` records that lie end to end: [records, count], rows
   /// `leading` apart. A coded band is read as a whole or not at all.
   template <class T>

@@ -41,40 +41,83 @@ HS_INLINED inline void scale_loop(const T* x, T factor, const T* gain, std::int6
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor * gain[i];
 }
 
-/// Eight codes fill `Bits` bytes.
-template <int Bits, class T>
-HS_INLINED inline void expand_loop(const std::uint8_t* codes, std::int64_t count, float base, float step,
-                                   T* x) {
+using Words = std::uint32_t __attribute__((vector_size(64)));
+using LongWords = std::uint64_t __attribute__((vector_size(64)));
+using Floats16 = float __attribute__((vector_size(64)));
+using Floats8 = float __attribute__((vector_size(32)));
+
+/// Sixteen codes of at most 4 bits: eight fill `Bits` bytes, and a word holds them all.
+template <int Bits>
+HS_INLINED inline void expand_sixteen(const std::uint8_t* codes, Floats16& numbers) {
+  constexpr Words kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits,
+                             0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits};
+  constexpr std::uint32_t kMask = (1U << Bits) - 1;
+  std::uint32_t a, b;
+  std::memcpy(&a, codes, sizeof a);
+  std::memcpy(&b, codes + Bits, sizeof b);
+  const Words lanes = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
+  using Ints = std::int32_t __attribute__((vector_size(64)));
+  const Words own = lanes >> kShifts & kMask;
+  Ints whole;
+  std::memcpy(&whole, &own, sizeof whole);
+  numbers = __builtin_convertvector(whole, Floats16);
+}
+
+/// Eight codes of up to 8 bits.
+template <int Bits>
+HS_INLINED inline void expand_eight(const std::uint8_t* codes, Floats8& numbers) {
+  constexpr LongWords kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits};
   constexpr std::uint64_t kMask = (std::uint64_t{1} << Bits) - 1;
-  for (; count >= 8; count -= 8, codes += Bits, x += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, codes, Bits);
-#pragma omp simd
-    for (int k = 0; k < 8; ++k)
-      x[k] = base + static_cast<float>(static_cast<std::int32_t>(word >> (Bits * k) & kMask)) * step;
+  using Ints = std::int32_t __attribute__((vector_size(32)));
+  std::uint64_t word;
+  std::memcpy(&word, codes, sizeof word);
+  numbers = __builtin_convertvector(__builtin_convertvector((LongWords{} + word) >> kShifts & kMask, Ints),
+                                    Floats8);
+}
+
+template <int Bits, class T>
+HS_INLINED inline void expand_row(const std::uint8_t* codes, std::int64_t count, float base, float step,
+                                  T* x) {
+  for (; Bits <= 4 && count >= 16; count -= 16, codes += 2 * Bits, x += 16) {
+    Floats16 numbers;
+    expand_sixteen<Bits>(codes, numbers);
+    numbers = base + numbers * step;
+    for (int k = 0; k < 16; ++k) x[k] = numbers[k];
   }
-  std::uint64_t word = 0;
-  std::memcpy(&word, codes, static_cast<std::size_t>((count * Bits + 7) / 8));
-  for (std::int64_t k = 0; k < count; ++k)
-    x[k] = base + static_cast<float>(static_cast<std::int32_t>(word >> (Bits * k) & kMask)) * step;
+  for (; count > 0; count -= 8, codes += Bits, x += 8) {
+    Floats8 numbers;
+    expand_eight<Bits>(codes, numbers);
+    numbers = base + numbers * step;
+    if (count >= 8)
+      for (int k = 0; k < 8; ++k) x[k] = numbers[k];
+    else
+      for (std::int64_t k = 0; k < count; ++k) x[k] = numbers[k];
+  }
+}
+
+template <int Bits, class T>
+HS_INLINED inline void expand_rows(const CodedRows& codes, const float* base, const float* step, T* x,
+                                   std::int64_t leading) {
+  for (std::int64_t r = 0; r < codes.rows; ++r)
+    expand_row<Bits>(codes.codes + r * codes.stride, codes.count, base[r], step[r], x + r * leading);
 }
 
 template <class T>
-HS_INLINED inline void expand_any(const std::uint8_t* codes, int bits, std::int64_t count, float base,
-                                  float step, T* x) {
-  switch (bits) {
+HS_INLINED inline void expand_any(const CodedRows& codes, const float* base, const float* step, T* x,
+                                  std::int64_t leading) {
+  switch (codes.bits) {
     case 2:
-      return expand_loop<2>(codes, count, base, step, x);
+      return expand_rows<2>(codes, base, step, x, leading);
     case 3:
-      return expand_loop<3>(codes, count, base, step, x);
+      return expand_rows<3>(codes, base, step, x, leading);
     case 4:
-      return expand_loop<4>(codes, count, base, step, x);
+      return expand_rows<4>(codes, base, step, x, leading);
     case 5:
-      return expand_loop<5>(codes, count, base, step, x);
+      return expand_rows<5>(codes, base, step, x, leading);
     case 6:
-      return expand_loop<6>(codes, count, base, step, x);
+      return expand_rows<6>(codes, base, step, x, leading);
     default:
-      return expand_loop<8>(codes, count, base, step, x);
+      return expand_rows<8>(codes, base, step, x, leading);
   }
 }
 
@@ -127,14 +170,25 @@ void softmax_row(double* x, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) x[i] /= sum;
 }
 
-HS_FOR_EACH_PROCESSOR void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base,
-                                        float step, float* x) {
-  expand_any(codes, bits, count, base, step, x);
+/// A float16's exponent and fraction are a float's with 112 more in the exponent; the product is exact.
+HS_FOR_EACH_PROCESSOR void expand_halves(const std::uint32_t* words, int shift, std::int64_t count,
+                                         float* x) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t half = words[i] >> shift;
+    const float magnitude = __builtin_bit_cast(float, (half & 0x7fffu) << 13) * 0x1p112F;
+    x[i] = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, magnitude) | (half & 0x8000u) << 16);
+  }
 }
 
-HS_FOR_EACH_PROCESSOR void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base,
-                                        float step, double* x) {
-  expand_any(codes, bits, count, base, step, x);
+HS_FOR_EACH_PROCESSOR void expand_codes(const CodedRows& codes, const float* base, const float* step,
+                                        float* x, std::int64_t leading) {
+  expand_any(codes, base, step, x, leading);
+}
+
+HS_FOR_EACH_PROCESSOR void expand_codes(const CodedRows& codes, const float* base, const float* step,
+                                        double* x, std::int64_t leading) {
+  expand_any(codes, base, step, x, leading);
 }
 
 }  // namespace headspan

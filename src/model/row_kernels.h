@@ -23,9 +23,23 @@ void silu_times(float* gate, const float* up, std::int64_t count);
 void softmax_row(float* x, std::int64_t count);
 void softmax_row(double* x, std::int64_t count);
 
-/// x_i = base + code_i * step for codes of `bits` bits (2, 3, 4, 5, 6 or 8) laid end to end, the lowest bit
-/// first.
-void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base, float step, float* x);
-void expand_codes(const std::uint8_t* codes, int bits, std::int64_t count, float base, float step, double* x);
+/// Rows of codes of `bits` bits (2, 3, 4, 5, 6 or 8) laid end to end, the lowest bit first; rows `stride`
+/// bytes apart. Up to 7 bytes behind the last code are read.
+struct CodedRows {
+  const std::uint8_t* codes;
+  std::int64_t stride;
+  std::int64_t rows;
+  int bits;
+  std::int64_t count;  ///< of a row
+};
+
+/// The float16 numbers in the lower (upper: shift = 16) halves of words; infinity and NaN do not occur.
+void expand_halves(const std::uint32_t* words, int shift, std::int64_t count, float* x);
+
+/// x[r, i] = base[r] + code[r, i] * step[r]; rows of x `leading` apart.
+void expand_codes(const CodedRows& codes, const float* base, const float* step, float* x,
+                  std::int64_t leading);
+void expand_codes(const CodedRows& codes, const float* base, const float* step, double* x,
+                  std::int64_t leading);
 
 }  // namespace headspan

@@ -13,6 +13,7 @@ void let_idle_threads_sleep(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr && std::getenv("OPENBLAS_THREAD_TIMEOUT") != nullptr) return;
   constexpr int kKeep = 0;
   if (setenv("OMP_WAIT_POLICY", "passive", kKeep) != 0) return;
+  if (setenv("GOMP_SPINCOUNT", "20000", kKeep) != 0) return;       // some tens of microseconds
   if (setenv("OPENBLAS_THREAD_TIMEOUT", "4", kKeep) != 0) return;  // 2^4 turns, the least
   execv("/proc/self/exe", argv);
 }

@@ -22,10 +22,12 @@ struct BenchOptions {
   std::int64_t heads = 12;  ///< of a layer
   std::int64_t head_size = 32;
   std::int64_t tokens = 0;
-  std::int64_t sequence_length = 256;  ///< of memory and forward
+  std::int64_t sequence_length = 256;  ///< of memory, forward and cache
   std::int64_t repeats = 5;            ///< counted runs; one more before them warms up
   std::string precision = "float64";   ///< of the Gram's products: float64 or float32
   std::string folder;                  ///< a checkpoint, or for memory one with config.json alone
+  std::string plan;                    ///< of cache; empty: the full cache alone
+  std::int64_t batch = 1;              ///< of cache: sequences that decode together
   int threads = 1;                     ///< of a rank, as main has set them
 
   std::int64_t all_heads() const { return layers * heads; }
@@ -76,6 +78,7 @@ bool bench_statistics(const BenchOptions& options, const Comm& comm);  ///< also
 bool bench_study(const BenchOptions& options, const Comm& comm);
 bool bench_load(const BenchOptions& options, const Comm& comm);
 bool bench_forward(const BenchOptions& options, const Comm& comm);
+bool bench_cache(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);
 bool bench_overlap(const BenchOptions& options, const Comm& comm);  ///< also eigenvalues and singular
 

@@ -33,6 +33,7 @@ const std::map<std::string, Benchmark>& benchmarks() {
                                                        {"study", {bench_study, false}},
                                                        {"load", {bench_load, true}},
                                                        {"forward", {bench_forward, true, 2048}},
+                                                       {"cache", {bench_cache, true}},
                                                        {"overlap", {bench_overlap, false}},
                                                        {"eigenvalues", {bench_overlap, false}},
                                                        {"singular", {bench_overlap, false}},
@@ -57,11 +58,14 @@ po::options_description describe(BenchOptions& o) {
   add("head-size", po::value(&o.head_size)->default_value(o.head_size), "coordinates of a head");
   add("tokens", po::value(&o.tokens), "tokens (default 30000; memory 8192; forward 2048, one batch)");
   add("sequence-length", po::value(&o.sequence_length)->default_value(o.sequence_length),
-      "of memory and forward");
+      "of memory and forward; of cache: the prompt");
+  add("batch", po::value(&o.batch)->default_value(o.batch), "of cache: sequences that decode together");
+  add("plan", po::value(&o.plan), "of cache: a compression plan beside the full cache");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");
   add("precision", po::value(&o.precision)->default_value(o.precision),
       "of the Gram's products: float64 or float32");
-  add("folder", po::value(&o.folder), "of load and forward: a checkpoint; of memory: config.json is enough");
+  add("folder", po::value(&o.folder),
+      "of load, forward and cache: a checkpoint; of memory: config.json is enough");
   return options;
 }
 
@@ -75,7 +79,8 @@ void check(const BenchOptions& o) {
     throw InputError("", "--folder", "", "is needed by " + o.name, "name a folder with config.json");
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"--layers", o.layers}, {"--heads", o.heads},     {"--head-size", o.head_size},
-      {"--tokens", o.tokens}, {"--repeats", o.repeats}, {"--sequence-length", o.sequence_length}};
+      {"--tokens", o.tokens}, {"--repeats", o.repeats}, {"--sequence-length", o.sequence_length},
+      {"--batch", o.batch}};
   for (const auto& [name, value] : sizes)
     if (value < 1) throw InputError("", name, std::to_string(value), "is too small", "give at least 1");
 }

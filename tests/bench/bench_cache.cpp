@@ -1,0 +1,93 @@
+// cache: prefill and greedy decoding in float32 through the full cache, whose peer is `peers.py decode` on
+// the same folder, and with --plan through the plan's compressed cache, whose limit is the full cache: their
+// steps run in turn. The context of a step is --sequence-length tokens and the steps before it.
+#include <numeric>
+
+#include "app/cached_model.h"
+#include "bench/bench.h"
+#include "model/inference.h"
+
+namespace headspan {
+namespace {
+
+/// As many sequences that decode together.
+class Decoding {
+ public:
+  Decoding(const CachedModel& model, CacheKind kind, std::int64_t sequences)
+      : model_(model), cache_(model.make_cache(kind, static_cast<std::size_t>(sequences))) {}
+
+  /// Runs tokens that are known.
+  void prefill(const std::vector<std::vector<std::int64_t>>& prompts) {
+    next_ = next_tokens(model_.model(), prompts, *cache_);
+  }
+
+  void step() {
+    std::vector<std::vector<std::int64_t>> fresh;
+    for (const std::int64_t token : next_) fresh.push_back({token});
+    next_ = next_tokens(model_.model(), fresh, *cache_);
+  }
+
+ private:
+  const CachedModel& model_;
+  std::unique_ptr<KvCache> cache_;
+  std::vector<std::int64_t> next_;
+};
+
+std::vector<std::vector<std::int64_t>> make_prompts(const BenchOptions& options, std::int64_t vocab_size) {
+  std::vector<std::vector<std::int64_t>> prompts;
+  for (std::int64_t s = 0, token = 0; s < options.batch; ++s) {
+    prompts.emplace_back();
+    for (std::int64_t t = 0; t < options.sequence_length; ++t)
+      prompts.back().push_back(token++ * 7919 % vocab_size);
+  }
+  return prompts;
+}
+
+std::string name_of(const CompressionPlan& plan) {
+  char share[16];
+  std::snprintf(share, sizeof share, "%.2f", plan.stored_bytes() / plan.full_bytes());
+  return plan.algorithm + " at " + share;
+}
+
+}  // namespace
+
+bool bench_cache(const BenchOptions& given, const Comm& comm) {
+  Job job;
+  job.model.path = given.folder;
+  job.model.dtype = "float32";
+  const ModelInput input = open_model(job.model, given.folder, false, true);
+  BenchOptions options = with_shape_of(input.config, given);
+  options.precision = "float32";
+  options.tokens = options.batch * options.sequence_length;
+  std::optional<CompressionPlan> plan;
+  if (!options.plan.empty()) plan = read_plan(options.plan);
+  const Team team(comm, 1, 1, {});
+  const Transformer model = load_model(job.model, input, true, team, Log(false), options.folder);
+  const CachedModel cached(model, input, plan, options.plan, 0, team);
+  const auto prompts = make_prompts(options, input.config.vocab_size);
+  const auto tokens = static_cast<double>(options.tokens * comm.size());
+  const auto sequences = static_cast<double>(options.batch * comm.size());
+  const std::string shape =
+      ", context " + std::to_string(options.sequence_length) + ", batch " + std::to_string(options.batch);
+  Decoding full(cached, CacheKind::full, options.batch);
+  const double prefill = seconds_of(comm, [&] { full.prefill(prompts); });
+  if (!plan) {
+    const double decode = median_seconds(comm, options.repeats, [&] { full.step(); });
+    return report(options, comm, {"prefill" + shape, "tokens/s", tokens / prefill}) &&
+           report(options, comm, {"decode" + shape, "tokens/s", sequences / decode});
+  }
+  Decoding compressed(cached, CacheKind::compressed, options.batch);
+  const double own_prefill = seconds_of(comm, [&] { compressed.prefill(prompts); });
+  const TurnTimes decode = time_in_turn(
+      comm, options.repeats, [&] { full.step(); }, [&] { compressed.step(); });
+  const double required = options.sequence_length >= 4096 ? 1.1 : 0.95;
+  const bool met = report(options, comm,
+                          {"decode with " + name_of(*plan) + ", against the full cache" + shape, "tokens/s",
+                           sequences / decode.routine, sequences / decode.limit, decode.speed, required});
+  report(options, comm,
+         {"prefill with " + name_of(*plan) + ", against the full cache" + shape, "tokens/s",
+          tokens / own_prefill, tokens / prefill, prefill / own_prefill});
+  return met;
+}
+
+}  // namespace headspan

@@ -72,12 +72,16 @@ int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int g
   return choose_tensor_parallel(job, configs, dtype, group_ranks, memory_bytes);
 }
 
-int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
-                           double memory_bytes) {
+void check_one_group(const Job& job, int ranks) {
   if (job.run.groups != 1)
     throw InputError("", "run.groups", std::to_string(job.run.groups), "is for studies of many checkpoints",
                      "leave it out");
   check_layout(ranks, 1, job.run.tensor_parallel.value_or(1), job.run.grid);
+}
+
+int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
+                           double memory_bytes) {
+  check_one_group(job, ranks);
   return choose_tensor_parallel(job, {{job.model.path, config}}, dtype, ranks, memory_bytes);
 }
 

@@ -21,8 +21,12 @@ int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int g
 int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConfig>& configs, Dtype dtype,
                            int group_ranks, double memory_bytes);
 
-/// The same for a command that works on one model with all ranks: run.groups must be 1, and the ranks divide
+/// The layout of a command that works on one model with all ranks: run.groups must be 1, and the ranks divide
 /// as run.tensor_parallel and run.grid say. Throws InputError. Local; the same on all.
+void check_one_group(const Job& job, int ranks);
+
+/// check_one_group, and then the same for this model. Throws InputError. Local; the same on
+/// all.
 int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
                            double memory_bytes);
 

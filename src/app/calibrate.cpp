@@ -1,5 +1,6 @@
 #include "app/calibrate.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "app/block_loss.h"
@@ -10,15 +11,11 @@
 #include "app/layout.h"
 #include "app/model_input.h"
 #include "app/run_attributes.h"
-#include "base/checked.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
-#include "dist/threads.h"
 #include "io/publish.h"
-#include "io/tokens.h"
-#include "model/torch_runtime.h"
 
 namespace headspan {
 namespace {
@@ -159,8 +156,7 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
 int calibrate(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   const Log log(world.is_root());
-  set_threads(threads_per_rank(world));
-  set_torch_threads(threads_per_rank(world));
+  start_threads(world);
   const double memory = memory_of_rank(job, world);
   Prepared prepared;
   int tensor_parallel = 1;
@@ -170,11 +166,7 @@ int calibrate(const Job& job, const Comm& world) {
     tensor_parallel =
         choose_tensor_parallel(job, prepared.input->config, prepared.input->dtype, world.size(), memory);
   });
-  agree(world, [&] {
-    if (world.is_root() && prepared.input && needs_tokens(job))
-      prepared.origin.tokens_sha256 =
-          TokenFile::open(job.tokens.path, job.tokens.format, job.tokens.dtype).sha256();
-  });
+  if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
   for (const std::string& notice : prepared.sample.notices) log.notice(notice);
   const Team team(world, 1, tensor_parallel, job.run.grid);
   const CompressionPlan plan = make_plan(job, prepared, team, log);

@@ -7,6 +7,8 @@
 
 #include "app/team.h"
 #include "base/checked.h"
+#include "dist/threads.h"
+#include "model/torch_runtime.h"
 #include "model/weight_loader.h"
 
 namespace headspan {
@@ -83,6 +85,13 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
                            double memory_bytes) {
   check_one_group(job, ranks);
   return choose_tensor_parallel(job, {{job.model.path, config}}, dtype, ranks, memory_bytes);
+}
+
+int start_threads(const Comm& comm) {
+  const int threads = threads_per_rank(comm);
+  set_threads(threads);
+  set_torch_threads(threads);
+  return threads;
 }
 
 double memory_of_rank(const Job& job, const Comm& comm) {

@@ -1,4 +1,5 @@
-// How many ranks share one copy of a model's weights, chosen before the ranks are laid out.
+// What a rank works with, settled before the ranks are laid out: its threads, its memory, and how many ranks
+// share one copy of a model's weights.
 #pragma once
 
 #include <map>
@@ -33,5 +34,8 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
 /// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
 /// all ranks. Collective over comm.
 double memory_of_rank(const Job& job, const Comm& comm);
+
+/// Gives OpenMP, BLAS and LibTorch this rank's threads, and returns how many. Collective over comm.
+int start_threads(const Comm& comm);
 
 }  // namespace headspan

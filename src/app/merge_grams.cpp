@@ -55,6 +55,10 @@ GramFiles read_file(const std::string& path) {
     found.tokens_sha256 = text("tokens_sha256");
     found.attention = read_attention_sizes(file);
     if (!found.attention) found.lacks_attention = path;
+    if (found.attention && found.attention->tokens != found.fit_tokens)
+      throw InputError(path, "attention tokens", std::to_string(found.attention->tokens),
+                       "are not the " + std::to_string(found.fit_tokens) + " of the Grams",
+                       "the file is damaged");
     return found;
   } catch (const Error& e) {
     throw InputError(path, "", "", std::string("cannot be read as Grams (") + e.what() + ")",

@@ -205,6 +205,7 @@ class GramCalibration(StudyTest):
         old = changed("old", lambda file: file.pop("attention"))
         broken = changed("broken", lambda file: file["attention"].pop("output"))
         flat = changed("flat", lambda file: file["attention"].pop("query"))
+        uneven = changed("uneven", lambda file: file["attention"].attrs.modify("tokens", 7))
         fewer = changed("fewer", lambda file: file.move("v", "w"))
         olmo2, plan = GOLDEN / "olmo2_gqa", self.folder / "none.plan.h5"
         for number, (keys, told) in enumerate((
@@ -219,6 +220,7 @@ class GramCalibration(StudyTest):
                 ({"grams.paths": f"{good},{old}"}, r"old.h5: attention: is missing: .*; .*output.save_gram = true"),
                 ({"grams.paths": broken}, r"broken.h5: attention/output: is missing; "),
                 ({"grams.paths": flat}, r"flat.h5: attention/query: .*; the file is damaged"),
+                ({"grams.paths": uneven}, r"uneven.h5: attention tokens = 7: are not the 1800 of the Grams"),
                 ({"grams.paths": fewer}, r"fewer.h5: attention: does not go with the heads of k and v"),
                 ({"grams.paths": self.tokens}, r"ids.bin: cannot be read as Grams"),
                 ({"grams.paths": good, "tokens.path": self.tokens}, "tokens.path = .*: is given beside grams.paths"),

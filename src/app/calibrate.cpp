@@ -1,32 +1,30 @@
 #include "app/calibrate.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "app/block_loss.h"
 #include "app/calibration.h"
 #include "app/capture.h"
+#include "app/gram_calibration.h"
 #include "app/gram_source.h"
 #include "app/layout.h"
 #include "app/model_input.h"
 #include "app/run_attributes.h"
-#include "base/checked.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
-#include "dist/threads.h"
 #include "io/publish.h"
-#include "io/tokens.h"
-#include "model/torch_runtime.h"
 
 namespace headspan {
 namespace {
 
 /// What is known before any rank works.
 struct Prepared {
-  ModelInput input;
+  GramOrigin origin;                ///< of the model and tokens, from Grams or not
+  std::optional<ModelInput> input;  ///< nothing where Grams are given
   Sample sample;
-  std::string tokens_sha256;
 };
 
 bool needs_tokens(const Job& job) { return job.compress.algorithm != "quantise"; }
@@ -40,15 +38,22 @@ Job::Tokens token_rule(const Job& job) {
 
 /// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
 Prepared prepare(const Job& job) {
-  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}};
-  check_bits(job.compress, prepared.input.config);
-  if (!needs_tokens(job)) return prepared;
-  prepared.sample = take_sample(token_rule(job), prepared.input.config, prepared.input.config_path);
+  Prepared prepared;
+  if (job.grams.paths.empty()) {
+    prepared.input = open_model(job.model, job.model.path, false, true);
+    prepared.origin = {prepared.input->config, prepared.input->config_sha256, job.tokens.path, {}};
+  } else {
+    prepared.origin = check_calibration_grams(job);
+  }
+  const ModelConfig& config = prepared.origin.config;
+  check_bits(job.compress, config);
+  if (!prepared.input || !needs_tokens(job)) return prepared;
+  prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
     if (prepared.sample.heldout[s] == 0)
       fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - token_rule(job).skip_first);
-  const std::int64_t columns = prepared.input.config.kv_heads * prepared.input.config.head_size;
+  const std::int64_t columns = config.kv_heads * config.head_size;
   if (fit < 2 * columns)
     throw InputError(job.tokens.path, "tokens.limit", std::to_string(job.tokens.limit),
                      "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
@@ -61,7 +66,7 @@ Prepared prepare(const Job& job) {
 /// Runs the model over the tokens. Collective over the team.
 Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model, const Team& team,
                       const Log& log) {
-  const ModelInput& input = prepared.input;
+  const ModelInput& input = *prepared.input;
   CaptureRequest request;
   request.streams = {Stream::k, Stream::v};
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
@@ -76,18 +81,8 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   Calibration calibration{input.config,
                           stream_layout(input.config, Stream::k),
                           fit_rules(job, dtype_name(input.dtype), "float64"),
-                          sums.finish(team.group(), grams[0].fit.tokens),
+                          finish_attention(sums, model, team, grams[0].fit.tokens),
                           {}};
-  AttentionMoments& moments = calibration.moments;
-  const std::int64_t tile = input.config.head_size * input.config.head_size;
-  moments.output.resize(static_cast<std::size_t>(moments.layers * moments.heads * tile));
-  const Range own = model.heads(Stream::q);
-  for (std::int64_t layer = 0; layer < moments.layers && team.data().is_root(); ++layer) {
-    const std::vector<double> metric = model.output_metric(layer);
-    std::copy(metric.begin(), metric.end(),
-              moments.output.begin() + (layer * moments.heads + own.begin) * tile);
-  }
-  team.group().sum(moments.output.data(), static_cast<std::int64_t>(moments.output.size()));
   calibration.grams.emplace("k", std::move(grams[0]));
   calibration.grams.emplace("v", std::move(grams[1]));
   return calibration;
@@ -95,20 +90,22 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
 
 void publish_plan(const Job& job, const Prepared& prepared, const CompressionPlan& plan, const Comm& world) {
   const std::string now = iso_time_utc();
-  const NetcdfAttributes more{{"title", "Compression of the KV cache of " + job.model.path},
+  const GramOrigin& origin = prepared.origin;
+  const std::string model = job.model.path.empty() ? job.grams.paths.front() : job.model.path;
+  const NetcdfAttributes more{{"title", "Compression of the KV cache of " + model},
                               {"source", program_name()},
                               {"history", now + " headspan calibrate"},
                               {"date_created", now},
-                              {"model_type", prepared.input.config.model_type},
-                              {"heads", prepared.input.config.heads},
-                              {"hidden_size", prepared.input.config.hidden_size},
+                              {"model_type", origin.config.model_type},
+                              {"heads", origin.config.heads},
+                              {"hidden_size", origin.config.hidden_size},
                               {"capture", std::string("roped")},
                               {"scope", job.compress.scope},
                               {"units", job.compress.units},
                               {"bits", job.compress.bits},
                               {"stored_asked", job.compress.stored},
-                              {"tokens_path", job.tokens.path},
-                              {"tokens_sha256", prepared.tokens_sha256},
+                              {"tokens_path", origin.tokens_path},
+                              {"tokens_sha256", origin.tokens_sha256},
                               {"job", job.to_ini("calibrate")},
                               {"versions", library_versions()},
                               {"git", git_id()}};
@@ -121,10 +118,10 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
 }
 
 CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& team, const Log& log) {
-  const ModelConfig& config = prepared.input.config;
+  const ModelConfig& config = prepared.origin.config;
   CompressionPlan plan;
   plan.algorithm = job.compress.algorithm;
-  plan.config_sha256 = prepared.input.config_sha256;
+  plan.config_sha256 = prepared.origin.config_sha256;
   plan.layers = config.layers;
   plan.kv_heads = config.kv_heads;
   plan.head_size = config.head_size;
@@ -133,11 +130,13 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
     plan.streams = plan_quantised(job.compress, config);
     return plan;
   }
-  std::optional<Transformer> model = load_model(job.model, prepared.input, true, team, log, job.model.path);
-  Calibration calibration = run_model(job, prepared, *model, team, log);
+  std::optional<Transformer> model;
+  if (prepared.input) model = load_model(job.model, *prepared.input, true, team, log, job.model.path);
+  Calibration calibration =
+      model ? run_model(job, prepared, *model, team, log) : calibration_of_grams(job, prepared.origin, team);
   BlockLoss measure;
   if (job.compress.units == "measured")
-    measure = measured_loss(*model, prepared.input, prepared.sample, job.compress.exact_first, team);
+    measure = measured_loss(*model, *prepared.input, prepared.sample, job.compress.exact_first, team);
   else
     model.reset();
   if (plan.algorithm == "latent") {
@@ -157,20 +156,17 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
 int calibrate(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   const Log log(world.is_root());
-  set_threads(threads_per_rank(world));
-  set_torch_threads(threads_per_rank(world));
+  start_threads(world);
   const double memory = memory_of_rank(job, world);
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
     prepared = prepare(job);
+    if (!prepared.input) return check_one_group(job, world.size());
     tensor_parallel =
-        choose_tensor_parallel(job, prepared.input.config, prepared.input.dtype, world.size(), memory);
+        choose_tensor_parallel(job, prepared.input->config, prepared.input->dtype, world.size(), memory);
   });
-  agree(world, [&] {
-    if (world.is_root() && needs_tokens(job))
-      prepared.tokens_sha256 = TokenFile::open(job.tokens.path, job.tokens.format, job.tokens.dtype).sha256();
-  });
+  if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
   for (const std::string& notice : prepared.sample.notices) log.notice(notice);
   const Team team(world, 1, tensor_parallel, job.run.grid);
   const CompressionPlan plan = make_plan(job, prepared, team, log);

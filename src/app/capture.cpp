@@ -203,6 +203,21 @@ std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConf
   return Capture<T>(model, config, sample, request, team, attention).run(progress, state);
 }
 
+AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const Team& team,
+                                  std::int64_t tokens) {
+  AttentionMoments moments = sums.finish(team.group(), tokens);
+  moments.output.resize(moments.query.size());
+  const std::int64_t tile = moments.head_size * moments.head_size;
+  const Range own = model.heads(Stream::q);
+  for (std::int64_t layer = 0; layer < moments.layers && team.data().is_root(); ++layer) {
+    const std::vector<double> metric = model.output_metric(layer);
+    std::copy(metric.begin(), metric.end(),
+              moments.output.begin() + (layer * moments.heads + own.begin) * tile);
+  }
+  team.group().sum(moments.output.data(), static_cast<std::int64_t>(moments.output.size()));
+  return moments;
+}
+
 template std::vector<StreamGrams> capture_grams<double>(const Transformer&, const ModelConfig&, const Sample&,
                                                         const CaptureRequest&, const Team&, Progress&,
                                                         const UnitState*, AttentionSums*);

@@ -37,4 +37,9 @@ std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConf
                                        Progress& progress, const UnitState* state,
                                        AttentionSums* attention = nullptr);
 
+/// What attention does with the tokens that were summed, and what the weights do with that. Collective over
+/// the team's group.
+AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const Team& team,
+                                  std::int64_t tokens);
+
 }  // namespace headspan

@@ -39,6 +39,19 @@ std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) 
   return sizes;
 }
 
+/// The layers that are run whole; of one more only what makes its q, k and v.
+double whole_layers(const Job& job, const ModelConfig& config) {
+  return real(config.layers) - (saves_attention(job) ? 0 : 1);
+}
+
+/// The weights that a study reads.
+Extent extent_of(const Job& job, const ModelConfig& config) { return {config.layers, saves_attention(job)}; }
+
+/// Numbers of one matrix for each query head, where what attention does is summed.
+double attention_size(const Job& job, const ModelConfig& config) {
+  return saves_attention(job) ? real(config.layers * config.heads * config.head_size * config.head_size) : 0;
+}
+
 double parts_of(const TokenCounts& tokens) { return tokens.heldout > 0 ? 2 : 1; }
 
 std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dtype,
@@ -107,7 +120,7 @@ double statistics_bytes(const Job& job, const ModelConfig& config, const TokenCo
 }  // namespace
 
 double MemoryCost::peak() const {
-  return program + grams + std::max(weights + forward + waiting + exchange, statistics);
+  return program + grams + std::max(weights + forward + waiting + attention + exchange, statistics);
 }
 
 MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
@@ -118,9 +131,10 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
   const double panel = real(tokens_of_panel(job, config, dtype, tokens, group));
   cost.program = kProgramBytes;
-  cost.weights = real(weight_bytes(config, {config.layers, false}, group.tensor_parallel,
+  cost.weights = real(weight_bytes(config, extent_of(job, config), group.tensor_parallel,
                                    planned_weight_dtype(job, config, dtype))) +
                  kStagingBytes;
+  cost.attention = 2 * 8 * attention_size(job, config);  // of queries, of the output
   cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));
   for (const StreamSize& stream : stream_sizes(job, config)) {
     const LocalSize local = local_size(stream, config, group.grid);
@@ -142,9 +156,10 @@ WorkCost work_cost(const Job& job, const ModelConfig& config, Dtype dtype, const
                kv = real(config.kv_heads) * d, n = real(tokens.total());
   const double projections = m * (q + 2 * kv), rest = q * m + 3 * m * real(config.mlp_size);
   const double attention = 2 * q * real(tokens.longest);  // half of the pairs, two products
-  cost.forward = n * (2 * (projections * real(config.layers) + rest * real(config.layers - 1)) +
-                      attention * real(config.layers - 1));
-  cost.read = real(weight_bytes(config, {config.layers, false}, 1, planned_weight_dtype(job, config, dtype)));
+  const double whole = whole_layers(job, config);
+  cost.forward = n * (2 * (projections * real(config.layers) + rest * whole) + attention * whole);
+  cost.read = real(weight_bytes(config, extent_of(job, config), 1, planned_weight_dtype(job, config, dtype)));
+  cost.grams = real(tokens.fit) * attention_size(job, config);
   const double both = parts_of(tokens), references = real(job.predict.references);
   for (const StreamSize& stream : stream_sizes(job, config)) {
     const double h = stream.heads, width = stream.columns / real(config.layers);
@@ -178,12 +193,13 @@ TrafficCost traffic_cost(const Job& job, const ModelConfig& config, Dtype dtype,
   const double d = real(config.head_size), both = parts_of(tokens);
   const double rows = real(group.data_parallel());
   if (job.model.init != Words{"random"})
-    cost.weights = real(weight_bytes(config, {config.layers, false}, group.tensor_parallel,
+    cost.weights = real(weight_bytes(config, extent_of(job, config), group.tensor_parallel,
                                      planned_weight_dtype(job, config, dtype))) *
                    (rows - 1) / rows;
   // A sum goes to one rank and from there to the others.
-  cost.tensor_parallel = n / rows * real(config.hidden_size) * (1 + 2 * real(config.layers - 1)) *
+  cost.tensor_parallel = n / rows * real(config.hidden_size) * (1 + 2 * whole_layers(job, config)) *
                          std::max(4.0, bytes_of(dtype)) * (t - 1) / t;
+  cost.panels = 2 * 2 * 8 * attention_size(job, config) * (ranks - 1) / ranks;
   for (const StreamSize& stream : stream_sizes(job, config)) {
     const double local = stream.columns / real(group.grid.rows) + stream.columns / real(group.grid.columns);
     cost.heads += n / ranks * stream.columns * (t - 1) / t * (dtype == Dtype::float64 ? 8 : 4);

@@ -35,6 +35,7 @@ struct MemoryCost {
   double forward = 0;     ///< of one batch
   double waiting = 0;     ///< captured rows until a panel is full
   double grams = 0;       ///< of all streams, fit and held out
+  double attention = 0;   ///< what attention does, where it is saved with the Grams
   double exchange = 0;    ///< operands of a panel's product and messages
   double statistics = 0;  ///< tables, factors, tiles of other ranks
 

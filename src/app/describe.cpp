@@ -230,6 +230,11 @@ std::string describe_gram(const std::string& path) {
                                                   std::to_string(stream.head_size) + ", captured " +
                                                   stream.capture + tokens});
   }
+  const std::optional<GramAttention> attention = read_attention_sizes(file);
+  facts.push_back({"attention", attention ? "of " + std::to_string(attention->heads) + " query heads in " +
+                                                std::to_string(attention->layers) +
+                                                " layers: headspan calibrate can take the file"
+                                          : ""});
   return report(path, "Grams", facts);
 }
 

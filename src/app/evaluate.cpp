@@ -12,10 +12,8 @@
 #include "app/layout.h"
 #include "app/score_texts.h"
 #include "dist/agreement.h"
-#include "dist/threads.h"
 #include "io/publish.h"
 #include "io/tokens.h"
-#include "model/torch_runtime.h"
 #include "model/weight_loader.h"
 
 namespace headspan {
@@ -172,8 +170,7 @@ void print(const Json& summary) {
 int evaluate(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   const Log log(world.is_root());
-  set_threads(threads_per_rank(world));
-  set_torch_threads(threads_per_rank(world));
+  start_threads(world);
   const double memory = memory_of_rank(job, world);
   Prepared prepared;
   int tensor_parallel = 1;

@@ -26,7 +26,8 @@ struct UnitEvidence {
   Sample sample;  ///< no sequences where merged Grams tell none
   std::string model_type;
   std::string config_sha256;
-  std::optional<OverlapTable> overlap;  ///< of a model's weights, where the job asks for it
+  std::optional<OverlapTable> overlap;     ///< of a model's weights, where the job asks for it
+  std::optional<GramAttention> attention;  ///< what goes with the Grams into their file, where there is any
 };
 
 /// Each source's check of what it will read, without computing: all but the values of weights and
@@ -34,6 +35,10 @@ struct UnitEvidence {
 void check_model(const Job& job, const Unit& unit);
 void check_activations(const Job& job, const Unit& unit);
 void check_grams(const Job& job);
+
+/// Whether a study saves, beside the Grams, what attention does with keys and values: where both are captured
+/// as a cache holds them. A model runs its last layer's whole block for that.
+bool saves_attention(const Job& job);
 
 /// From a model: loads or draws the weights and runs the job's tokens, from where an earlier run has stopped.
 /// Throws Stopped where `clock` says so, with the state saved. Collective over the team's group.
@@ -44,8 +49,23 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunCl
 UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
                               const Log& log);
 
-/// From saved Grams, merged. Collective over the team's group.
-UnitEvidence merge_grams(const Job& job, const Team& team);
+/// What the Gram files of a job say together, without their matrices.
+struct GramFiles {
+  std::vector<GramStream> streams;  ///< of those that the job asks for
+  std::int64_t fit_tokens = 0;
+  std::string model_type;
+  std::string config_sha256;               ///< empty: of no model
+  std::string tokens_path, tokens_sha256;  ///< of each file, with commas between
+  std::optional<GramAttention> attention;  ///< of the first file, without the moments
+  std::string lacks_attention;             ///< the first file that has none of it
+};
+
+/// Throws InputError where the job's files cannot be merged. Local.
+GramFiles read_gram_files(const Job& job);
+
+/// From saved Grams, merged; with `attention` what all files, or none, have of it too. Collective over the
+/// team's group.
+UnitEvidence merge_grams(const Job& job, const Team& team, bool attention);
 
 /// What Gram files say of a stream.
 GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);

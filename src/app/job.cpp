@@ -175,11 +175,16 @@ void Resolver::check_predict() const {
 
 void Resolver::resolve_calibrate() const {
   const Job::Compress& compress = job_.compress;
-  if (!has("model.path")) missing("model.path", "give the checkpoint that is to be compressed");
-  if (!has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
+  const bool grams = has("grams.paths");
+  if (!grams && !has("model.path"))
+    missing("model.path", "give the checkpoint that is to be compressed, or grams.paths");
+  if (!grams && !has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
+  if (grams && has("tokens.path"))
+    refuse("tokens.path", "is given beside grams.paths", "give one of the two");
   if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
-  if (has("grams.paths"))
-    refuse("grams.paths", "is not for calibrate yet", "give model.path and tokens.path");
+  if (grams && compress.units == "measured")
+    refuse("compress.units", "runs the model, and Grams are given",
+           "give model.path and tokens.path in place of grams.paths, or residual");
   if (compress.units == "measured" && compress.algorithm != "latent")
     refuse("compress.units", "is for compress.algorithm = latent", "leave it out");
   const bool quantise = compress.algorithm == "quantise", latent = compress.algorithm == "latent";

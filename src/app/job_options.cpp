@@ -261,7 +261,7 @@ const std::vector<JobOption>& job_options() {
 bool JobOption::is_read_by(const std::string& command) const {
   static const std::map<std::string, std::set<std::string>> sections{
       {"theory", {"theory"}},
-      {"calibrate", {"model", "tokens", "compress", "run"}},
+      {"calibrate", {"model", "tokens", "grams", "compress", "run"}},
       {"evaluate", {"model", "tokens", "evaluate", "run"}},
   };
   const auto found = sections.find(command);

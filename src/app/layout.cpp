@@ -7,6 +7,8 @@
 
 #include "app/team.h"
 #include "base/checked.h"
+#include "dist/threads.h"
+#include "model/torch_runtime.h"
 #include "model/weight_loader.h"
 
 namespace headspan {
@@ -73,17 +75,28 @@ int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int g
   return choose_tensor_parallel(job, configs, dtype, group_ranks, memory_bytes);
 }
 
-int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
-                           double memory_bytes) {
+void check_one_group(const Job& job, int ranks) {
   if (job.run.groups != 1)
     throw InputError("", "run.groups", std::to_string(job.run.groups), "is for studies of many checkpoints",
                      "leave it out");
   check_layout(ranks, 1, job.run.tensor_parallel.value_or(1), job.run.grid);
+}
+
+int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
+                           double memory_bytes) {
+  check_one_group(job, ranks);
   return choose_tensor_parallel(job, {{job.model.path, config}}, dtype, ranks, memory_bytes);
 }
 
 Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward) {
   return job.model.init == Words{"pretrained"} ? weight_dtype(forward, config, nullptr) : forward;
+}
+
+int start_threads(const Comm& comm) {
+  const int threads = threads_per_rank(comm);
+  set_threads(threads);
+  set_torch_threads(threads);
+  return threads;
 }
 
 double memory_of_rank(const Job& job, const Comm& comm) {

@@ -1,4 +1,5 @@
-// How many ranks share one copy of a model's weights, chosen before the ranks are laid out.
+// What a rank works with, settled before the ranks are laid out: its threads, its memory, and how many ranks
+// share one copy of a model's weights.
 #pragma once
 
 #include <map>
@@ -21,8 +22,12 @@ int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int g
 int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConfig>& configs, Dtype dtype,
                            int group_ranks, double memory_bytes);
 
-/// The same for a command that works on one model with all ranks: run.groups must be 1, and the ranks divide
+/// The layout of a command that works on one model with all ranks: run.groups must be 1, and the ranks divide
 /// as run.tensor_parallel and run.grid say. Throws InputError. Local; the same on all.
+void check_one_group(const Job& job, int ranks);
+
+/// check_one_group, and then the same for this model. Throws InputError. Local; the same on
+/// all.
 int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
                            double memory_bytes);
 
@@ -33,5 +38,8 @@ Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forw
 /// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
 /// all ranks. Collective over comm.
 double memory_of_rank(const Job& job, const Comm& comm);
+
+/// Gives OpenMP, BLAS and LibTorch this rank's threads, and returns how many. Collective over comm.
+int start_threads(const Comm& comm);
 
 }  // namespace headspan

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "app/gram_source.h"
 #include "base/input_file.h"
@@ -37,46 +38,118 @@ void check_same(const std::string& path, const GramStream& stream, const GramStr
                      "merge Grams of one model");
 }
 
-std::vector<GramStream> read_streams(const std::string& path) {
+GramFiles read_file(const std::string& path) {
   const InputFile readable(path);  // names what is missing or not readable
   try {
-    return read_gram_streams(H5File::open(path));
+    const H5File file = H5File::open(path);
+    const auto text = [&](const char* name) {
+      return file.read_attribute<std::string>("/", name).value_or("");
+    };
+    GramFiles found;
+    found.streams = read_gram_streams(file);
+    found.fit_tokens =
+        file.read_attribute<std::int64_t>(found.streams.front().name + "/fit", "tokens").value_or(0);
+    found.model_type = text("model_type");
+    found.config_sha256 = text("config_sha256");
+    found.tokens_path = text("tokens_path");
+    found.tokens_sha256 = text("tokens_sha256");
+    found.attention = read_attention_sizes(file);
+    if (!found.attention) found.lacks_attention = path;
+    if (found.attention && found.attention->tokens != found.fit_tokens)
+      throw InputError(path, "attention tokens", std::to_string(found.attention->tokens),
+                       "are not the " + std::to_string(found.fit_tokens) + " of the Grams",
+                       "the file is damaged");
+    return found;
   } catch (const Error& e) {
     throw InputError(path, "", "", std::string("cannot be read as Grams (") + e.what() + ")",
                      "give a file that output.save_gram wrote");
   }
 }
 
-/// Those streams of the job's files, which must all have the same, that the job asks for.
-std::vector<GramStream> common_streams(const Job& job) {
-  std::vector<GramStream> first;
-  for (const std::string& path : job.grams.paths) {
-    const std::vector<GramStream> streams = read_streams(path);
-    if (first.empty()) first = streams;
-    if (streams.size() != first.size())
-      throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
-    for (std::size_t s = 0; s < streams.size(); ++s) check_same(path, streams[s], first[s]);
+/// Adds what one more file says.
+void add(GramFiles& files, const std::string& path, const GramFiles& more) {
+  if (more.config_sha256 != files.config_sha256)
+    throw InputError(path, "config_sha256", more.config_sha256.substr(0, 12),
+                     "the files before have " + files.config_sha256.substr(0, 12),
+                     "merge Grams of one model");
+  if (more.streams.size() != files.streams.size())
+    throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
+  for (std::size_t s = 0; s < more.streams.size(); ++s) check_same(path, more.streams[s], files.streams[s]);
+  files.fit_tokens += more.fit_tokens;
+  files.tokens_path += "," + more.tokens_path;
+  files.tokens_sha256 += "," + more.tokens_sha256;
+  if (files.lacks_attention.empty()) files.lacks_attention = more.lacks_attention;
+}
+
+/// Means over the tokens of both. Throws InputError where the weights are others.
+void merge(const std::string& path, const GramAttention& more, GramAttention& sum) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < sum.output.size() && i < more.output.size(); ++i) {
+    difference = std::max(difference, std::abs(more.output[i] - sum.output[i]));
+    largest = std::max(largest, std::abs(sum.output[i]));
   }
-  const Words& asked = job.predict.streams;
-  first.erase(std::remove_if(first.begin(), first.end(),
-                             [&](const GramStream& stream) {
-                               return std::find(asked.begin(), asked.end(), stream.name) == asked.end();
-                             }),
-              first.end());
-  if (first.empty())
-    throw InputError(job.grams.paths.front(), "", "", "holds none of the streams of predict.streams",
-                     "see what it holds with headspan inspect");
-  return first;
+  if (more.output.size() != sum.output.size() || !(difference <= 1e-9 * largest))
+    throw InputError(path, "attention/output", "", "is that of other weights than in the files before",
+                     "merge Grams of one checkpoint");
+  const std::int64_t tokens = sum.tokens + more.tokens;
+  const double share =
+      static_cast<double>(more.tokens) / static_cast<double>(std::max<std::int64_t>(1, tokens));
+  const auto mix = [&](std::vector<double>& ours, const std::vector<double>& theirs) {
+    for (std::size_t i = 0; i < ours.size(); ++i) ours[i] += share * (theirs[i] - ours[i]);
+  };
+  mix(sum.scale, more.scale);
+  mix(sum.query, more.query);
+  sum.tokens = tokens;
+}
+
+/// Collective over the team's group.
+GramAttention merged_attention(const Job& job, const Team& team) {
+  std::optional<GramAttention> sum;
+  for (const std::string& path : job.grams.paths) {
+    const H5File file = H5File::open(team.group(), path);
+    GramAttention attention = read_attention(file, team.group());
+    if (sum)
+      agree(team.group(), [&] { merge(path, attention, *sum); });
+    else
+      sum = std::move(attention);
+  }
+  return std::move(*sum);
 }
 
 }  // namespace
 
-void check_grams(const Job& job) { common_streams(job); }
+GramFiles read_gram_files(const Job& job) {
+  std::optional<GramFiles> files;
+  for (const std::string& path : job.grams.paths) {
+    GramFiles one = read_file(path);
+    if (files)
+      add(*files, path, one);
+    else
+      files = std::move(one);
+  }
+  const Words& asked = job.predict.streams;
+  std::vector<GramStream>& streams = files->streams;
+  streams.erase(std::remove_if(streams.begin(), streams.end(),
+                               [&](const GramStream& stream) {
+                                 return std::find(asked.begin(), asked.end(), stream.name) == asked.end();
+                               }),
+                streams.end());
+  if (streams.empty())
+    throw InputError(job.grams.paths.front(), "", "", "holds none of the streams of predict.streams",
+                     "see what it holds with headspan inspect");
+  return std::move(*files);
+}
 
-UnitEvidence merge_grams(const Job& job, const Team& team) {
+void check_grams(const Job& job) { read_gram_files(job); }
+
+UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
+  GramFiles files;
+  agree(team.group(), [&] { files = read_gram_files(job); });
+  const std::vector<GramStream>& streams = files.streams;
   UnitEvidence evidence;
-  std::vector<GramStream> streams;
-  agree(team.group(), [&] { streams = common_streams(job); });
+  evidence.model_type = files.model_type;
+  evidence.config_sha256 = files.config_sha256;
+  if (attention && files.lacks_attention.empty()) evidence.attention = merged_attention(job, team);
   for (const std::string& path : job.grams.paths) {
     const H5File file = H5File::open(team.group(), path);
     for (std::size_t s = 0; s < streams.size(); ++s) {

@@ -91,6 +91,7 @@ void print(const Job& job, const PlanRequest& request, const Planned& planned, c
                                      {"forward", memory.forward},
                                      {"waiting", memory.waiting},
                                      {"grams", memory.grams},
+                                     {"attention", memory.attention},
                                      {"exchange", memory.exchange},
                                      {"statistics", memory.statistics},
                                      {"peak", memory.peak()}});

@@ -21,7 +21,7 @@ struct Prepared {
 
 /// Throws InputError for everything that is wrong with the unit but the values of its weights. Local.
 Prepared prepare(const Job& job, const Unit& unit) {
-  Prepared prepared{open_model(job.model, unit.path, unit.random, false), {}};
+  Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job)), {}};
   const Dtype dtype = prepared.input.dtype;
   if (job.predict.precision == "bfloat16" && dtype != Dtype::bfloat16 && dtype != Dtype::float16)
     throw InputError("", "predict.precision", "bfloat16", "is coarser than a forward in " + dtype_name(dtype),
@@ -48,7 +48,9 @@ StreamEvidence announce(const Job& job, const Prepared& prepared, const std::str
 /// Fills in the Grams of the streams; the weights are in memory no longer than that.
 void capture(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team, RunClock& clock,
              const Log& log, UnitEvidence& evidence) {
-  const Transformer model = load_model(job.model, prepared.input, false, team, log, unit.name);
+  const bool attention = saves_attention(job);
+  const ModelConfig& config = prepared.input.config;
+  const Transformer model = load_model(job.model, prepared.input, attention, team, log, unit.name);
   CaptureRequest request;
   std::vector<GramStream> saved;
   for (const StreamEvidence& stream : evidence.streams) {
@@ -59,14 +61,27 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   request.precision = product_precision(job.predict.precision);
   request.skip_first = job.tokens.skip_first;
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
-  const UnitState state(job, unit, team, clock, log, saved);
+  std::optional<AttentionSums> sums;
+  if (attention) sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
+  AttentionSums* const summed = sums ? &*sums : nullptr;
+  const UnitState state(job, unit, team, clock, log, saved, summed);
   Progress progress(log, "forward", "tokens", prepared.sample.total(), {{"unit", unit.name}});
   const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, prepared.input.config, prepared.sample, request, team,
-                                         progress, &state);
+    return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress, &state,
+                                         summed);
   };
   std::vector<StreamGrams> grams = prepared.input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
   for (std::size_t s = 0; s < grams.size(); ++s) evidence.streams[s].grams = std::move(grams[s]);
+  if (!attention) return;
+  const std::int64_t tokens = evidence.streams.front().grams->fit.tokens;
+  AttentionMoments moments = finish_attention(*sums, model, team, tokens);
+  evidence.attention = GramAttention{tokens,
+                                     moments.layers,
+                                     moments.heads,
+                                     moments.head_size,
+                                     std::move(moments.scale),
+                                     std::move(moments.query),
+                                     std::move(moments.output)};
 }
 
 }  // namespace

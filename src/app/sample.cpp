@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "io/tokens.h"
+
 namespace headspan {
 namespace {
 
@@ -61,6 +63,14 @@ Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std
                              std::to_string(config.max_positions) + " positions that the model was made for");
   hold_out(rule, sample);
   return sample;
+}
+
+std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {
+  std::string hash;
+  agree(comm, [&] {
+    if (comm.is_root()) hash = TokenFile::open(rule.path, rule.format, rule.dtype).sha256();
+  });
+  return comm.broadcast(hash, 0);
 }
 
 Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences) {

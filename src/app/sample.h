@@ -26,6 +26,9 @@ struct Sample {
 /// every rank. Throws InputError.
 Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path);
 
+/// The sha256 of the token file, which rank 0 alone reads whole. Throws AgreedError. Collective over comm.
+std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
+
 /// The split alone, for sequences that come from elsewhere; `limit` cuts them as it cuts tokens.
 Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences);
 

@@ -5,6 +5,7 @@
 
 #include "app/layout.h"
 #include "app/published.h"
+#include "app/sample.h"
 #include "app/unit.h"
 #include "base/checked.h"
 #include "base/progress.h"
@@ -12,8 +13,6 @@
 #include "dist/agreement.h"
 #include "dist/shared_counter.h"
 #include "dist/threads.h"
-#include "io/tokens.h"
-#include "model/torch_runtime.h"
 
 namespace headspan {
 namespace {
@@ -61,18 +60,6 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
   });
 }
 
-/// Notes the hash of the job's token file, which rank 0 alone reads whole. Collective over world.
-void hash_tokens(const Job& job, const Comm& world, std::vector<Unit>& units) {
-  if (job.tokens.path.empty() || units.empty()) return;
-  std::string hash;
-  agree(world, [&] {
-    if (world.is_root())
-      hash = TokenFile::open(job.tokens.path, job.tokens.format, job.tokens.dtype).sha256();
-  });
-  hash = world.broadcast(hash, 0);
-  for (Unit& unit : units) unit.tokens_sha256 = hash;
-}
-
 /// Everything that can be wrong with the job as a whole is found here. Collective over world.
 Plan make_plan(const Job& job, const Comm& world) {
   if (job.run.device == "cuda")
@@ -89,7 +76,9 @@ Plan make_plan(const Job& job, const Comm& world) {
     const int group_ranks = world.size() / to_int(job.run.groups);
     plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
   });
-  hash_tokens(job, world, plan.units);
+  if (job.tokens.path.empty() || plan.units.empty()) return plan;
+  const std::string hash = hash_tokens(job.tokens, world);
+  for (Unit& unit : plan.units) unit.tokens_sha256 = hash;
   return plan;
 }
 
@@ -155,9 +144,7 @@ int study(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   RunClock clock(job.run);
   const Log log(world.is_root());
-  const int threads = threads_per_rank(world);
-  set_threads(threads);
-  set_torch_threads(threads);
+  const int threads = start_threads(world);
   const Plan plan = make_plan(job, world);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
   log.event("study", {{"units", std::to_string(plan.units.size())},

@@ -1,5 +1,7 @@
 #include "app/unit.h"
 
+#include <algorithm>
+
 #include <omp.h>
 
 #include "app/gram_source.h"
@@ -20,7 +22,7 @@ UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team,
     case Unit::Kind::activations:
       return read_activations(job, unit, team, clock, log);
     case Unit::Kind::grams:
-      return merge_grams(job, team);
+      return merge_grams(job, team, saves_attention(job));
     default:
       return run_model(job, unit, team, clock, log);
   }
@@ -76,10 +78,13 @@ void publish_grams(const Unit& unit, const Publication& publication, const Netcd
           write_gram(file, gram_stream(stream.origin, stream.layout, heldout.has_value()),
                      part(stream.grams->fit), heldout);
         }
+        if (evidence.attention) write_attention(file, team.group(), *evidence.attention);
         file.close();
       },
       [&](const std::string& path) {
-        if (read_gram_streams(H5File::open(path)).size() != evidence.streams.size())
+        const H5File file = H5File::open(path);
+        if (read_gram_streams(file).size() != evidence.streams.size() ||
+            read_attention_sizes(file).has_value() != evidence.attention.has_value())
           throw Error(path + ": streams of " + unit.name + " are missing after writing");
       });
 }
@@ -105,6 +110,14 @@ Precision product_precision(const std::string& name) {
   return name == "bfloat16" ? Precision::bfloat16 : Precision::float64;
 }
 
+bool saves_attention(const Job& job) {
+  const Words& streams = job.predict.streams;
+  const auto captured = [&](const char* name) {
+    return std::find(streams.begin(), streams.end(), name) != streams.end();
+  };
+  return job.output.save_gram && job.predict.capture == "roped" && captured("k") && captured("v");
+}
+
 void check_unit(const Job& job, const Unit& unit) {
   switch (unit.kind) {
     case Unit::Kind::activations:
@@ -126,6 +139,7 @@ void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& cloc
     Publication grams = publication;
     grams.path = unit.gram_path(job);
     publish_grams(unit, grams, header.attributes, evidence, team);
+    evidence.attention.reset();
   }
   const std::vector<StreamResult> results = analyse_all(job, unit, evidence, log);
   publish(

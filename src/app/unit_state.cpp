@@ -68,11 +68,66 @@ std::int64_t read_part(const H5File& file, const Comm& comm, bool same_layout, c
   return total;
 }
 
+/// Where the query sums of a rank's heads lie: the same part of every layer.
+struct OwnHeads {
+  std::int64_t layers, layer;  ///< how many, and numbers of one
+  std::int64_t first, count;   ///< numbers of the part
+
+  OwnHeads(const AttentionMoments& sums, std::int64_t tensor_parallel, std::int64_t rank)
+      : layers(sums.layers),
+        layer(sums.heads * sums.head_size * sums.head_size),
+        first(layer / tensor_parallel * (rank % tensor_parallel)),
+        count(layer / tensor_parallel) {}
+};
+
+void write_attention(H5File& file, const Team& team, const AttentionMoments& sums) {
+  const Comm& comm = team.group();
+  const OwnHeads own(sums, team.tensor().size(), comm.rank());
+  std::vector<double> query;
+  for (std::int64_t l = 0; l < own.layers; ++l) {
+    const auto begin = sums.query.begin() + l * own.layer + own.first;
+    query.insert(query.end(), begin, begin + own.count);
+  }
+  file.create_group("attention");
+  file.create_dataset<double>("attention/scale", {comm.size(), own.layers})
+      .write_rows(sums.scale.data(), comm.rank(), 1);
+  const std::int64_t d = sums.head_size, heads = sums.heads / team.tensor().size();
+  file.create_dataset<double>("attention/query", {comm.size(), own.layers, heads, d, d})
+      .write_rows(query.data(), comm.rank(), 1);
+}
+
+/// Each rank its own sums where the ranks are those that saved them; else rank 0 those of all.
+void read_attention(const H5File& file, const Team& team, bool same_layout, AttentionMoments& sums) {
+  const Comm& comm = team.group();
+  auto scale_rows = file.open_dataset("attention/scale");
+  auto query_rows = file.open_dataset("attention/query");
+  const std::int64_t tensor_parallel = sums.heads / query_rows.shape()[2];
+  const std::int64_t rounds = same_layout ? 1 : query_rows.shape()[0];
+  for (std::int64_t r = 0; r < rounds; ++r) {
+    const std::int64_t rank = same_layout ? comm.rank() : r;
+    const std::int64_t rows = same_layout || comm.is_root() ? 1 : 0;
+    const OwnHeads own(sums, tensor_parallel, rank);
+    std::vector<double> scale(to_size(rows * own.layers)), query(to_size(rows * own.layers * own.count));
+    scale_rows.read_rows(rank, rows, scale.data());
+    query_rows.read_rows(rank, rows, query.data());
+    for (std::size_t l = 0; l < scale.size(); ++l) sums.scale[l] += scale[l];
+    for (std::size_t i = 0; i < query.size(); ++i)
+      sums.query[i / to_size(own.count) * to_size(own.layer) + to_size(own.first) + i % to_size(own.count)] +=
+          query[i];
+  }
+}
+
 }  // namespace
 
 UnitState::UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-                     std::vector<GramStream> streams)
-    : job_(job), unit_(unit), team_(team), clock_(clock), log_(log), streams_(std::move(streams)) {}
+                     std::vector<GramStream> streams, AttentionSums* attention)
+    : job_(job),
+      unit_(unit),
+      team_(team),
+      clock_(clock),
+      log_(log),
+      streams_(std::move(streams)),
+      attention_(attention) {}
 
 template <class T>
 void UnitState::keep(Collector<T>& collector, const std::vector<std::uint8_t>& done) const {
@@ -112,6 +167,7 @@ void UnitState::save(Collector<T>& collector, const std::vector<std::uint8_t>& d
             write_part(file, comm, streams_[s].name + "/" + part_name(p), stream.columns, stream.sums[p],
                        stream.waiting[p]);
         }
+        if (attention_ != nullptr) write_attention(file, team_, attention_->sums());
         file.close();
       },
       [&](const std::string& temporary) { read_gram_streams(H5File::open(temporary)); });
@@ -132,6 +188,12 @@ std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_
   });
   if (comm.max(there) == 0) return done;
   const H5File file = H5File::open(comm, path);
+  if (attention_ != nullptr && !file.has("attention")) {
+    log_.notice(unit_.name +
+                " starts anew: its saved state has nothing of what attention does, which "
+                "output.save_gram asks for");
+    return done;
+  }
   file.open_dataset("done").read_rows(0, pieces, done.data());
   const bool same_layout = file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
                            file.read_attribute<std::string>("/", "grid") == grid_name(team_.grid()) &&
@@ -149,6 +211,7 @@ std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_
       if (s == 0) collector.set_waiting(static_cast<Part>(p), waiting);
     }
   }
+  if (attention_ != nullptr) read_attention(file, team_, same_layout, attention_->sums());
   log_.event("resumed", {{"unit", unit_.name},
                          {"pieces", std::to_string(std::count(done.begin(), done.end(), 1))},
                          {"file", path}});

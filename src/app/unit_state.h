@@ -9,6 +9,10 @@
 //   mean
 //     sum              [ranks, D] of the shifted values of each rank's tokens
 //     waiting          [tokens, D] rows that wait, by rank; attribute waiting_tokens: [ranks]
+//
+//   attention          where the unit sums it (app/gram_source.h): scale [ranks, layers], query [ranks,
+//   layers,
+//                      heads of the rank, d, d], the sums of each rank
 #pragma once
 
 #include "app/run_clock.h"
@@ -16,18 +20,20 @@
 #include "app/unit.h"
 #include "base/log.h"
 #include "io/gram_file.h"
+#include "stats/attention_metric.h"
 #include "stats/collector.h"
 
 namespace headspan {
 
 class UnitState {
  public:
-  /// `streams`: as they are collected, in order. Everything must outlive the object.
+  /// `streams`: as they are collected, in order. `attention`: what is summed beside them, or null. Everything
+  /// must outlive the object.
   UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-            std::vector<GramStream> streams);
+            std::vector<GramStream> streams, AttentionSums* attention = nullptr);
 
-  /// Fills the collector, which is fresh, from what an earlier run of this job has saved. Which
-  /// pieces that covers: [pieces]; zeros where nothing is saved. Collective over the group.
+  /// Fills the collector and the sums, which are fresh, from what an earlier run of this job has saved. Which
+  /// pieces that covers: [pieces]; zeros where nothing is saved, or not all. Collective over the group.
   template <class T>
   std::vector<std::uint8_t> resume(Collector<T>& collector, std::int64_t pieces) const;
 
@@ -45,6 +51,7 @@ class UnitState {
   RunClock& clock_;
   const Log& log_;
   std::vector<GramStream> streams_;
+  AttentionSums* attention_;
 };
 
 /// Removes the state of a unit whose result is published. One rank.

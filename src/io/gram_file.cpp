@@ -9,6 +9,8 @@
 namespace headspan {
 namespace {
 
+constexpr const char* kAttention = "attention";
+
 /// A tile's number, and back.
 std::int64_t tile_count(std::int64_t heads) { return checked_mul(heads, heads + 1, "tiles of a Gram") / 2; }
 
@@ -144,6 +146,49 @@ GramPart read_gram(const H5File& file, const GramStream& stream, const std::stri
     deliver_tiles(matrix, d, tiles_between(first, last), values.data());
   });
   return gram;
+}
+
+void write_attention(H5File& file, const Comm& comm, const GramAttention& attention) {
+  const std::int64_t d = attention.head_size, layer = attention.heads * d * d;
+  file.create_group(kAttention);
+  file.write_attribute(kAttention, "tokens", attention.tokens);
+  const Slab mine = slab_of(attention.layers, comm.size(), comm.rank());
+  const auto write = [&](const std::string& name, const std::vector<std::int64_t>& shape,
+                         const double* values) {
+    file.create_dataset<double>(kAttention + ("/" + name), shape).write_rows(values, mine.first, mine.count);
+  };
+  write("scale", {attention.layers}, attention.scale.data() + mine.first);
+  const std::vector<std::int64_t> shape{attention.layers, attention.heads, d, d};
+  write("query", shape, attention.query.data() + mine.first * layer);
+  write("output", shape, attention.output.data() + mine.first * layer);
+}
+
+std::optional<GramAttention> read_attention_sizes(const H5File& file) {
+  if (!file.has(kAttention)) return std::nullopt;
+  const std::string query = std::string(kAttention) + "/query";
+  const std::vector<std::int64_t> shape =
+      file.has(query) ? file.open_dataset(query).shape() : std::vector<std::int64_t>();
+  if (shape.size() != 4 || shape[2] != shape[3])
+    throw InputError(file.path(), query, "", "is no array [layers, heads, d, d]", "the file is damaged");
+  check_shape(file, std::string(kAttention) + "/scale", {shape[0]});
+  check_shape(file, std::string(kAttention) + "/output", shape);
+  return GramAttention{
+      require<std::int64_t>(file, kAttention, "tokens"), shape[0], shape[1], shape[2], {}, {}, {}};
+}
+
+GramAttention read_attention(const H5File& file, const Comm& comm) {
+  GramAttention attention = read_attention_sizes(file).value();
+  const std::int64_t layer = attention.heads * attention.head_size * attention.head_size;
+  const auto read = [&](const std::string& name, std::int64_t row, std::vector<double>& values) {
+    values.resize(static_cast<std::size_t>(attention.layers * row));
+    file.open_dataset(kAttention + ("/" + name))
+        .read_rows(0, comm.is_root() ? attention.layers : 0, values.data());
+    comm.broadcast(values.data(), static_cast<std::int64_t>(values.size()), 0);
+  };
+  read("scale", 1, attention.scale);
+  read("query", layer, attention.query);
+  read("output", layer, attention.output);
+  return attention;
 }
 
 }  // namespace headspan

@@ -1,6 +1,7 @@
 // Saved Grams (HDF5, CHECKPOINT.gram.h5): for each stream and part of the tokens n, the mean and the lower
-// triangle of head tiles, so that every statistic can be had later without the model, on any grid. Files of
-// one model and layout merge by addition. Not the statistics, and not the tokens.
+// triangle of head tiles, so that every statistic can be had later without the model, on any grid; where keys
+// are roped and values are there, also what attention does with them, so that a compression can be planned.
+// Files of one model and layout merge by addition. Not the statistics, and not the tokens.
 //
 //   /STREAM            attributes layer, head: [heads]; head_size, hidden_size, capture, precision, ...
 //
@@ -8,7 +9,12 @@
 //
 //   /STREAM/heldout    the same, where there is a held-out part
 //
-// Tile t = a (a + 1) / 2 + b, b <= a, holds G[a d + i, b d + j] at [t, i, j].
+//   /attention         over the fit part, by layer and query head (stats/attention_metric.h): attribute
+//   tokens;
+//                      scale: [layers]; query, output: [layers, heads, d, d]
+//
+// Tile t = a (a + 1) / 2 + b, b <= a, holds G[a d + i, b d + j] at [t, i, j]. The root's attributes are those
+// of the result (config_sha256 and model_type among them).
 #pragma once
 
 #include <optional>
@@ -43,6 +49,17 @@ struct GramPart {
   const Matrix* matrix = nullptr;
 };
 
+/// What attention does with the keys and values of the fit part, the group /attention.
+struct GramAttention {
+  std::int64_t tokens = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;  ///< query heads of a layer
+  std::int64_t head_size = 0;
+  std::vector<double> scale;   ///< [layers], a mean over the tokens
+  std::vector<double> query;   ///< [layers, heads, d, d], likewise
+  std::vector<double> output;  ///< [layers, heads, d, d], of the weights alone
+};
+
 /// Writes one stream into an open parallel file. Collective over the file's comm, which is that of the
 /// matrices' grid.
 void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
@@ -56,5 +73,15 @@ std::vector<GramStream> read_gram_streams(const H5File& file);
 /// with blocks that hold whole heads, diagonal tiles of blocks whole. Collective over the file's comm and the
 /// matrix's grid.
 GramPart read_gram(const H5File& file, const GramStream& stream, const std::string& part, Matrix& matrix);
+
+/// Writes the moments, which are the same on every rank. Collective over the file's comm.
+void write_attention(H5File& file, const Comm& comm, const GramAttention& attention);
+
+/// Its sizes, without the moments; nothing where the file has none. Throws InputError for what is damaged.
+/// Local or collective, as the file was opened.
+std::optional<GramAttention> read_attention_sizes(const H5File& file);
+
+/// With the moments, on every rank, of a file that has them. Collective over the file's comm.
+GramAttention read_attention(const H5File& file, const Comm& comm);
 
 }  // namespace headspan

@@ -45,6 +45,10 @@ class AttentionSums {
   void add_mean_squares(std::int64_t layer, const std::vector<double>& values,
                         const std::vector<std::int64_t>& rows);
 
+  /// What this rank has summed so far, not yet divided, of each matrix the triangle i >= j at [j, i]: for
+  /// saving it and going on from it.
+  AttentionMoments& sums() { return sums_; }
+
   /// The moments over `tokens` tokens of all ranks, without `output`. Collective over comm.
   AttentionMoments finish(const Comm& comm, std::int64_t tokens);
 

@@ -103,6 +103,24 @@ TEST(Job, RefusesAMissingOrSecondInput) {
          "leave it out");
 }
 
+TEST(Job, CalibratesFromModelAndTokensOrFromGrams) {
+  const auto calibrate = [](const std::string& text) {
+    return make_calibrate_job("a.ini", read_job_text("a.ini", text + "[compress]\nplan = p.h5\n"));
+  };
+  const auto expect = [&](const char* text, const char* line) {
+    EXPECT_EQ(input_error_of([&] { calibrate(text); }), line);
+  };
+
+  const std::string echo = calibrate("[grams]\npaths = a.h5,b.h5\n").to_ini("calibrate");
+
+  EXPECT_NE(echo.find("\n[grams]\npaths = a.h5,b.h5\n"), std::string::npos) << echo;
+  EXPECT_EQ(calibrate("[model]\npath = m\n[grams]\npaths = a.h5\n").model.path, "m");
+  expect("", "a.ini: model.path: is missing; give the checkpoint that is to be compressed, or grams.paths");
+  expect("[model]\npath = m\n", "a.ini: tokens.path: is missing; give the tokens to calibrate on");
+  expect("[grams]\npaths = g\n[tokens]\npath = t\n",
+         "a.ini: tokens.path = t: is given beside grams.paths; give one of the two");
+}
+
 TEST(Job, LeavesCommentsOut) {
   const Job job = read_more("; one\n# two\n  ; three\n[run]\ngroups = 3 # inside\n");
 

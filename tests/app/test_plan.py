@@ -102,10 +102,19 @@ class Plan(StudyTest):
         flops = self.planned(job, 2, "flops_of_a_unit")
 
         m, q, kv, n = heads * d, heads * d, kv_heads * d, 3000
-        products = layers * m * (q + 2 * kv) + (layers - 1) * (q * m + 3 * m * mlp)
+        products_of_a_layer = m * (q + 2 * kv)
+        products = layers * products_of_a_layer + (layers - 1) * (q * m + 3 * m * mlp)
         attention = (layers - 1) * 2 * q * 256  # a token meets half of a sequence of 256, in two products
         self.assertAlmostEqual(flops["forward"] / (n * (2 * products + attention)), 1, delta=1e-3)
         self.assertAlmostEqual(flops["grams"] / (n * (layers * q) ** 2), 1, delta=1e-3)
+
+        job = self.job("gqa", **{"predict.streams": "k,v", "output.save_gram": "true", "tokens.heldout": 0})
+        flops, memory = (self.planned(job, 2, line) for line in ("flops_of_a_unit", "bytes_of_the_fullest_rank"))
+
+        whole = 2 * layers * (products_of_a_layer + q * m + 3 * m * mlp) + layers * 2 * q * 256
+        self.assertAlmostEqual(flops["forward"] / (n * whole), 1, delta=1e-3)
+        self.assertAlmostEqual(flops["grams"] / (n * (2 * (layers * kv) ** 2 + layers * q * d)), 1, delta=1e-3)
+        self.assertAlmostEqual(memory["attention"] / (2 * 8 * layers * q * d), 1, delta=1e-3)
 
     def test_refuses_what_does_not_fit(self):
         job = self.job("mha")

@@ -11,6 +11,7 @@
 #include "app/cached_model.h"
 #include "app/layout.h"
 #include "app/score_texts.h"
+#include "base/sha256.h"
 #include "dist/agreement.h"
 #include "dist/threads.h"
 #include "io/publish.h"
@@ -36,6 +37,7 @@ struct Prepared {
   std::vector<Text> texts;
   std::vector<ScoredRequest> scored;
   std::vector<GenerationRequest> generated;
+  std::string identity;  ///< equal for runs that answer the same requests alike
 };
 
 Text read_text(const Job& job, const std::string& path, const ModelInput& input) {
@@ -55,7 +57,7 @@ Text read_text(const Job& job, const std::string& path, const ModelInput& input)
 
 /// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
 Prepared prepare(const Job& job) {
-  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}};
+  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}, {}};
   const Job::Evaluate& rule = job.evaluate;
   if (!rule.plan.empty() && rule.cache != "full") {
     prepared.plan = read_plan(rule.plan);
@@ -72,9 +74,15 @@ Prepared prepare(const Job& job) {
         throw InputError("", "evaluate.texts", path, "has the name of another text in the summary",
                          "give files of different names");
   }
-  const std::int64_t vocabulary = prepared.input.config.vocab_size;
-  if (!rule.requests.empty()) prepared.scored = read_scored_requests(rule.requests, vocabulary);
-  if (!rule.generate.empty()) prepared.generated = read_generation_requests(rule.generate, vocabulary);
+  const ModelConfig& config = prepared.input.config;
+  if (!rule.requests.empty())
+    prepared.scored = read_scored_requests(rule.requests, config.vocab_size, config.max_positions);
+  if (!rule.generate.empty())
+    prepared.generated = read_generation_requests(rule.generate, config.vocab_size, config.max_positions);
+  prepared.identity = job.to_ini("evaluate") + prepared.input.config_sha256;
+  for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
+    if (!path.empty()) prepared.identity += sha256_file(path);
+  prepared.identity = sha256_hex(prepared.identity);
   for (const std::string& path : {rule.answers, rule.summary})
     if (!path.empty() && std::filesystem::path(path).has_parent_path())
       make_folder(std::filesystem::path(path).parent_path().string());
@@ -193,12 +201,15 @@ int evaluate(const Job& job, const Comm& world) {
   Json summary{{"plan", job.evaluate.plan}, {"cache", job.evaluate.cache}};
   summary["texts"] = score_texts(job, prepared, *model, log);
   const CacheKind kind = cache_kind(job.evaluate.cache);
-  std::string answers = answer(*model, kind, prepared.scored, job.evaluate.batch);
-  answers += answer(*model, kind, prepared.generated, job.evaluate.batch);
+  const std::size_t scored = prepared.scored.size();
+  AnswerFile answers(team.group(), job.evaluate.answers, prepared.identity,
+                     scored + prepared.generated.size(), log);
+  answer(*model, kind, prepared.scored, job.evaluate.batch, 0, answers);
+  answer(*model, kind, prepared.generated, job.evaluate.batch, scored, answers);
   measure(job, prepared, *model, memory, summary);
+  answers.publish();
   agree(world, [&] {
     if (!world.is_root()) return;
-    if (!job.evaluate.answers.empty()) publish_text(job.evaluate.answers, answers);
     if (!job.evaluate.summary.empty()) publish_text(job.evaluate.summary, summary.dump(1) + "\n");
   });
   if (!world.is_root()) return 0;

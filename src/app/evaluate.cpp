@@ -15,7 +15,6 @@
 #include "dist/agreement.h"
 #include "dist/threads.h"
 #include "io/publish.h"
-#include "io/tokens.h"
 #include "model/torch_runtime.h"
 #include "model/weights.h"
 
@@ -27,7 +26,6 @@ using Json = nlohmann::ordered_json;
 struct Text {
   std::string name;  ///< the file's, without folder and last extension
   Sample sample;
-  double tokens_per_byte = NAN;
 };
 
 /// Everything that is read before the weights.
@@ -48,10 +46,6 @@ Text read_text(const Job& job, const std::string& path, const ModelInput& input)
   rule.heldout = 0;
   rule.skip_first = 0;
   text.sample = take_sample(rule, input.config, input.config_path);
-  const TokenFile file = TokenFile::open(path, rule.format, rule.dtype);
-  if (file.sidecar() && file.sidecar()->text_bytes && *file.sidecar()->text_bytes > 0)
-    text.tokens_per_byte =
-        static_cast<double>(file.count()) / static_cast<double>(*file.sidecar()->text_bytes);
   return text;
 }
 
@@ -100,16 +94,17 @@ Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& mo
     for (const Sequence& sequence : text.sample.sequences) longest = std::max(longest, sequence.length);
     const TextScore score = score_text(model, kind, job.evaluate.reference && kind != CacheKind::full,
                                        text.sample, batch_sequences(job.evaluate.batch, longest), progress);
-    texts[text.name] = {{"tokens", score.tokens},
-                        {"loss", number_or_null(score.loss)},
-                        {"loss_se", number_or_null(score.loss_se)},
-                        {"perplexity", number_or_null(std::exp(score.loss))},
-                        {"bits_per_byte", number_or_null(score.loss / std::log(2.0) * text.tokens_per_byte)},
-                        {"full_loss", number_or_null(score.full_loss)},
-                        {"dloss", number_or_null(score.dloss)},
-                        {"dloss_se", number_or_null(score.dloss_se)},
-                        {"kl", number_or_null(score.kl)},
-                        {"kl_se", number_or_null(score.kl_se)}};
+    texts[text.name] = {
+        {"tokens", score.tokens},
+        {"loss", number_or_null(score.loss)},
+        {"loss_se", number_or_null(score.loss_se)},
+        {"perplexity", number_or_null(std::exp(score.loss))},
+        {"bits_per_byte", number_or_null(score.loss / std::log(2.0) * text.sample.tokens_per_byte)},
+        {"full_loss", number_or_null(score.full_loss)},
+        {"dloss", number_or_null(score.dloss)},
+        {"dloss_se", number_or_null(score.dloss_se)},
+        {"kl", number_or_null(score.kl)},
+        {"kl_se", number_or_null(score.kl_se)}};
   }
   return texts;
 }

@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
-# Calibrates and evaluates every way to compress a KV cache on one model and one domain, and leaves a plan and a summary
-# of each in a folder; what is there already is not done again. headspan-report makes a page of the summaries.
+# Calibrates and evaluates every way to compress a KV cache on one model, and leaves a plan and a summary of each in a
+# folder; what is there already is not done again. headspan-report makes a page of the summaries.
 #
 #   bash jobs/compression.sh MODEL FIT.bin OUT TEXT.bin... [-- --section.key value ...]
 #
-# MODEL  checkpoint folder          FIT.bin   tokens to calibrate on
+# MODEL  checkpoint folder          FIT.bin   tokens to calibrate on; with A.bin,B.bin,.. each plan is made on each of them
 # OUT    folder for the results     TEXT.bin  tokens to evaluate on, of any domains
 #
-# What stands behind -- goes to every command. Environment: FIT_TOKENS [20000] and TEXT_TOKENS [10000] to run, SCOPE of
-# headspan's references [causal], HEADSPAN the program. With the model of checkpoints/smollm2 an hour on two cores.
+# What stands behind -- goes to every command. Environment: METHODS, patterns of the names of plans to make [*], FIT_TOKENS
+# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], HEADSPAN the program. With the model of
+# checkpoints/smollm2 and one FIT.bin an hour on two cores. From one text to others, the paper's tables by domain:
+#
+#   T=checkpoints/smollm2/tokens
+#   METHODS='quantise-4 latent-0.27 paper-code-kv-0.5' bash jobs/compression.sh MODEL \
+#     $T/docs.fit.bin,$T/code.fit.bin,$T/prose.fit.bin OUT $T/{docs,code,prose}.heldout.bin
 set -euo pipefail
 if (($# < 4)); then
-  sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
-model=$1 fit=$2 out=$3
+model=$1 out=$3
+IFS=, read -ra fits <<<"$2"
+read -ra methods <<<"${METHODS:-*}"
 shift 3
 texts=()
 while (($# > 0)) && [[ $1 != -- ]]; do
@@ -26,16 +33,40 @@ program=${HEADSPAN:-build/release/headspan}
 evaluated=$(IFS=,; echo "${texts[*]}")
 mkdir -p "$out"
 
-# try NAME [--compress.key value ...]
-try() {
-  local name=$1
-  shift
+# run NAME FIT.bin [--compress.key value ...]
+run() {
+  local name=$1 fit=$2
+  shift 2
   [[ -f $out/$name.json ]] && return
   echo "== $name" >&2
   "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
     --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@"
   "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
     --tokens.limit "${TEXT_TOKENS:-10000}" --evaluate.summary "$out/$name.json" "${keys[@]}"
+}
+
+wanted() {
+  local pattern
+  for pattern in "${methods[@]}"; do
+    # shellcheck disable=SC2053
+    [[ $1 == $pattern ]] && return
+  done
+  return 1
+}
+
+# try NAME [--compress.key value ...]: on each FIT.bin; where there are several, its domain ends the name.
+try() {
+  local name=$1 fit domain
+  shift
+  wanted "$name" || return 0
+  for fit in "${fits[@]}"; do
+    domain=
+    if ((${#fits[@]} > 1)) && [[ $name != quantise-* ]]; then # which calibrates on nothing
+      domain=$(basename "$fit" .bin)
+      domain=-${domain%.fit}
+    fi
+    run "$name$domain" "$fit" "$@"
+  done
 }
 
 for bits in 8 4 3; do

@@ -16,7 +16,7 @@ add_bos_token, as of the harness' hf model. All other options are those of `lm_e
 """
 import sys
 
-from headspan_report.error import EnvironmentFailed, InputError
+from headspan_report.error import exit_code
 
 
 def main(words=None):
@@ -24,23 +24,16 @@ def main(words=None):
     if not words or words[0] in ("-h", "--help"):
         print(__doc__)
         words = ["--help"]
-    try:
-        from lm_eval.__main__ import cli_evaluate
+    return exit_code("headspan-harness", "'./analysis[harness]'", lambda: evaluate(words))
 
-        from . import model  # noqa: F401, registers headspan
-        sys.argv = ["headspan-harness", "run", "--model", "headspan", *words]
-        cli_evaluate()
-        return 0
-    except InputError as error:
-        print(f"headspan-harness: {error}", file=sys.stderr)
-        return 2
-    except EnvironmentFailed as error:
-        print(f"headspan-harness: {error}", file=sys.stderr)
-        return 1
-    except ModuleNotFoundError as error:
-        print(f"headspan-harness: the package {error.name} is missing: pip install './analysis[harness]'",
-              file=sys.stderr)
-        return 1
+
+def evaluate(words):
+    from lm_eval.__main__ import cli_evaluate
+
+    from . import model  # noqa: F401, registers headspan
+    sys.argv = ["headspan-harness", "run", "--model", "headspan", *words]
+    cli_evaluate()
+    return 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from . import __version__
-from .error import EnvironmentFailed, InputError
+from .error import exit_code
 
 EXIT_CODES = "exit codes: 0 done; 1 the environment failed; 2 the input is at fault, which the outputs name too"
 
@@ -168,17 +168,7 @@ def positive(text):
 
 def main(words=None):
     arguments = command_line().parse_args(words)
-    try:
-        return arguments.function(arguments)
-    except InputError as error:
-        print(f"headspan-report: {error}", file=sys.stderr)
-        return 2
-    except EnvironmentFailed as error:
-        print(f"headspan-report: {error}", file=sys.stderr)
-        return 1
-    except ImportError as error:
-        print(f"headspan-report: the package {error.name} is missing: pip install ./analysis", file=sys.stderr)
-        return 1
+    return exit_code("headspan-report", "./analysis", lambda: arguments.function(arguments))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """What is told to the user, in headspan's one-line form. Everything else that is raised is a defect of ours."""
+import sys
 
 
 class InputError(Exception):
@@ -13,3 +14,17 @@ class InputError(Exception):
 
 class EnvironmentFailed(Exception):
     """The input is sound, but a file, a folder or a package is not: exit code 1."""
+
+
+def exit_code(program, install, step):
+    """What step() returns, or that of the error which it raises and `program` tells. install: what pip takes."""
+    try:
+        return step()
+    except InputError as error:
+        told, code = error, 2
+    except EnvironmentFailed as error:
+        told, code = error, 1
+    except ImportError as error:
+        told, code = f"the package {error.name} is missing: pip install {install}", 1
+    print(f"{program}: {told}", file=sys.stderr)
+    return code

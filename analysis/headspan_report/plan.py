@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from .error import InputError
-from .result import check_complete, plain
+from .result import check_complete, check_schema, plain
 
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "quantise")
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
@@ -19,6 +19,7 @@ REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", 
             "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "tokens_path")
 IDENTITY = ("title", "model_type", "config_sha256", "layers", "kv_heads", "head_size")  # the title has the model's path
 TITLE = "Compression of the KV cache of "
+NO_PLAN = "this is no plan of headspan calibrate"
 
 
 @dataclass
@@ -104,9 +105,10 @@ def read_plan(path):
     try:
         with h5py.File(path, "r") as file:
             attributes = {name: plain(value) for name, value in file.attrs.items()}
+            check_schema(path, attributes, NO_PLAN)
             for name in REQUIRED:
                 if name not in attributes:
-                    raise InputError(path, name, "", "is missing", "this is no plan of headspan calibrate")
+                    raise InputError(path, name, "", "is missing", NO_PLAN)
             if attributes["algorithm"] not in ALGORITHMS:
                 raise InputError(path, "algorithm", attributes["algorithm"], "is not known", " or ".join(ALGORITHMS))
             if attributes["streams"] not in STREAMS:

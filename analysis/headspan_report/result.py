@@ -111,6 +111,13 @@ def check_complete(path):
     return sha256
 
 
+def check_schema(path, attributes, otherwise):
+    if "headspan_schema" not in attributes:
+        raise InputError(path, "headspan_schema", "", "is missing", otherwise)
+    if not str(attributes["headspan_schema"]).startswith("1."):
+        raise InputError(path, "headspan_schema", attributes["headspan_schema"], "is not known", "this program reads 1.x")
+
+
 def read_result(path):
     """The Result at `path`; InputError naming what is wrong with it."""
     path = Path(path)
@@ -118,11 +125,7 @@ def read_result(path):
         sha256 = check_complete(path)
         with h5py.File(path, "r") as file:
             attributes = {name: plain(value) for name, value in file.attrs.items()}
-            if "headspan_schema" not in attributes:
-                raise InputError(path, "headspan_schema", "", "is missing", "this is no result of headspan")
-            if not str(attributes["headspan_schema"]).startswith("1."):
-                raise InputError(path, "headspan_schema", attributes["headspan_schema"], "is not known",
-                                 "this program reads 1.x")
+            check_schema(path, attributes, "this is no result of headspan")
             for name in ("checkpoint", "model_name", "mode", "step"):
                 if name not in attributes:
                     raise InputError(path, name, "", "is missing", "this is no result of headspan")

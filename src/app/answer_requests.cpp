@@ -10,25 +10,31 @@
 namespace headspan {
 namespace {
 
-/// Calls `run` with batches of request numbers, of sequences of similar length, those of this row only.
-void for_each_batch(const Team& team, const std::vector<std::int64_t>& lengths,
-                    const std::optional<std::int64_t>& batch,
-                    const std::function<void(const std::vector<std::size_t>&)>& run) {
-  std::vector<std::size_t> order(lengths.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+/// The lines of the answers to a batch, on the tensor-parallel root. Collective over the row.
+using AnswerBatch = std::function<std::vector<std::string>(const std::vector<std::size_t>& requests)>;
+
+/// Runs batches of sequences of similar length, in each round one on every row, until all have an answer.
+void answer_in_rounds(const Team& team, const std::vector<std::int64_t>& lengths,
+                      const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers,
+                      const AnswerBatch& run) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    if (!answers.has(first + i)) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
-  std::vector<std::size_t> mine;
   const auto rows = static_cast<std::size_t>(team.data().size()),
              row = static_cast<std::size_t>(team.data().rank());
-  for (std::size_t i = row; i < order.size(); i += rows) {
-    mine.push_back(order[i]);
-    const std::int64_t most = batch_sequences(batch, lengths[mine.front()]);
-    if (static_cast<std::int64_t>(mine.size()) < most) continue;
-    run(mine);
-    mine.clear();
+  for (std::size_t begin = 0; begin < order.size();) {
+    const std::size_t count = static_cast<std::size_t>(batch_sequences(batch, lengths[order[begin]])),
+                      end = std::min(order.size(), begin + count * rows);
+    std::vector<std::size_t> mine, numbers;
+    for (std::size_t i = begin + row; i < end; i += rows) mine.push_back(order[i]);
+    const std::vector<std::string> lines = mine.empty() ? std::vector<std::string>() : run(mine);
+    if (team.tensor().is_root())
+      for (const std::size_t i : mine) numbers.push_back(first + i);
+    answers.add(numbers, lines);
+    begin = end;
   }
-  if (!mine.empty()) run(mine);
 }
 
 /// Of one sequence that is being continued.
@@ -86,68 +92,50 @@ std::vector<Continuation> generate(const CachedModel& model, CacheKind kind,
 
 }  // namespace
 
-std::string answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRequest>& requests,
-                   const std::optional<std::int64_t>& batch) {
+void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRequest>& requests,
+            const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers) {
   std::vector<std::int64_t> lengths;
   for (const ScoredRequest& request : requests)
     lengths.push_back(static_cast<std::int64_t>(request.context.size() + request.continuation.size()));
-  std::vector<double> likelihood(requests.size()), missed(requests.size());
-  for_each_batch(model.team(), lengths, batch, [&](const std::vector<std::size_t>& numbers) {
-    std::vector<std::vector<std::int64_t>> sequences;
-    std::vector<std::int64_t> from;
-    for (const std::size_t i : numbers) {
-      sequences.push_back(requests[i].context);
-      from.push_back(static_cast<std::int64_t>(requests[i].context.size()));
-      sequences.back().insert(sequences.back().end(), requests[i].continuation.begin(),
-                              requests[i].continuation.end());
-    }
-    const auto cache = model.make_cache(kind, sequences.size());
-    const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, nullptr);
-    if (!model.team().tensor().is_root()) return;
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const auto& own = scores[i];
-      likelihood[numbers[i]] = std::accumulate(own.log_probability.begin(), own.log_probability.end(), 0.0);
-      missed[numbers[i]] = static_cast<double>(std::count(own.greedy.begin(), own.greedy.end(), 0));
-    }
-  });
-  const auto count = static_cast<std::int64_t>(requests.size());
-  model.team().group().sum(likelihood.data(), count);
-  model.team().group().sum(missed.data(), count);
-  std::string lines;
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    lines += answer_line(requests[i], likelihood[i], missed[i] == 0);
-  return lines;
+  answer_in_rounds(
+      model.team(), lengths, batch, first, answers, [&](const std::vector<std::size_t>& numbers) {
+        std::vector<std::vector<std::int64_t>> sequences;
+        std::vector<std::int64_t> from;
+        for (const std::size_t i : numbers) {
+          sequences.push_back(requests[i].context);
+          from.push_back(static_cast<std::int64_t>(requests[i].context.size()));
+          sequences.back().insert(sequences.back().end(), requests[i].continuation.begin(),
+                                  requests[i].continuation.end());
+        }
+        const auto cache = model.make_cache(kind, sequences.size());
+        const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, nullptr);
+        std::vector<std::string> lines;
+        for (std::size_t i = 0; i < numbers.size() && model.team().tensor().is_root(); ++i) {
+          const auto& own = scores[i];
+          lines.push_back(
+              answer_line(requests[numbers[i]],
+                          std::accumulate(own.log_probability.begin(), own.log_probability.end(), 0.0),
+                          std::count(own.greedy.begin(), own.greedy.end(), 0) == 0));
+        }
+        return lines;
+      });
 }
 
-std::string answer(const CachedModel& model, CacheKind kind, const std::vector<GenerationRequest>& requests,
-                   const std::optional<std::int64_t>& batch) {
+void answer(const CachedModel& model, CacheKind kind, const std::vector<GenerationRequest>& requests,
+            const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers) {
   std::vector<std::int64_t> lengths;
   for (const GenerationRequest& request : requests)
     lengths.push_back(static_cast<std::int64_t>(request.context.size()) + request.max_new_tokens);
-  std::vector<std::int64_t> own;  // number of the request, number of tokens, tokens; and so on
-  for_each_batch(model.team(), lengths, batch, [&](const std::vector<std::size_t>& numbers) {
-    std::vector<const GenerationRequest*> asked;
-    for (const std::size_t i : numbers) asked.push_back(&requests[i]);
-    const std::vector<Continuation> continuations = generate(model, kind, asked);
-    if (!model.team().tensor().is_root()) return;
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const auto& tokens = continuations[i].tokens();
-      own.push_back(static_cast<std::int64_t>(numbers[i]));
-      own.push_back(static_cast<std::int64_t>(tokens.size()));
-      own.insert(own.end(), tokens.begin(), tokens.end());
-    }
-  });
-  std::vector<std::vector<std::int64_t>> send(static_cast<std::size_t>(model.team().group().size()));
-  send[0] = std::move(own);
-  std::vector<std::string> lines(requests.size());
-  for (const auto& part : model.team().group().exchange(send))
-    for (auto at = part.begin(); at != part.end();) {
-      const auto number = static_cast<std::size_t>(*at);
-      const auto first = at + 2, last = first + *(at + 1);
-      lines[number] = answer_line(requests[number], {first, last});
-      at = last;
-    }
-  return std::accumulate(lines.begin(), lines.end(), std::string());
+  answer_in_rounds(model.team(), lengths, batch, first, answers,
+                   [&](const std::vector<std::size_t>& numbers) {
+                     std::vector<const GenerationRequest*> asked;
+                     for (const std::size_t i : numbers) asked.push_back(&requests[i]);
+                     const std::vector<Continuation> continuations = generate(model, kind, asked);
+                     std::vector<std::string> lines;
+                     for (std::size_t i = 0; i < numbers.size() && model.team().tensor().is_root(); ++i)
+                       lines.push_back(answer_line(*asked[i], continuations[i].tokens()));
+                     return lines;
+                   });
 }
 
 }  // namespace headspan

@@ -3,16 +3,18 @@
 
 #include <string>
 
+#include "app/answer_file.h"
 #include "app/cached_model.h"
 #include "io/requests.h"
 
 namespace headspan {
 
-/// The lines of answers, in the order of the requests, on rank 0 of the group. `batch`: sequences at a time,
-/// or nothing for the program's choice. Collective over the team.
-std::string answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRequest>& requests,
-                   const std::optional<std::int64_t>& batch);
-std::string answer(const CachedModel& model, CacheKind kind, const std::vector<GenerationRequest>& requests,
-                   const std::optional<std::int64_t>& batch);
+/// Answers the requests that `answers` does not have; there the first of them has the number `first`.
+/// `batch`: sequences at a time, or nothing for the program's choice. Collective over the team, whose group
+/// `answers` is of.
+void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRequest>& requests,
+            const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers);
+void answer(const CachedModel& model, CacheKind kind, const std::vector<GenerationRequest>& requests,
+            const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers);
 
 }  // namespace headspan

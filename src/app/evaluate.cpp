@@ -11,9 +11,9 @@
 #include "app/cached_model.h"
 #include "app/layout.h"
 #include "app/score_texts.h"
+#include "base/sha256.h"
 #include "dist/agreement.h"
 #include "io/publish.h"
-#include "io/tokens.h"
 #include "model/weight_loader.h"
 
 namespace headspan {
@@ -24,7 +24,6 @@ using Json = nlohmann::ordered_json;
 struct Text {
   std::string name;  ///< the file's, without folder and last extension
   Sample sample;
-  double tokens_per_byte = NAN;
 };
 
 /// Everything that is read before the weights.
@@ -34,6 +33,7 @@ struct Prepared {
   std::vector<Text> texts;
   std::vector<ScoredRequest> scored;
   std::vector<GenerationRequest> generated;
+  std::string identity;  ///< equal for runs that answer the same requests alike
 };
 
 Text read_text(const Job& job, const std::string& path, const ModelInput& input) {
@@ -44,16 +44,12 @@ Text read_text(const Job& job, const std::string& path, const ModelInput& input)
   rule.heldout = 0;
   rule.skip_first = 0;
   text.sample = take_sample(rule, input.config, input.config_path);
-  const TokenFile file = TokenFile::open(path, rule.format, rule.dtype);
-  if (file.sidecar() && file.sidecar()->text_bytes && *file.sidecar()->text_bytes > 0)
-    text.tokens_per_byte =
-        static_cast<double>(file.count()) / static_cast<double>(*file.sidecar()->text_bytes);
   return text;
 }
 
 /// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
 Prepared prepare(const Job& job) {
-  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}};
+  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}, {}};
   const Job::Evaluate& rule = job.evaluate;
   if (!rule.plan.empty() && rule.cache != "full") {
     prepared.plan = read_plan(rule.plan);
@@ -70,9 +66,15 @@ Prepared prepare(const Job& job) {
         throw InputError("", "evaluate.texts", path, "has the name of another text in the summary",
                          "give files of different names");
   }
-  const std::int64_t vocabulary = prepared.input.config.vocab_size;
-  if (!rule.requests.empty()) prepared.scored = read_scored_requests(rule.requests, vocabulary);
-  if (!rule.generate.empty()) prepared.generated = read_generation_requests(rule.generate, vocabulary);
+  const ModelConfig& config = prepared.input.config;
+  if (!rule.requests.empty())
+    prepared.scored = read_scored_requests(rule.requests, config.vocab_size, config.max_positions);
+  if (!rule.generate.empty())
+    prepared.generated = read_generation_requests(rule.generate, config.vocab_size, config.max_positions);
+  prepared.identity = job.to_ini("evaluate") + prepared.input.config_sha256;
+  for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
+    if (!path.empty()) prepared.identity += sha256_file(path);
+  prepared.identity = sha256_hex(prepared.identity);
   for (const std::string& path : {rule.answers, rule.summary})
     if (!path.empty() && std::filesystem::path(path).has_parent_path())
       make_folder(std::filesystem::path(path).parent_path().string());
@@ -90,16 +92,17 @@ Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& mo
     for (const Sequence& sequence : text.sample.sequences) longest = std::max(longest, sequence.length);
     const TextScore score = score_text(model, kind, job.evaluate.reference && kind != CacheKind::full,
                                        text.sample, batch_sequences(job.evaluate.batch, longest), progress);
-    texts[text.name] = {{"tokens", score.tokens},
-                        {"loss", number_or_null(score.loss)},
-                        {"loss_se", number_or_null(score.loss_se)},
-                        {"perplexity", number_or_null(std::exp(score.loss))},
-                        {"bits_per_byte", number_or_null(score.loss / std::log(2.0) * text.tokens_per_byte)},
-                        {"full_loss", number_or_null(score.full_loss)},
-                        {"dloss", number_or_null(score.dloss)},
-                        {"dloss_se", number_or_null(score.dloss_se)},
-                        {"kl", number_or_null(score.kl)},
-                        {"kl_se", number_or_null(score.kl_se)}};
+    texts[text.name] = {
+        {"tokens", score.tokens},
+        {"loss", number_or_null(score.loss)},
+        {"loss_se", number_or_null(score.loss_se)},
+        {"perplexity", number_or_null(std::exp(score.loss))},
+        {"bits_per_byte", number_or_null(score.loss / std::log(2.0) * text.sample.tokens_per_byte)},
+        {"full_loss", number_or_null(score.full_loss)},
+        {"dloss", number_or_null(score.dloss)},
+        {"dloss_se", number_or_null(score.dloss_se)},
+        {"kl", number_or_null(score.kl)},
+        {"kl_se", number_or_null(score.kl_se)}};
   }
   return texts;
 }
@@ -191,12 +194,15 @@ int evaluate(const Job& job, const Comm& world) {
   Json summary{{"plan", job.evaluate.plan}, {"cache", job.evaluate.cache}};
   summary["texts"] = score_texts(job, prepared, *model, log);
   const CacheKind kind = cache_kind(job.evaluate.cache);
-  std::string answers = answer(*model, kind, prepared.scored, job.evaluate.batch);
-  answers += answer(*model, kind, prepared.generated, job.evaluate.batch);
+  const std::size_t scored = prepared.scored.size();
+  AnswerFile answers(team.group(), job.evaluate.answers, prepared.identity,
+                     scored + prepared.generated.size(), log);
+  answer(*model, kind, prepared.scored, job.evaluate.batch, 0, answers);
+  answer(*model, kind, prepared.generated, job.evaluate.batch, scored, answers);
   measure(job, prepared, *model, memory, summary);
+  answers.publish();
   agree(world, [&] {
     if (!world.is_root()) return;
-    if (!job.evaluate.answers.empty()) publish_text(job.evaluate.answers, answers);
     if (!job.evaluate.summary.empty()) publish_text(job.evaluate.summary, summary.dump(1) + "\n");
   });
   if (!world.is_root()) return 0;

@@ -2,6 +2,7 @@
 // every unit with the same vocabulary and end-of-text ids.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Sample {
   std::vector<std::uint8_t> heldout;              ///< [sequences] 1: held out
   std::vector<std::vector<std::int64_t>> tokens;  ///< [sequences] the ids; empty for activations
   std::vector<std::string> notices;               ///< what the user should know, one line each
+  double tokens_per_byte = NAN;                   ///< of the token file, where its sidecar tells the bytes
 
   bool has_heldout() const;
   std::int64_t total() const;  ///< tokens of all sequences

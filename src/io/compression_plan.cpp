@@ -1,6 +1,7 @@
 #include "io/compression_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -10,6 +11,9 @@
 
 namespace headspan {
 namespace {
+
+constexpr const char* kSchema = "1.0";
+constexpr const char* kReadable = "1.";  // what every schema that can be read begins with
 
 std::int64_t stored_columns(const PlannedBlock& block) {
   return std::accumulate(block.bands.begin(), block.bands.end(), std::int64_t{0},
@@ -59,6 +63,7 @@ class PlanReader {
   explicit PlanReader(const std::string& path) : path_(path), file_(open(path)) {}
 
   CompressionPlan read() {
+    check_schema();
     CompressionPlan plan;
     plan.algorithm = attribute<std::string>("/", "algorithm");
     static const std::set<std::string> known{"latent", "headspan", "paper-text", "paper-code", "quantise"};
@@ -102,6 +107,14 @@ class PlanReader {
     throw InputError(path_, object, value, what, "give a plan as headspan calibrate wrote it");
   }
 
+  void check_schema() const {
+    const auto schema = attribute<std::string>("/", "headspan_schema");
+    if (schema.rfind(kReadable, 0) != 0)
+      throw InputError(
+          path_, "headspan_schema", schema, "is not known",
+          std::string("this headspan reads ") + kReadable + "x; take the one that wrote the plan");
+  }
+
   template <class T>
   T attribute(const std::string& object, const std::string& name) const {
     auto value = file_.read_attribute<T>(object, name);
@@ -127,6 +140,15 @@ class PlanReader {
     return values;
   }
 
+  /// Every value finite.
+  template <class T>
+  std::vector<T> numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
+    std::vector<T> values = array<T>(name, shape);
+    for (const T value : values)
+      if (!std::isfinite(value)) refuse(name, std::to_string(value), "is not a finite number");
+    return values;
+  }
+
   std::vector<std::int64_t> list(const std::string& name) {
     if (!file_.has(name)) refuse(name, "", "is missing");
     return array<std::int64_t>(name, {file_.open_dataset(name).shape().at(0)});
@@ -142,11 +164,11 @@ class PlanReader {
       if (r != all) refuse(group, "", "must store every column");
     } else if (plan.algorithm == "latent") {
       if (r > all) refuse(group, "", "stores more columns than there are");
-      block.mean = array<double>(group + "/mean", {all});
-      block.bias = array<double>(group + "/bias", {all});
-      block.eigenvalues = array<double>(group + "/eigenvalues", {all});
-      block.projection = array<float>(group + "/projection", {all, r});
-      block.lift = array<float>(group + "/lift", {r, all});
+      block.mean = numbers<double>(group + "/mean", {all});
+      block.bias = numbers<double>(group + "/bias", {all});
+      block.eigenvalues = numbers<double>(group + "/eigenvalues", {all});
+      block.projection = numbers<float>(group + "/projection", {all, r});
+      block.lift = numbers<float>(group + "/lift", {r, all});
     } else {
       block.kept = list(group + "/kept");
       block.targets = list(group + "/targets");
@@ -173,10 +195,11 @@ class PlanReader {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
     const std::int64_t d = plan.head_size;
     block.references = array<std::int64_t>(group + "/references", {targets, plan.references});
-    block.map = array<float>(group + "/map", {targets, checked_mul(plan.references, d, "rows of a map"), d});
-    block.bias = array<double>(group + "/bias", {targets, d});
+    block.map =
+        numbers<float>(group + "/map", {targets, checked_mul(plan.references, d, "rows of a map"), d});
+    block.bias = numbers<double>(group + "/bias", {targets, d});
     block.r2_heldout = array<double>(group + "/r2_heldout", {targets});
-    block.loss = array<double>(group + "/loss", {targets});
+    block.loss = numbers<double>(group + "/loss", {targets});
   }
 
   /// Each head of the layer is kept or a target, and what is stored is the kept ones.
@@ -234,7 +257,8 @@ void write_plan(const std::string& path, const CompressionPlan& plan, const Netc
   H5File file = H5File::create(path);
   std::string streams;
   for (const auto& [stream, blocks] : plan.streams) streams += (streams.empty() ? "" : ",") + stream;
-  const NetcdfAttributes own{{"algorithm", plan.algorithm},
+  const NetcdfAttributes own{{"headspan_schema", std::string(kSchema)},
+                             {"algorithm", plan.algorithm},
                              {"config_sha256", plan.config_sha256},
                              {"streams", streams},
                              {"layers", plan.layers},

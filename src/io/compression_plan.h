@@ -1,7 +1,8 @@
 // A compression plan (HDF5): what a KV cache stores of each token, and how every head is had from it. The
 // numbers alone; model/cache_plan.h makes of them what a cache works with.
 //
-//   /                 attributes: the members of CompressionPlan, and whatever else its maker tells
+//   /                 attributes: headspan_schema, the members of CompressionPlan, and whatever else its
+//                     maker tells
 //
 //   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss
 //
@@ -60,7 +61,8 @@ struct CompressionPlan {
 /// Writes a file of one process; `more` are further attributes of it. Throws Error.
 void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& more);
 
-/// Throws InputError, naming the object, for what is no plan or contradicts itself.
+/// Throws InputError, naming the object, for what is no plan, is of a schema that is not known, contradicts
+/// itself or holds a number that is not finite (r2_heldout may be NaN).
 CompressionPlan read_plan(const std::string& path);
 
 }  // namespace headspan

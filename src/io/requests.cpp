@@ -16,11 +16,14 @@ using nlohmann::json;
 /// One line of a file of requests.
 class RequestLine {
  public:
-  RequestLine(const std::string& path, std::int64_t number, const std::string& text, std::int64_t vocab_size)
-      : where_(path + " line " + std::to_string(number)), vocab_size_(vocab_size) {
+  RequestLine(const std::string& path, std::int64_t number, const std::string& text, std::int64_t vocab_size,
+              std::int64_t max_positions)
+      : where_(path + " line " + std::to_string(number)),
+        vocab_size_(vocab_size),
+        max_positions_(max_positions) {
     object_ = json::parse(text, nullptr, false);
     if (!object_.is_object())
-      throw InputError(where_, "", printable(text.substr(0, 60)), "is no JSON object", "one request a line");
+      throw InputError(where_, printable(text.substr(0, 60)), "", "is no JSON object", "one request a line");
   }
 
   const json& field(const char* name) const {
@@ -36,12 +39,14 @@ class RequestLine {
   std::vector<std::int64_t> tokens(const char* name, const json& value, bool may_be_empty) const {
     if (!value.is_array() || (value.empty() && !may_be_empty))
       throw InputError(where_, name, printable(value.dump()),
-                       may_be_empty ? "is no list of tokens" : "is no list of at least one token");
+                       may_be_empty ? "is no list of tokens" : "is no list of at least one token",
+                       "give ids as [17, 4]");
     std::vector<std::int64_t> ids;
     for (const json& id : value) {
       if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() >= vocab_size_)
         throw InputError(where_, name, printable(id.dump()),
-                         "is no token of a vocabulary of " + std::to_string(vocab_size_));
+                         "is no token of a vocabulary of " + std::to_string(vocab_size_),
+                         "use the model's own tokenizer");
       ids.push_back(id.get<std::int64_t>());
     }
     return ids;
@@ -57,37 +62,54 @@ class RequestLine {
     return value.get<std::int64_t>();
   }
 
+  /// The model reads every token but the last, which it predicts.
+  void check_length(const char* name, std::size_t context, std::int64_t more) const {
+    const std::int64_t all = static_cast<std::int64_t>(context) + more;
+    if (max_positions_ > 0 && all > max_positions_ + 1)
+      throw InputError(where_, "context, " + std::string(name), std::to_string(all) + " tokens",
+                       "are more than the " + std::to_string(max_positions_) +
+                           " positions that the model was made for, and the one that it predicts",
+                       "shorten the context");
+  }
+
  private:
   std::string where_;
   std::int64_t vocab_size_;
+  std::int64_t max_positions_;
   json object_;
 };
 
-void for_each_line(const std::string& path, std::int64_t vocab_size,
+void for_each_line(const std::string& path, std::int64_t vocab_size, std::int64_t max_positions,
                    const std::function<void(const RequestLine&)>& use) {
   const InputFile readable(path);  // names what is missing or not readable
   std::ifstream file(path);
   std::int64_t number = 0;
   for (std::string text; std::getline(file, text);) {
     ++number;
-    if (text.find_first_not_of(" \t\r") != std::string::npos) use({path, number, text, vocab_size});
+    if (text.find_first_not_of(" \t\r") != std::string::npos)
+      use({path, number, text, vocab_size, max_positions});
   }
 }
 
 }  // namespace
 
-std::vector<ScoredRequest> read_scored_requests(const std::string& path, std::int64_t vocab_size) {
+std::vector<ScoredRequest> read_scored_requests(const std::string& path, std::int64_t vocab_size,
+                                                std::int64_t max_positions) {
   std::vector<ScoredRequest> requests;
-  for_each_line(path, vocab_size, [&](const RequestLine& line) {
+  for_each_line(path, vocab_size, max_positions, [&](const RequestLine& line) {
     requests.push_back({line.id(), line.tokens("context", false), line.tokens("continuation", true)});
+    line.check_length("continuation", requests.back().context.size(),
+                      static_cast<std::int64_t>(requests.back().continuation.size()));
   });
   return requests;
 }
 
-std::vector<GenerationRequest> read_generation_requests(const std::string& path, std::int64_t vocab_size) {
+std::vector<GenerationRequest> read_generation_requests(const std::string& path, std::int64_t vocab_size,
+                                                        std::int64_t max_positions) {
   std::vector<GenerationRequest> requests;
-  for_each_line(path, vocab_size, [&](const RequestLine& line) {
+  for_each_line(path, vocab_size, max_positions, [&](const RequestLine& line) {
     GenerationRequest request{line.id(), line.tokens("context", false), line.count("max_new_tokens"), {}};
+    line.check_length("max_new_tokens", request.context.size(), request.max_new_tokens);
     if (line.has("stop"))
       for (const json& sequence : line.field("stop"))
         request.stop.push_back(line.tokens("stop", sequence, false));

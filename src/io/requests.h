@@ -26,9 +26,12 @@ struct GenerationRequest {
   std::vector<std::vector<std::int64_t>> stop;  ///< none of them empty
 };
 
-/// Throws InputError naming the line. Every token is below `vocab_size`.
-std::vector<ScoredRequest> read_scored_requests(const std::string& path, std::int64_t vocab_size);
-std::vector<GenerationRequest> read_generation_requests(const std::string& path, std::int64_t vocab_size);
+/// Throws InputError naming the line. Every token is below `vocab_size`, and no sequence longer than a model
+/// of `max_positions` (0: any) reads and predicts.
+std::vector<ScoredRequest> read_scored_requests(const std::string& path, std::int64_t vocab_size,
+                                                std::int64_t max_positions);
+std::vector<GenerationRequest> read_generation_requests(const std::string& path, std::int64_t vocab_size,
+                                                        std::int64_t max_positions);
 
 /// One line, with its newline.
 std::string answer_line(const ScoredRequest& request, double log_likelihood, bool greedy);

@@ -136,6 +136,13 @@ class TestFolders(unittest.TestCase):
         write_run(self.folder / "one", "stray", "latent", 0.1, on_both(9, 1, 9, 1), config_sha256="c1")
         self.check(refused=("stray.h5: config_sha256 = c1: is of another model",))
 
+    def test_another_schema(self):
+        folder = self.folder / "one"
+        write_run(folder, "newer", "latent", 0.1, on_both(9, 1, 9, 1), headspan_schema="2.0")
+        write_run(folder, "older", "latent", 0.1, on_both(9, 1, 9, 1), headspan_schema=None)
+        self.check(refused=("newer.h5: headspan_schema = 2.0: is not known; this program reads 1.x",
+                            "older.h5: headspan_schema: is missing; this is no plan of headspan calibrate"))
+
     def test_damaged_and_false(self):
         one = self.folder / "one"
         with open(one / f"{INT8}.h5", "ab") as file:

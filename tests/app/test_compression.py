@@ -18,6 +18,7 @@ from calibration import calibrate  # noqa: E402
 from forward import Model  # noqa: E402
 from moments import moments  # noqa: E402
 from program import GOLDEN, StudyTest, main  # noqa: E402
+from samples import plant_sink  # noqa: E402
 
 LENGTH, TOKENS, EOS = 40, 2000, 63
 MODELS = ("olmo2_gqa", "llama_gqa", "qwen3")
@@ -218,6 +219,42 @@ class Compression(StudyTest):
                         self.assertAlmostEqual(found[field] / expected[field], 1, near, field)
                     bits = found["loss"] / np.log(2) * len(np.concatenate(self.sequences)) / 1000
                     self.assertAlmostEqual(found["bits_per_byte"], bits)
+
+    def test_exact_first_tokens_save_an_attention_sink(self):
+        sinks, rng = 8, np.random.default_rng(4)
+        folder = plant_sink(self.folder / "sink", sinks, 8)
+        ids = rng.integers(sinks, EOS, TOKENS)
+        ids[::LENGTH] = rng.integers(0, sinks, TOKENS // LENGTH)  # each sequence begins with a sink
+        fit, text = self.write_tokens("sink_fit.bin", ids[6 * LENGTH:]), self.write_tokens("sink_text.bin", ids[:6 * LENGTH])
+        model, sequences = Model(folder), np.split(ids[:6 * LENGTH], 6)
+        self.assert_sink(model, sequences[0])
+        cases = (("latent", {"stored": 0.35}, 30), ("quantise", {"bits": 4}, 5),
+                 ("headspan", {"stored": 0.75, "references": 2, "scope": "causal"}, 20))
+        for number, (algorithm, more, times) in enumerate(cases):
+            with self.subTest(algorithm=algorithm, **more):
+                kl = {}
+                for first in (4, 0):
+                    name = f"sink{number}_{first}"
+                    path = self.calibrate(1, folder, name, algorithm=algorithm, exact_first=first,
+                                          **{"tokens.path": fit, **more})
+                    kl[first] = self.evaluate(1, folder, name, plan=path, texts=text)["texts"]["sink_text"]["kl"]
+                    expected = cached_forward.summary(model, sequences, cached_forward.read_plan(path))["kl"]
+                    self.assertAlmostEqual(kl[first] / expected, 1, 3)
+                self.assertLess(kl[4], 0.01)
+                self.assertGreater(kl[0], times * kl[4])
+
+    def assert_sink(self, model, tokens):
+        """In the first layer: most attention of every head goes to the first token, whose keys and values are outliers."""
+        found = model.capture(tokens)
+        for head in range(model.heads):
+            key = head * model.kv_heads // model.heads
+            scores = found["q"][4:, head] @ found["k"][:, key].T / np.sqrt(model.d)
+            scores[np.arange(len(tokens)) > np.arange(4, len(tokens))[:, None]] = -np.inf
+            share = np.exp(scores - scores.max(1, keepdims=True))
+            self.assertGreater((share[:, 0] / share.sum(1)).mean(), 0.75, head)
+        for stream in "kv":
+            lengths = np.linalg.norm(found[stream][:, :model.kv_heads], axis=2)
+            self.assertTrue(np.all(lengths[0] > 3 * lengths[1:].mean(0)), stream)
 
     def test_tensor_parallel_ranks_score_alike(self):
         path = self.calibrate(2, "olmo2_gqa", "tp", **{"stored": 0.5, "bits": 16})

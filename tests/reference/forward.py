@@ -25,6 +25,17 @@ def read_safetensors(path):
     return tensors
 
 
+def write_safetensors(path, tensors):
+    """In float32."""
+    header, data = {}, b""
+    for name, values in tensors.items():
+        raw = np.asarray(values, "<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(np.shape(values)), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    Path(path).write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
 def read_weights(folder):
     index = Path(folder) / "model.safetensors.index.json"
     if not index.exists():

@@ -1,10 +1,11 @@
 """What the tests of the compression reference work on: small models, heads drawn at random, losses from the tokens."""
+import shutil
 from pathlib import Path
 
 import numpy as np
 
 import elimination
-from forward import Model, read_safetensors
+from forward import Model, read_safetensors, write_safetensors
 from regression import take
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
@@ -37,3 +38,26 @@ def least_squares_loss(z, stream, target, references):
     x = np.column_stack([np.ones(len(z)), take(z, references)])
     residual = z[:, target] - x @ np.linalg.lstsq(x, z[:, target], rcond=None)[0]
     return np.einsum("ni,ij,nj", residual, stream.metric[target], residual) / len(z)
+
+
+def plant_sink(folder, sinks, times):
+    """A llama of two layers, each with 2 KV heads of 8, in a new folder. In its first layer the keys and values of the tokens
+    0 .. sinks - 1 are `times` as long as a projection makes them, and attention goes to such a token wherever it stands: all
+    its keys have a large coordinate that the rotary embedding hardly turns, which the bias of all queries points to."""
+    source, own = GOLDEN / "llama_gqa", slice(24, 32)  # channels that the embeddings of sinks alone have
+    folder.mkdir()
+    shutil.copy(source / "config.json", folder)
+    weights, rng = read_safetensors(source / "model.safetensors"), np.random.default_rng(4)
+    embeddings = weights["model.embed_tokens.weight"]
+    embeddings[:, own] = 0
+    embeddings[:sinks] = 0
+    embeddings[:sinks, own] = rng.standard_normal((sinks, 8))
+    embeddings[:sinks, 31] = 3
+    for layer in range(2):
+        name = f"model.layers.{layer}.self_attn."
+        for stream in "kv":
+            weights[f"{name}{stream}_proj.weight"][:, own] *= times
+        weights[name + "k_proj.weight"][3::8, 31] = times  # coordinate 3 of 8 turns by 0.001 a token
+        weights[name + "q_proj.bias"][3::8] = 4
+    write_safetensors(folder / "model.safetensors", weights)
+    return folder

@@ -1,8 +1,9 @@
 """Small inputs that are right as they are made; each case spoils one of them.
 
-A `Sample` is a folder with `model/` (a random llama of two layers), `tokens.bin` and `manifest.tsv`. Paths given to the
+A `Sample` is a folder with `model/` (a random llama of two layers), `tokens.bin` and what a case writes. Paths given to the
 program are relative to it, so that messages name `model/config.json` and not where the test runs.
 """
+import hashlib
 import json
 
 import h5py
@@ -105,3 +106,24 @@ class Sample:
             file["head"] = [int((layer[:h] == layer[h]).sum()) for h in range(heads)]
             file["sequence"] = np.arange(tokens) // 8
             file.attrs.update(attributes)
+
+    def write_plan(self):
+        """Four 4-bit latents of the eight columns of each layer of the model, drawn at random."""
+        chance = np.random.default_rng(3)
+        columns, stored, layers = 8, 4, CONFIG["num_hidden_layers"]
+        with h5py.File(self.path("plan.h5"), "w") as file:
+            file.attrs.update({
+                "headspan_schema": "1.0", "algorithm": "latent", "streams": "k,v", "layers": layers,
+                "kv_heads": CONFIG["num_key_value_heads"], "head_size": 4, "exact_first": 1, "references": 0,
+                "expected_loss": 0.1,
+                "config_sha256": hashlib.sha256((self.model / "config.json").read_bytes()).hexdigest()})
+            for group in (file.create_group(f"{stream}/{layer}") for stream in "kv" for layer in range(layers)):
+                group.attrs.update({"band_columns": [stored], "band_bits": [4], "expected_loss": 0.1})
+                for name, shape in (("mean", columns), ("bias", columns), ("eigenvalues", columns),
+                                    ("projection", (columns, stored)), ("lift", (stored, columns))):
+                    values = chance.standard_normal(shape)
+                    group[name] = values.astype("<f4") if values.ndim == 2 else values
+
+    def write_lines(self, name, *objects):
+        """A JSON value each; what is a text already stands as it is."""
+        self.path(name).write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in objects))

@@ -1,0 +1,85 @@
+"""The scripts of jobs/ that make many plans, on a small model: what they leave, and the page of it.
+
+usage: test_compression_jobs.py HEADSPAN MPIEXEC [unittest's arguments]
+"""
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+from samples import run
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from program import TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
+
+JOBS = TESTS.parent / "jobs"
+MODEL, TOKENS = TINY_OLMO2 / "step1500", TINY_OLMO2 / "tokens"
+HEADS = 2 * 6 * 16  # K and V of all layers
+SMALL = ("--tokens.sequence_length=128", "--run.memory_gib=1")
+
+
+def cells(row):
+    return [html.unescape(cell) for cell in re.findall("<td[^>]*>(.*?)</td>", row)]
+
+
+class CompressionJobs(StudyTest):
+    def script(self, name, *arguments, **environment):
+        command = ["bash", str(JOBS / name), *map(str, arguments)]
+        done = subprocess.run(command, env={**os.environ, "HEADSPAN": self.program, **environment}, capture_output=True,
+                              text=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.findall("^== (.*)", done.stderr, re.M)
+
+    def table(self, name, *folders):
+        """The rows of a table of the page of these folders."""
+        page = self.folder / f"{name}.html"
+        done = run("compression", *folders, "--output", page)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        body = re.search(f'<table class="{name}">.*?<tbody>(.*?)</tbody>', page.read_text(), re.S).group(1)
+        return [cells(row) for row in re.findall("<tr>(.*?)</tr>", body, re.S)]
+
+    def test_figure1_right_has_nine_budgets(self):
+        out = self.folder / "figure1"
+        arguments = (out, JOBS / "figure1-right-llama-3.1-8b.ini", f"--model.path={MODEL}", *SMALL,
+                     f"--tokens.path={TOKENS / 'docs.fit.bin'}", "--tokens.dtype=uint16", "--tokens.limit=1500",
+                     f"--evaluate.texts={TOKENS / 'docs.heldout.bin'}")
+        made = self.script("figure1-right.sh", *arguments)
+        self.assertEqual(len(made), 9)
+        kl = []
+        for tenths, name in zip(range(1, 10), made):
+            with h5py.File(out / f"{name}.h5") as plan:
+                predicted = sum(len(plan[s][layer]["targets"]) for s in "kv" for layer in plan[s])
+                self.assertEqual(plan.attrs["algorithm"], "paper-code")
+            self.assertAlmostEqual(predicted / HEADS, tenths / 10, delta=1 / 96)  # a whole head of each stream
+            kl.append(json.loads((out / f"{name}.json").read_text())["texts"]["docs.heldout"]["kl"])
+        self.assertLess(5 * kl[0], kl[4])
+        self.assertLess(2 * kl[4], kl[8])
+        self.assertEqual(len(self.table("runs", out)), 9)
+        (out / "stored-0.3.json").unlink()
+        self.assertEqual(self.script("figure1-right.sh", *arguments), ["stored-0.3"])
+
+    def test_each_calibration_on_each_text(self):
+        out = self.folder / "transfer"
+        fits = ",".join(str(TOKENS / f"{domain}.fit.bin") for domain in ("docs", "prose"))
+        texts = [TOKENS / f"{domain}.heldout.bin" for domain in ("docs", "prose")]
+        made = self.script("compression.sh", MODEL, fits, out, *texts, "--", *SMALL, METHODS="quantise-4 latent-0.2?",
+                           FIT_TOKENS="1500", TEXT_TOKENS="700")
+        self.assertEqual(made, ["quantise-4", "latent-0.27-docs", "latent-0.27-prose"])
+        kl = {}  # by domain of the calibration and of the text, as the page tells it
+        for method, stored, fit, *found in self.table("domains", out):
+            self.assertEqual((method, stored), ("latent", "0.270"))
+            summary = json.loads((out / f"latent-0.27-{fit}.json").read_text())["texts"]
+            for domain, cell in zip(("docs", "prose"), found):
+                kl[fit, domain] = float(cell.split()[0])
+                self.assertAlmostEqual(kl[fit, domain] / summary[f"{domain}.heldout"]["kl"], 1, 1)
+        self.assertEqual(len(kl), 4)
+        self.assertLess(kl["docs", "docs"], kl["prose", "docs"])
+        self.assertLess(kl["prose", "prose"], kl["docs", "prose"])
+
+
+if __name__ == "__main__":
+    main()

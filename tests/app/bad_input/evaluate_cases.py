@@ -1,0 +1,93 @@
+"""evaluate: plans and requests."""
+import h5py
+import numpy as np
+
+from harness import Case
+
+ARGUMENTS = ["evaluate", "--model.path=model", "--evaluate.plan=plan.h5", "--evaluate.answers=answers.jsonl",
+             "--evaluate.requests=scored.jsonl", "--evaluate.generate=generated.jsonl"]
+SCORED = {"id": 1, "context": [3, 4], "continuation": [5]}
+GENERATED = {"id": 2, "context": [3], "max_new_tokens": 2, "stop": [[7]]}
+
+
+def prepared(sample):
+    sample.write_plan()
+    sample.write_lines("scored.jsonl", SCORED)
+    sample.write_lines("generated.jsonl", GENERATED)
+
+
+def plan(name, line, change):
+    def spoil(sample):
+        prepared(sample)
+        with h5py.File(sample.path("plan.h5"), "a") as file:
+            change(file)
+    return Case(name, r"plan\.h5: " + line, spoil, arguments=ARGUMENTS)
+
+
+def scored(name, line, *lines):
+    return requests(name, "scored", line, lines)
+
+
+def generated(name, line, *lines):
+    return requests(name, "generated", line, lines)
+
+
+def requests(name, file, line, lines):
+    def spoil(sample):
+        prepared(sample)
+        sample.write_lines(f"{file}.jsonl", *lines)
+    return Case(name, rf"{file}\.jsonl {line}", spoil, arguments=ARGUMENTS)
+
+
+def attribute(name, value):
+    return lambda file: file.attrs.__setitem__(name, value)
+
+
+def not_finite(name, value):
+    def change(file):
+        file[name][(1,) * file[name].ndim] = value
+    return change
+
+
+def cut_short(sample):
+    prepared(sample)
+    whole = sample.path("plan.h5").read_bytes()
+    sample.path("plan.h5").write_bytes(whole[:len(whole) * 2 // 3])
+
+
+def other_model(sample):
+    prepared(sample)
+    sample.write_model(rms_norm_eps=1e-6)
+
+
+CASES = [
+    Case("plan of another model", r"plan\.h5: config_sha256 = [0-9a-f]{12}: is not that of model/config\.json .+; .+", other_model,
+         arguments=ARGUMENTS),
+    Case("plan cut short", r"plan\.h5: cannot be read as a plan .+; .+", cut_short, arguments=ARGUMENTS),
+    plan("plan of a newer headspan", r"headspan_schema = 2\.0: is not known; this headspan reads 1\.x; .+",
+         attribute("headspan_schema", "2.0")),
+    plan("plan without a schema", "/: has no attribute headspan_schema; .+", lambda file: file.attrs.pop("headspan_schema")),
+    plan("plan of an unknown algorithm", "algorithm = magic: is not known .+; .+", attribute("algorithm", "magic")),
+    plan("plan that lacks a layer", "v/1: is missing; .+", lambda file: file.pop("v/1")),
+    plan("plan with NaN in a lift", "k/1/lift = -?nan: is not a finite number; .+", not_finite("k/1/lift", np.nan)),
+    plan("plan with an infinite mean", "v/0/mean = inf: is not a finite number; .+", not_finite("v/0/mean", np.inf)),
+    scored("request that is no JSON", r"line 2: \{'id': 2\}: is no JSON object; one request a line", SCORED, "{'id': 2}"),
+    scored("request outside the vocabulary", "line 3: continuation = 32: is no token of a vocabulary of 32; .+", SCORED, "",
+           SCORED | {"continuation": [31, 32]}),
+    scored("request of a negative token", "line 1: context = -1: is no token of a vocabulary of 32; .+",
+           SCORED | {"context": [-1]}),
+    scored("request without a continuation", "line 1: continuation: is missing; .+", {"id": 1, "context": [3]}),
+    scored("request without a context", r"line 1: context = \[\]: is no list of at least one token; .+",
+           SCORED | {"context": []}),
+    scored("request longer than the model", "line 1: context, continuation = 130 tokens: are more than the 128 positions .+; .+",
+           SCORED | {"context": [3] * 128, "continuation": [5, 6]}),
+    generated("generation longer than the model",
+              "line 1: context, max_new_tokens = 130 tokens: are more than the 128 positions .+; .+",
+              GENERATED | {"context": [3] * 100, "max_new_tokens": 30}),
+    generated("empty stop sequence", r"line 2: stop = \[\]: is no list of at least one token; .+", GENERATED,
+              GENERATED | {"stop": [[3], []]}),
+    generated("stop sequence that is no list", r"line 1: stop = 7: is no list of at least one token; .+",
+              GENERATED | {"stop": [7]}),
+    generated("number of new tokens", "line 1: max_new_tokens = 2.5: is no number of tokens; .+",
+              GENERATED | {"max_new_tokens": 2.5}),
+]

@@ -1,0 +1,96 @@
+"""An evaluation that is cut short leaves its answers to the next one; one of another job does not take them.
+
+usage: test_answers.py HEADSPAN MPIEXEC [unittest's arguments]
+"""
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from program import GOLDEN, StudyTest, main  # noqa: E402
+
+REQUESTS = 300
+SEEN = -12345.0
+
+
+class Answers(StudyTest):
+    def setUp(self):
+        rng = np.random.default_rng(6)
+        draw = lambda count: rng.integers(0, 60, count).tolist()  # noqa: E731
+        self.write("scored.jsonl", [{"id": f"s{i}", "context": draw(20), "continuation": draw(5)} for i in range(REQUESTS)])
+        self.write("greedy.jsonl", [{"id": f"g{i}", "context": draw(5 + i % 3), "max_new_tokens": 3}
+                                    for i in range(REQUESTS)])
+        self.whole = self.run_to_end("whole.jsonl", 1)
+        self.assertEqual([answer["id"] for answer in self.whole], [f"{k}{i}" for k in "sg" for i in range(REQUESTS)])
+
+    def write(self, name, objects):
+        (self.folder / name).write_text("".join(json.dumps(line) + "\n" for line in objects))
+
+    def arguments(self, answers, **more):
+        keys = {"model.path": GOLDEN / "llama_gqa", "model.dtype": "float64", "evaluate.cache": "full", "evaluate.batch": 1,
+                "evaluate.requests": self.folder / "scored.jsonl", "evaluate.generate": self.folder / "greedy.jsonl",
+                "evaluate.answers": self.folder / answers, **more}
+        return ["evaluate", *(f"--{key}={value}" for key, value in keys.items())]
+
+    def run_to_end(self, answers, ranks, told="", **more):
+        run = self.run_program(ranks, *self.arguments(answers, **more))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(told, run.stderr)
+        self.assertEqual("goes on" in run.stderr, bool(told), run.stderr)
+        self.assertFalse(self.part(answers).exists())
+        return [json.loads(line) for line in (self.folder / answers).read_text().splitlines()]
+
+    def part(self, answers):
+        return self.folder / f"{answers}.part"
+
+    def kill_behind(self, answers, lines):
+        """Kills a run of one rank once its part has so many lines."""
+        part = self.part(answers)
+        process = subprocess.Popen([self.program, *self.arguments(answers)], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        while process.poll() is None and (not part.exists() or part.read_bytes().count(b"\n") < lines):
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        self.assertFalse((self.folder / answers).exists(), "it was faster than this test")
+        return part.read_text().splitlines(keepends=True)
+
+    def assert_same(self, found, expected):
+        self.assertEqual([answer["id"] for answer in found], [answer["id"] for answer in expected])
+        for own, other in zip(found, expected):
+            self.assertEqual({**own, "loglikelihood": 0}, {**other, "loglikelihood": 0})
+            self.assertAlmostEqual(own.get("loglikelihood", 0), other.get("loglikelihood", 0), 9)
+
+    def test_goes_on_on_any_ranks(self):
+        for ranks, lines in ((1, 20), (3, REQUESTS + 20)):
+            name = f"killed{ranks}.jsonl"
+            job, *kept = self.kill_behind(name, lines)
+            last = kept.pop() if kept[-1].endswith("\n") else ""
+            kept = [line for line in kept if line.endswith("\n")]
+            number, answer = kept[0].split(" ", 1)
+            seen = json.dumps(json.loads(answer) | {"loglikelihood": SEEN})  # shows who answered
+            self.part(name).write_text("".join([job, f"{number} {seen}\n", *kept[1:], last[:len(last) // 2]]))
+
+            found = self.run_to_end(name, ranks, f"has {len(kept)} of {2 * REQUESTS} answers: goes on from them")
+
+            self.assertEqual(found[int(number)]["loglikelihood"], SEEN)
+            found[int(number)] = self.whole[int(number)]
+            self.assert_same(found, self.whole)
+
+    def test_another_job_begins_anew(self):
+        self.kill_behind("other.jsonl", 5)
+        text = (self.folder / "scored.jsonl").read_text()
+        (self.folder / "scored.jsonl").write_text(text.replace('"s0"', '"first"'))
+
+        found = self.run_to_end("other.jsonl", 1)
+
+        self.assertEqual(found[0]["id"], "first")
+        self.assert_same(found[1:], self.whole[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 #include "model/block_pages.h"
 
 #include <algorithm>
+#include <new>
 
 namespace headspan {
 
@@ -8,12 +9,18 @@ std::int64_t BlockPages::allocated_bytes() const {
   return static_cast<std::int64_t>(pages_.size()) * page_bytes();
 }
 
+void BlockPages::add_page() {
+  constexpr std::size_t kAlignment = 64;  // a vector, a line of the processor's cache
+  void* page = nullptr;
+  if (posix_memalign(&page, kAlignment, static_cast<std::size_t>(page_bytes())) != 0) throw std::bad_alloc();
+  pages_.emplace_back(static_cast<std::byte*>(page));
+}
+
 template <class T>
 void BlockPages::append(const T* rows, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, ++tokens_) {
     const std::int64_t place = tokens_ % kPageTokens;
-    if (place == 0)
-      pages_.emplace_back(new std::byte[static_cast<std::size_t>(page_bytes())]);
+    if (place == 0) add_page();
     format_->pack(rows + i * format_->columns(), pages_.back().get() + place * format_->bytes());
   }
 }
@@ -29,7 +36,7 @@ const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t fir
     leading = format_->columns();
     return reinterpret_cast<const T*>(record(begin)) + first;
   }
-  leading = columns;
+  leading = RecordFormat::leading(columns);
   T* out = buffer;
   for (std::int64_t token = begin; token < end;) {
     const std::int64_t count = std::min(end, (token / kPageTokens + 1) * kPageTokens) - token;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -30,20 +31,24 @@ class BlockPages {
   template <class T>
   void append(const T* rows, std::int64_t count);
 
-  /// Columns first .. first + columns of tokens begin .. end as [end - begin, columns]: where they lie
-  /// already
-  /// (`leading` is set to the distance of rows then), else unpacked into `buffer`, which is as large. Within
-  /// one page numbers of type T are not copied.
+  /// Columns first .. first + columns of tokens begin .. end as [end - begin, columns], rows `leading` apart,
+  /// which is set: where they lie already, which is so for numbers of type T within one page, else unpacked
+  /// into `buffer`: [end - begin, RecordFormat::leading(columns)].
   template <class T>
   const T* read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns, T* buffer,
                 std::int64_t& leading) const;
 
  private:
-  std::int64_t page_bytes() const { return kPageTokens * format_->bytes() + RecordFormat::kSlack; }
+  struct Free {
+    void operator()(std::byte* page) const { std::free(page); }
+  };
+
+  std::int64_t page_bytes() const { return kPageTokens * format_->bytes() + format_->slack(); }
+  void add_page();
 
   const RecordFormat* format_;
   std::int64_t tokens_ = 0;
-  std::vector<std::unique_ptr<std::byte[]>> pages_;
+  std::vector<std::unique_ptr<std::byte, Free>> pages_;
 };
 
 }  // namespace headspan

@@ -123,9 +123,15 @@ HS_INLINED inline void transposed_block(const float* x, std::int64_t x_leading, 
   fold_all(sums);
   float folded[kLanes];
   std::memcpy(folded, &sums[0], sizeof folded);
-  for (int place = 0; place < kSteps; ++place)
-    for (int m = 0; m < Rows; ++m)
-      for (int n = 0; n < Outputs; ++n) y[m * y_leading + n] += folded[(place * Rows + m) * Outputs + n];
+#pragma GCC unroll 4
+  for (int m = 0; m < Rows; ++m) {
+    float total[Outputs];
+    std::memcpy(total, y + m * y_leading, sizeof total);
+#pragma GCC unroll 16
+    for (int place = 0; place < kSteps; ++place)
+      for (int n = 0; n < Outputs; ++n) total[n] += folded[(place * Rows + m) * Outputs + n];
+    std::memcpy(y + m * y_leading, total, sizeof total);
+  }
 }
 
 template <int Outputs, class W>

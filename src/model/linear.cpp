@@ -31,9 +31,8 @@ void add_product(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y) {
 
 at::Tensor apply_to_few(const Linear& linear, const at::Tensor& x) {
   const at::Tensor wide = x.to(at::kFloat).contiguous();
-  at::Tensor y = linear.bias.defined()
-                     ? linear.bias.to(at::kFloat).expand({x.size(0), linear.bias.size(0)}).contiguous()
-                     : at::zeros({x.size(0), linear.weight.size(0)}, at::kFloat);
+  at::Tensor y = at::zeros({x.size(0), linear.weight.size(0)}, at::kFloat);
+  if (linear.bias.defined()) y.add_(linear.bias);
   if (linear.weight.scalar_type() == at::kFloat)
     add_product<float>(wide, linear.weight, y);
   else

@@ -192,11 +192,16 @@ void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::in
   }
 }
 
+bool RecordFormat::has_codes() const {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return part.band.bits != kPlainBits; });
+}
+
+std::int64_t RecordFormat::slack() const { return has_codes() ? sizeof(std::uint64_t) : 0; }
+
 template <class T>
 bool RecordFormat::is_plain() const {
-  return plain_ == (std::is_same_v<T, double> ? Dtype::float64 : Dtype::float32) &&
-         std::all_of(parts_.begin(), parts_.end(),
-                     [](const Part& part) { return part.band.bits == kPlainBits; });
+  return plain_ == (std::is_same_v<T, double> ? Dtype::float64 : Dtype::float32) && !has_codes();
 }
 
 #define HS_INSTANTIATE(T)                                                                               \

@@ -30,11 +30,15 @@ class RecordFormat {
   template <class T>
   void pack(const T* z, std::byte* record) const;
 
-  /// How many bytes behind the last record `unpack` may look at.
-  static constexpr std::int64_t kSlack = 8;
+  /// How many bytes behind the last record `unpack` may look at: none where no band is coded.
+  std::int64_t slack() const;
+
+  /// How far apart `unpack` wants the rows that it writes: whole vectors, and room behind the last column.
+  static std::int64_t leading(std::int64_t count) { return (count + 7 + 15) / 16 * 16; }
 
   /// Reads columns first .. first + count of `records` records that lie end to end: [records, count], rows
-  /// `leading` apart. A coded band is read as a whole or not at all.
+  /// `leading` >= count + 7 apart, up to the next of which anything may be written. A coded band is read as a
+  /// whole or not at all.
   template <class T>
   void unpack(const std::byte* record, std::int64_t records, std::int64_t first, std::int64_t count, T* out,
               std::int64_t leading) const;
@@ -49,6 +53,8 @@ class RecordFormat {
     std::int64_t first;  // column
     std::int64_t byte;   // in the record
   };
+
+  bool has_codes() const;
 
   std::vector<Part> parts_;
   Dtype plain_;

@@ -88,10 +88,7 @@ HS_INLINED inline void expand_row(const std::uint8_t* codes, std::int64_t count,
     Floats8 numbers;
     expand_eight<Bits>(codes, numbers);
     numbers = base + numbers * step;
-    if (count >= 8)
-      for (int k = 0; k < 8; ++k) x[k] = numbers[k];
-    else
-      for (std::int64_t k = 0; k < count; ++k) x[k] = numbers[k];
+    for (int k = 0; k < 8; ++k) x[k] = numbers[k];
   }
 }
 

@@ -36,7 +36,8 @@ struct CodedRows {
 /// The float16 numbers in the lower (upper: shift = 16) halves of words; infinity and NaN do not occur.
 void expand_halves(const std::uint32_t* words, int shift, std::int64_t count, float* x);
 
-/// x[r, i] = base[r] + code[r, i] * step[r]; rows of x `leading` apart.
+/// x[r, i] = base[r] + code[r, i] * step[r]; rows of x `leading` apart. Up to 7 numbers behind a row of x are
+/// overwritten.
 void expand_codes(const CodedRows& codes, const float* base, const float* step, float* x,
                   std::int64_t leading);
 void expand_codes(const CodedRows& codes, const float* base, const float* step, double* x,

@@ -26,8 +26,8 @@ struct Stretch {
 template <class T, class Use>
 void for_each_stretch(const Source& source, const BlockPages& pages, std::int64_t begin, std::int64_t end,
                       const Use& use) {
-  const at::Tensor buffer =
-      at::empty({BlockPages::kPageTokens * source.count}, at::CppTypeToScalarType<T>::value);
+  const at::Tensor buffer = at::empty({BlockPages::kPageTokens * RecordFormat::leading(source.count)},
+                                      at::CppTypeToScalarType<T>::value);
   for (std::int64_t token = begin; token < end;) {
     const std::int64_t last = std::min(end, (token / BlockPages::kPageTokens + 1) * BlockPages::kPageTokens);
     std::int64_t leading = 0;

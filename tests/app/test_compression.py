@@ -306,6 +306,7 @@ class Compression(StudyTest):
             config = json.loads((GOLDEN / "olmo2_mha" / "config.json").read_text())
         columns = config["hidden_size"] * config["num_hidden_layers"] * 2
         page, tokens = 64 * len(self.sequences), sum(map(len, self.sequences))  # a page each, float64
+        stored += 2 * config["num_hidden_layers"] * 8 / 64  # pages of codes end with 8 bytes that nobody reads
         self.assertAlmostEqual(found["bytes_per_token"]["full"], page / tokens * 8 * columns)
         self.assertAlmostEqual(found["bytes_per_token"]["stored"], page / (tokens - 4 * len(self.sequences)) * stored)
         self.assertEqual(found["bytes_per_token"]["exact"], 8 * columns)

@@ -7,6 +7,8 @@
                          measured for a few sources and extrapolated to all pairs
   peers.py spectra       eigenvalues of W^T W and singular values of one projection W of a layer
   peers.py transformers  the forward pass of the checkpoint in --folder, float32
+  peers.py decode        prefill and greedy decoding of it through transformers' DynamicCache, float32, of --batch
+                         sequences behind --sequence-length tokens
   peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `forward`, `load` and
                          `memory`: a llama with random weights
   peers.py versions      of numpy, scipy, torch and transformers
@@ -38,10 +40,11 @@ def parse():
     parser.add_argument("--heads", type=int, default=12, help="of a layer")
     parser.add_argument("--head-size", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=30000)
-    parser.add_argument("--sequence-length", type=int, default=256, help="of transformers")
+    parser.add_argument("--sequence-length", type=int, default=256, help="of transformers and decode")
+    parser.add_argument("--batch", type=int, default=1, help="of decode")
     parser.add_argument("--precision", choices=["float64", "float32"], default="float64")
     parser.add_argument("--samples", type=int, default=4, help="of paper: source heads that are measured")
-    parser.add_argument("--folder", help="of transformers and make")
+    parser.add_argument("--folder", help="of transformers, decode and make")
     model = parser.add_argument_group("the model of make (heads: --heads, layers: --layers)")
     model.add_argument("--hidden-size", type=int, default=512)
     model.add_argument("--mlp-size", type=int, default=2048)
@@ -50,7 +53,7 @@ def parse():
     model.add_argument("--shard-size", default="5GB", help="most bytes of a file of weights")
     model.add_argument("--config-only", action="store_true", help="no weights")
     options = parser.parse_args()
-    if options.peer in ("transformers", "make") and not options.folder:
+    if options.peer in ("transformers", "decode", "make") and not options.folder:
         parser.error(f"{options.peer} needs --folder")
     return options
 
@@ -302,6 +305,33 @@ def run_transformers(options):
         report(options, figure, "tokens/s", options.tokens / median_seconds(options, forward))
 
 
+def run_decode(options):
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    model = transformers.AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32).eval()
+    options.precision, options.layers = "float32", model.config.num_hidden_layers
+    options.heads, options.head_size = model.config.num_key_value_heads, model.config.head_dim
+    options.tokens = options.batch * options.sequence_length
+    ids = torch.arange(options.tokens).mul(7919).remainder(model.config.vocab_size).view(options.batch, -1)
+    cache = transformers.DynamicCache(config=model.config)
+
+    def run(tokens):
+        return model(tokens, past_key_values=cache, logits_to_keep=1).logits[:, -1].argmax(-1, keepdim=True)
+
+    start = time.perf_counter()
+    following = run(ids)
+    prefill = time.perf_counter() - start
+
+    def step():
+        nonlocal following
+        following = run(following)
+
+    shape = f", context {options.sequence_length}, batch {options.batch}"
+    decode = median_seconds(options, step)
+    report(options, "prefill" + shape, "tokens/s", options.tokens / prefill)
+    report(options, "decode" + shape, "tokens/s", options.batch / decode)
+
+
 def run_make(options):
     config = transformers.LlamaConfig(
         hidden_size=options.hidden_size, num_hidden_layers=options.layers, num_attention_heads=options.heads,
@@ -323,7 +353,7 @@ def run_versions(options):
 
 
 PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "spectra": run_spectra,
-         "transformers": run_transformers, "make": run_make, "versions": run_versions}
+         "transformers": run_transformers, "decode": run_decode, "make": run_make, "versions": run_versions}
 
 
 def load(modules):

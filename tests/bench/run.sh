@@ -5,7 +5,8 @@
 #   bash tests/bench/run.sh [PYTHON [PROGRAM]]
 #
 # PYTHON runs the peers and has numpy, scipy, torch and transformers (default: python3). PROGRAM is a
-# headspan-bench that is already built (default: builds build/release/headspan-bench).
+# headspan-bench that is already built, beside headspan (default: builds build/release/headspan-bench). The caches
+# run on the model of checkpoints/smollm2 and are left out where it has not been fetched.
 set -euo pipefail
 python=${1:-python3} program=${2:-}
 if (($# > 2)); then
@@ -17,7 +18,7 @@ fi
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 if [[ -z $program ]]; then
-  bash jobs/build.sh headspan-bench >&2
+  bash jobs/build.sh headspan-bench headspan >&2
   program=$PWD/build/release/headspan-bench
 fi
 read -r first second _ <<< "$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))')"
@@ -61,6 +62,36 @@ peer() {
   shift 2
   echo "== peers.py $* ($run)" >&2
   measure "$run" "$round" "$python" tests/bench/peers.py "$@" --threads "${run%% *}"
+}
+
+smollm2=checkpoints/smollm2
+
+# plan NAME OPTION...: a compression of SmolLM2
+plan() {
+  local name=$1
+  shift
+  OMP_NUM_THREADS=2 "${program%-bench}" calibrate --model.path "$smollm2/model" --compress.plan "$work/$name.h5" \
+    --tokens.path "$smollm2/tokens/docs.fit.bin" --tokens.limit 20000 "$@" >&2
+}
+
+# Decoding of SmolLM2, the full cache beside transformers and compressed caches beside the full one.
+caches() {
+  local batch context name round
+  plan latent --compress.stored 0.25
+  plan headspan --compress.stored 0.5 --compress.algorithm headspan --compress.scope layer
+  for round in 1 2 3; do
+    for batch in 1 8; do
+      local shape=(--folder "$smollm2/model" --sequence-length 512 --batch "$batch" --repeats 16)
+      ours "2 threads" "$round" cache "${shape[@]}"
+      peer "2 threads" "$round" decode "${shape[@]}"
+    done
+  done
+  for name in latent headspan; do
+    for context in 512 4096; do
+      ours "2 threads" 1 cache --folder "$smollm2/model" --plan "$work/$name.h5" --sequence-length "$context" \
+        --batch 8 --repeats 16
+    done
+  done
 }
 
 make_model() {
@@ -120,6 +151,8 @@ peer "2 threads" 1 paper --repeats 1
 for round in 1 2 3; do
   against_peers "$round"
 done
+
+[[ -d $smollm2/model ]] && caches
 
 lscpu | sed -n 's/^Model name: */Machine: /p'
 echo "Cores: 2 of $(nproc)"

@@ -28,11 +28,16 @@ PEERS = (
     ("singular values of a layer", "float64", "spectra", "singular values of a layer", "float64", None),
     ("capture of K, Q and V", "float32", "transformers", "trunk, K and V kept", "float32", 1.1),
     ("forward to logits", "float32", "transformers", "forward to logits", "float32", 1.1),
+    *((f"{figure}, context 512, batch {batch}", "float32", "decode", f"{figure}, context 512, batch {batch}", "float32",
+       required) for figure, batch, required in
+      (("prefill", 1, 1.0), ("prefill", 8, 1.0), ("decode", 1, 2.0), ("decode", 8, 1.2))),
 )
 
 Row = collections.namedtuple("Row", "figure run value other ratio required")
 
-ONE_CORE = ("eigenvalues", "singular")  # benchmarks that are compared with their peer on one core only
+# Figures that are compared with their peer on one core only, or with two threads only.
+ONE_CORE = ("eigenvalues", "singular")
+TWO_THREADS = ("prefill", "decode")
 
 
 def read_lines(path):
@@ -82,7 +87,7 @@ def pick(figures, run, name, precision, benches):
 
 def peer_row(figures, run, comparison):
     name, precision, peer, peer_name, peer_precision, required = comparison
-    ours = pick(figures, run, name, precision, ("study", "forward", *ONE_CORE))
+    ours = pick(figures, run, name, precision, ("study", "forward", "cache", *ONE_CORE))
     theirs = pick(figures, PEER_OF_RUN[run], peer_name, peer_precision, (peer,))
     rounds = sorted(ours.keys() & theirs.keys())
     label, other = f"{name}, {precision}", f"{peer}, {peer_precision}"
@@ -97,6 +102,15 @@ def peer_row(figures, run, comparison):
     return Row(with_shape(label, mine[0]), run, value, other, ratio, required)
 
 
+def runs_of(figure, figures):
+    """None for caches where they were left out."""
+    if figure.startswith(ONE_CORE):
+        return ("1 core",)
+    if figure.startswith(TWO_THREADS):
+        return ("2 threads",) if any(f["bench"] == "cache" for f in figures) else ()
+    return RUNS
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -105,8 +119,7 @@ def main():
     print("| --- | --- | --- | --- | --- | --- | --- |")
     missed = 0
     rows = list(limit_rows(figures))
-    rows += [peer_row(figures, run, comparison) for comparison in PEERS for run in RUNS
-             if run == "1 core" or not comparison[0].startswith(ONE_CORE)]
+    rows += [peer_row(figures, run, comparison) for comparison in PEERS for run in runs_of(comparison[0], figures)]
     for row in rows:
         required, met = "-", "-"
         if row.required is not None:

@@ -246,9 +246,9 @@ TEST(KvCache, allocates_pages_of_stored_columns_only) {
 
   const std::int64_t d = config.kv_heads * config.head_size, layers = 2 * config.layers;
   EXPECT_EQ(cache->bytes().stored,
-            layers * (1 + 2) * (64 * (2 + 3) + RecordFormat::kSlack));  // 64 and 65 tokens behind the exact ones
+            layers * (1 + 2) * (64 * (2 + 3) + 8));  // 64 and 65 tokens behind the exact ones
   EXPECT_EQ(cache->bytes().exact, layers * 2 * 3 * d * 2);
-  EXPECT_EQ(full->bytes().stored, layers * (2 + 2) * (64 * d * 2 + RecordFormat::kSlack));
+  EXPECT_EQ(full->bytes().stored, layers * (2 + 2) * 64 * d * 2);
   EXPECT_EQ(full->bytes().exact, 0);
 }
 

@@ -16,6 +16,13 @@ void BlockPages::add_page() {
   pages_.emplace_back(static_cast<std::byte*>(page));
 }
 
+void BlockPages::prefetch(std::size_t page) const {
+  if (page >= pages_.size()) return;
+  constexpr std::int64_t kLine = 64;
+  const std::byte* bytes = pages_[page].get();
+  for (std::int64_t i = 0; i < page_bytes(); i += kLine) __builtin_prefetch(bytes + i);
+}
+
 template <class T>
 void BlockPages::append(const T* rows, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, ++tokens_) {
@@ -39,6 +46,7 @@ const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t fir
   leading = RecordFormat::leading(columns);
   T* out = buffer;
   for (std::int64_t token = begin; token < end;) {
+    prefetch(static_cast<std::size_t>(token / kPageTokens + 1));
     const std::int64_t count = std::min(end, (token / kPageTokens + 1) * kPageTokens) - token;
     format_->unpack(record(token), count, first, columns, out, leading);
     out += count * leading;

@@ -45,6 +45,7 @@ class BlockPages {
 
   std::int64_t page_bytes() const { return kPageTokens * format_->bytes() + format_->slack(); }
   void add_page();
+  void prefetch(std::size_t page) const;
 
   const RecordFormat* format_;
   std::int64_t tokens_ = 0;

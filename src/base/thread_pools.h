@@ -6,7 +6,7 @@ namespace headspan {
 /// OpenMP and OpenBLAS each keep threads, which spin for a while when their work is done: on the cores that
 /// the other pool needs next, so that a forward pass on two cores took nearly twice as long. How long they
 /// spin they read from the environment when they are loaded; so this sets OMP_WAIT_POLICY, GOMP_SPINCOUNT (an
-/// OpenMP thread waits for some tens of microseconds: a decode step has hundreds of short loops) and
+/// OpenMP thread waits for some microseconds: a decode step has hundreds of short loops) and
 /// OPENBLAS_THREAD_TIMEOUT where the user has not, and starts the program again in this same process. Returns
 /// when nothing is to be set, with one thread (OMP_NUM_THREADS=1), or when it could not be done. Call before
 /// MPI starts.

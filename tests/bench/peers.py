@@ -374,10 +374,11 @@ def main():
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     global np, scipy, torch, transformers
-    if options.peer in ("transformers", "make", "versions"):
+    of_models = ("transformers", "decode", "make")
+    if options.peer in (*of_models, "versions"):
         torch, transformers = load(["torch", "transformers"])
         transformers.utils.logging.disable_progress_bar()
-    if options.peer not in ("transformers", "make"):
+    if options.peer not in of_models:
         np, scipy, _ = load(["numpy", "scipy", "scipy.linalg"])
     PEERS[options.peer](options)
 

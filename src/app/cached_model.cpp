@@ -7,9 +7,25 @@ CacheKind cache_kind(const std::string& name) {
   return name == "simulated" ? CacheKind::simulated : CacheKind::compressed;
 }
 
+SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
+                                  double memory) {
+  if (ranks == 1 || plan.algorithm == "quantise") return SharedBlocks::replicated;
+  std::int64_t record = 0;
+  std::size_t numbers = 0;
+  for (const auto& [stream, blocks] : plan.streams)
+    for (const PlannedBlock& block : blocks) {
+      record += RecordFormat(block.bands, plain).bytes();
+      numbers += block.lift.size() + block.map.size() + block.bias.size();
+    }
+  const double stored = static_cast<double>(record) * tokens,
+               maps = static_cast<double>(numbers) * (plain == Dtype::float64 ? 8 : 4);
+  const double replicated = stored + maps / ranks, dealt = stored / ranks + maps;
+  return replicated > memory / 2 && dealt < replicated ? SharedBlocks::dealt : SharedBlocks::replicated;
+}
+
 CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
                          const std::optional<CompressionPlan>& plan, const std::string& plan_path,
-                         std::int64_t exact_recent, const Team& team)
+                         std::int64_t exact_recent, const Team& team, SharedBlocks shared)
     : model_(model),
       team_(team),
       plain_(input.dtype),
@@ -17,7 +33,7 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
       full_(full_plan(input.config, model.heads(Stream::k))) {
   if (!plan) return;
   compressed_ =
-      make_cache_plan(input.config, *plan, model.heads(Stream::k), scalar_type(compute_), plan_path);
+      make_cache_plan(input.config, *plan, model.heads(Stream::k), scalar_type(compute_), shared, plan_path);
   compressed_.exact_recent = exact_recent;
 }
 

@@ -16,11 +16,19 @@ enum class CacheKind { full, simulated, compressed };
 /// "full", "simulated" or "compressed".
 CacheKind cache_kind(const std::string& name);
 
+/// Where `ranks` tensor-parallel ranks best keep the blocks that they share, for caches of `tokens` tokens in
+/// all: dealt out where replicated they and the maps would take more than half of `memory`, which is what the
+/// weights leave of a rank's, and dealt out less than that. `plain`: in which plain columns are stored.
+SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
+                                  double memory);
+
 class CachedModel {
  public:
   /// `plan` of the file at `plan_path` may be missing for full caches; all but it must outlive the object.
+  /// Where blocks are dealt out there is no simulated cache.
   CachedModel(const Transformer& model, const ModelInput& input, const std::optional<CompressionPlan>& plan,
-              const std::string& plan_path, std::int64_t exact_recent, const Team& team);
+              const std::string& plan_path, std::int64_t exact_recent, const Team& team,
+              SharedBlocks shared = SharedBlocks::replicated);
 
   const Transformer& model() const { return model_; }
   const Team& team() const { return team_; }

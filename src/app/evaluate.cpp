@@ -125,6 +125,48 @@ std::vector<std::vector<std::int64_t>> speed_prompts(const Job& job, const Prepa
   return prompts;
 }
 
+/// Memory of a rank that the weights leave.
+double free_memory(const Prepared& prepared, int tensor_parallel, double memory) {
+  const ModelConfig& config = prepared.input.config;
+  return memory - static_cast<double>(
+                      weight_bytes(config, {config.layers, true}, tensor_parallel,
+                                   weight_dtype(prepared.input.dtype, config, &*prepared.input.checkpoint)));
+}
+
+/// Of the largest batch of texts, requests or generations, if all its sequences are as long as the longest.
+double largest_tokens(const Job& job, const Prepared& prepared) {
+  std::vector<std::vector<std::int64_t>> lengths(2);
+  for (const ScoredRequest& request : prepared.scored)
+    lengths[0].push_back(static_cast<std::int64_t>(request.context.size() + request.continuation.size()));
+  for (const GenerationRequest& request : prepared.generated)
+    lengths[1].push_back(static_cast<std::int64_t>(request.context.size()) + request.max_new_tokens);
+  for (const Text& text : prepared.texts) {
+    lengths.emplace_back();
+    for (const Sequence& sequence : text.sample.sequences) lengths.back().push_back(sequence.length);
+  }
+  std::int64_t tokens = 0;
+  for (const auto& own : lengths) {
+    const std::int64_t longest = own.empty() ? 0 : *std::max_element(own.begin(), own.end()),
+                       count = static_cast<std::int64_t>(own.size());
+    tokens = std::max(tokens, std::min(count, batch_sequences(job.evaluate.batch, longest)) * longest);
+  }
+  return static_cast<double>(tokens);
+}
+
+/// Tells where blocks are dealt out.
+SharedBlocks choose_shared_blocks(const Job& job, const Prepared& prepared, int tensor_parallel,
+                                  double memory, const Log& log) {
+  if (!prepared.plan || cache_kind(job.evaluate.cache) != CacheKind::compressed)
+    return SharedBlocks::replicated;
+  const SharedBlocks shared =
+      choose_shared_blocks(*prepared.plan, prepared.input.dtype, tensor_parallel,
+                           largest_tokens(job, prepared), free_memory(prepared, tensor_parallel, memory));
+  if (shared == SharedBlocks::dealt)
+    log.notice("the stored blocks of a batch on each of " + std::to_string(tensor_parallel) +
+               " tensor-parallel ranks would fill more than half of their free memory: they are dealt out");
+  return shared;
+}
+
 /// Adds bytes, speeds and the largest batch to the summary.
 void measure(const Job& job, const Prepared& prepared, const CachedModel& model, double memory,
              Json& summary) {
@@ -144,16 +186,13 @@ void measure(const Job& job, const Prepared& prepared, const CachedModel& model,
                                   {"decode", own.decode},
                                   {"full_prefill", number_or_null(known ? full.prefill : NAN)},
                                   {"full_decode", number_or_null(known ? full.decode : NAN)}};
-  const ModelConfig& config = prepared.input.config;
-  const double ranks = model.team().tensor().size(),
-               weights = static_cast<double>(
-                   weight_bytes(config, {config.layers, true}, model.team().tensor().size(),
-                                weight_dtype(prepared.input.dtype, config, &*prepared.input.checkpoint))),
+  const int ranks = model.team().tensor().size();
+  const double left = free_memory(prepared, ranks, memory),
                maps = prepared.plan ? 2 * prepared.plan->map_bytes() : 0;
   const auto largest = [&](const CacheSpeed& speed, double more) {
     const auto length = static_cast<double>(job.tokens.sequence_length);
     const double sequence = speed.stored_bytes * length + speed.exact_bytes * static_cast<double>(exact);
-    return std::max(0.0, std::floor(ranks * (memory - weights - more) / sequence));
+    return std::max(0.0, std::floor(ranks * (left - more) / sequence));
   };
   summary["largest_batch"] = largest(own, maps);
   if (known) summary["full_largest_batch"] = largest(full, 0);
@@ -189,7 +228,7 @@ int evaluate(const Job& job, const Comm& world) {
   std::optional<CachedModel> model;
   agree(world, [&] {
     model.emplace(transformer, prepared.input, prepared.plan, job.evaluate.plan, job.evaluate.exact_recent,
-                  team);
+                  team, choose_shared_blocks(job, prepared, tensor_parallel, memory, log));
   });
   Json summary{{"plan", job.evaluate.plan}, {"cache", job.evaluate.cache}};
   summary["texts"] = score_texts(job, prepared, *model, log);

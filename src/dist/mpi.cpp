@@ -206,6 +206,16 @@ void Comm::exchange_bytes(const std::vector<Bytes<const char>>& send,
       MPI_Waitall(to_int(static_cast<std::int64_t>(requests.size())), requests.data(), MPI_STATUSES_IGNORE));
 }
 
+void Comm::exchange_equal(const void* send, std::int64_t stride, std::int64_t bytes, void* receive) const {
+  std::vector<Bytes<const char>> from;
+  std::vector<Bytes<char>> to;
+  for (int r = 0; r < size_; ++r) {
+    from.push_back({static_cast<const char*>(send) + r * stride, bytes});
+    to.push_back({static_cast<char*>(receive) + r * bytes, bytes});
+  }
+  exchange_bytes(from, to);
+}
+
 template void Comm::sum(double*, std::int64_t) const;
 template void Comm::sum(float*, std::int64_t) const;
 template void Comm::sum(int*, std::int64_t) const;

@@ -78,6 +78,15 @@ class Comm {
   template <class T>
   std::vector<T> all_gather(T value) const;
 
+  /// `count` values of each rank, in rank order; T is trivially copyable. Collective.
+  template <class T>
+  void all_gather(const T* send, std::int64_t count, T* receive) const;
+
+  /// The r-th `count` values of `send` go to rank r; what rank r sent here becomes the r-th of `receive`.
+  /// Likewise.
+  template <class T>
+  void exchange(const T* send, std::int64_t count, T* receive) const;
+
   /// send[r] goes to rank r; returns what each rank sent here, in rank order. Bytes per rank pair may exceed
   /// 2^31. T is trivially copyable. Collective.
   template <class T>
@@ -95,11 +104,27 @@ class Comm {
   /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long.
   void exchange_bytes(const std::vector<Bytes<const char>>& send,
                       const std::vector<Bytes<char>>& receive) const;
+  /// `bytes` of `send`, `stride` further for each rank, go to the ranks in turn; those received lie end to
+  /// end.
+  void exchange_equal(const void* send, std::int64_t stride, std::int64_t bytes, void* receive) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
 };
+
+template <class T>
+void Comm::all_gather(const T* send, std::int64_t count, T* receive) const {
+  static_assert(std::is_trivially_copyable_v<T>);
+  exchange_equal(send, 0, count * static_cast<std::int64_t>(sizeof(T)), receive);
+}
+
+template <class T>
+void Comm::exchange(const T* send, std::int64_t count, T* receive) const {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+  exchange_equal(send, bytes, bytes, receive);
+}
 
 template <class T>
 std::vector<std::vector<T>> Comm::exchange(const std::vector<std::vector<T>>& send) const {

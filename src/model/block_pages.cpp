@@ -55,6 +55,12 @@ const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t fir
   return buffer;
 }
 
+std::int64_t PageDeal::count(std::int64_t tokens) const {
+  constexpr std::int64_t kTokens = BlockPages::kPageTokens;
+  const std::int64_t round = kTokens * ranks;
+  return tokens / round * kTokens + std::clamp<std::int64_t>(tokens % round - place * kTokens, 0, kTokens);
+}
+
 template void BlockPages::append<float>(const float*, std::int64_t);
 template void BlockPages::append<double>(const double*, std::int64_t);
 template const float* BlockPages::read<float>(std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*,

@@ -2,6 +2,7 @@
 // so that it grows without moving what is there. Not what the columns mean.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -50,6 +51,26 @@ class BlockPages {
   const RecordFormat* format_;
   std::int64_t tokens_ = 0;
   std::vector<std::unique_ptr<std::byte, Free>> pages_;
+};
+
+/// The pages of a sequence that a rank has where they are dealt out to `ranks` in turn: those whose number
+/// leaves `place`. Its tokens stay in order.
+struct PageDeal {
+  std::int64_t place = 0;
+  std::int64_t ranks = 1;
+
+  /// Of the first `tokens` tokens of the sequence.
+  std::int64_t count(std::int64_t tokens) const;
+
+  /// Calls use(first, count) for each run of tokens begin .. end of the sequence that lies here.
+  template <class Use>
+  void for_each_run(std::int64_t begin, std::int64_t end, const Use& use) const {
+    constexpr std::int64_t kTokens = BlockPages::kPageTokens;
+    for (std::int64_t token = begin, last = 0; token < end; token = last) {
+      last = ranks == 1 ? end : std::min(end, (token / kTokens + 1) * kTokens);
+      if (ranks == 1 || token / kTokens % ranks == place) use(token, last - token);
+    }
+  }
 };
 
 }  // namespace headspan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include <ATen/ATen.h>
 
@@ -35,13 +36,22 @@ CachedLayer kept_whole(std::int64_t layer, std::int64_t heads, std::int64_t d, s
   return cached;
 }
 
-/// One stream of a plan.
+/// The columns of all ranks as they are, together.
+CachedLayer all_whole(std::int64_t layer, std::int64_t heads, std::int64_t d) {
+  CachedLayer cached = kept_whole(layer, heads, d, {{heads * d, kPlainBits, false}});
+  cached.block.shared = true;
+  cached.block.kept.emplace(static_cast<std::size_t>(heads));
+  std::iota(cached.block.kept->begin(), cached.block.kept->end(), 0);
+  return cached;
+}
+
+/// One stream of a plan: what the heads of a rank, `own`, give to its blocks, and how `heads` read them.
 class PlanBuilder {
  public:
   PlanBuilder(const ModelConfig& config, const CompressionPlan& plan, const std::vector<PlannedBlock>& blocks,
-              Range heads, at::ScalarType dtype)
-      : plan_(plan), blocks_(blocks), heads_(heads), dtype_(dtype), d_(config.head_size) {
-    shared_ = heads.count != config.kv_heads;
+              Range own, Range heads, at::ScalarType dtype)
+      : plan_(plan), blocks_(blocks), own_(own), heads_(heads), dtype_(dtype), d_(config.head_size) {
+    shared_ = own.count != config.kv_heads;
   }
 
   CachedLayer layer(std::int64_t layer) const {
@@ -63,7 +73,7 @@ class PlanBuilder {
   }
 
   CachedLayer latents(std::int64_t layer, const PlannedBlock& block) const {
-    const std::int64_t all = plan_.columns(), first = heads_.begin * d_, own = heads_.count * d_;
+    const std::int64_t all = plan_.columns(), first = own_.begin * d_, own = own_.count * d_;
     CachedLayer cached;
     cached.kv_heads = heads_.count;
     cached.block.bands = block.bands;
@@ -84,7 +94,7 @@ class PlanBuilder {
     return cached;
   }
 
-  /// What the heads of this rank take of one kept head: by head of this rank, [d, d].
+  /// What heads take of one kept head: by head, [d, d].
   using Maps = std::map<std::int64_t, at::Tensor>;
 
   CachedLayer head_maps(std::int64_t layer, const PlannedBlock& block) const {
@@ -96,7 +106,7 @@ class PlanBuilder {
     cached.bias = at::zeros({heads_.count, 1, d_}, dtype_);
     std::map<std::int64_t, Maps> maps;  // by kept head, over the stream
     for (const std::int64_t head : block.kept)
-      if (is_own(head)) maps[layer * plan_.kv_heads + head][head - heads_.begin] = at::eye(d_, dtype_);
+      if (reads(head)) maps[layer * plan_.kv_heads + head][head - heads_.begin] = at::eye(d_, dtype_);
     const at::Tensor all =
         block.targets.empty()
             ? at::Tensor()
@@ -104,7 +114,7 @@ class PlanBuilder {
                      dtype_);
     for (std::size_t t = 0; t < block.targets.size(); ++t) {
       const std::int64_t target = block.targets[t];
-      if (!is_own(target)) continue;
+      if (!reads(target)) continue;
       const auto row = static_cast<std::int64_t>(t);
       for (std::int64_t i = 0; i < plan_.references; ++i) {
         const std::int64_t head = block.references[static_cast<std::size_t>(row * plan_.references + i)];
@@ -117,7 +127,7 @@ class PlanBuilder {
     return cached;
   }
 
-  bool is_own(std::int64_t head) const { return head >= heads_.begin && head < heads_.begin + heads_.count; }
+  bool reads(std::int64_t head) const { return head >= heads_.begin && head < heads_.begin + heads_.count; }
 
   Source source(std::int64_t head, const Maps& maps) const {
     const std::int64_t layer = head / plan_.kv_heads;
@@ -135,11 +145,22 @@ class PlanBuilder {
 
   const CompressionPlan& plan_;
   const std::vector<PlannedBlock>& blocks_;
-  Range heads_;
+  Range own_, heads_;
   at::ScalarType dtype_;
   std::int64_t d_;
   bool shared_ = false;
 };
+
+/// Every head of all ranks as it is, dealt out.
+CachePlan dealt_full_plan(const ModelConfig& config) {
+  CachePlan plan;
+  plan.shared = SharedBlocks::dealt;
+  plan.head_size = config.head_size;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    plan.keys.push_back(all_whole(layer, config.kv_heads, config.head_size));
+  plan.values = plan.keys;
+  return plan;
+}
 
 }  // namespace
 
@@ -154,7 +175,7 @@ CachePlan full_plan(const ModelConfig& config, Range heads) {
 }
 
 CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan, Range heads,
-                          at::ScalarType dtype, const std::string& path) {
+                          at::ScalarType dtype, SharedBlocks shared, const std::string& path) {
   if (plan.layers != config.layers || plan.kv_heads != config.kv_heads || plan.head_size != config.head_size)
     throw InputError(path, "layers, kv_heads, head_size",
                      std::to_string(plan.layers) + ", " + std::to_string(plan.kv_heads) + ", " +
@@ -162,10 +183,12 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
                      "are not those of the model (" + std::to_string(config.layers) + ", " +
                          std::to_string(config.kv_heads) + ", " + std::to_string(config.head_size) + ")",
                      "give a plan that was calibrated on this model");
-  CachePlan cached = full_plan(config, heads);
+  const bool dealt =
+      shared == SharedBlocks::dealt && heads.count != config.kv_heads && plan.algorithm != "quantise";
+  CachePlan cached = dealt ? dealt_full_plan(config) : full_plan(config, heads);
   cached.exact_first = plan.exact_first;
   for (const auto& [stream, blocks] : plan.streams) {
-    const PlanBuilder builder(config, plan, blocks, heads, dtype);
+    const PlanBuilder builder(config, plan, blocks, heads, dealt ? Range{0, config.kv_heads} : heads, dtype);
     auto& layers = stream == "k" ? cached.keys : cached.values;
     for (std::int64_t layer = 0; layer < config.layers; ++layer)
       layers[static_cast<std::size_t>(layer)] = builder.layer(layer);
@@ -179,7 +202,7 @@ CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan,
   CachePlan cached = full_plan(config, heads);
   cached.exact_first = plan.exact_first;
   (stream == "k" ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
-      PlanBuilder(config, plan, blocks, heads, dtype).layer(layer);
+      PlanBuilder(config, plan, blocks, heads, heads, dtype).layer(layer);
   return cached;
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <ATen/ops/empty_like.h>
-
 #include "model/few_rows.h"
 #include "model/row_kernels.h"
 #include "model/stretch.h"
@@ -20,7 +18,7 @@ struct Shape {
   std::int64_t kv_heads;
   std::int64_t rows;  // of a KV head
   std::int64_t d;
-  std::int64_t total;  // tokens up to the last query
+  std::int64_t total;  // tokens that the last query sees
   std::int64_t exact;  // of them, the first that are stored as they are
 };
 
@@ -28,17 +26,19 @@ using Floats = std::vector<float>;
 
 class FewQueries {
  public:
-  FewQueries(const Shape& shape, std::int64_t position, const StreamView& keys, const StreamView& values)
-      : shape_(shape), position_(position), keys_(keys), values_(values) {}
+  FewQueries(const Shape& shape, const std::vector<std::int64_t>& seen, const StreamView& keys,
+             const StreamView& values)
+      : shape_(shape), seen_(seen), keys_(keys), values_(values) {}
 
-  void run(const float* q, float* out) {
+  /// log_sum: null where it is not asked for.
+  void run(const float* q, float* out, float* log_sum) {
     take_rows(q);
     scores_.assign(to_size(shape_.kv_heads * shape_.rows * shape_.total), 0);
     if (keys_.layer->bias.defined()) add_bias_scores();
     add_exact_scores();
     for (std::size_t s = 0; s < keys_.layer->sources.size(); ++s) add_scores(s);
     replace_recent_scores();
-    softmax();
+    softmax(log_sum);
     gathered_.assign(rows_.size(), 0);
     add_recent_values();
     if (values_.layer->bias.defined()) add_bias_values();
@@ -191,7 +191,7 @@ class FewQueries {
   void for_each_recent(const Use& use) const {
     if (!keys_.recent.defined()) return;
     for (std::int64_t r = 0; r < shape_.rows; ++r) {
-      const std::int64_t own = position_ + r % shape_.queries;
+      const std::int64_t own = seen(r) - 1;
       for (std::int64_t t = std::max(keys_.recent_begin, own - keys_.exact_recent + 1); t < shape_.total; ++t)
         use(r, t, t - keys_.recent_begin);
     }
@@ -222,17 +222,21 @@ class FewQueries {
     return view.recent.data_ptr<float>() + (place * shape_.kv_heads + head) * shape_.d;
   }
 
-  void softmax() {
-    for (std::int64_t r = 0; r < shape_.kv_heads * shape_.rows; ++r) {
-      float* own = scores_.data() + r * shape_.total;
-      const std::int64_t seen = position_ + r % shape_.queries + 1;
-      softmax_row(own, seen);
-      std::fill(own + seen, own + shape_.total, 0.0F);
-    }
+  /// By the row of a query.
+  std::int64_t seen(std::int64_t r) const { return seen_[to_size(r % shape_.queries)]; }
+
+  void softmax(float* log_sum) {
+    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
+      for_each_row(head, [&](std::int64_t r, std::int64_t to) {
+        float* own = scores(head) + r * shape_.total;
+        const float sum = softmax_row(own, seen(r));
+        if (log_sum != nullptr) log_sum[to / shape_.d] = sum;
+        std::fill(own + seen(r), own + shape_.total, 0.0F);
+      });
   }
 
   const Shape shape_;
-  const std::int64_t position_;
+  const std::vector<std::int64_t>& seen_;
   const StreamView& keys_;
   const StreamView& values_;
   Floats rows_;      // [kv_heads, rows, d], queries times the scale
@@ -242,14 +246,14 @@ class FewQueries {
 
 }  // namespace
 
-at::Tensor attend_few(const at::Tensor& q, std::int64_t position, const StreamView& keys,
-                      const StreamView& values) {
-  const std::int64_t queries = q.size(0), kv_heads = keys.layer->kv_heads, total = position + queries;
+void attend_few(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
+                const StreamView& values, const PartialAttention& out) {
+  const std::int64_t queries = q.size(0), kv_heads = keys.layer->kv_heads, total = seen.back();
   const Shape shape{queries,   kv_heads, q.size(1) / kv_heads * queries,
                     q.size(2), total,    keys.exact.defined() ? std::min(keys.exact.size(0), total) : 0};
-  at::Tensor out = at::empty_like(q);
-  FewQueries(shape, position, keys, values).run(q.data_ptr<float>(), out.data_ptr<float>());
-  return out;
+  FewQueries(shape, seen, keys, values)
+      .run(q.data_ptr<float>(), out.values.data_ptr<float>(),
+           out.log_sum.defined() ? out.log_sum.data_ptr<float>() : nullptr);
 }
 
 }  // namespace headspan

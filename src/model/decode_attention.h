@@ -9,7 +9,7 @@ namespace headspan {
 
 /// As attend_pages. q: [tokens, heads, d], contiguous, float32; best where tokens * heads / kv_heads is no
 /// more than kFewRows.
-at::Tensor attend_few(const at::Tensor& q, std::int64_t position, const StreamView& keys,
-                      const StreamView& values);
+void attend_few(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
+                const StreamView& values, const PartialAttention& out);
 
 }  // namespace headspan

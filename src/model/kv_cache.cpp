@@ -7,11 +7,13 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
+#include "base/error.h"
 #include "dist/threads.h"
 #include "model/decode_attention.h"
 #include "model/few_rows.h"
 #include "model/linear.h"
 #include "model/page_attention.h"
+#include "model/partial_attention.h"
 #include "model/tensor_comm.h"
 
 namespace headspan {
@@ -40,9 +42,33 @@ std::vector<Task> make_tasks(const std::vector<std::int64_t>& past, const std::v
   return tasks;
 }
 
+/// Calls run(task) for all tasks: several on a thread each, one on all threads.
+template <class Run>
+void for_each_task(const std::vector<Task>& tasks, const Run& run) {
+  if (tasks.size() == 1) {
+    run(tasks.front());
+    return;
+  }
+  const SingleThreadedBlas serial_products;
+  at::parallel_for(0, static_cast<std::int64_t>(tasks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
+    for (std::int64_t t = begin; t < end; ++t) run(tasks[to_size(t)]);
+  });
+}
+
+/// rows: of tokens `begin` and on of the stored ones of a sequence.
 template <class T>
-void append_rows(CachedSequence& cached, const at::Tensor& rows) {
-  cached.pages.append(rows.data_ptr<T>(), rows.size(0));
+void append_rows(CachedSequence& cached, const PageDeal& deal, std::int64_t begin, const at::Tensor& rows) {
+  deal.for_each_run(begin, begin + rows.size(0), [&](std::int64_t first, std::int64_t count) {
+    cached.pages.append(rows.data_ptr<T>() + (first - begin) * rows.size(1), count);
+  });
+}
+
+/// Over what is stored, by the kernels that suit the number of queries.
+void attend_stored(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
+                   const StreamView& values, const PartialAttention& out) {
+  const bool few = q.scalar_type() == at::kFloat && q.size(0) * q.size(1) / keys.layer->kv_heads <= kFewRows;
+  (few ? attend_few : attend_pages)(q, seen, keys, values, out);
 }
 
 /// Tokens that the queries of a task need as they are.
@@ -52,6 +78,9 @@ void narrow_recent(const Task& task, StreamView& view) {
   view.recent = view.recent.narrow(0, first - view.recent_begin, task.position + task.count - first);
   view.recent_begin = first;
 }
+
+/// Without the tokens that are as they are.
+StreamView stored_only(const StreamView& view) { return {view.layer, view.pages, {}, {}, 0, 0}; }
 
 }  // namespace
 
@@ -77,6 +106,14 @@ PagedCache::StreamCache PagedCache::make_stream(const std::vector<CachedLayer>& 
     for (std::size_t s = 0; s < lengths().size(); ++s) sequences.push_back({BlockPages(format), {}, {}});
   }
   return cache;
+}
+
+/// Every sequence begins on another rank, so that short ones fill all of them.
+PageDeal PagedCache::deal(std::size_t sequence) const {
+  if (plan_.shared == SharedBlocks::replicated) return {};
+  const std::int64_t ranks = tensor_parallel_.size(),
+                     behind = static_cast<std::int64_t>(sequence) - tensor_parallel_.rank();
+  return {(ranks - behind % ranks) % ranks, ranks};
 }
 
 /// x: [tokens, kv_heads, d] of the compute type; returns the stored columns [tokens, r].
@@ -116,7 +153,9 @@ void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
       cached.exact = cached.exact.defined() ? at::cat({cached.exact, first}) : first.clone();
     }
     const at::Tensor rows = z.narrow(0, row + exact, counts[s] - exact);
-    compute_ == at::kDouble ? append_rows<double>(cached, rows) : append_rows<float>(cached, rows);
+    const std::int64_t begin = std::max<std::int64_t>(0, lengths()[s] - plan_.exact_first);
+    compute_ == at::kDouble ? append_rows<double>(cached, deal(s), begin, rows)
+                            : append_rows<float>(cached, deal(s), begin, rows);
     row += counts[s];
   }
 }
@@ -163,33 +202,56 @@ at::Tensor PagedCache::attend_appended(std::int64_t layer, const at::Tensor& q, 
                                        const at::Tensor& v, const std::vector<std::int64_t>& counts) {
   const std::vector<StreamView> keys = views(keys_, layer, k, counts),
                                 values = views(values_, layer, v, counts);
-  const at::Tensor queries = q.to(compute_).contiguous();
-  at::Tensor out = at::empty_like(queries);
-  const std::vector<Task> tasks = make_tasks(lengths(), counts);
-  const auto run = [&](std::int64_t first, std::int64_t last) {
-    const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
-    for (std::int64_t t = first; t < last; ++t) {
-      const Task& task = tasks[to_size(t)];
-      StreamView own_keys = keys[task.sequence], own_values = values[task.sequence];
-      narrow_recent(task, own_keys);
-      narrow_recent(task, own_values);
-      const at::Tensor own = queries.narrow(0, task.row, task.count);
-      const bool few = compute_ == at::kFloat && task.count * q.size(1) / k.size(1) <= kFewRows;
-      out.narrow(0, task.row, task.count)
-          .copy_((few ? attend_few : attend_pages)(own, task.position, own_keys, own_values));
-    }
-  };
-  if (tasks.size() == 1) {
-    run(0, 1);
-  } else {
-    const SingleThreadedBlas serial_products;
-    at::parallel_for(0, static_cast<std::int64_t>(tasks.size()), 1, run);
-  }
+  const at::Tensor own = q.to(compute_).contiguous();
+  const at::Tensor out = plan_.shared == SharedBlocks::dealt ? attend_dealt(own, keys, values, counts)
+                                                             : attend_replicated(own, keys, values, counts);
   return out.to(q.scalar_type());
+}
+
+at::Tensor PagedCache::attend_replicated(const at::Tensor& q, const std::vector<StreamView>& keys,
+                                         const std::vector<StreamView>& values,
+                                         const std::vector<std::int64_t>& counts) const {
+  const PartialAttention whole{at::empty_like(q), {}};
+  for_each_task(make_tasks(lengths(), counts), [&](const Task& task) {
+    StreamView own_keys = keys[task.sequence], own_values = values[task.sequence];
+    narrow_recent(task, own_keys);
+    narrow_recent(task, own_values);
+    std::vector<std::int64_t> seen(to_size(task.count));
+    std::iota(seen.begin(), seen.end(), task.position + 1);
+    attend_stored(q.narrow(0, task.row, task.count), seen, own_keys, own_values,
+                  whole.queries(task.row, task.count));
+  });
+  return whole.values;
+}
+
+at::Tensor PagedCache::attend_dealt(const at::Tensor& q, const std::vector<StreamView>& keys,
+                                    const std::vector<StreamView>& values,
+                                    const std::vector<std::int64_t>& counts) const {
+  const at::Tensor all = gather_queries(tensor_parallel_, q);
+  const PartialAttention stored = PartialAttention::none(all);
+  const bool has_exact = plan_.exact_first > 0 || plan_.exact_recent > 0;
+  const PartialAttention exact = has_exact ? PartialAttention::none(q) : PartialAttention();
+  for_each_task(make_tasks(lengths(), counts), [&](const Task& task) {
+    StreamView own_keys = keys[task.sequence], own_values = values[task.sequence];
+    narrow_recent(task, own_keys);
+    narrow_recent(task, own_values);
+    if (has_exact)
+      attend_exact(q.narrow(0, task.row, task.count), task.position, own_keys, own_values,
+                   exact.queries(task.row, task.count));
+    std::vector<std::int64_t> seen;
+    for (std::int64_t own = task.position; own < task.position + task.count; ++own)
+      seen.push_back(deal(task.sequence)
+                         .count(std::max<std::int64_t>(0, own + 1 - plan_.exact_first - plan_.exact_recent)));
+    if (seen.back() > 0)
+      attend_stored(all.narrow(0, task.row, task.count), seen, stored_only(own_keys), stored_only(own_values),
+                    stored.queries(task.row, task.count));
+  });
+  return join_attention(tensor_parallel_, stored, exact);
 }
 
 at::Tensor PagedCache::lifted(Stream stream, std::int64_t layer,
                               const std::vector<std::int64_t>& counts) const {
+  HS_ASSERT(plan_.shared == SharedBlocks::replicated);
   const StreamCache& cache = stream_cache(stream);
   const CachedLayer& plan = (*cache.layers)[to_size(layer)];
   std::vector<at::Tensor> parts;

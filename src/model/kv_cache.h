@@ -3,9 +3,10 @@
 // SimulatedCache stores everything, with the keys and values that a plan would have given in place of the
 // model's. A sequence grows by any number of tokens at a time: a prompt, or one token.
 //
-// Under tensor parallelism a rank attends with its own heads. What a plan makes of all heads of a layer
-// (latents, kept heads that others refer to) is summed over the ranks as it is stored, and is on each of
-// them: memory for it does not fall with the number of ranks.
+// Under tensor parallelism what a plan makes of all heads of a layer (latents, kept heads that others refer
+// to) is summed over the ranks as it is stored. It is replicated, and a rank attends with its own heads; or
+// its pages are dealt out over the ranks, and queries of all heads come to where the tokens are. What each
+// costs: SharedBlocks in model/cache_plan.h.
 #pragma once
 
 #include <memory>
@@ -21,7 +22,7 @@
 
 namespace headspan {
 
-/// Of all sequences, layers and both streams on this rank.
+/// Of all sequences, layers and both streams, as allocated on this rank.
 struct CacheBytes {
   std::int64_t stored = 0;  ///< pages
   std::int64_t exact = 0;   ///< first tokens as they are
@@ -54,7 +55,7 @@ class KvCache {
 
 /// One stream of one sequence in one layer.
 struct CachedSequence {
-  BlockPages pages;   ///< from token exact_first on
+  BlockPages pages;   ///< from token exact_first on; where they are dealt out, those of this rank
   at::Tensor exact;   ///< [tokens before exact_first so far, kv_heads, d]
   at::Tensor recent;  ///< [the last tokens, fewer than exact_recent, kv_heads, d]; undefined: none
 };
@@ -78,7 +79,8 @@ class PagedCache : public KvCache {
   at::Tensor attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                              const at::Tensor& v, const std::vector<std::int64_t>& counts);
 
-  /// What a plan gives in place of the last `counts` tokens, which were appended: [tokens, kv_heads, d].
+  /// What a plan gives in place of the last `counts` tokens, which were appended: [tokens, kv_heads, d]. Not
+  /// where blocks are dealt out.
   at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) const;
 
  private:
@@ -91,10 +93,18 @@ class PagedCache : public KvCache {
   StreamCache make_stream(const std::vector<CachedLayer>& layers) const;
   StreamCache& stream_cache(Stream stream) { return stream == Stream::k ? keys_ : values_; }
   const StreamCache& stream_cache(Stream stream) const { return stream == Stream::k ? keys_ : values_; }
+  PageDeal deal(std::size_t sequence) const;
   at::Tensor encode(const StoredBlock& block, const at::Tensor& x) const;
   StreamView view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const;
   std::vector<StreamView> views(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
                                 const std::vector<std::int64_t>& counts) const;
+
+  at::Tensor attend_replicated(const at::Tensor& q, const std::vector<StreamView>& keys,
+                               const std::vector<StreamView>& values,
+                               const std::vector<std::int64_t>& counts) const;
+  at::Tensor attend_dealt(const at::Tensor& q, const std::vector<StreamView>& keys,
+                          const std::vector<StreamView>& values,
+                          const std::vector<std::int64_t>& counts) const;
 
   const CachePlan& plan_;
   Dtype plain_;
@@ -105,7 +115,7 @@ class PagedCache : public KvCache {
 
 class SimulatedCache : public KvCache {
  public:
-  /// As of a PagedCache with `plan`; `full` is a full plan of the same heads.
+  /// As of a PagedCache with `plan`, in which nothing is dealt out; `full` is a full plan of the same heads.
   SimulatedCache(const CachePlan& plan, const CachePlan& full, std::int64_t sequences, Dtype compute,
                  Dtype plain, const Comm& tensor_parallel);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -107,27 +108,46 @@ void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamVi
   }
 }
 
-/// Row (group, i) of a head sees the tokens up to position + i; the others get zero.
+/// Row (group, i) of a head sees the first seen[i] tokens; the others get zero. Returns the logarithms of the
+/// sums: [heads, rows].
 template <class T>
-void softmax_causal(const at::Tensor& scores, std::int64_t position, std::int64_t queries) {
+at::Tensor softmax_causal(const at::Tensor& scores, const std::vector<std::int64_t>& seen) {
   const std::int64_t keys = scores.size(2), rows = scores.size(0) * scores.size(1);
+  at::Tensor log_sum = at::empty({scores.size(0), scores.size(1)}, scores.options());
   T* row = scores.data_ptr<T>();
   for (std::int64_t r = 0; r < rows; ++r, row += keys) {
-    const std::int64_t seen = position + r % queries + 1;
-    softmax_row(row, seen);
-    std::fill(row + seen, row + keys, T{0});
+    const std::int64_t own = seen[static_cast<std::size_t>(r) % seen.size()];
+    log_sum.data_ptr<T>()[r] = softmax_row(row, own);
+    std::fill(row + own, row + keys, T{0});
   }
+  return log_sum;
+}
+
+/// Queries times the scale, by KV head: q: [tokens, heads, d] as [kv heads, rows, d], row (group, query).
+at::Tensor rows_by_kv_head(const at::Tensor& q, std::int64_t kv_heads) {
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
+  return (q.view({q.size(0), kv_heads, -1, q.size(2)}).permute({1, 2, 0, 3}) * scale)
+      .reshape({kv_heads, -1, q.size(2)});
+}
+
+/// values: [kv heads, rows, d], log_sum: [kv heads, rows].
+void hand_out(const at::Tensor& values, const at::Tensor& log_sum, const PartialAttention& out) {
+  const std::int64_t tokens = out.values.size(0), kv_heads = values.size(0), d = values.size(2);
+  out.values.view({tokens, kv_heads, -1, d})
+      .copy_(values.view({kv_heads, -1, tokens, d}).permute({2, 0, 1, 3}));
+  if (out.log_sum.defined())
+    out.log_sum.view({tokens, kv_heads, -1}).copy_(log_sum.view({kv_heads, -1, tokens}).permute({2, 0, 1}));
 }
 
 /// Recent tokens in place of what is stored of them.
 class RecentTokens {
  public:
   /// Scores: [kv heads, rows, tokens], row r of query r % queries.
-  RecentTokens(const StreamView& keys, const StreamView& values, std::int64_t position, std::int64_t queries)
+  RecentTokens(const StreamView& keys, const StreamView& values, const std::vector<std::int64_t>& seen)
       : keys_(keys), values_(values) {
     if (!keys.recent.defined()) return;
     const at::Tensor token = at::arange(keys.recent.size(0), at::kLong) + keys.recent_begin;
-    const at::Tensor query = at::arange(queries, at::kLong).unsqueeze(1) + position;
+    const at::Tensor query = at::tensor(seen, at::kLong).unsqueeze(1) - 1;
     near_ = (query - token).lt(keys.exact_recent);
   }
 
@@ -157,14 +177,11 @@ class RecentTokens {
 };
 
 template <class T>
-at::Tensor attend(const at::Tensor& queries, std::int64_t position, const StreamView& keys,
-                  const StreamView& values) {
-  const std::int64_t count = queries.size(0), total = position + count;
+void attend(const at::Tensor& queries, const std::vector<std::int64_t>& seen, const StreamView& keys,
+            const StreamView& values, const PartialAttention& part) {
+  const std::int64_t total = seen.back(), kv_heads = keys.layer->kv_heads;
   const std::int64_t exact = keys.exact.defined() ? std::min(keys.exact.size(0), total) : 0;
-  const std::int64_t kv_heads = keys.layer->kv_heads, d = queries.size(2);
-  const double scale = 1 / std::sqrt(static_cast<double>(d));
-  const at::Tensor rows =
-      (queries.view({count, kv_heads, -1, d}).permute({1, 2, 0, 3}) * scale).reshape({kv_heads, -1, d});
+  const at::Tensor rows = rows_by_kv_head(queries, kv_heads);
   at::Tensor scores = at::empty({kv_heads, rows.size(1), total}, rows.options());
   const at::Tensor stored = scores.narrow(2, exact, total - exact);
   if (exact > 0)
@@ -174,9 +191,9 @@ at::Tensor attend(const at::Tensor& queries, std::int64_t position, const Stream
   else
     stored.zero_();
   add_scores<T>(stored, rows, keys);
-  const RecentTokens recent(keys, values, position, count);
+  const RecentTokens recent(keys, values, seen);
   recent.replace_scores(scores, rows);
-  softmax_causal<T>(scores, position, count);
+  const at::Tensor log_sum = softmax_causal<T>(scores, seen);
   at::Tensor out = at::zeros_like(rows);
   recent.add_values(scores, out);
   if (exact > 0)
@@ -184,7 +201,7 @@ at::Tensor attend(const at::Tensor& queries, std::int64_t position, const Stream
   if (values.layer->bias.defined())
     out.addcmul_(stored.sum(2, true).expand_as(out), values.layer->bias.expand_as(out));
   add_values<T>(out, stored, values);
-  return out.view({kv_heads, -1, count, d}).permute({2, 0, 1, 3}).reshape({count, -1, d});
+  hand_out(out, log_sum, part);
 }
 
 template <class T>
@@ -211,10 +228,36 @@ at::Tensor lift(const StreamView& view, std::int64_t kv_heads, std::int64_t d, s
 
 }  // namespace
 
-at::Tensor attend_pages(const at::Tensor& q, std::int64_t position, const StreamView& keys,
-                        const StreamView& values) {
-  return q.scalar_type() == at::kDouble ? attend<double>(q, position, keys, values)
-                                        : attend<float>(q, position, keys, values);
+void attend_pages(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
+                  const StreamView& values, const PartialAttention& out) {
+  q.scalar_type() == at::kDouble ? attend<double>(q, seen, keys, values, out)
+                                 : attend<float>(q, seen, keys, values, out);
+}
+
+void attend_exact(const at::Tensor& q, std::int64_t position, const StreamView& keys,
+                  const StreamView& values, const PartialAttention& out) {
+  std::vector<at::Tensor> keys_of, values_of, tokens;
+  const std::int64_t first = keys.exact.defined() ? keys.exact.size(0) : 0;
+  if (first > 0) {
+    keys_of.push_back(keys.exact);
+    values_of.push_back(values.exact);
+    tokens.push_back(at::arange(first, at::kLong));
+  }
+  const std::int64_t begin = std::max(first, keys.recent_begin), end = position + q.size(0);
+  if (keys.recent.defined() && begin < end) {
+    keys_of.push_back(keys.recent.narrow(0, begin - keys.recent_begin, end - begin));
+    values_of.push_back(values.recent.narrow(0, begin - keys.recent_begin, end - begin));
+    tokens.push_back(at::arange(begin, end, at::kLong));
+  }
+  const at::Tensor k = at::cat(keys_of).permute({1, 2, 0}), v = at::cat(values_of).transpose(0, 1);
+  const at::Tensor token = at::cat(tokens), query = at::arange(position, end, at::kLong).unsqueeze(1);
+  const at::Tensor seen = token.le(query).logical_and(
+      token.lt(first).logical_or((query - token).lt(keys.exact_recent)));  // [queries, tokens]
+  const at::Tensor rows = rows_by_kv_head(q, k.size(0));
+  const at::Tensor hidden = seen.logical_not().repeat({rows.size(1) / q.size(0), 1});
+  const at::Tensor scores = at::bmm(rows, k).masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+  const at::Tensor log_sum = at::logsumexp(scores, {2}, true);
+  hand_out(at::bmm((scores - log_sum).exp_(), v), log_sum.squeeze(2), out);
 }
 
 at::Tensor lift_pages(const StreamView& view, std::int64_t kv_heads, std::int64_t d, std::int64_t begin,

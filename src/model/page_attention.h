@@ -10,6 +10,7 @@
 
 #include "model/block_pages.h"
 #include "model/cache_plan.h"
+#include "model/partial_attention.h"
 
 namespace headspan {
 
@@ -23,10 +24,15 @@ struct StreamView {
   std::int64_t exact_recent = 0;  ///< how many of `recent` a query meets, up to its own
 };
 
-/// q: [tokens, heads, d] in float32 or float64, roped; the first of them stands at `position` of the
-/// sequence, and each sees the tokens up to its own. Returns [tokens, heads, d].
-at::Tensor attend_pages(const at::Tensor& q, std::int64_t position, const StreamView& keys,
-                        const StreamView& values);
+/// q: [tokens, heads, d] in float32 or float64, roped; seen: [tokens], how many tokens of the views each of
+/// them sees, the exact ones first, ascending. `out` is of the same shape.
+void attend_pages(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
+                  const StreamView& values, const PartialAttention& out);
+
+/// Over nothing but the tokens of the views that are as they are, of which each query must see one. The first
+/// query stands at `position` of the sequence.
+void attend_exact(const at::Tensor& q, std::int64_t position, const StreamView& keys,
+                  const StreamView& values, const PartialAttention& out);
 
 /// The heads that a layer gives in place of tokens begin .. end of the pages: [end - begin, kv_heads, d].
 at::Tensor lift_pages(const StreamView& view, std::int64_t kv_heads, std::int64_t d, std::int64_t begin,

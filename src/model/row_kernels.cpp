@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
 #define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -143,7 +144,8 @@ HS_FOR_EACH_PROCESSOR void silu_times(float* gate, const float* up, std::int64_t
   for (std::int64_t i = 0; i < count; ++i) gate[i] = gate[i] / (1 + exponential(-gate[i])) * up[i];
 }
 
-HS_FOR_EACH_PROCESSOR void softmax_row(float* x, std::int64_t count) {
+HS_FOR_EACH_PROCESSOR float softmax_row(float* x, std::int64_t count) {
+  if (count == 0) return -std::numeric_limits<float>::infinity();
   float largest = x[0], sum = 0;
 #pragma omp simd reduction(max : largest)
   for (std::int64_t i = 1; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
@@ -155,9 +157,11 @@ HS_FOR_EACH_PROCESSOR void softmax_row(float* x, std::int64_t count) {
   const float factor = 1 / sum;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
+  return largest + std::log(sum);
 }
 
-void softmax_row(double* x, std::int64_t count) {
+double softmax_row(double* x, std::int64_t count) {
+  if (count == 0) return -std::numeric_limits<double>::infinity();
   const double largest = *std::max_element(x, x + count);
   double sum = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -165,6 +169,7 @@ void softmax_row(double* x, std::int64_t count) {
     sum += x[i];
   }
   for (std::int64_t i = 0; i < count; ++i) x[i] /= sum;
+  return largest + std::log(sum);
 }
 
 /// A float16's exponent and fraction are a float's with 112 more in the exponent; the product is exact.

@@ -19,9 +19,10 @@ void scale_row(const double* x, double factor, const double* gain, std::int64_t 
 /// 1e-25.
 void silu_times(float* gate, const float* up, std::int64_t count);
 
-/// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6 and an absolute 1e-27.
-void softmax_row(float* x, std::int64_t count);
-void softmax_row(double* x, std::int64_t count);
+/// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6 and an absolute 1e-27. Returns log sum exp(x):
+/// -infinity of no numbers.
+float softmax_row(float* x, std::int64_t count);
+double softmax_row(double* x, std::int64_t count);
 
 /// Rows of codes of `bits` bits (2, 3, 4, 5, 6 or 8) laid end to end, the lowest bit first; rows `stride`
 /// bytes apart. Up to 7 bytes behind the last code are read.

@@ -30,4 +30,23 @@ at::Tensor join_columns(const Comm& comm, const at::Tensor& part) {
   return at::cat(parts, 1).to(part.device());
 }
 
+at::Tensor gather_all(const Comm& comm, const at::Tensor& own) {
+  const at::Tensor host = own.to(at::kCPU).contiguous();
+  std::vector<std::int64_t> shape = host.sizes().vec();
+  shape.insert(shape.begin(), comm.size());
+  at::Tensor all = at::empty(shape, host.options());
+  comm.all_gather(static_cast<const char*>(host.data_ptr()), static_cast<std::int64_t>(host.nbytes()),
+                  static_cast<char*>(all.data_ptr()));
+  return all.to(own.device());
+}
+
+at::Tensor exchange(const Comm& comm, const at::Tensor& parts) {
+  const at::Tensor host = parts.to(at::kCPU).contiguous();
+  at::Tensor received = at::empty_like(host);
+  comm.exchange(static_cast<const char*>(host.data_ptr()),
+                static_cast<std::int64_t>(host.nbytes()) / comm.size(),
+                static_cast<char*>(received.data_ptr()));
+  return received.to(parts.device());
+}
+
 }  // namespace headspan

@@ -14,4 +14,10 @@ void sum_over(const Comm& comm, at::Tensor& values);
 /// The columns of all ranks side by side, in rank order; `part`: [rows, columns of this rank]. Collective.
 at::Tensor join_columns(const Comm& comm, const at::Tensor& part);
 
+/// What each rank gives, of one shape: [ranks, ...]. Collective.
+at::Tensor gather_all(const Comm& comm, const at::Tensor& own);
+
+/// parts: [ranks, ...], of which the r-th goes to rank r; what rank r sent here takes its place. Collective.
+at::Tensor exchange(const Comm& comm, const at::Tensor& parts);
+
 }  // namespace headspan

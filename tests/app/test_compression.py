@@ -263,6 +263,19 @@ class Compression(StudyTest):
         for field in ("loss", "kl", "full_loss"):
             self.assertAlmostEqual(one["texts"]["text"][field], two["texts"]["text"][field], 9)
 
+    def test_blocks_are_dealt_out_where_they_would_fill_the_memory(self):
+        path = self.calibrate(2, "olmo2_mha", "dealt", **{"stored": 0.5, "bits": 16})
+        found = {}
+        for gib in (1, 0.0003):
+            found[gib] = self.evaluate(2, "olmo2_mha", f"dealt{gib}", plan=path, texts=self.text,
+                                       **{"run.tensor_parallel": 2, "run.memory_gib": gib})
+        many, few = found.values()
+        for field in ("loss", "kl", "full_loss"):
+            self.assertAlmostEqual(many["texts"]["text"][field], few["texts"]["text"][field], 9)
+        self.assertEqual(many["bytes_per_token"]["stored"], 2 * few["bytes_per_token"]["stored"])
+        for field in ("full", "exact"):
+            self.assertEqual(many["bytes_per_token"][field], few["bytes_per_token"][field])
+
     def test_requests_and_generation(self):
         model, reference = "llama_gqa", Model(GOLDEN / "llama_gqa")
         path = self.calibrate(1, model, "asked", stored=0.35, exact_first=1)

@@ -70,6 +70,24 @@ TEST(Comm, ExchangesNothingAtAll) {
   EXPECT_EQ(world.exchange(nothing), nothing);
 }
 
+TEST(Comm, ExchangesAndGathersEqualCounts) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const auto size = static_cast<std::size_t>(world.size());
+  std::vector<int> send(3 * size), received(3 * size), expected, gathered(3 * size), all;
+  for (std::size_t i = 0; i < send.size(); ++i) send[i] = 1000 * world.rank() + static_cast<int>(i);
+  for (int r = 0; r < world.size(); ++r)
+    for (int i = 0; i < 3; ++i) {
+      expected.push_back(1000 * r + 3 * world.rank() + i);
+      all.push_back(1000 * r + i);
+    }
+
+  world.exchange(send.data(), 3, received.data());
+  world.all_gather(send.data(), 3, gathered.data());
+
+  EXPECT_EQ(received, expected);
+  EXPECT_EQ(gathered, all);
+}
+
 TEST(Comm, SplitsByColourInTheOrderOfKeys) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
 

@@ -1,5 +1,7 @@
 // Norm, rotation and attention on their own: every bit of half precision against transformers, and blocks of
 // queries against the plain formula.
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "model/attention.h"
@@ -89,11 +91,13 @@ TEST(RowKernels, silu_and_softmax_agree_with_float64) {
   const at::Tensor up = at::full_like(x, 3);
 
   silu_times(gate.data_ptr<float>(), up.data_ptr<float>(), x.numel());
-  softmax_row(scores.data_ptr<float>(), x.numel());
+  const float log_sum = softmax_row(scores.data_ptr<float>(), x.numel());
 
   const at::Tensor gated = 3 * wide / (1 + (-wide).exp()), shares = at::softmax(wide, 0);
   EXPECT_TRUE(at::allclose(gate.to(at::kDouble), gated, 1e-6, 1e-25));
   EXPECT_TRUE(at::allclose(scores.to(at::kDouble), shares, 1e-6, 1e-27));
+  EXPECT_NEAR(log_sum, at::logsumexp(wide, 0).item<double>(), 1e-5);
+  EXPECT_EQ(softmax_row(scores.data_ptr<float>(), 0), -std::numeric_limits<float>::infinity());
 }
 
 }  // namespace

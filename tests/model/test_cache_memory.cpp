@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kLayers = 2, kHeads = 16, kHeadSize = 64, kSequences = 2,
                        kColumns = kHeads * kHeadSize;
-constexpr std::int64_t kWarmUp = 132, kTokens = 4096;  // whole pages behind 4 exact tokens
+constexpr std::int64_t kWarmUp = 132, kTokens = 16384;  // whole pages behind 4 exact tokens
 constexpr double kTolerance = 0.05;
 
 /// Without what is free but was not given back.

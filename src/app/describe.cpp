@@ -194,6 +194,7 @@ std::string describe_plan(const std::string& path) {
   std::snprintf(loss, sizeof loss, "%.4g", plan.expected_loss);
   Facts facts{{"algorithm", plan.algorithm},
               {"bytes", bytes},
+              {"read", std::to_string(static_cast<std::int64_t>(plan.read_bytes())) + " bytes of a token in a step"},
               {"maps", std::to_string(static_cast<std::int64_t>(plan.map_bytes())) + " bytes"},
               {"exact first", std::to_string(plan.exact_first) + " tokens"},
               {"expected loss", loss}};

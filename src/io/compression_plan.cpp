@@ -245,6 +245,18 @@ double CompressionPlan::stored_bytes() const {
   return static_cast<double>(bytes);
 }
 
+double CompressionPlan::read_bytes() const {
+  double bytes = stored_bytes();
+  for (const auto& [stream, blocks] : streams)
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      std::set<std::int64_t> elsewhere;  // heads of earlier layers, which are read once for all targets
+      for (const std::int64_t head : blocks[layer].references)
+        if (head >= 0 && head / kv_heads != static_cast<std::int64_t>(layer)) elsewhere.insert(head);
+      bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(elsewhere.size()));
+    }
+  return bytes;
+}
+
 double CompressionPlan::map_bytes() const {
   std::size_t numbers = 0;
   for (const auto& [stream, blocks] : streams)
@@ -270,6 +282,7 @@ void write_plan(const std::string& path, const CompressionPlan& plan, const Netc
                              {"stored", plan.stored_bytes() / plan.full_bytes()},
                              {"bytes_full", plan.full_bytes()},
                              {"bytes_stored", plan.stored_bytes()},
+                             {"bytes_read", plan.read_bytes()},
                              {"bytes_maps", plan.map_bytes()}};
   for (const NetcdfAttributes* attributes : {&own, &more})
     for (const auto& [name, value] : *attributes) file.write_attribute("/", name, value);

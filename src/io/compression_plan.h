@@ -54,6 +54,8 @@ struct CompressionPlan {
   /// Bytes of a token in a full cache and in this one, in numbers of 16 bits.
   double full_bytes() const;
   double stored_bytes() const;
+  /// What a decode step reads of each token, likewise: more than is stored where layers refer to earlier ones.
+  double read_bytes() const;
   /// Of projections, lifts, maps and biases in 16 bits.
   double map_bytes() const;
 };

@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
-#define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define HS_FOR_EACH_PROCESSOR
-#endif
-#define HS_INLINED __attribute__((always_inline))  // else a loop is compiled once, for the oldest processor
+#include "base/each_processor.h"
 
 namespace headspan {
 namespace {

@@ -289,12 +289,18 @@ def run_spectra(options):
         report(options, figure, "s", median_seconds(options, spectrum))
 
 
-def run_transformers(options):
+def load_model(options):
+    """The checkpoint in --folder; its shape becomes that of the options."""
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     model = transformers.AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32).eval()
     options.precision, options.layers = "float32", model.config.num_hidden_layers
     options.heads, options.head_size = model.config.num_key_value_heads, model.config.head_dim
+    return model
+
+
+def run_transformers(options):
+    model = load_model(options)
     batch = options.tokens // options.sequence_length
     if batch * options.sequence_length != options.tokens:
         sys.exit("peers.py: --tokens must be a multiple of --sequence-length")
@@ -306,11 +312,7 @@ def run_transformers(options):
 
 
 def run_decode(options):
-    torch.set_num_threads(options.threads)
-    torch.set_grad_enabled(False)
-    model = transformers.AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32).eval()
-    options.precision, options.layers = "float32", model.config.num_hidden_layers
-    options.heads, options.head_size = model.config.num_key_value_heads, model.config.head_dim
+    model = load_model(options)
     options.tokens = options.batch * options.sequence_length
     ids = torch.arange(options.tokens).mul(7919).remainder(model.config.vocab_size).view(options.batch, -1)
     cache = transformers.DynamicCache(config=model.config)

@@ -58,28 +58,24 @@ void for_each_shape(const Use& use) {
       for (const std::int64_t outputs : {1, 3, 4, 16, 37, 64, 100}) use(rows, inner, outputs);
 }
 
-TEST(FewRows, times_a_transposed_matrix) {
+/// W: of the matrix, to which its values are rounded first.
+template <class W>
+void compare_transposed() {
   for_each_shape([](std::int64_t rows, std::int64_t inner, std::int64_t outputs) {
-    const Matrix x = Matrix(rows, inner, 3).draw(1), w = Matrix(outputs, inner, 2).draw(2);
+    const Matrix x = Matrix(rows, inner, 3).draw(1);
+    Matrix w = Matrix(outputs, inner, 2).draw(2);
+    const std::vector<W> stored(w.values.begin(), w.values.end());
+    w.values.assign(stored.begin(), stored.end());
     Matrix y(rows, outputs, 1);
-    add_few_rows_transposed(x.values.data(), x.leading, rows, w.values.data(), w.leading, outputs, inner,
+    add_few_rows_transposed(x.values.data(), x.leading, rows, stored.data(), w.leading, outputs, inner,
                             y.values.data(), y.leading);
     compare(y, inner, [&](auto row, auto column, auto k) { return x.at(row, k) * w.at(column, k); });
   });
 }
 
-TEST(FewRows, times_a_transposed_matrix_in_bfloat16) {
-  for_each_shape([](std::int64_t rows, std::int64_t inner, std::int64_t outputs) {
-    const Matrix x = Matrix(rows, inner, 3).draw(1);
-    Matrix w = Matrix(outputs, inner, 2).draw(2);
-    const std::vector<c10::BFloat16> halves(w.values.begin(), w.values.end());
-    w.values.assign(halves.begin(), halves.end());
-    Matrix y(rows, outputs, 1);
-    add_few_rows_transposed(x.values.data(), x.leading, rows, halves.data(), w.leading, outputs, inner,
-                            y.values.data(), y.leading);
-    compare(y, inner, [&](auto row, auto column, auto k) { return x.at(row, k) * w.at(column, k); });
-  });
-}
+TEST(FewRows, times_a_transposed_matrix) { compare_transposed<float>(); }
+
+TEST(FewRows, times_a_transposed_matrix_in_bfloat16) { compare_transposed<c10::BFloat16>(); }
 
 TEST(FewRows, times_a_matrix) {
   for_each_shape([](std::int64_t rows, std::int64_t inner, std::int64_t columns) {

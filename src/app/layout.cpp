@@ -96,6 +96,7 @@ int start_threads(const Comm& comm) {
   const int threads = threads_per_rank(comm);
   set_threads(threads);
   set_torch_threads(threads);
+  reserve_blas_memory();
   return threads;
 }
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include <omp.h>
 #include <sched.h>
+
+#include "dist/scalapack.h"
 
 // OpenBLAS' own controls; null with any other BLAS.
 extern "C" {
@@ -44,6 +47,14 @@ int threads_per_rank(const Comm& comm) {
 void set_threads(int threads) {
   omp_set_num_threads(threads);
   set_blas_threads(threads);
+}
+
+void reserve_blas_memory() {
+  constexpr int kSize = 128;  // smaller ones go without
+  const std::vector<double> x(kSize * kSize, 1.0);
+  std::vector<double> y(kSize * kSize);
+  const double one = 1, zero = 0;
+  dgemm_("N", "N", &kSize, &kSize, &kSize, &one, x.data(), &kSize, x.data(), &kSize, &zero, y.data(), &kSize);
 }
 
 SingleThreadedBlas::SingleThreadedBlas()

@@ -13,6 +13,10 @@ int threads_per_rank(const Comm& comm);
 /// Sets the threads of OpenMP and of BLAS (OpenBLAS' own pool where that is the BLAS).
 void set_threads(int threads);
 
+/// Lets BLAS take its working memory now. OpenBLAS takes 128 MiB with its first product of some size, and where
+/// it gets none it tries again for ever, while the other ranks wait. Local.
+void reserve_blas_memory();
+
 /// BLAS on one thread while this object lives: for loops that are themselves spread over OpenMP threads.
 class SingleThreadedBlas {
  public:

@@ -238,10 +238,11 @@ at::Tensor PagedCache::attend_dealt(const at::Tensor& q, const std::vector<Strea
     if (has_exact)
       attend_exact(q.narrow(0, task.row, task.count), task.position, own_keys, own_values,
                    exact.queries(task.row, task.count));
+    const PageDeal pages = deal(task.sequence);
     std::vector<std::int64_t> seen;
     for (std::int64_t own = task.position; own < task.position + task.count; ++own)
-      seen.push_back(deal(task.sequence)
-                         .count(std::max<std::int64_t>(0, own + 1 - plan_.exact_first - plan_.exact_recent)));
+      seen.push_back(
+          pages.count(std::max<std::int64_t>(0, own + 1 - plan_.exact_first - plan_.exact_recent)));
     if (seen.back() > 0)
       attend_stored(all.narrow(0, task.row, task.count), seen, stored_only(own_keys), stored_only(own_values),
                     stored.queries(task.row, task.count));

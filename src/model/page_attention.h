@@ -1,7 +1,7 @@
 // Attention of some queries of one sequence over its stored blocks, read where they lie (design section 12):
 // a query is folded with the map of its head and meets stored columns as they are; what attention gathers of
-// stored values is lifted once. Coded columns are unpacked a stretch of tokens at a time, once for all heads
-// that read them. One thread, but for BLAS.
+// stored values is lifted once. Coded columns are unpacked a page at a time, once for all heads that read
+// them. One thread, but for BLAS.
 #pragma once
 
 #include <vector>

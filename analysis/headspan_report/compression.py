@@ -47,10 +47,17 @@ def speed_cells(run):
 
 
 def byte_cells(run):
-    """Bytes a token: of the plan, where a number has 16 bits, and allocated, of what the full cache allocates."""
+    """Bytes a token: stored and read (of the full cache's) by the plan, where a number has 16 bits, and allocated."""
     stored, full = (run.summary["bytes_per_token"].get(name) for name in ("stored", "full"))
     allocated = f"{stored:.0f} of {full:.0f}" if stored and full else "–"
-    return [f"{run.plan.bytes_stored:.0f} of {run.plan.bytes_full:.0f}", allocated]
+    plan = run.plan
+    return [f"{plan.bytes_stored:.0f} of {plan.bytes_full:.0f}", f"{plan.bytes_read:.0f} ({read_ratio(plan):.3f})",
+            allocated]
+
+
+def read_ratio(plan):
+    """What a decode step reads, of what it reads with the full cache."""
+    return plan.bytes_read / plan.bytes_full
 
 
 def method_cells(run, several):
@@ -120,7 +127,7 @@ def close(runs, best, text):
 
 
 def advice_on(runs, text, several):
-    """Sentences: what loses least on the text at each limit, and how int8 stands to what keeps 16 bits."""
+    """Sentences: what loses least on the text at each limit, how int8 stands to what keeps 16 bits, what heads read."""
     runs = [run for run in runs if run.kl(text)]
     sentences = []
     for limit in LIMITS:
@@ -134,7 +141,7 @@ def advice_on(runs, text, several):
         if others:
             sentence += "; within two standard errors of it: " + ", ".join(named(run, several) for run in others)
         sentences.append(sentence + ".")
-    return sentences + int8_sentences(runs, text, several)
+    return sentences + int8_sentences(runs, text, several) + read_sentences(runs, text, several)
 
 
 def int8_sentences(runs, text, several):
@@ -149,6 +156,17 @@ def int8_sentences(runs, text, several):
                 f"best of them is {as_told(best, text, several)}."]
     return [f"At half the bytes int8 does not beat every method that stores 16-bit numbers: "
             f"{as_told(best, text, several)}, {as_told(int8, text)}."]
+
+
+def read_sentences(runs, text, several):
+    """That the best of what keeps whole heads of both streams reads more than the full cache, where it does."""
+    heads = [run for run in runs if run.plan.keeps_heads and run.plan.streams == "k,v"]
+    best = min(heads, key=lambda run: run.kl(text)[0], default=None)
+    if best is None or best.plan.bytes_read <= best.plan.bytes_full:
+        return []
+    return [f"The best of what keeps whole heads, {named(best, several)}, reads more than the full cache: a decode "
+            f"step reads {best.plan.bytes_read:.0f} bytes a token in place of {best.plan.bytes_full:.0f}, "
+            f"{read_ratio(best.plan):.3f} times as many."]
 
 
 def advice(runs, texts, several):
@@ -167,7 +185,7 @@ def draw(runs, texts, several):
                           TEXT_CAPTION, figures.draw_text(runs, text, several)))
     plans = sorted((run.plan for run in runs),
                    key=lambda plan: (plan.method, plan.streams, plan.calibration, -plan.stored))
-    heads = [plan for plan in plans if next(iter(plan.stored_by.values()))[0].kept is not None]
+    heads = [plan for plan in plans if plan.keeps_heads]
     latents = [plan for plan in plans if plan.algorithm == "latent"]
     if heads:
         drawn.append(("kept", "Which heads were kept", "Blue: kept as it is; white: read from others.",

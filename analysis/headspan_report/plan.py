@@ -16,10 +16,11 @@ from .result import check_complete, check_schema, plain
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "quantise")
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
 REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", "bits", "model_type",
-            "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "tokens_path")
+            "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "bytes_read",
+            "tokens_path")
 IDENTITY = ("title", "model_type", "config_sha256", "layers", "kv_heads", "head_size")  # the title has the model's path
 TITLE = "Compression of the KV cache of "
-NO_PLAN = "this is no plan of headspan calibrate"
+NO_PLAN = "this is no plan of headspan calibrate, or an older one: calibrate again"
 
 
 @dataclass
@@ -66,6 +67,11 @@ class Plan:
     def sixteen_bits(self):
         """Every number that is stored is as it was."""
         return all(np.all(layer.bits == 16) for stream in self.stored_by.values() for layer in stream)
+
+    @property
+    def keeps_heads(self):
+        """Some heads are kept whole and the others are had from them."""
+        return next(iter(self.stored_by.values()))[0].kept is not None
 
     @property
     def calibration(self):

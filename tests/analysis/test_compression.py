@@ -12,7 +12,9 @@ from headspan_report import compression_figures
 from headspan_report.plan import read_folder, read_plan
 
 INT8, LATENT, WHOLE = "quantise-8", "latent-0.25", "latent-whole-kv-0.5"
-KEYS, VALUES = "headspan-k-0.5", "headspan-v-0.5"
+KEYS, VALUES, HEADS = "headspan-k-0.5", "headspan-v-0.5", "headspan-kv-0.5"
+# Layers keep 3, 2 and 1 of 4 heads of 4 bytes in K and V. Layer 1 refers to the 3 of layer 0, layer 2 to all 5 before.
+HEADS_STORED, HEADS_READ = 2 * 4 * (3 + 2 + 1), 2 * 4 * (3 + (2 + 3) + (1 + 5))  # 48 and 112 of 96
 
 
 def on_both(kl, error, other_kl, other_error):
@@ -28,6 +30,9 @@ def write_sample(folder):
     for name, streams, kl in ((KEYS, "k", 0.6), (VALUES, "v", 0.2)):
         write_run(folder, name, "headspan", 0.75, on_both(kl, 0.01, kl / 3, 0.01), kept=kept, streams=streams,
                   stored_asked=0.5)
+    kept = dict.fromkeys("kv", ([0, 1, 2], [0, 1], [0]))
+    write_run(folder, HEADS, "headspan", HEADS_STORED / 96, on_both(0.7, 0.01, 0.3, 0.01), kept=kept,
+              bytes_read=float(HEADS_READ))
 
 
 class TestPage(unittest.TestCase):
@@ -49,7 +54,7 @@ class TestPage(unittest.TestCase):
 
     def test_done(self):
         self.assertEqual((self.done.returncode, self.done.stderr), (0, ""))
-        self.assertIn("models=1 runs=5 refused=0", self.done.stdout)
+        self.assertIn("models=1 runs=6 refused=0", self.done.stdout)
 
     def test_nothing_is_fetched_and_nothing_goes_wrong(self):
         self.assertEqual(self.page.requests(), [self.path.resolve().as_uri()])
@@ -62,27 +67,33 @@ class TestPage(unittest.TestCase):
     def test_every_number_of_the_table(self):
         self.assertEqual(self.rows("runs"), [
             ["int8", "keys and values", "0.530", "0.0010 ± 0.0001", "+0.0010 ± 0.0100", "0.0020 ± 0.0002",
-             "+0.0020 ± 0.0200", "51 of 96", "102 of 192", "30", "40", "0.75"],
+             "+0.0020 ± 0.0200", "51 of 96", "51 (0.530)", "102 of 192", "30", "40", "0.75"],
+            ["headspan, causal", "keys and values", "0.500", "0.7000 ± 0.0100", "+0.7000 ± 0.0100", "0.3000 ± 0.0100",
+             "+0.3000 ± 0.0200", f"{HEADS_STORED} of 96", f"{HEADS_READ} ({HEADS_READ / 96:.3f})", "96 of 192", "30",
+             "40", "0.75"],
             ["latent", "keys and values", "0.250", "0.0200 ± 0.0030", "+0.0200 ± 0.0100", "0.0400 ± 0.0050",
-             "+0.0400 ± 0.0200", "24 of 96", "48 of 192", "50", "40", "1.25"],
+             "+0.0400 ± 0.0200", "24 of 96", "24 (0.250)", "48 of 192", "50", "40", "1.25"],
             ["latent, whole columns", "keys and values", "0.500", "0.0040 ± 0.0003", "+0.0040 ± 0.0100",
-             "0.000120 ± 0.000002", "+0.0001 ± 0.0200", "48 of 96", "96 of 192", "30", "40", "0.75"],
+             "0.000120 ± 0.000002", "+0.0001 ± 0.0200", "48 of 96", "48 (0.500)", "96 of 192", "30", "40", "0.75"],
             ["headspan, causal", "keys alone", "0.750", "0.6000 ± 0.0100", "+0.6000 ± 0.0100", "0.2000 ± 0.0100",
-             "+0.2000 ± 0.0200", "72 of 96", "144 of 192", "30", "40", "0.75"],
+             "+0.2000 ± 0.0200", "72 of 96", "72 (0.750)", "144 of 192", "30", "40", "0.75"],
             ["headspan, causal", "values alone", "0.750", "0.2000 ± 0.0100", "+0.2000 ± 0.0100", "0.0667 ± 0.0100",
-             "+0.0667 ± 0.0200", "72 of 96", "144 of 192", "30", "40", "0.75"]])
+             "+0.0667 ± 0.0200", "72 of 96", "72 (0.750)", "144 of 192", "30", "40", "0.75"]])
 
     def test_keys_against_values(self):
         self.assertEqual(self.rows("streams"), [
-            ["headspan, causal", "0.5", "docs.heldout", "0.6000 ± 0.0100", "0.2000 ± 0.0100", "3.00", "–"],
-            ["headspan, causal", "0.5", "prose.heldout", "0.2000 ± 0.0100", "0.0667 ± 0.0100", "3.00", "–"]])
+            ["headspan, causal", "0.5", "docs.heldout", "0.6000 ± 0.0100", "0.2000 ± 0.0100", "3.00",
+             "0.7000 ± 0.0100"],
+            ["headspan, causal", "0.5", "prose.heldout", "0.2000 ± 0.0100", "0.0667 ± 0.0100", "3.00",
+             "0.3000 ± 0.0100"]])
 
     def test_own_domain_is_marked(self):
         self.assertEqual(self.rows("domains"), [
+            ["headspan, causal", "0.500", "docs", "0.7000 ± 0.0100", "0.3000 ± 0.0100"],
             ["latent", "0.250", "docs", "0.0200 ± 0.0030", "0.0400 ± 0.0050"],
             ["latent, whole columns", "0.500", "docs", "0.0040 ± 0.0003", "0.000120 ± 0.000002"]])
         self.assertEqual(self.page.evaluate("[...document.querySelectorAll('td.own')].map(cell => cell.textContent)"),
-                         ["0.0200 ± 0.0030", "0.0040 ± 0.0003"])
+                         ["0.7000 ± 0.0100", "0.0200 ± 0.0030", "0.0040 ± 0.0003"])
 
     def test_advice(self):
         own, other = self.page.evaluate("[...document.querySelectorAll('.advice')].map(p => p.textContent)")
@@ -92,7 +103,10 @@ class TestPage(unittest.TestCase):
             "At or below 0.27 of the bytes take latent (0.250 of the bytes) with KL 0.0200 ± 0.0030. "
             "Nothing here stores 0.16 of the bytes or less. "
             "At half the bytes plain int8 (0.530 of the bytes) with KL 0.0010 ± 0.0001 beats every method that stores "
-            "16-bit numbers; the best of them is latent, whole columns (0.500 of the bytes) with KL 0.0040 ± 0.0003."))
+            "16-bit numbers; the best of them is latent, whole columns (0.500 of the bytes) with KL 0.0040 ± 0.0003. "
+            "The best of what keeps whole heads, headspan, causal (0.500 of the bytes), reads more than the full "
+            f"cache: a decode step reads {HEADS_READ} bytes a token in place of 96, {HEADS_READ / 96:.3f} times as "
+            "many."))
         self.assertIn("of another domain than any calibration", other)
         self.assertIn("int8 does not beat every method that stores 16-bit numbers: latent, whole columns "
                       "(0.500 of the bytes) with KL 0.000120 ± 0.000002, int8 (0.530", other)
@@ -123,7 +137,7 @@ class TestFolders(unittest.TestCase):
         write_plan(self.folder / "one", "running", "latent", 0.5)
         page = self.check(refused=("alone.json: has no plan beside it; calibrate alone.h5",
                                    "running.h5: has no summary beside it; evaluate it into running.json"))
-        self.assertIn("5 runs", page)
+        self.assertIn("6 runs", page)
 
     def test_another_model(self):
         write_run(self.folder / "one", "stray", "latent", 0.1, on_both(9, 1, 9, 1),
@@ -181,6 +195,20 @@ class TestFolders(unittest.TestCase):
         near = "within two standard errors of it: paper-code (0.200 of the bytes)"
         self.assertEqual(page.count(near), 1)  # 0.007 < 2 hypot(0.003, 0.002) on docs; 0.02 > 2 hypot(0.005, 0.002)
 
+    def test_what_the_best_heads_read(self):
+        kept = dict.fromkeys("kv", ([0, 1], [0, 1], [0, 1]))  # layers 1 and 2 refer to the 2 and 4 before: 2 * 4 * 12
+        write_run(self.folder / "one", "as-much", "paper-code", 0.5, on_both(0.6, 0.01, 0.4, 0.01), kept=kept,
+                  bytes_read=96.0)
+        page = self.check()
+        best = "The best of what keeps whole heads, headspan, causal (0.500 of the bytes), reads more"
+        self.assertEqual((page.count("of what keeps whole heads"), page.count(best)), (1, 1))
+        self.assertGreater(page.index(best), page.index("<strong>On prose.heldout"))  # on docs 0.6 < 0.7, and 96 of 96
+
+    def test_plans_that_do_not_say_what_is_read(self):
+        write_run(self.folder / "one", "before", "latent", 0.1, on_both(9, 1, 9, 1), bytes_read=None)
+        self.check(refused=("before.h5: bytes_read: is missing; this is no plan of headspan calibrate, or an older "
+                            "one: calibrate again",))
+
     def test_maps(self):
         plan = read_plan(self.folder / "one" / f"{KEYS}.h5")
         np.testing.assert_array_equal(compression_figures.kept_map(plan, "k"),
@@ -195,7 +223,7 @@ class TestFolders(unittest.TestCase):
         self.assertEqual((axes[0].get_yscale(), axes[1].get_yscale()), ("log", "linear"))
         drawn = {one.get_label(): one.lines[0].get_xydata().tolist() for one in axes[0].containers}
         self.assertEqual(drawn, {"int8, int4, int3": [[0.53, 0.001]], "latent": [[0.25, 0.02]],
-                                 "latent, whole columns": [[0.5, 0.004]]})
+                                 "latent, whole columns": [[0.5, 0.004]], "headspan, causal": [[0.5, 0.7]]})
         latent = [one for axis in axes[:2] for one in axis.containers if one.get_label() == "latent"]
         low, high = latent[0].lines[2][0].get_segments()[0][:, 1]
         self.assertAlmostEqual(low, 0.02 - 0.003)

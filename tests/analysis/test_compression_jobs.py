@@ -26,6 +26,14 @@ def cells(row):
     return [html.unescape(cell) for cell in re.findall("<td[^>]*>(.*?)</td>", row)]
 
 
+def bytes_read(plan, layers=6, heads=16, head_size=8):
+    """Of a token by a decode step: each layer reads its kept heads and those that its targets refer to, once each."""
+    read = 0
+    for group, layer in ((plan[stream][str(layer)], layer) for stream in "kv" for layer in range(layers)):
+        read += len({layer * heads + head for head in group["kept"]} | set(group["references"][...].ravel()) - {-1})
+    return 2 * head_size * read
+
+
 class CompressionJobs(StudyTest):
     def script(self, name, *arguments, **environment):
         command = ["bash", str(JOBS / name), *map(str, arguments)]
@@ -49,16 +57,21 @@ class CompressionJobs(StudyTest):
                      f"--evaluate.texts={TOKENS / 'docs.heldout.bin'}")
         made = self.script("figure1-right.sh", *arguments)
         self.assertEqual(len(made), 9)
-        kl = []
+        kl, read = [], []
         for tenths, name in zip(range(1, 10), made):
             with h5py.File(out / f"{name}.h5") as plan:
                 predicted = sum(len(plan[s][layer]["targets"]) for s in "kv" for layer in plan[s])
                 self.assertEqual(plan.attrs["algorithm"], "paper-code")
+                read.append(bytes_read(plan))
             self.assertAlmostEqual(predicted / HEADS, tenths / 10, delta=1 / 96)  # a whole head of each stream
             kl.append(json.loads((out / f"{name}.json").read_text())["texts"]["docs.heldout"]["kl"])
         self.assertLess(5 * kl[0], kl[4])
         self.assertLess(2 * kl[4], kl[8])
-        self.assertEqual(len(self.table("runs", out)), 9)
+        full = 2 * 8 * HEADS
+        self.assertEqual([row[6] for row in self.table("runs", out)], [f"{one} ({one / full:.3f})" for one in read])
+        self.assertGreater(read[0], full)
+        self.assertIn(f"reads {read[0]} bytes a token in place of {full}, {read[0] / full:.3f} times as many.",
+                      (self.folder / "runs.html").read_text())
         (out / "stored-0.3.json").unlink()
         self.assertEqual(self.script("figure1-right.sh", *arguments), ["stored-0.3"])
 

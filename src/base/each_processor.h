@@ -1,11 +1,52 @@
 // Compiles a loop for several instruction sets, of which the best is chosen when the program starts: it is
 // built for the oldest processor itself. Where the compiler cannot, once, for that one.
+//
+//   HS_FOR_EACH_PROCESSOR   before a function whose loops the compiler turns into vectors by itself
+//
+//   for_this_processor      for kernels written in vectors, whose blocks depend on how many numbers one holds
 #pragma once
 
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
+#define HS_SEVERAL_PROCESSORS 1
 #define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
+#define HS_SEVERAL_PROCESSORS 0
 #define HS_FOR_EACH_PROCESSOR
 #endif
 /// For what such a function calls: else it is compiled once, for the oldest processor.
 #define HS_INLINED __attribute__((always_inline))
+
+namespace headspan {
+
+#if HS_SEVERAL_PROCESSORS
+template <class Kernel, class... Arguments>
+__attribute__((target("arch=x86-64-v4"))) void run_with_16_lanes(Arguments... arguments) {
+  Kernel::template run<16>(arguments...);
+}
+
+template <class Kernel, class... Arguments>
+__attribute__((target("arch=x86-64-v3"))) void run_with_8_lanes(Arguments... arguments) {
+  Kernel::template run<8>(arguments...);
+}
+#endif
+
+template <class Kernel, class... Arguments>
+void run_with_4_lanes(Arguments... arguments) {
+  Kernel::template run<4>(arguments...);
+}
+
+/// Kernel::run<Lanes>(arguments...), which is HS_INLINED, with as many lanes of 4 bytes as a vector has.
+template <class Kernel, class... Arguments>
+void for_this_processor(Arguments... arguments) {
+  using Run = void (*)(Arguments...);
+#if HS_SEVERAL_PROCESSORS
+  static const Run run = __builtin_cpu_supports("x86-64-v4") != 0   ? Run{run_with_16_lanes<Kernel>}
+                         : __builtin_cpu_supports("x86-64-v3") != 0 ? Run{run_with_8_lanes<Kernel>}
+                                                                    : Run{run_with_4_lanes<Kernel>};
+  run(arguments...);
+#else
+  run_with_4_lanes<Kernel>(arguments...);
+#endif
+}
+
+}  // namespace headspan

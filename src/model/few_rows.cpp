@@ -8,63 +8,72 @@
 namespace headspan {
 namespace {
 
-constexpr int kLanes = 16;
 constexpr std::int64_t kAhead = 4096;  // bytes before the row that is read: some rows of a matrix
 
-using Floats = float __attribute__((vector_size(64)));
-using Words = std::uint32_t __attribute__((vector_size(64)));
-using Lanes = std::int32_t __attribute__((vector_size(64)));
-using Halves = std::uint16_t __attribute__((vector_size(32)));
+/// A vector, and what is made of it; a processor holds 2 * Lanes of them, of which Lanes are partial sums.
+template <int Lanes>
+struct Vector {
+  typedef float Floats __attribute__((vector_size(4 * Lanes)));  // `using` would lose the size
+  typedef std::uint32_t Words __attribute__((vector_size(4 * Lanes)));
+  typedef std::int32_t Ints __attribute__((vector_size(4 * Lanes)));
+  typedef std::uint16_t Halves __attribute__((vector_size(2 * Lanes)));
+};
 
-HS_INLINED inline void load(const float* from, Floats& to) { std::memcpy(&to, from, sizeof to); }
+template <int Lanes>
+using Floats = typename Vector<Lanes>::Floats;
+
+template <int Lanes>
+HS_INLINED inline void load(const float* from, Floats<Lanes>& to) {
+  std::memcpy(&to, from, sizeof to);
+}
 
 /// A bfloat16 is the upper half of a float.
-HS_INLINED inline void load(const c10::BFloat16* from, Floats& to) {
-  Halves halves;
+template <int Lanes>
+HS_INLINED inline void load(const c10::BFloat16* from, Floats<Lanes>& to) {
+  typename Vector<Lanes>::Halves halves;
   std::memcpy(&halves, from, sizeof halves);
-  const Words words = __builtin_convertvector(halves, Words) << 16;
+  const auto words = __builtin_convertvector(halves, typename Vector<Lanes>::Words) << 16;
   std::memcpy(&to, &words, sizeof to);
 }
 
 /// Zero in the lanes before `first`.
-HS_INLINED inline void keep_from(std::int64_t first, Floats& values) {
-  constexpr Lanes kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const Lanes kept = kLane >= static_cast<std::int32_t>(first);
-  Lanes bits;
+template <int Lanes>
+HS_INLINED inline void keep_from(std::int64_t first, Floats<Lanes>& values) {
+  using Ints = typename Vector<Lanes>::Ints;
+  Ints lane, bits;
+  for (int i = 0; i < Lanes; ++i) lane[i] = i;
+  const Ints kept = lane >= static_cast<std::int32_t>(first);
   std::memcpy(&bits, &values, sizeof bits);
   bits &= kept;
   std::memcpy(&values, &bits, sizeof bits);
 }
 
 /// The first `count` lanes; the others are zero.
-template <class W>
-HS_INLINED inline void load_some(const W* from, std::int64_t count, Floats& to) {
-  float lanes[kLanes] = {};
+template <int Lanes, class W>
+HS_INLINED inline void load_some(const W* from, std::int64_t count, Floats<Lanes>& to) {
+  float lanes[Lanes] = {};
   for (std::int64_t i = 0; i < count; ++i) lanes[i] = from[i];
   std::memcpy(&to, lanes, sizeof to);
 }
 
 /// Of every 2 * Width lanes: sums of a's lower and upper halves, then of b's.
-template <int Width>
-HS_INLINED inline void fold(const Floats& a, const Floats& b, Floats& sum) {
-  Lanes lower, upper;
-  for (int i = 0; i < kLanes; ++i) {
+template <int Lanes, int Width>
+HS_INLINED inline void fold(const Floats<Lanes>& a, const Floats<Lanes>& b, Floats<Lanes>& sum) {
+  typename Vector<Lanes>::Ints lower, upper;
+  for (int i = 0; i < Lanes; ++i) {
     const int block = i / (2 * Width) * (2 * Width), place = i % (2 * Width);
-    lower[i] = place < Width ? block + place : kLanes + block + place - Width;
+    lower[i] = place < Width ? block + place : Lanes + block + place - Width;
     upper[i] = lower[i] + Width;
   }
   sum = __builtin_shuffle(a, b, lower) + __builtin_shuffle(a, b, upper);
 }
 
 /// Lane i of sums[0] becomes the sum over the lanes of sums[i].
-HS_INLINED inline void fold_all(Floats* sums) {
+template <int Lanes, int Width = Lanes / 2>
+HS_INLINED inline void fold_all(Floats<Lanes>* sums) {
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) fold<8>(sums[i], sums[i + 8], sums[i]);
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) fold<4>(sums[i], sums[i + 4], sums[i]);
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) fold<2>(sums[i], sums[i + 2], sums[i]);
-  fold<1>(sums[0], sums[1], sums[0]);
+  for (int i = 0; i < Width; ++i) fold<Lanes, Width>(sums[i], sums[i + Width], sums[i]);
+  if constexpr (Width > 1) fold_all<Lanes, Width / 2>(sums);
 }
 
 /// Four, or nearly equal parts of what is left.
@@ -73,15 +82,15 @@ HS_INLINED inline std::int64_t rows_at_a_time(std::int64_t rows) {
   return (rows + 1) / 2;
 }
 
-/// Rows rows times Outputs outputs, in Rows * Outputs * Steps <= 16 vectors of partial sums.
-template <int Rows, int Outputs, class W>
+/// Rows rows times Outputs outputs, in Rows * Outputs * Steps <= Lanes vectors of partial sums.
+template <int Lanes, int Rows, int Outputs, class W>
 HS_INLINED inline void transposed_block(const float* x, std::int64_t x_leading, const W* w,
                                         std::int64_t w_leading, std::int64_t inner, float* y,
                                         std::int64_t y_leading) {
-  constexpr int kSteps = 16 / (Rows * Outputs);
-  Floats sums[16] = {};
+  constexpr int kSteps = Lanes / (Rows * Outputs);
+  Floats<Lanes> sums[Lanes] = {};
   const auto step = [&](int place, const auto& load_x, const auto& load_w) __attribute__((always_inline)) {
-    Floats own[Rows], other;
+    Floats<Lanes> own[Rows], other;
 #pragma GCC unroll 4
     for (int m = 0; m < Rows; ++m) load_x(x + m * x_leading, own[m]);
 #pragma GCC unroll 4
@@ -92,31 +101,33 @@ HS_INLINED inline void transposed_block(const float* x, std::int64_t x_leading, 
     }
   };
   std::int64_t k = 0;
-  const auto whole = [&](const auto* from, Floats& to) __attribute__((always_inline)) { load(from + k, to); };
-  while (k + kSteps * kLanes <= inner) {
+  const auto whole = [&](const auto* from, Floats<Lanes>& to) __attribute__((always_inline)) {
+    load<Lanes>(from + k, to);
+  };
+  while (k + kSteps * Lanes <= inner) {
 #pragma GCC unroll 4
     for (int n = 0; n < Outputs; ++n)
       __builtin_prefetch(reinterpret_cast<const char*>(w + n * w_leading + k) + kAhead);
 #pragma GCC unroll 16
-    for (int place = 0; place < kSteps; ++place, k += kLanes) step(place, whole, whole);
+    for (int place = 0; place < kSteps; ++place, k += Lanes) step(place, whole, whole);
   }
-  for (; k + kLanes <= inner; k += kLanes) step(0, whole, whole);
-  if (k < inner && inner >= kLanes) {  // the last vector overlaps the one before it
-    const std::int64_t first = kLanes - (inner - k);
-    k = inner - kLanes;
-    const auto rest = [&](const auto* from, Floats& to) __attribute__((always_inline)) {
-      load(from + k, to);
-      keep_from(first, to);
+  for (; k + Lanes <= inner; k += Lanes) step(0, whole, whole);
+  if (k < inner && inner >= Lanes) {  // the last vector overlaps the one before it
+    const std::int64_t first = Lanes - (inner - k);
+    k = inner - Lanes;
+    const auto rest = [&](const auto* from, Floats<Lanes>& to) __attribute__((always_inline)) {
+      load<Lanes>(from + k, to);
+      keep_from<Lanes>(first, to);
     };
     step(0, rest, whole);
   } else if (k < inner) {
-    const auto rest = [&](const auto* from, Floats& to) __attribute__((always_inline)) {
-      load_some(from + k, inner - k, to);
+    const auto rest = [&](const auto* from, Floats<Lanes>& to) __attribute__((always_inline)) {
+      load_some<Lanes>(from, inner - k, to);
     };
     step(0, rest, rest);
   }
-  fold_all(sums);
-  float folded[kLanes];
+  fold_all<Lanes>(sums);
+  float folded[Lanes];
   std::memcpy(folded, &sums[0], sizeof folded);
 #pragma GCC unroll 4
   for (int m = 0; m < Rows; ++m) {
@@ -129,41 +140,45 @@ HS_INLINED inline void transposed_block(const float* x, std::int64_t x_leading, 
   }
 }
 
-template <int Outputs, class W>
+template <int Lanes, int Outputs, class W>
 HS_INLINED inline void transposed_rows(const float* x, std::int64_t x_leading, std::int64_t rows, const W* w,
                                        std::int64_t w_leading, std::int64_t inner, float* y,
                                        std::int64_t y_leading) {
   for (std::int64_t taken; rows > 0; rows -= taken, x += taken * x_leading, y += taken * y_leading) {
     taken = rows_at_a_time(rows);
-    if (taken == 4) transposed_block<4, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
-    if (taken == 3) transposed_block<3, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
-    if (taken == 2) transposed_block<2, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
-    if (taken == 1) transposed_block<1, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
+    if (taken == 4) transposed_block<Lanes, 4, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
+    if (taken == 3) transposed_block<Lanes, 3, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
+    if (taken == 2) transposed_block<Lanes, 2, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
+    if (taken == 1) transposed_block<Lanes, 1, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
   }
 }
 
-template <class W>
-HS_INLINED inline void transposed_loop(const float* x, std::int64_t x_leading, std::int64_t rows, const W* w,
-                                       std::int64_t w_leading, std::int64_t outputs, std::int64_t inner,
-                                       float* y, std::int64_t y_leading) {
-  std::int64_t n = 0;
-  for (; n + 4 <= outputs; n += 4)
-    transposed_rows<4>(x, x_leading, rows, w + n * w_leading, w_leading, inner, y + n, y_leading);
-  for (; n < outputs; ++n)
-    transposed_rows<1>(x, x_leading, rows, w + n * w_leading, w_leading, inner, y + n, y_leading);
-}
+struct TransposedProduct {
+  template <int Lanes, class W>
+  HS_INLINED static void run(const float* x, std::int64_t x_leading, std::int64_t rows, const W* w,
+                             std::int64_t w_leading, std::int64_t outputs, std::int64_t inner, float* y,
+                             std::int64_t y_leading) {
+    constexpr int kOutputs = Lanes / 4;
+    std::int64_t n = 0;
+    for (; n + kOutputs <= outputs; n += kOutputs)
+      transposed_rows<Lanes, kOutputs>(x, x_leading, rows, w + n * w_leading, w_leading, inner, y + n,
+                                       y_leading);
+    for (; n < outputs; ++n)
+      transposed_rows<Lanes, 1>(x, x_leading, rows, w + n * w_leading, w_leading, inner, y + n, y_leading);
+  }
+};
 
-/// Rows rows times Vectors vectors of columns, or `columns` < 16 of them; y gets those from `first` on.
-template <int Rows, int Vectors>
+/// Rows rows times Vectors vectors of columns, or `columns` < Lanes of them; y gets those from `first` on.
+template <int Lanes, int Rows, int Vectors>
 HS_INLINED inline void block(const float* x, std::int64_t x_leading, const float* z, std::int64_t z_leading,
                              std::int64_t first, std::int64_t columns, std::int64_t inner, float* y,
                              std::int64_t y_leading) {
-  Floats sums[Rows * Vectors] = {};
+  Floats<Lanes> sums[Rows * Vectors] = {};
   const auto add = [&](const auto& load_z) __attribute__((always_inline)) {
     for (std::int64_t k = 0; k < inner; ++k) {
-      Floats row[Vectors];
+      Floats<Lanes> row[Vectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) load_z(z + k * z_leading + v * kLanes, row[v]);
+      for (int v = 0; v < Vectors; ++v) load_z(z + k * z_leading + v * Lanes, row[v]);
 #pragma GCC unroll 4
       for (int m = 0; m < Rows; ++m) {
         const float factor = x[m * x_leading + k];
@@ -172,61 +187,84 @@ HS_INLINED inline void block(const float* x, std::int64_t x_leading, const float
       }
     }
   };
-  if (columns == Vectors * kLanes)
-    add([](const float* from, Floats& to) __attribute__((always_inline)) { load(from, to); });
+  if (columns == Vectors * Lanes)
+    add([](const float* from, Floats<Lanes>& to) __attribute__((always_inline)) { load<Lanes>(from, to); });
   else
-    add([&](const float* from, Floats& to) __attribute__((always_inline)) { load_some(from, columns, to); });
-  float values[Rows * Vectors * kLanes];
+    add([&](const float* from, Floats<Lanes>& to)
+            __attribute__((always_inline)) { load_some<Lanes>(from, columns, to); });
+  if (first == 0 && columns == Vectors * Lanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows * Vectors; ++i) {
+      float* to = y + i / Vectors * y_leading + i % Vectors * Lanes;
+      Floats<Lanes> total;
+      load<Lanes>(to, total);
+      total += sums[i];
+      std::memcpy(to, &total, sizeof total);
+    }
+    return;
+  }
+  float values[Rows * Vectors * Lanes];
   std::memcpy(values, sums, sizeof values);
   for (int m = 0; m < Rows; ++m)
-    for (std::int64_t c = first; c < columns; ++c) y[m * y_leading + c] += values[m * Vectors * kLanes + c];
+    for (std::int64_t c = first; c < columns; ++c) y[m * y_leading + c] += values[m * Vectors * Lanes + c];
 }
 
-template <int Rows>
+template <int Lanes, int Rows>
 HS_INLINED inline void all_columns(const float* x, std::int64_t x_leading, const float* z,
                                    std::int64_t z_leading, std::int64_t columns, std::int64_t inner, float* y,
                                    std::int64_t y_leading) {
+  constexpr int kVectors = Lanes / 4;
+  constexpr std::int64_t kColumns = kVectors * Lanes;
   std::int64_t c = 0;
-  for (; c + 4 * kLanes <= columns; c += 4 * kLanes)
-    block<Rows, 4>(x, x_leading, z + c, z_leading, 0, 4 * kLanes, inner, y + c, y_leading);
+  for (; c + kColumns <= columns; c += kColumns)
+    block<Lanes, Rows, kVectors>(x, x_leading, z + c, z_leading, 0, kColumns, inner, y + c, y_leading);
   // The last block overlaps what is done.
-  if (const std::int64_t begin = columns - 4 * kLanes; begin >= 0 && c < columns) {
-    block<Rows, 4>(x, x_leading, z + begin, z_leading, c - begin, 4 * kLanes, inner, y + begin, y_leading);
+  if (const std::int64_t begin = columns - kColumns; begin >= 0 && c < columns) {
+    block<Lanes, Rows, kVectors>(x, x_leading, z + begin, z_leading, c - begin, kColumns, inner, y + begin,
+                                 y_leading);
     return;
   }
-  for (; c + kLanes <= columns; c += kLanes)
-    block<Rows, 1>(x, x_leading, z + c, z_leading, 0, kLanes, inner, y + c, y_leading);
+  for (; c + Lanes <= columns; c += Lanes)
+    block<Lanes, Rows, 1>(x, x_leading, z + c, z_leading, 0, Lanes, inner, y + c, y_leading);
   if (c == columns) return;
-  const std::int64_t begin = std::max<std::int64_t>(0, columns - kLanes);
-  block<Rows, 1>(x, x_leading, z + begin, z_leading, c - begin, columns - begin, inner, y + begin, y_leading);
+  const std::int64_t begin = std::max<std::int64_t>(0, columns - Lanes);
+  block<Lanes, Rows, 1>(x, x_leading, z + begin, z_leading, c - begin, columns - begin, inner, y + begin,
+                        y_leading);
 }
+
+struct Product {
+  template <int Lanes>
+  HS_INLINED static void run(const float* x, std::int64_t x_leading, std::int64_t rows, const float* z,
+                             std::int64_t z_leading, std::int64_t columns, std::int64_t inner, float* y,
+                             std::int64_t y_leading) {
+    for (std::int64_t taken; rows > 0; rows -= taken, x += taken * x_leading, y += taken * y_leading) {
+      taken = rows_at_a_time(rows);
+      if (taken == 4) all_columns<Lanes, 4>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
+      if (taken == 3) all_columns<Lanes, 3>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
+      if (taken == 2) all_columns<Lanes, 2>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
+      if (taken == 1) all_columns<Lanes, 1>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
+    }
+  }
+};
 
 }  // namespace
 
-HS_FOR_EACH_PROCESSOR void add_few_rows_transposed(const float* x, std::int64_t x_leading, std::int64_t rows,
-                                                   const float* w, std::int64_t w_leading,
-                                                   std::int64_t outputs, std::int64_t inner, float* y,
-                                                   std::int64_t y_leading) {
-  transposed_loop(x, x_leading, rows, w, w_leading, outputs, inner, y, y_leading);
+void add_few_rows_transposed(const float* x, std::int64_t x_leading, std::int64_t rows, const float* w,
+                             std::int64_t w_leading, std::int64_t outputs, std::int64_t inner, float* y,
+                             std::int64_t y_leading) {
+  for_this_processor<TransposedProduct>(x, x_leading, rows, w, w_leading, outputs, inner, y, y_leading);
 }
 
-HS_FOR_EACH_PROCESSOR void add_few_rows_transposed(const float* x, std::int64_t x_leading, std::int64_t rows,
-                                                   const c10::BFloat16* w, std::int64_t w_leading,
-                                                   std::int64_t outputs, std::int64_t inner, float* y,
-                                                   std::int64_t y_leading) {
-  transposed_loop(x, x_leading, rows, w, w_leading, outputs, inner, y, y_leading);
+void add_few_rows_transposed(const float* x, std::int64_t x_leading, std::int64_t rows,
+                             const c10::BFloat16* w, std::int64_t w_leading, std::int64_t outputs,
+                             std::int64_t inner, float* y, std::int64_t y_leading) {
+  for_this_processor<TransposedProduct>(x, x_leading, rows, w, w_leading, outputs, inner, y, y_leading);
 }
 
-HS_FOR_EACH_PROCESSOR void add_few_rows(const float* x, std::int64_t x_leading, std::int64_t rows,
-                                        const float* z, std::int64_t z_leading, std::int64_t columns,
-                                        std::int64_t inner, float* y, std::int64_t y_leading) {
-  for (std::int64_t taken; rows > 0; rows -= taken, x += taken * x_leading, y += taken * y_leading) {
-    taken = rows_at_a_time(rows);
-    if (taken == 4) all_columns<4>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
-    if (taken == 3) all_columns<3>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
-    if (taken == 2) all_columns<2>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
-    if (taken == 1) all_columns<1>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
-  }
+void add_few_rows(const float* x, std::int64_t x_leading, std::int64_t rows, const float* z,
+                  std::int64_t z_leading, std::int64_t columns, std::int64_t inner, float* y,
+                  std::int64_t y_leading) {
+  for_this_processor<Product>(x, x_leading, rows, z, z_leading, columns, inner, y, y_leading);
 }
 
 }  // namespace headspan

@@ -21,10 +21,11 @@ namespace {
 
 /// gate = silu(gate) * up.
 void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
-  if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
+  if (gate.is_cpu() && gate.scalar_type() == at::kHalf)  // some LibTorch have no silu of it
+    gate = at::silu(gate.to(at::kFloat)).to(at::kHalf).mul_(up);
+  else if (!gate.is_cpu() || gate.scalar_type() != at::kFloat)
     at::silu_(gate).mul_(up);
-    return;
-  }
+  if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) return;
   float* gates = gate.data_ptr<float>();
   const float* ups = up.data_ptr<float>();
   at::parallel_for(0, gate.numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {

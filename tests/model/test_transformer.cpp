@@ -31,10 +31,11 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
   const ModelConfig config_ = read_model_config(folder_ + "/config.json");
   const Checkpoint checkpoint_ = Checkpoint::open(folder_);
 
-  /// Largest relative error of all captures, for layers of which the golden file has this dtype.
+  /// Largest relative error of all captures in `dtype`, against those that the golden file has in
+  /// `in_golden`.
   template <class T>
   double capture_error(const Layout& layout, const std::string& dtype, std::int64_t first,
-                       std::int64_t layers) {
+                       std::int64_t layers, const std::string& in_golden) {
     const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
     const auto model = Transformer::load(config_, checkpoint_, forward_dtype(dtype, config_, nullptr),
                                          {layers, false}, layout.tensor_parallel, layout.data_parallel);
@@ -46,7 +47,7 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
                          if (layer < first) return;
                          const Range heads = model.heads(stream);
                          const at::Tensor expected =
-                             golden[dtype + "/" + golden_name(config_, point, stream, layer)].narrow(
+                             golden[in_golden + "/" + golden_name(config_, point, stream, layer)].narrow(
                                  1, heads.begin, heads.count);
                          worst = std::max(worst, relative_error(tensor_like(expected, values), expected));
                          ++seen;
@@ -70,7 +71,7 @@ TEST_P(TransformerGolden, agrees_in_float64_on_every_layout) {
     if (world.world.size() % size != 0 || config_.kv_heads % size != 0) continue;
     const Layout layout(size);
 
-    const double captures = capture_error<double>(layout, "float64", 0, 2);
+    const double captures = capture_error<double>(layout, "float64", 0, 2, "float64");
     const double logits = logits_error(layout, "float64");
 
     EXPECT_LE(captures, 1e-12) << "tensor parallel " << size;
@@ -81,7 +82,7 @@ TEST_P(TransformerGolden, agrees_in_float64_on_every_layout) {
 TEST_P(TransformerGolden, agrees_in_float32) {
   const Layout layout(1);
 
-  const double captures = capture_error<float>(layout, "float32", 1, 2);
+  const double captures = capture_error<float>(layout, "float32", 1, 2, "float32");
   const double logits = logits_error(layout, "float32");
 
   EXPECT_LE(captures, 1e-5);
@@ -92,8 +93,14 @@ TEST_P(TransformerGolden, agrees_in_float32) {
 TEST_P(TransformerGolden, agrees_in_bfloat16_where_only_products_may_round_differently) {
   const Layout layout(1);
 
-  EXPECT_LE(capture_error<float>(layout, "bfloat16", 0, 1),
+  EXPECT_LE(capture_error<float>(layout, "bfloat16", 0, 1, "bfloat16"),
             1.0 / 128);  // one unit in the last place of the largest
+}
+
+TEST_P(TransformerGolden, float16_is_float32_up_to_its_rounding) {
+  const Layout layout(1);
+
+  EXPECT_LE(capture_error<float>(layout, "float16", 1, 2, "float32"), 4.0 / 1024);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TransformerGolden,

@@ -70,24 +70,25 @@ class LatentPlanner {
     }
   }
 
-  /// Multiplies each spectrum by what dropping its lower half is measured to lose over what it is expected
-  /// to. Collective.
+  /// Multiplies each spectrum by what the bands that it would get are measured to lose over what they are
+  /// expected to. Collective.
   void weigh(const BlockLoss& measure, std::vector<Spectrum>& spectra) {
+    const Allocation allocation = allocate(spectra);
     for (const std::string& stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
-        Spectrum& spectrum = spectra[block_of(stream, layer)];
-        const std::int64_t half = columns() / 2;
-        const double expected = std::accumulate(spectrum.begin() + half, spectrum.end(), 0.0);
-        if (!(expected > 0)) continue;
-        PlannedBlock block = block_with(stream, layer, {{half, kPlainBits, false}}, spectrum);
+        const std::size_t at = block_of(stream, layer);
+        if (!(allocation.loss[at] > 0)) continue;
+        PlannedBlock block = block_with(stream, layer, allocation.bands[at], spectra[at]);
+        std::int64_t size = 0;
+        for (const Band& band : block.bands) size += columns() * band.columns;
         for (std::vector<float>* values : {&block.projection, &block.lift}) {
-          values->resize(to_size(columns() * half));
-          comm_.broadcast(values->data(), columns() * half, 0);
+          values->resize(to_size(size));
+          comm_.broadcast(values->data(), size, 0);
         }
-        const double unit = std::max(measure(stream, layer, block), 1e-12) / expected;
-        for (double& value : spectrum) value *= unit;
+        const double unit = std::max(measure(stream, layer, block), 1e-12) / allocation.loss[at];
+        for (double& value : spectra[at]) value *= unit;
         for (OwnLatents& own : own_)
-          if (own.stream == stream && own.layer == layer) own.latents.eigenvalues = spectrum;
+          if (own.stream == stream && own.layer == layer) own.latents.eigenvalues = spectra[at];
       }
   }
 

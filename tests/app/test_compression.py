@@ -33,8 +33,7 @@ class Compression(StudyTest):
         ids[1::2] = (ids[::2] * 5 + 1) % EOS  # something to be predictable by
         cls.fit = np.split(ids, range(LENGTH, TOKENS, LENGTH))
         cls.tokens = cls.write_tokens("fit.bin", ids)
-        text = rng.integers(0, EOS, 7 * LENGTH - 12)
-        cls.text = cls.write_tokens("text.bin", text)
+        cls.text = cls.write_tokens("text.bin", text := rng.integers(0, EOS, 7 * LENGTH - 12))
         (cls.folder / "text.json").write_text(json.dumps({"text_bytes": 1000}))
         cls.sequences = np.split(text, range(LENGTH, len(text), LENGTH))
 
@@ -188,20 +187,21 @@ class Compression(StudyTest):
                                                            "v": simple[len(plan.streams["k"]):]}))
             self.assertLess(ours, 1.1 * theirs, stored)
 
-    def test_measured_units_are_what_half_of_the_latents_lose(self):
+    def test_measured_units_are_what_the_latents_lose_that_the_formula_gives_up(self):
         model, reference = "llama_gqa", Model(GOLDEN / "llama_gqa")
         blocks = latents.blocks_of(moments(reference, self.fit, 4), "kv")
         found = cached_forward.read_plan(self.calibrate(2, model, "measured", bits=16, stored=0.5, units="measured"))
         layers, columns = len(found.streams["k"]), len(blocks[0].mean)
+        least = np.sort([block.eigenvalues for block in blocks], axis=None)[layers * columns]
         tokens = [t[:512 - LENGTH * i] for i, t in enumerate(self.fit) if LENGTH * i < 512]
         whole = {"band_columns": [columns], "band_bits": [16], "mean": np.zeros(columns), "bias": np.zeros(columns),
                  "projection": np.eye(columns), "lift": np.eye(columns)}
         for number in (0, layers, 2 * layers - 1):
             own, s, layer = blocks[number], "kv"[number // layers], number % layers
-            half = latents.layer_plan(own, [(columns // 2, 16)], 0)
-            groups = [half if i == layer else whole for i in range(layers)]
+            kept = int((own.eigenvalues >= least).sum())
+            groups = [latents.layer_plan(own, [(kept, 16)], 0) if i == layer else whole for i in range(layers)]
             kl = cached_forward.summary(reference, tokens, cached_forward.Plan("latent", 4, {s: groups}))["kl"]
-            unit = kl / own.eigenvalues[columns // 2:].sum()
+            unit = kl / own.eigenvalues[kept:].sum()
             np.testing.assert_allclose(found.streams[s][layer]["eigenvalues"], unit * own.eigenvalues, rtol=1e-4)
 
     def test_losses_are_those_of_a_forward_with_replaced_keys_and_values(self):

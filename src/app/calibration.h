@@ -44,8 +44,8 @@ using BlockLoss =
     std::function<double(const std::string& stream, std::int64_t layer, const PlannedBlock& block)>;
 
 /// Latents in few bits or as whole columns. With `measure` (compress.units = measured) the losses of each
-/// layer and stream are put in the unit of what half of its latents are measured to lose. Collective over the
-/// grid of the Grams.
+/// layer and stream are put in the unit of what their bands by the formula are measured to lose. Collective
+/// over the grid of the Grams.
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
                             const BlockLoss& measure);
 

@@ -7,6 +7,7 @@
 
 #include "app/team.h"
 #include "base/checked.h"
+#include "dist/agreement.h"
 #include "dist/threads.h"
 #include "model/torch_runtime.h"
 #include "model/weight_loader.h"
@@ -90,6 +91,11 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
 
 Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward) {
   return job.model.init == Words{"pretrained"} ? weight_dtype(forward, config, nullptr) : forward;
+}
+
+void check_device(const Job& job) {
+  if (job.run.device == "cuda")
+    throw AgreedError("run.device = cuda: this program was built without GPU support", 1);
 }
 
 int start_threads(const Comm& comm) {

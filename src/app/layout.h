@@ -35,6 +35,10 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
 /// it, and the forward's own where weights are drawn. Local.
 Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward);
 
+/// Throws AgreedError (exit code 1) where run.device asks for what this program cannot run on. Local; the same
+/// on all.
+void check_device(const Job& job);
+
 /// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
 /// all ranks. Collective over comm.
 double memory_of_rank(const Job& job, const Comm& comm);

@@ -62,8 +62,6 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
 
 /// Everything that can be wrong with the job as a whole is found here. Collective over world.
 Plan make_plan(const Job& job, const Comm& world) {
-  if (job.run.device == "cuda")
-    throw AgreedError("run.device = cuda: this program was built without GPU support", 1);
   Plan plan;
   const double memory = memory_of_rank(job, world);
   agree(world, [&] {
@@ -144,6 +142,7 @@ int study(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   RunClock clock(job.run);
   const Log log(world.is_root());
+  check_device(job);
   const int threads = start_threads(world);
   const Plan plan = make_plan(job, world);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);

@@ -61,6 +61,7 @@ def other_model(sample):
 
 
 CASES = [
+    Case("no GPU", r"run\.device = cuda: .+", prepared, arguments=[*ARGUMENTS, "--run.device=cuda"], code=1),
     Case("plan of another model", r"plan\.h5: config_sha256 = [0-9a-f]{12}: is not that of model/config\.json .+; .+", other_model,
          arguments=ARGUMENTS),
     Case("plan cut short", r"plan\.h5: cannot be read as a plan .+; .+", cut_short, arguments=ARGUMENTS),

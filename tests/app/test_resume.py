@@ -67,6 +67,7 @@ class Resume(StudyTest):
                 self.assert_equal_to_the_bit(self.result(output), self.undisturbed[ranks])
 
     def test_other_ranks_grids_and_batches_go_on(self):
+        largest = 0
         for number, (first, then, keys) in enumerate([(1, 3, {}), (3, 1, {}), (2, 4, {"run.grid": "4x1"}),
                                                       (4, 2, {"run.tensor_parallel": 2}),
                                                       (1, 1, {"run.batch_tokens": 333})]):
@@ -81,7 +82,8 @@ class Resume(StudyTest):
                 self.assertEqual((code, self.pieces_run(printed, "resumed")), (DONE, saved), printed)
                 found = differences(self.result(output), self.undisturbed[1])
                 self.assertEqual({name: d for name, d in found.items() if not d <= 1e-10}, {})
-                self.assertGreater(max(found.values()), 0, "another order of sums rounds differently")
+                largest = max(largest, *found.values())
+        self.assertGreater(largest, 0, "another order of sums rounds differently, in one of the cases on any processor")
 
     def test_saving_on_the_way_changes_nothing(self):
         code, printed = self.run_once(1, "saving", {"run.save_minutes": 1e-9})

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "app/calibration.h"
 #include "app/value_kind.h"

@@ -21,11 +21,12 @@ namespace {
 
 /// gate = silu(gate) * up.
 void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
-  if (gate.is_cpu() && gate.scalar_type() == at::kHalf)  // some LibTorch have no silu of it
-    gate = at::silu(gate.to(at::kFloat)).to(at::kHalf).mul_(up);
-  else if (!gate.is_cpu() || gate.scalar_type() != at::kFloat)
-    at::silu_(gate).mul_(up);
-  if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) return;
+  if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
+    const bool lacks_silu = gate.is_cpu() && gate.scalar_type() == at::kHalf;  // in some LibTorch
+    gate = lacks_silu ? at::silu(gate.to(at::kFloat)).to(at::kHalf) : at::silu_(gate);
+    gate.mul_(up);
+    return;
+  }
   float* gates = gate.data_ptr<float>();
   const float* ups = up.data_ptr<float>();
   at::parallel_for(0, gate.numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {

@@ -16,11 +16,15 @@ void BlockPages::add_page() {
   pages_.emplace_back(static_cast<std::byte*>(page));
 }
 
-void BlockPages::prefetch(std::size_t page) const {
-  if (page >= pages_.size()) return;
+const std::byte* BlockPages::record(std::int64_t token) const {
+  return pages_[static_cast<std::size_t>(token / kPageTokens)].get() + token % kPageTokens * format_->bytes();
+}
+
+void BlockPages::prefetch(std::int64_t token) const {
+  if (token >= tokens_) return;
   constexpr std::int64_t kLine = 64;
-  const std::byte* bytes = pages_[page].get();
-  for (std::int64_t i = 0; i < page_bytes(); i += kLine) __builtin_prefetch(bytes + i);
+  const std::byte* bytes = pages_[static_cast<std::size_t>(token / kPageTokens)].get();
+  for (std::int64_t i = 0, count = page_bytes(); i < count; i += kLine) __builtin_prefetch(bytes + i);
 }
 
 template <class T>
@@ -35,10 +39,6 @@ void BlockPages::append(const T* rows, std::int64_t count) {
 template <class T>
 const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns,
                           T* buffer, std::int64_t& leading) const {
-  const auto record = [&](std::int64_t token) {
-    return pages_[static_cast<std::size_t>(token / kPageTokens)].get() +
-           token % kPageTokens * format_->bytes();
-  };
   if (begin < end && begin / kPageTokens == (end - 1) / kPageTokens && format_->template is_plain<T>()) {
     leading = format_->columns();
     return reinterpret_cast<const T*>(record(begin)) + first;
@@ -46,13 +46,17 @@ const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t fir
   leading = RecordFormat::leading(columns);
   T* out = buffer;
   for (std::int64_t token = begin; token < end;) {
-    prefetch(static_cast<std::size_t>(token / kPageTokens + 1));
     const std::int64_t count = std::min(end, (token / kPageTokens + 1) * kPageTokens) - token;
     format_->unpack(record(token), count, first, columns, out, leading);
     out += count * leading;
     token += count;
   }
   return buffer;
+}
+
+CodedBlock BlockPages::codes(std::int64_t begin, std::int64_t end, const Piece& piece) const {
+  static_assert(kPageTokens <= kCodedTokens);
+  return format_->codes(record(begin), end - begin, piece);
 }
 
 std::int64_t PageDeal::count(std::int64_t tokens) const {

@@ -39,6 +39,14 @@ class BlockPages {
   const T* read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns, T* buffer,
                 std::int64_t& leading) const;
 
+  /// A coded piece of tokens begin .. end of one page, where it lies.
+  CodedBlock codes(std::int64_t begin, std::int64_t end, const Piece& piece) const;
+
+  /// Asks for the page of a token, which is about to be read; nothing where there is none.
+  void prefetch(std::int64_t token) const;
+
+  const RecordFormat& format() const { return *format_; }
+
  private:
   struct Free {
     void operator()(std::byte* page) const { std::free(page); }
@@ -46,7 +54,7 @@ class BlockPages {
 
   std::int64_t page_bytes() const { return kPageTokens * format_->bytes() + format_->slack(); }
   void add_page();
-  void prefetch(std::size_t page) const;
+  const std::byte* record(std::int64_t token) const;
 
   const RecordFormat* format_;
   std::int64_t tokens_ = 0;

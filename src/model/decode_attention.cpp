@@ -3,257 +3,326 @@
 #include <algorithm>
 #include <cmath>
 
+#include <ATen/Parallel.h>
+#include <ATen/ops/mul.h>
+
 #include "model/few_rows.h"
 #include "model/row_kernels.h"
 #include "model/stretch.h"
+#include "model/weights.h"
 
 namespace headspan {
 namespace {
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-/// Row g * queries + i of a KV head is query i of the g-th query head that reads it.
-struct Shape {
-  std::int64_t queries;
-  std::int64_t kv_heads;
-  std::int64_t rows;  // of a KV head
-  std::int64_t d;
-  std::int64_t total;  // tokens that the last query sees
-  std::int64_t exact;  // of them, the first that are stored as they are
-};
-
 using Floats = std::vector<float>;
 
-class FewQueries {
+struct Shape {
+  std::int64_t sequences;
+  std::int64_t kv_heads;
+  std::int64_t group;  // query heads of a KV head
+  std::int64_t d;
+
+  std::int64_t row() const { return kv_heads * group * d; }  // of a sequence: [kv_heads, group, d]
+};
+
+/// Calls run(part, parts) on every thread.
+template <class Run>
+void in_parts(const Run& run) {
+  const auto parts = static_cast<std::int64_t>(at::get_num_threads());
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) run(part, parts);
+  });
+}
+
+/// Rows of query heads in place of heads as they are, [sequences, kv_heads, group, d], as the readers of a
+/// layer have them: folded with their maps (queries), or to be lifted with them (what is gathered).
+class ReaderRows {
  public:
-  FewQueries(const Shape& shape, const std::vector<std::int64_t>& seen, const StreamView& keys,
-             const StreamView& values)
-      : shape_(shape), seen_(seen), keys_(keys), values_(values) {}
-
-  /// log_sum: null where it is not asked for.
-  void run(const float* q, float* out, float* log_sum) {
-    take_rows(q);
-    scores_.assign(to_size(shape_.kv_heads * shape_.rows * shape_.total), 0);
-    if (keys_.layer->bias.defined()) add_bias_scores();
-    add_exact_scores();
-    for (std::size_t s = 0; s < keys_.layer->sources.size(); ++s) add_scores(s);
-    replace_recent_scores();
-    softmax(log_sum);
-    gathered_.assign(rows_.size(), 0);
-    add_recent_values();
-    if (values_.layer->bias.defined()) add_bias_values();
-    add_exact_values();
-    for (std::size_t s = 0; s < values_.layer->sources.size(); ++s) add_values(s);
-    hand_out(out);
-  }
-
- private:
-  float* row(std::int64_t head) { return rows_.data() + head * shape_.rows * shape_.d; }
-  float* gathered(std::int64_t head) { return gathered_.data() + head * shape_.rows * shape_.d; }
-  float* scores(std::int64_t head) { return scores_.data() + head * shape_.rows * shape_.total; }
-  const float* bias(const StreamView& view, std::int64_t head) const {
-    return view.layer->bias.data_ptr<float>() + head * shape_.d;
-  }
-
-  /// Calls use(row's place among the KV head's, its place in q and in the result) for every row of a KV head.
-  template <class Use>
-  void for_each_row(std::int64_t head, const Use& use) const {
-    const std::int64_t group = shape_.rows / shape_.queries;
-    for (std::int64_t g = 0; g < group; ++g)
-      for (std::int64_t i = 0; i < shape_.queries; ++i)
-        use(g * shape_.queries + i, ((i * shape_.kv_heads + head) * group + g) * shape_.d);
-  }
-
-  void take_rows(const float* q) {
-    const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.d)));
-    rows_.resize(to_size(shape_.kv_heads * shape_.rows * shape_.d));
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
-      for_each_row(head, [&](std::int64_t place, std::int64_t from) {
-        for (std::int64_t c = 0; c < shape_.d; ++c) row(head)[place * shape_.d + c] = q[from + c] * scale;
-      });
-  }
-
-  void hand_out(float* out) {
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
-      for_each_row(head, [&](std::int64_t place, std::int64_t to) {
-        std::copy_n(gathered(head) + place * shape_.d, shape_.d, out + to);
-      });
-  }
-
-  void add_bias_scores() {
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
-      Floats each(to_size(shape_.rows), 0);
-      add_few_rows_transposed(row(head), shape_.d, shape_.rows, bias(keys_, head), shape_.d, 1, shape_.d,
-                              each.data(), 1);
-      for (std::int64_t r = 0; r < shape_.rows; ++r)
-        std::fill_n(scores(head) + r * shape_.total + shape_.exact, shape_.total - shape_.exact,
-                    each[to_size(r)]);
+  /// plain: [sequences, kv_heads, group, d].
+  ReaderRows(const Shape& shape, const CachedLayer& layer, float* plain)
+      : shape_(shape), layer_(layer), plain_(plain) {
+    for (const Source& source : layer.sources) {
+      auto& of_source = own_.emplace_back();
+      for (const Reader& reader : source.readers)
+        of_source.emplace_back(reader.matrix.defined() ? to_size(shape.sequences * row(reader)) : 0, 0.0F);
     }
   }
 
-  void add_bias_values() {
+  /// Of head `head` of the reader, the place-th, and those that follow it: [heads * group, width].
+  float* of(std::size_t source, std::size_t reader, std::int64_t sequence, std::int64_t place,
+            std::int64_t head) {
+    const Reader& own = layer_.sources[source].readers[reader];
+    return own.matrix.defined()
+               ? own_[source][reader].data() + sequence * row(own) + place * shape_.group * own.count
+               : plain_ + sequence * shape_.row() + head * shape_.group * shape_.d;
+  }
+
+  void fold() {
+    if (has_maps())
+      in_parts([&](std::int64_t part, std::int64_t parts) {
+        for_each_map([&](const Reader& reader, const float* map, const float* plain, float* own) {
+          const Range some = share(reader.count, part, parts);
+          add_few_rows_transposed(plain, shape_.row(), shape_.sequences, map + some.begin * shape_.d,
+                                  shape_.d, some.count, shape_.d, own + some.begin, row(reader));
+        });
+      });
+  }
+
+  void lift() {
+    if (has_maps())
+      in_parts([&](std::int64_t part, std::int64_t parts) {
+        const Range some = share(shape_.d, part, parts);
+        for_each_map([&](const Reader& reader, const float* map, float* plain, const float* own) {
+          add_few_rows(own, row(reader), shape_.sequences, map + some.begin, shape_.d, some.count,
+                       reader.count, plain + some.begin, shape_.row());
+        });
+      });
+  }
+
+ private:
+  /// Of a sequence.
+  std::int64_t row(const Reader& reader) const {
+    return static_cast<std::int64_t>(reader.heads.size()) * shape_.group * reader.count;
+  }
+
+  bool has_maps() const {
+    return std::any_of(layer_.sources.begin(), layer_.sources.end(), [](const Source& source) {
+      return std::any_of(source.readers.begin(), source.readers.end(),
+                         [](const Reader& reader) { return reader.matrix.defined(); });
+    });
+  }
+
+  /// Calls use(reader, map: [count, d], a query head of the first sequence as it is, and as the reader has
+  /// it).
+  template <class Use>
+  void for_each_map(const Use& use) {
+    for (std::size_t s = 0; s < own_.size(); ++s)
+      for (std::size_t i = 0; i < own_[s].size(); ++i) {
+        const Reader& reader = layer_.sources[s].readers[i];
+        if (!reader.matrix.defined()) continue;
+        for (std::size_t h = 0; h < reader.heads.size(); ++h)
+          for (std::int64_t g = 0; g < shape_.group; ++g) {
+            const auto place = static_cast<std::int64_t>(h);
+            use(reader, reader.matrix.data_ptr<float>() + place * reader.count * shape_.d,
+                plain_ + (reader.heads[h] * shape_.group + g) * shape_.d,
+                own_[s][i].data() + (place * shape_.group + g) * reader.count);
+          }
+      }
+  }
+
+  const Shape shape_;
+  const CachedLayer& layer_;
+  float* plain_;
+  std::vector<std::vector<Floats>> own_;  // [source][reader]: [sequences, heads of the reader, group, count]
+};
+
+/// Neighbouring heads of a reader, and what they have of a piece of its source.
+struct Meeting {
+  float* rows;  // [count, columns], `leading` apart
+  std::int64_t leading;
+  std::int64_t count;
+  std::int64_t head;    // the first
+  std::int64_t column;  // within the piece
+  std::int64_t columns;
+};
+
+/// The query of one sequence.
+class Query {
+ public:
+  Query(const Shape& shape, std::int64_t sequence, std::int64_t seen, const StreamView& keys,
+        const StreamView& values)
+      : shape_(shape),
+        sequence_(sequence),
+        total_(seen),
+        exact_(keys.exact.defined() ? std::min(keys.exact.size(0), seen) : 0),
+        keys_(keys),
+        values_(values),
+        scores_(to_size(shape.kv_heads * shape.group * seen), 0.0F) {}
+
+  /// q, out: [kv_heads, group, d] of this sequence; folded, gathered: of all. log_sum: [kv_heads, group], or
+  /// null.
+  void run(const float* q, ReaderRows& folded, ReaderRows& gathered, float* out, float* log_sum) {
+    add_bias_scores(q);
+    add_exact_scores(q);
+    for (std::size_t s = 0; s < keys_.layer->sources.size(); ++s) add_scores(s, folded);
+    replace_recent_scores(q);
+    for (std::int64_t row = 0; row < shape_.kv_heads * shape_.group; ++row) {
+      const float sum = softmax_row(scores_.data() + row * total_, total_);
+      if (log_sum != nullptr) log_sum[row] = sum;
+    }
+    add_recent_values(out);
+    add_bias_values(out);
+    add_exact_values(out);
+    for (std::size_t s = 0; s < values_.layer->sources.size(); ++s) add_values(s, gathered);
+  }
+
+ private:
+  float* scores(std::int64_t head) { return scores_.data() + head * shape_.group * total_; }
+  std::int64_t at(std::int64_t head) const { return head * shape_.group * shape_.d; }
+
+  void add_bias_scores(const float* q) {
+    if (!keys_.layer->bias.defined()) return;
+    Floats each(to_size(shape_.group));
+    for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+      std::fill(each.begin(), each.end(), 0.0F);
+      add_few_rows_transposed(q + at(head), shape_.d, shape_.group,
+                              keys_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, 1, shape_.d,
+                              each.data(), 1);
+      for (std::int64_t g = 0; g < shape_.group; ++g)
+        std::fill_n(scores(head) + g * total_ + exact_, total_ - exact_, each[to_size(g)]);
+    }
+  }
+
+  void add_bias_values(float* out) {
+    if (!values_.layer->bias.defined()) return;
     for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
-      for (std::int64_t r = 0; r < shape_.rows; ++r) {
-        const float* weights = scores(head) + r * shape_.total;
+      for (std::int64_t g = 0; g < shape_.group; ++g) {
+        const float* weights = scores(head) + g * total_;
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (std::int64_t t = shape_.exact; t < shape_.total; ++t) sum += weights[t];
-        add_few_rows(&sum, 1, 1, bias(values_, head), shape_.d, shape_.d, 1, gathered(head) + r * shape_.d,
-                     shape_.d);
+        for (std::int64_t t = exact_; t < total_; ++t) sum += weights[t];
+        add_few_rows(&sum, 1, 1, values_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, shape_.d,
+                     1, out + at(head) + g * shape_.d, shape_.d);
       }
   }
 
   /// exact: [tokens, kv_heads, d].
-  void add_exact_scores() {
-    for (std::int64_t head = 0; shape_.exact > 0 && head < shape_.kv_heads; ++head)
-      add_few_rows_transposed(row(head), shape_.d, shape_.rows,
+  void add_exact_scores(const float* q) {
+    for (std::int64_t head = 0; exact_ > 0 && head < shape_.kv_heads; ++head)
+      add_few_rows_transposed(q + at(head), shape_.d, shape_.group,
                               keys_.exact.data_ptr<float>() + head * shape_.d, shape_.kv_heads * shape_.d,
-                              shape_.exact, shape_.d, scores(head), shape_.total);
+                              exact_, shape_.d, scores(head), total_);
   }
 
-  void add_exact_values() {
-    for (std::int64_t head = 0; shape_.exact > 0 && head < shape_.kv_heads; ++head)
-      add_few_rows(scores(head), shape_.total, shape_.rows, values_.exact.data_ptr<float>() + head * shape_.d,
-                   shape_.kv_heads * shape_.d, shape_.d, shape_.exact, gathered(head), shape_.d);
+  void add_exact_values(float* out) {
+    for (std::int64_t head = 0; exact_ > 0 && head < shape_.kv_heads; ++head)
+      add_few_rows(scores(head), total_, shape_.group, values_.exact.data_ptr<float>() + head * shape_.d,
+                   shape_.kv_heads * shape_.d, shape_.d, exact_, out + at(head), shape_.d);
   }
 
-  /// The queries of a reader's heads, folded with their maps: [heads * rows, count].
-  Floats fold(const Reader& reader) {
-    const auto heads = static_cast<std::int64_t>(reader.heads.size());
-    Floats folded(to_size(heads * shape_.rows * reader.count), 0);
-    for (std::int64_t i = 0; i < heads; ++i) {
-      float* own = folded.data() + i * shape_.rows * reader.count;
-      const float* from = row(reader.heads[to_size(i)]);
-      if (reader.matrix.defined())
-        add_few_rows_transposed(from, shape_.d, shape_.rows, matrix(reader, i), shape_.d, reader.count,
-                                shape_.d, own, reader.count);
-      else
-        std::copy_n(from, shape_.rows * shape_.d, own);
-    }
-    return folded;
+  /// By piece of source s of a layer.
+  std::vector<std::vector<Meeting>> meetings(const CachedLayer& layer, std::size_t s,
+                                             const std::vector<Piece>& pieces, ReaderRows& rows) const {
+    std::vector<std::vector<Meeting>> all(pieces.size());
+    const auto& readers = layer.sources[s].readers;
+    for (std::size_t p = 0; p < pieces.size(); ++p)
+      for (std::size_t i = 0; i < readers.size(); ++i) {
+        const CommonColumns common = common_columns(readers[i], pieces[p]);
+        if (common.count <= 0) continue;
+        for_each_run(readers[i], [&](std::int64_t place, std::int64_t head, std::int64_t count) {
+          all[p].push_back({rows.of(s, i, sequence_, place, head) + common.first - readers[i].first,
+                            readers[i].count, count * shape_.group, head, common.first - pieces[p].first,
+                            common.count});
+        });
+      }
+    return all;
   }
 
-  const float* matrix(const Reader& reader, std::int64_t place) const {
-    return reader.matrix.data_ptr<float>() + place * reader.count * shape_.d;
+  float* stored_scores(const Meeting& meeting, std::int64_t token) {
+    return scores(meeting.head) + exact_ + token;
   }
 
-  void add_scores(std::size_t s) {
+  void add_scores(std::size_t s, ReaderRows& folded) {
     const Source& source = keys_.layer->sources[s];
-    std::vector<Floats> folded;
-    for (const Reader& reader : source.readers) folded.push_back(fold(reader));
-    for_each_stretch<float>(
-        source, *keys_.pages[s], 0, shape_.total - shape_.exact, [&](const Stretch<float>& z) {
-          for (std::size_t i = 0; i < folded.size(); ++i) {
-            const Reader& reader = source.readers[i];
-            for_each_run(reader, [&](std::int64_t place, std::int64_t head, std::int64_t count) {
-              add_few_rows_transposed(folded[i].data() + place * shape_.rows * reader.count, reader.count,
-                                      count * shape_.rows, z.values + reader.first, z.leading, z.tokens,
-                                      reader.count, scores(head) + shape_.exact + z.token, shape_.total);
-            });
-          }
+    const std::vector<Piece> pieces = pieces_of(source, *keys_.pages[s]);
+    const auto all = meetings(*keys_.layer, s, pieces, folded);
+    std::vector<std::vector<IntegerRows>> integers(pieces.size());
+    for (std::size_t p = 0; p < pieces.size(); ++p)
+      for (const Meeting& one : all[p])
+        if (pieces[p].coded) integers[p].emplace_back(one.rows, one.leading, one.count, one.columns);
+    for_each_piece(
+        source, *keys_.pages[s], pieces, total_ - exact_,
+        [&](std::size_t p, const Stretch<float>& z) {
+          for (const Meeting& one : all[p])
+            add_few_rows_transposed(one.rows, one.leading, one.count, z.values + one.column, z.leading,
+                                    z.tokens, one.columns, stored_scores(one, z.token), total_);
+        },
+        [&](std::size_t p, std::int64_t token, const CodedBlock& z) {
+          for (std::size_t i = 0; i < all[p].size(); ++i)
+            add_coded_transposed(integers[p][i], z, stored_scores(all[p][i], token), total_);
         });
   }
 
-  void add_values(std::size_t s) {
+  void add_values(std::size_t s, ReaderRows& gathered) {
     const Source& source = values_.layer->sources[s];
-    std::vector<Floats> stored;  // [heads * rows, count] of each reader
-    for (const Reader& reader : source.readers)
-      stored.emplace_back(reader.heads.size() * to_size(shape_.rows * reader.count), 0.0F);
-    for_each_stretch<float>(
-        source, *values_.pages[s], 0, shape_.total - shape_.exact, [&](const Stretch<float>& z) {
-          for (std::size_t i = 0; i < stored.size(); ++i) {
-            const Reader& reader = source.readers[i];
-            for_each_run(reader, [&](std::int64_t place, std::int64_t head, std::int64_t count) {
-              add_few_rows(scores(head) + shape_.exact + z.token, shape_.total, count * shape_.rows,
-                           z.values + reader.first, z.leading, reader.count, z.tokens,
-                           stored[i].data() + place * shape_.rows * reader.count, reader.count);
-            });
-          }
+    const std::vector<Piece> pieces = pieces_of(source, *values_.pages[s]);
+    const auto all = meetings(*values_.layer, s, pieces, gathered);
+    for_each_piece(
+        source, *values_.pages[s], pieces, total_ - exact_,
+        [&](std::size_t p, const Stretch<float>& z) {
+          for (const Meeting& one : all[p])
+            add_few_rows(stored_scores(one, z.token), total_, one.count, z.values + one.column, z.leading,
+                         one.columns, z.tokens, one.rows, one.leading);
+        },
+        [&](std::size_t p, std::int64_t token, const CodedBlock& z) {
+          for (const Meeting& one : all[p])
+            add_coded(stored_scores(one, token), total_, one.count, z, one.rows, one.leading);
         });
-    for (std::size_t i = 0; i < stored.size(); ++i) lift(source.readers[i], stored[i]);
   }
 
-  void lift(const Reader& reader, const Floats& stored) {
-    for (std::size_t i = 0; i < reader.heads.size(); ++i) {
-      const auto place = static_cast<std::int64_t>(i);
-      const float* own = stored.data() + place * shape_.rows * reader.count;
-      float* to = gathered(reader.heads[i]);
-      if (reader.matrix.defined())
-        add_few_rows(own, reader.count, shape_.rows, matrix(reader, place), shape_.d, shape_.d, reader.count,
-                     to, shape_.d);
-      else
-        for (std::int64_t c = 0; c < shape_.rows * shape_.d; ++c) to[c] += own[c];
-    }
-  }
-
-  /// Calls use(row, token, the token among the recent ones) where a query meets a token as it is.
+  /// Calls use(head, row's place in q, its score of a token, the token's place among the recent ones).
   template <class Use>
-  void for_each_recent(const Use& use) const {
+  void for_each_recent(const Use& use) {
     if (!keys_.recent.defined()) return;
-    for (std::int64_t r = 0; r < shape_.rows; ++r) {
-      const std::int64_t own = seen(r) - 1;
-      for (std::int64_t t = std::max(keys_.recent_begin, own - keys_.exact_recent + 1); t < shape_.total; ++t)
-        use(r, t, t - keys_.recent_begin);
-    }
+    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
+      for (std::int64_t g = 0; g < shape_.group; ++g)
+        for (std::int64_t t = std::max(keys_.recent_begin, total_ - keys_.exact_recent); t < total_; ++t)
+          use(head, at(head) + g * shape_.d, scores(head)[g * total_ + t], t - keys_.recent_begin);
   }
 
-  void replace_recent_scores() {
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
-      for_each_recent([&](std::int64_t r, std::int64_t token, std::int64_t place) {
-        float* score = scores(head) + r * shape_.total + token;
-        *score = 0;
-        add_few_rows_transposed(row(head) + r * shape_.d, shape_.d, 1, recent(keys_, head, place), shape_.d,
-                                1, shape_.d, score, 1);
-      });
+  void replace_recent_scores(const float* q) {
+    for_each_recent([&](std::int64_t head, std::int64_t row, float& score, std::int64_t place) {
+      score = 0;
+      add_few_rows_transposed(q + row, shape_.d, 1, recent(keys_, head, place), shape_.d, 1, shape_.d, &score,
+                              1);
+    });
   }
 
   /// And takes their weights away.
-  void add_recent_values() {
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
-      for_each_recent([&](std::int64_t r, std::int64_t token, std::int64_t place) {
-        float& weight = scores(head)[r * shape_.total + token];
-        add_few_rows(&weight, 1, 1, recent(values_, head, place), shape_.d, shape_.d, 1,
-                     gathered(head) + r * shape_.d, shape_.d);
-        weight = 0;
-      });
+  void add_recent_values(float* out) {
+    for_each_recent([&](std::int64_t head, std::int64_t row, float& weight, std::int64_t place) {
+      add_few_rows(&weight, 1, 1, recent(values_, head, place), shape_.d, shape_.d, 1, out + row, shape_.d);
+      weight = 0;
+    });
   }
 
   const float* recent(const StreamView& view, std::int64_t head, std::int64_t place) const {
     return view.recent.data_ptr<float>() + (place * shape_.kv_heads + head) * shape_.d;
   }
 
-  /// By the row of a query.
-  std::int64_t seen(std::int64_t r) const { return seen_[to_size(r % shape_.queries)]; }
-
-  void softmax(float* log_sum) {
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
-      for_each_row(head, [&](std::int64_t r, std::int64_t to) {
-        float* own = scores(head) + r * shape_.total;
-        const float sum = softmax_row(own, seen(r));
-        if (log_sum != nullptr) log_sum[to / shape_.d] = sum;
-        std::fill(own + seen(r), own + shape_.total, 0.0F);
-      });
-  }
-
   const Shape shape_;
-  const std::vector<std::int64_t>& seen_;
+  const std::int64_t sequence_;
+  const std::int64_t total_;  // tokens that the query sees
+  const std::int64_t exact_;  // of them, the first that are stored as they are
   const StreamView& keys_;
   const StreamView& values_;
-  Floats rows_;      // [kv_heads, rows, d], queries times the scale
-  Floats scores_;    // [kv_heads, rows, total], weights after the softmax
-  Floats gathered_;  // [kv_heads, rows, d]
+  Floats scores_;  // [kv_heads, group, total], weights after the softmax
 };
 
 }  // namespace
 
-void attend_few(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
-                const StreamView& values, const PartialAttention& out) {
-  const std::int64_t queries = q.size(0), kv_heads = keys.layer->kv_heads, total = seen.back();
-  const Shape shape{queries,   kv_heads, q.size(1) / kv_heads * queries,
-                    q.size(2), total,    keys.exact.defined() ? std::min(keys.exact.size(0), total) : 0};
-  FewQueries(shape, seen, keys, values)
-      .run(q.data_ptr<float>(), out.values.data_ptr<float>(),
-           out.log_sum.defined() ? out.log_sum.data_ptr<float>() : nullptr);
+void attend_step(const at::Tensor& q, const std::vector<std::int64_t>& seen,
+                 const std::vector<StreamView>& keys, const std::vector<StreamView>& values,
+                 const PartialAttention& out) {
+  const CachedLayer &key_layer = *keys.front().layer, &value_layer = *values.front().layer;
+  const Shape shape{q.size(0), key_layer.kv_heads, q.size(1) / key_layer.kv_heads, q.size(2)};
+  const at::Tensor scaled = at::mul(q, 1 / std::sqrt(static_cast<double>(shape.d)));
+  out.values.zero_();
+  auto *rows = scaled.data_ptr<float>(), *results = out.values.data_ptr<float>();
+  ReaderRows folded(shape, key_layer, rows), gathered(shape, value_layer, results);
+  folded.fold();
+  at::parallel_for(0, shape.sequences, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t s = begin; s < end; ++s) {
+      if (seen[to_size(s)] == 0) continue;
+      float* log_sum =
+          out.log_sum.defined() ? out.log_sum.data_ptr<float>() + s * shape.kv_heads * shape.group : nullptr;
+      Query(shape, s, seen[to_size(s)], keys[to_size(s)], values[to_size(s)])
+          .run(rows + s * shape.row(), folded, gathered, results + s * shape.row(), log_sum);
+    }
+  });
+  gathered.lift();
 }
 
 }  // namespace headspan

@@ -42,18 +42,23 @@ std::vector<Task> make_tasks(const std::vector<std::int64_t>& past, const std::v
   return tasks;
 }
 
-/// Calls run(task) for all tasks: several on a thread each, one on all threads.
+/// Calls run(i) for i < count: several on a thread each, one on all threads.
 template <class Run>
-void for_each_task(const std::vector<Task>& tasks, const Run& run) {
-  if (tasks.size() == 1) {
-    run(tasks.front());
+void for_each_in_parallel(std::size_t count, const Run& run) {
+  if (count == 1) {
+    run(std::size_t{0});
     return;
   }
   const SingleThreadedBlas serial_products;
-  at::parallel_for(0, static_cast<std::int64_t>(tasks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, static_cast<std::int64_t>(count), 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
-    for (std::int64_t t = begin; t < end; ++t) run(tasks[to_size(t)]);
+    for (std::int64_t i = begin; i < end; ++i) run(to_size(i));
   });
+}
+
+template <class Run>
+void for_each_task(const std::vector<Task>& tasks, const Run& run) {
+  for_each_in_parallel(tasks.size(), [&](std::size_t i) { run(tasks[i]); });
 }
 
 /// rows: of tokens `begin` and on of the stored ones of a sequence.
@@ -64,11 +69,10 @@ void append_rows(CachedSequence& cached, const PageDeal& deal, std::int64_t begi
   });
 }
 
-/// Over what is stored, by the kernels that suit the number of queries.
-void attend_stored(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
-                   const StreamView& values, const PartialAttention& out) {
-  const bool few = q.scalar_type() == at::kFloat && q.size(0) * q.size(1) / keys.layer->kv_heads <= kFewRows;
-  (few ? attend_few : attend_pages)(q, seen, keys, values, out);
+/// Whether each sequence gets one query, for which there are kernels of their own.
+bool is_step(const at::Tensor& q, const std::vector<std::int64_t>& counts, std::int64_t kv_heads) {
+  return q.scalar_type() == at::kFloat && q.size(1) / kv_heads <= kFewRows &&
+         std::all_of(counts.begin(), counts.end(), [](std::int64_t count) { return count == 1; });
 }
 
 /// Tokens that the queries of a task need as they are.
@@ -80,7 +84,11 @@ void narrow_recent(const Task& task, StreamView& view) {
 }
 
 /// Without the tokens that are as they are.
-StreamView stored_only(const StreamView& view) { return {view.layer, view.pages, {}, {}, 0, 0}; }
+std::vector<StreamView> stored_only(const std::vector<StreamView>& views) {
+  std::vector<StreamView> stored;
+  for (const StreamView& view : views) stored.push_back({view.layer, view.pages, {}, {}, 0, 0});
+  return stored;
+}
 
 }  // namespace
 
@@ -143,9 +151,11 @@ void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
   StreamCache& cache = stream_cache(stream);
   const at::Tensor wide = x.to(compute_).contiguous();
   const at::Tensor z = encode((*cache.layers)[to_size(layer)].block, wide).contiguous();
-  std::int64_t row = 0;
-  for (std::size_t s = 0; s < counts.size(); ++s) {
+  std::vector<std::int64_t> first_rows(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), first_rows.begin(), std::int64_t{0});
+  for_each_in_parallel(counts.size(), [&](std::size_t s) {
     CachedSequence& cached = cache.sequences[to_size(layer)][s];
+    const std::int64_t row = first_rows[s];
     const std::int64_t exact =
         std::min(counts[s], std::max<std::int64_t>(0, plan_.exact_first - lengths()[s]));
     if (exact > 0) {
@@ -156,8 +166,7 @@ void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
     const std::int64_t begin = std::max<std::int64_t>(0, lengths()[s] - plan_.exact_first);
     compute_ == at::kDouble ? append_rows<double>(cached, deal(s), begin, rows)
                             : append_rows<float>(cached, deal(s), begin, rows);
-    row += counts[s];
-  }
+  });
 }
 
 /// Without recent tokens.
@@ -212,14 +221,21 @@ at::Tensor PagedCache::attend_replicated(const at::Tensor& q, const std::vector<
                                          const std::vector<StreamView>& values,
                                          const std::vector<std::int64_t>& counts) const {
   const PartialAttention whole{at::empty_like(q), {}};
-  for_each_task(make_tasks(lengths(), counts), [&](const Task& task) {
+  const std::vector<Task> tasks = make_tasks(lengths(), counts);
+  if (is_step(q, counts, keys.front().layer->kv_heads)) {
+    std::vector<std::int64_t> seen;
+    for (const Task& task : tasks) seen.push_back(task.position + 1);
+    attend_step(q, seen, keys, values, whole);
+    return whole.values;
+  }
+  for_each_task(tasks, [&](const Task& task) {
     StreamView own_keys = keys[task.sequence], own_values = values[task.sequence];
     narrow_recent(task, own_keys);
     narrow_recent(task, own_values);
     std::vector<std::int64_t> seen(to_size(task.count));
     std::iota(seen.begin(), seen.end(), task.position + 1);
-    attend_stored(q.narrow(0, task.row, task.count), seen, own_keys, own_values,
-                  whole.queries(task.row, task.count));
+    attend_pages(q.narrow(0, task.row, task.count), seen, own_keys, own_values,
+                 whole.queries(task.row, task.count));
   });
   return whole.values;
 }
@@ -231,22 +247,33 @@ at::Tensor PagedCache::attend_dealt(const at::Tensor& q, const std::vector<Strea
   const PartialAttention stored = PartialAttention::none(all);
   const bool has_exact = plan_.exact_first > 0 || plan_.exact_recent > 0;
   const PartialAttention exact = has_exact ? PartialAttention::none(q) : PartialAttention();
-  for_each_task(make_tasks(lengths(), counts), [&](const Task& task) {
+  const std::vector<StreamView> stored_keys = stored_only(keys), stored_values = stored_only(values);
+  const std::vector<Task> tasks = make_tasks(lengths(), counts);
+  const auto seen_of = [&](const Task& task) {
+    std::vector<std::int64_t> seen;
+    for (std::int64_t own = task.position; own < task.position + task.count; ++own)
+      seen.push_back(deal(task.sequence)
+                         .count(std::max<std::int64_t>(0, own + 1 - plan_.exact_first - plan_.exact_recent)));
+    return seen;
+  };
+  const bool step = is_step(all, counts, keys.front().layer->kv_heads);
+  for_each_task(tasks, [&](const Task& task) {
     StreamView own_keys = keys[task.sequence], own_values = values[task.sequence];
     narrow_recent(task, own_keys);
     narrow_recent(task, own_values);
     if (has_exact)
       attend_exact(q.narrow(0, task.row, task.count), task.position, own_keys, own_values,
                    exact.queries(task.row, task.count));
-    const PageDeal pages = deal(task.sequence);
-    std::vector<std::int64_t> seen;
-    for (std::int64_t own = task.position; own < task.position + task.count; ++own)
-      seen.push_back(
-          pages.count(std::max<std::int64_t>(0, own + 1 - plan_.exact_first - plan_.exact_recent)));
-    if (seen.back() > 0)
-      attend_stored(all.narrow(0, task.row, task.count), seen, stored_only(own_keys), stored_only(own_values),
-                    stored.queries(task.row, task.count));
+    const std::vector<std::int64_t> seen = seen_of(task);
+    if (!step && seen.back() > 0)
+      attend_pages(all.narrow(0, task.row, task.count), seen, stored_keys[task.sequence],
+                   stored_values[task.sequence], stored.queries(task.row, task.count));
   });
+  if (step) {
+    std::vector<std::int64_t> seen;
+    for (const Task& task : tasks) seen.push_back(seen_of(task).front());
+    attend_step(all, seen, stored_keys, stored_values, stored);
+  }
   return join_attention(tensor_parallel_, stored, exact);
 }
 

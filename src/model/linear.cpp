@@ -10,7 +10,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 16;  // weights that are worth a thread
+constexpr std::int64_t kGrain = 1 << 14;  // weights that are worth a thread
 
 bool is_float_or_bfloat16(const at::Tensor& x) {
   return x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
@@ -64,9 +64,16 @@ at::Tensor apply(const Linear& linear, const at::Tensor& x) {
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& matrix) {
   if (!x.is_cpu() || x.scalar_type() != at::kFloat || x.size(0) > kFewRows) return at::mm(x, matrix);
-  at::Tensor y = at::zeros({x.size(0), matrix.size(1)}, x.options());
-  add_few_rows(x.data_ptr<float>(), x.size(1), x.size(0), matrix.data_ptr<float>(), matrix.size(1),
-               matrix.size(1), x.size(1), y.data_ptr<float>(), matrix.size(1));
+  const std::int64_t inputs = matrix.size(0), outputs = matrix.size(1);
+  at::Tensor y = at::zeros({x.size(0), outputs}, x.options());
+  const auto* rows = x.data_ptr<float>();
+  const auto* columns = matrix.data_ptr<float>();
+  auto* out = y.data_ptr<float>();
+  at::parallel_for(0, outputs, std::max<std::int64_t>(1, kGrain / inputs),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     add_few_rows(rows, inputs, x.size(0), columns + begin, outputs, end - begin, inputs,
+                                  out + begin, outputs);
+                   });
   return y;
 }
 

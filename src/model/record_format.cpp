@@ -110,15 +110,21 @@ Scale write_scale(const Band& band, const T* z, std::byte* out) {
 
 constexpr std::int64_t kRecords = 64;  // whose scales are read at a time
 
-/// The scales of at most kRecords records `stride` bytes apart.
+/// The scales of at most kRecords records `stride` bytes apart; zero behind the last. base, step: [kRecords].
 void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records,
                  float* base, float* step) {
   std::uint32_t words[kRecords] = {};
   for (std::int64_t r = 0; r < records; ++r) std::memcpy(words + r, in + r * stride, sizeof words[0]);
-  expand_halves(words, band.offset ? 16 : 0, records, step);
-  if (band.offset) return expand_halves(words, 0, records, base);
+  expand_halves(words, band.offset ? 16 : 0, kRecords, step);
+  if (band.offset) return expand_halves(words, 0, kRecords, base);
   const auto least = static_cast<float>(0.5 - std::exp2(band.bits - 1));
-  for (std::int64_t r = 0; r < records; ++r) base[r] = step[r] * least;
+  for (std::int64_t r = 0; r < kRecords; ++r) base[r] = step[r] * least;
+}
+
+/// Of at most kRecords records, behind whose scales they lie.
+CodedRows coded_rows(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records) {
+  return {reinterpret_cast<const std::uint8_t*>(in) + scale_bytes(band), stride, records, band.bits,
+          band.columns};
 }
 
 template <class T>
@@ -129,23 +135,29 @@ void read_codes(const Band& band, const std::byte* in, std::int64_t stride, std:
     const std::int64_t count = std::min(kRecords, records - r);
     const std::byte* first = in + r * stride;
     read_scales(band, first, stride, count, base, step);
-    expand_codes({reinterpret_cast<const std::uint8_t*>(first) + scale_bytes(band), stride, count, band.bits,
-                  band.columns},
-                 base, step, out + r * leading, leading);
+    expand_codes(coded_rows(band, first, stride, count), base, step, out + r * leading, leading);
   }
 }
 
+constexpr std::int64_t kGroup = 8;      // codes that fill whole bytes
+constexpr std::int64_t kColumns = 256;  // that become codes at a time
+
 template <class T>
 void write_codes(const Band& band, const Scale& scale, const T* z, std::byte* out) {
-  std::memset(out, 0, static_cast<std::size_t>((band.columns * band.bits + 7) / 8));
   const double inverse = scale.step > 0 ? 1.0 / static_cast<double>(scale.step) : 0;
-  const double base = static_cast<double>(scale.base), last = std::exp2(band.bits) - 1;
-  for (std::int64_t i = 0; i < band.columns; ++i) {
-    const double code = std::rint((static_cast<double>(z[i]) - base) * inverse);
-    const auto value = static_cast<unsigned>(std::min(last, std::max(0.0, code)));
-    const std::int64_t bit = i * band.bits;
-    out[bit / 8] |= static_cast<std::byte>(value << (bit % 8));
-    if (bit % 8 + band.bits > 8) out[bit / 8 + 1] |= static_cast<std::byte>(value >> (8 - bit % 8));
+  const double base = static_cast<double>(scale.base);
+  const auto last = static_cast<std::uint32_t>((1 << band.bits) - 1);
+  std::uint32_t codes[kColumns];
+  for (std::int64_t begin = 0; begin < band.columns; begin += kColumns) {
+    const std::int64_t count = std::min(kColumns, band.columns - begin);
+    round_codes(z + begin, count, base, inverse, last, codes);
+    for (std::int64_t i = 0; i < count; i += kGroup) {
+      std::uint64_t word = 0;
+      for (std::int64_t k = 0; k < std::min(kGroup, count - i); ++k)
+        word |= static_cast<std::uint64_t>(codes[i + k]) << k * band.bits;
+      const std::int64_t bits = std::min(kGroup, count - i) * band.bits;
+      std::memcpy(out + (begin + i) / kGroup * band.bits, &word, static_cast<std::size_t>((bits + 7) / 8));
+    }
   }
 }
 
@@ -190,6 +202,33 @@ void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::in
       read_codes(part.band, in, bytes_, records, out + begin - first, leading);
     }
   }
+}
+
+std::vector<Piece> RecordFormat::pieces(std::int64_t first, std::int64_t count) const {
+  std::vector<Piece> pieces;
+  for (const Part& part : parts_) {
+    const std::int64_t begin = std::max(first, part.first),
+                       end = std::min(first + count, part.first + part.band.columns);
+    if (begin >= end) continue;
+    const bool coded = part.band.bits <= kMostCodedBits;
+    if (!coded && !pieces.empty() && !pieces.back().coded)
+      pieces.back().count += end - begin;
+    else
+      pieces.push_back({begin, end - begin, coded});
+  }
+  return pieces;
+}
+
+CodedBlock RecordFormat::codes(const std::byte* record, std::int64_t records, const Piece& piece) const {
+  static_assert(kRecords == kCodedTokens);
+  const auto part =
+      std::find_if(parts_.begin(), parts_.end(), [&](const Part& one) { return one.first == piece.first; });
+  HS_ASSERT(part != parts_.end() && piece.coded && piece.count == part->band.columns);
+  const std::byte* in = record + part->byte;
+  CodedBlock block;
+  block.codes = coded_rows(part->band, in, bytes_, records);
+  read_scales(part->band, in, bytes_, records, block.base, block.step);
+  return block;
 }
 
 bool RecordFormat::has_codes() const {

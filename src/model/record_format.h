@@ -14,9 +14,17 @@
 #include <vector>
 
 #include "base/bands.h"
+#include "model/coded_rows.h"
 #include "model/dtype.h"
 
 namespace headspan {
+
+/// Neighbouring columns that are read in one way.
+struct Piece {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool coded = false;  ///< one band of at most kMostCodedBits bits, which need not be unpacked
+};
 
 class RecordFormat {
  public:
@@ -42,6 +50,12 @@ class RecordFormat {
   template <class T>
   void unpack(const std::byte* record, std::int64_t records, std::int64_t first, std::int64_t count, T* out,
               std::int64_t leading) const;
+
+  /// Columns first .. first + count, which are whole bands where they are coded, in as few pieces as can be.
+  std::vector<Piece> pieces(std::int64_t first, std::int64_t count) const;
+
+  /// The codes of such a band in at most kCodedTokens records that lie end to end, where they lie.
+  CodedBlock codes(const std::byte* record, std::int64_t records, const Piece& piece) const;
 
   /// Whether records are nothing but numbers of type T, so that they need no unpacking.
   template <class T>

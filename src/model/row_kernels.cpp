@@ -37,6 +37,21 @@ HS_INLINED inline void scale_loop(const T* x, T factor, const T* gain, std::int6
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor * gain[i];
 }
 
+/// Adding 1.5 * 2^52 to a number leaves the nearest integer in the lowest bits.
+template <class T>
+HS_INLINED inline void round_codes_loop(const T* x, std::int64_t count, double base, double inverse,
+                                        std::uint32_t last, std::uint32_t* codes) {
+  constexpr double kRound = 6755399441055744.0;
+  const double largest = last;
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    double code = (static_cast<double>(x[i]) - base) * inverse;
+    code = code > 0 ? code : 0;  // also where it is no number
+    code = code > largest ? largest : code;
+    codes[i] = static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, code + kRound));
+  }
+}
+
 using Words = std::uint32_t __attribute__((vector_size(64)));
 using LongWords = std::uint64_t __attribute__((vector_size(64)));
 using Floats16 = float __attribute__((vector_size(64)));
@@ -165,6 +180,16 @@ double softmax_row(double* x, std::int64_t count) {
   }
   for (std::int64_t i = 0; i < count; ++i) x[i] /= sum;
   return largest + std::log(sum);
+}
+
+HS_FOR_EACH_PROCESSOR void round_codes(const float* x, std::int64_t count, double base, double inverse,
+                                       std::uint32_t last, std::uint32_t* codes) {
+  round_codes_loop(x, count, base, inverse, last, codes);
+}
+
+HS_FOR_EACH_PROCESSOR void round_codes(const double* x, std::int64_t count, double base, double inverse,
+                                       std::uint32_t last, std::uint32_t* codes) {
+  round_codes_loop(x, count, base, inverse, last, codes);
 }
 
 /// A float16's exponent and fraction are a float's with 112 more in the exponent; the product is exact.

@@ -8,7 +8,7 @@ from .selection import LETTERS
 
 METHODS = {"int": ("#D55E00", "s"), "latent,": ("#56B4E9", "D"), "latent": ("#0072B2", "o"),
            "headspan": ("#009E73", "^"), "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P")}
-TICKS = (0.1, 0.125, 0.16, 0.2, 0.27, 0.5, 0.75, 1)
+TICKS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1)
 
 
 def style_of(method):

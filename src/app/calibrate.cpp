@@ -71,6 +71,7 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   request.streams = {Stream::k, Stream::v};
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
   request.skip_first = token_rule(job).skip_first;
+  request.by_layer = job.compress.algorithm == "latent";
   AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
   Progress progress(log, "forward", "tokens", prepared.sample.total());
   const auto run = [&](auto zero) {
@@ -82,9 +83,16 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
                           stream_layout(input.config, Stream::k),
                           fit_rules(job, dtype_name(input.dtype), "float64"),
                           finish_attention(sums, model, team, grams[0].fit.tokens),
+                          {},
                           {}};
-  calibration.grams.emplace("k", std::move(grams[0]));
-  calibration.grams.emplace("v", std::move(grams[1]));
+  const std::size_t of_stream = grams.size() / request.streams.size();
+  for (std::size_t i = 0; i < grams.size(); ++i) {
+    const std::string stream = i < of_stream ? "k" : "v";
+    if (request.by_layer)
+      calibration.layer_grams[stream].push_back(std::move(grams[i].fit));
+    else
+      calibration.grams.emplace(stream, std::move(grams[i]));
+  }
   return calibration;
 }
 

@@ -21,7 +21,10 @@ struct Calibration {
   HeadLayout layout;  ///< of keys, and of values
   FitRules rules;
   AttentionMoments moments;
-  std::map<std::string, StreamGrams> grams;  ///< "k", "v"
+  std::map<std::string, StreamGrams> grams;                  ///< "k", "v"; empty: there are only those of
+  std::map<std::string, std::vector<HeadGram>> layer_grams;  ///< each layer alone
+
+  const Comm& comm() const;  ///< of the Grams' grid
 };
 
 /// The covariance of some heads of a stream, [count d, count d] with the lower triangle valid; each rank asks
@@ -43,9 +46,9 @@ void check_bits(const Job::Compress& rule, const ModelConfig& config);
 using BlockLoss =
     std::function<double(const std::string& stream, std::int64_t layer, const PlannedBlock& block)>;
 
-/// Latents in few bits or as whole columns. With `measure` (compress.units = measured) the losses of each
-/// layer and stream are put in the unit of what their bands by the formula are measured to lose. Collective
-/// over the grid of the Grams.
+/// Latents in few bits or as whole columns, for which Grams of each layer will do. With `measure`
+/// (compress.units = measured) the losses of each layer and stream are put in the unit of what their bands by
+/// the formula are measured to lose. Collective over the grid of the Grams.
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
                             const BlockLoss& measure);
 

@@ -43,14 +43,18 @@ class Capture {
   Capture(const Transformer& model, const ModelConfig& config, const Sample& sample,
           const CaptureRequest& request, const Team& team, AttentionSums* attention)
       : model_(model), sample_(sample), request_(request), team_(team), attention_(attention) {
+    if (request.by_layer) pieces_ = config.layers;
     for (const Stream stream : request.streams) layouts_.push_back(stream_layout(config, stream));
+    for (auto& rows : rows_) rows.resize(layouts_.size() * to_size(pieces_));
   }
 
   std::vector<StreamGrams> run(Progress& progress, const UnitState* state) {
     std::vector<std::int64_t> columns, blocks;
     for (const HeadLayout& layout : layouts_) {
-      columns.push_back(layout.columns());
-      blocks.push_back(gram_block(team_.grid().shape(), layout.heads(), layout.head_size));
+      const std::int64_t heads = layout.heads() / pieces_;
+      columns.insert(columns.end(), to_size(pieces_), heads * layout.head_size);
+      blocks.insert(blocks.end(), to_size(pieces_),
+                    gram_block(team_.grid().shape(), heads, layout.head_size));
     }
     Collector<T> collector(team_.grid(), columns, blocks, request_.precision, sample_.has_heldout());
     const std::int64_t rows = team_.group().size() / team_.tensor().size();
@@ -83,8 +87,8 @@ class Capture {
     for (std::size_t part = 0; part < parts(); ++part) {
       const auto count = static_cast<std::int64_t>(kept[part].size());
       const Slab mine = slab_of(count, team_.tensor().size(), team_.tensor().rank());
-      for (std::size_t s = 0; s < layouts_.size(); ++s)
-        rows_[part][s] = collector.add_rows(s, static_cast<Part>(part), mine.count);
+      for (std::size_t gram = 0; gram < rows_[part].size(); ++gram)
+        rows_[part][gram] = collector.add_rows(gram, static_cast<Part>(part), mine.count);
     }
     if (sequences.empty()) return;
     std::vector<Stream> streams = request_.streams;
@@ -114,13 +118,15 @@ class Capture {
   void take(const Kept& kept, std::int64_t layer, Stream stream, const T* values) {
     const auto s = to_size(std::find(request_.streams.begin(), request_.streams.end(), stream) -
                            request_.streams.begin());
-    const std::int64_t width = model_.heads(stream).count * layouts_[s].head_size;
+    const std::int64_t width = model_.heads(stream).count * layouts_[s].head_size,
+                       columns = layouts_[s].columns() / pieces_;
     for (std::size_t part = 0; part < parts(); ++part) {
-      T* out = rows_[part][s] + layer * width * team_.tensor().size();
+      T* out = request_.by_layer ? rows_[part][s * to_size(pieces_) + to_size(layer)]
+                                 : rows_[part][s] + layer * width * team_.tensor().size();
       if (team_.tensor().size() == 1)
-        copy_rows(values, width, kept[part], out, layouts_[s].columns());
+        copy_rows(values, width, kept[part], out, columns);
       else
-        exchange_heads(values, width, kept[part], out, layouts_[s].columns());
+        exchange_heads(values, width, kept[part], out, columns);
     }
   }
 
@@ -172,8 +178,9 @@ class Capture {
   const CaptureRequest& request_;
   const Team& team_;
   AttentionSums* attention_;
-  std::vector<HeadLayout> layouts_;          // by stream of the request
-  std::array<std::array<T*, 3>, 2> rows_{};  // by part and stream: where this batch's rows go
+  std::int64_t pieces_ = 1;              // Grams of a stream
+  std::vector<HeadLayout> layouts_;      // by stream of the request
+  std::array<std::vector<T*>, 2> rows_;  // by part and Gram: where this batch's rows go
 };
 
 }  // namespace

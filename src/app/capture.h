@@ -19,6 +19,7 @@ struct CaptureRequest {
   Precision precision = Precision::float64;
   std::int64_t batch_tokens = 1024;  ///< of a data-parallel row: enough for products at full speed
   std::int64_t skip_first = 0;       ///< positions of each sequence left out of the statistics
+  bool by_layer = false;  ///< a Gram for each layer alone: all of them are a layers-th of the one for all
 };
 
 /// run.batch_tokens, or for auto the request's own, but so that every data-parallel row has work.
@@ -27,10 +28,10 @@ std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const Team
 /// The heads of a stream as the columns of its Gram are laid out.
 HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 
-/// The Grams of each stream of the request, in its order. T: double for a forward in float64, else float.
-/// Goes on from what `state` has saved, and saves there; null: neither. Throws Stopped as UnitState does.
-/// With `attention`, what attention does with keys and values of the fit part is summed there too, for which
-/// the model needs its whole extent. Collective over the team's group.
+/// The Grams of each stream of the request, in its order; by layer those of its layers in turn. T: double for
+/// a forward in float64, else float. Goes on from what `state` has saved, and saves there; null: neither.
+/// Throws Stopped as UnitState does. With `attention`, what attention does with keys and values of the fit
+/// part is summed there too, for which the model needs its whole extent. Collective over the team's group.
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,

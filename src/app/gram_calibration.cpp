@@ -94,7 +94,7 @@ Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const
   UnitEvidence evidence = merge_grams(of_keys_and_values(job), team, true);
   StreamEvidence& keys = evidence.streams.front();
   GramAttention& attention = *evidence.attention;
-  Calibration calibration{origin.config, keys.layout, keys.rules, {}, {}};
+  Calibration calibration{origin.config, keys.layout, keys.rules, {}, {}, {}};
   calibration.moments = {attention.layers,           attention.heads,
                          origin.config.kv_heads,     attention.head_size,
                          std::move(attention.scale), std::move(attention.query),

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "app/calibration.h"
 #include "app/value_kind.h"
@@ -24,7 +25,7 @@ class LatentPlanner {
   LatentPlanner(const Job::Compress& rule, const Calibration& calibration)
       : rule_(rule),
         calibration_(calibration),
-        comm_(calibration.grams.at("v").fit.matrix.grid().comm()),
+        comm_(calibration.comm()),
         heads_(calibration.config.kv_heads),
         d_(calibration.config.head_size),
         layers_(calibration.config.layers),
@@ -32,7 +33,7 @@ class LatentPlanner {
 
   PlannedStreams plan(const BlockLoss& measure) {
     std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
-    for (std::int64_t first = 0; first < layers_; first += comm_.size()) work_on(first + comm_.rank());
+    for (std::int64_t first = 0; first < layers_; first += comm_.size()) work_on(first);
     for (const OwnLatents& own : own_) spectra[block_of(own.stream, own.layer)] = own.latents.eigenvalues;
     for (Spectrum& spectrum : spectra) {
       spectrum.resize(to_size(columns()), 0.0);
@@ -51,17 +52,35 @@ class LatentPlanner {
     return to_size(at * layers_ + layer);
   }
 
-  /// Of a layer's columns; of none for a layer beyond the last. Collective.
-  std::vector<double> covariance(const std::string& stream, std::int64_t layer) const {
-    std::vector<std::int64_t> heads;
-    for (std::int64_t h = 0; h < heads_ && layer < layers_; ++h) heads.push_back(layer * heads_ + h);
-    return covariance_of(calibration_.grams.at(stream).fit, heads, d_);
+  /// Of the columns of this rank's layer of a round, first + rank; of none beyond the last. Collective.
+  std::vector<double> covariance(const std::string& stream, std::int64_t first) const {
+    const std::int64_t own = first + comm_.rank();
+    std::vector<std::int64_t> heads(own < layers_ ? to_size(heads_) : 0);
+    if (!calibration_.grams.empty()) {
+      std::iota(heads.begin(), heads.end(), own * heads_);
+      return covariance_of(calibration_.grams.at(stream).fit, heads, d_);
+    }
+    std::iota(heads.begin(), heads.end(), 0);
+    std::vector<double> covariance;
+    for (std::int64_t layer = first; layer < std::min(layers_, first + comm_.size()); ++layer) {
+      const HeadGram& gram = calibration_.layer_grams.at(stream)[to_size(layer)];
+      std::vector<double> some = covariance_of(gram, layer == own ? heads : std::vector<std::int64_t>(), d_);
+      if (layer == own) covariance = std::move(some);
+    }
+    return covariance;
   }
 
-  /// This rank's layer of a round; it may be beyond the last. Collective.
-  void work_on(std::int64_t layer) {
+  std::vector<double> mean(const std::string& stream, std::int64_t layer) const {
+    if (calibration_.grams.empty()) return calibration_.layer_grams.at(stream)[to_size(layer)].mean;
+    const auto all = calibration_.grams.at(stream).fit.mean.begin();
+    return {all + layer * columns(), all + (layer + 1) * columns()};
+  }
+
+  /// This rank's layer of a round that begins with layer `first`. Collective.
+  void work_on(std::int64_t first) {
+    const std::int64_t layer = first + comm_.rank();
     for (const std::string& stream : rule_.streams) {
-      std::vector<double> own = covariance(stream, layer);
+      std::vector<double> own = covariance(stream, first);
       if (layer >= layers_) continue;
       const auto metric = metrics_.at(stream).begin() + layer * heads_ * d_ * d_;
       own_.push_back(
@@ -122,12 +141,10 @@ class LatentPlanner {
   /// One layer of a stream in given bands; projection and lift on rank 0 alone. Collective.
   PlannedBlock block_with(const std::string& stream, std::int64_t layer, std::vector<Band> bands,
                           const Spectrum& spectrum) const {
-    const std::vector<double>& mean = calibration_.grams.at(stream).fit.mean;
     PlannedBlock block;
     block.bands = std::move(bands);
     block.eigenvalues = spectrum;
-    block.mean.assign(mean.begin() + layer * columns(), mean.begin() + (layer + 1) * columns());
-    block.bias = block.mean;
+    block.mean = block.bias = mean(stream, layer);
     for (const OwnLatents& own : own_)
       if (own.stream == stream && own.layer == layer) cut(own.latents, block);
     send_to_root(block.projection);

@@ -80,10 +80,8 @@ HS_INLINED inline std::uint32_t word_at(const std::uint8_t* codes) {
 std::int64_t whole_groups(std::int64_t columns) { return (columns + kGroup - 1) / kGroup * kGroup; }
 
 /// Eight codes fill `Bits` bytes. Where the second four of them begin: a byte, and a bit of the word there.
-template <int Bits>
-constexpr int kSecondByte = Bits <= 4 ? 0 : 4 * Bits / 8;
-template <int Bits>
-constexpr int kSecondBit = 4 * Bits - 8 * kSecondByte<Bits>;
+constexpr int second_byte(int bits) { return bits <= 4 ? 0 : 4 * bits / 8; }
+constexpr int second_bit(int bits) { return 4 * bits - 8 * second_byte(bits); }
 
 /// Codes `first` and on, at most kColumns of them, as pairs[c / 2, t]: columns c and c + 1 of token t. Behind
 /// the last token it repeats.
@@ -99,14 +97,14 @@ HS_INLINED inline void unpack_pairs_of_columns(const CodedRows& codes, std::int6
       Words<Lanes> words;
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
-        if (half == 0 || kSecondByte < Bits >> 0) {
+        if (half == 0 || second_byte(Bits) > 0) {
 #pragma GCC unroll 16
           for (int i = 0; i < Lanes; ++i)
-            words[i] = word_at(rows[i] + c / kGroup * Bits + half * kSecondByte<Bits>);
+            words[i] = word_at(rows[i] + c / kGroup * Bits + half * second_byte(Bits));
         }
 #pragma GCC unroll 2
         for (int p = 0; p < 2; ++p, to += kCodedTokens) {
-          const int bit = half * kSecondBit<Bits> + 2 * p * Bits;
+          const int bit = half * second_bit(Bits) + 2 * p * Bits;
           Words<Lanes> own = (words >> bit & kMask) | (words >> (bit + Bits) & kMask) << 16;
           centre<Bits>(own);
           std::memcpy(to, &own, sizeof own);
@@ -118,9 +116,9 @@ HS_INLINED inline void unpack_pairs_of_columns(const CodedRows& codes, std::int6
 
 template <int Bits>
 HS_INLINED inline void load_eight(const std::uint8_t* codes, Words<8>& values) {
-  constexpr int s = kSecondBit<Bits>;
+  constexpr int s = second_bit(Bits);
   constexpr Words<8> kShifts = {0, Bits, 2 * Bits, 3 * Bits, s, s + Bits, s + 2 * Bits, s + 3 * Bits};
-  const std::uint32_t a = word_at(codes), b = word_at(codes + kSecondByte<Bits>);
+  const std::uint32_t a = word_at(codes), b = word_at(codes + second_byte(Bits));
   values = Words<8>{a, a, a, a, b, b, b, b} >> kShifts & ((1U << Bits) - 1);
 }
 

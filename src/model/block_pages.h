@@ -22,12 +22,6 @@ class BlockPages {
   std::int64_t tokens() const { return tokens_; }
   std::int64_t allocated_bytes() const;
 
-  /// Whether `read` within a page copies nothing.
-  template <class T>
-  bool is_plain() const {
-    return format_->is_plain<T>();
-  }
-
   /// rows: [count, columns]. T: float or double.
   template <class T>
   void append(const T* rows, std::int64_t count);

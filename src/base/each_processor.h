@@ -4,7 +4,12 @@
 //   HS_FOR_EACH_PROCESSOR   before a function whose loops the compiler turns into vectors by itself
 //
 //   for_this_processor      for kernels written in vectors, whose blocks depend on how many numbers one holds
+//
+//   next_part, with_constant    blocks of a size that the compiler knows
 #pragma once
+
+#include <cstdint>
+#include <type_traits>
 
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
 #define HS_SEVERAL_PROCESSORS 1
@@ -17,6 +22,20 @@
 #define HS_INLINED __attribute__((always_inline))
 
 namespace headspan {
+
+/// As many as are taken at a time, or nearly equal parts of what is left.
+HS_INLINED inline std::int64_t next_part(std::int64_t left, std::int64_t at_a_time) {
+  if (left >= 2 * at_a_time || left <= at_a_time) return left < at_a_time ? left : at_a_time;
+  return (left + 1) / 2;
+}
+
+/// Calls use(n) with a constant; 1 <= n <= Most.
+template <int Most, class Use>
+HS_INLINED inline void with_constant(std::int64_t n, const Use& use) {
+  if constexpr (Most > 1)
+    if (n < Most) return with_constant<Most - 1>(n, use);
+  use(std::integral_constant<int, Most>());
+}
 
 #if HS_SEVERAL_PROCESSORS
 template <class Kernel, class... Arguments>

@@ -48,9 +48,15 @@ CachedLayer all_whole(std::int64_t layer, std::int64_t heads, std::int64_t d) {
 /// One stream of a plan: what the heads of a rank, `own`, give to its blocks, and how `heads` read them.
 class PlanBuilder {
  public:
-  PlanBuilder(const ModelConfig& config, const CompressionPlan& plan, const std::vector<PlannedBlock>& blocks,
-              Range own, Range heads, at::ScalarType dtype)
-      : plan_(plan), blocks_(blocks), own_(own), heads_(heads), dtype_(dtype), d_(config.head_size) {
+  PlanBuilder(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+              const std::vector<PlannedBlock>& blocks, Range own, Range heads, at::ScalarType dtype)
+      : plan_(plan),
+        keys_(stream == "k"),
+        blocks_(blocks),
+        own_(own),
+        heads_(heads),
+        dtype_(dtype),
+        d_(config.head_size) {
     shared_ = own.count != config.kv_heads;
   }
 
@@ -86,12 +92,16 @@ class PlanBuilder {
     if (r == 0) return cached;
     Reader reader{0, r, {}, {}};
     for (std::int64_t h = 0; h < heads_.count; ++h) reader.heads.push_back(h);
-    reader.matrix = tensor(block.lift, {r, plan_.kv_heads, d_}, dtype_)
-                        .narrow(1, heads_.begin, heads_.count)
-                        .permute({1, 0, 2})
-                        .contiguous();
+    reader.matrix = as_read(tensor(block.lift, {r, plan_.kv_heads, d_}, dtype_)
+                                .narrow(1, heads_.begin, heads_.count)
+                                .permute({1, 0, 2}));
     cached.sources = {{layer, 0, r, {reader}}};
     return cached;
+  }
+
+  /// maps: [heads, count, d], laid out as they are multiplied with.
+  at::Tensor as_read(const at::Tensor& maps) const {
+    return keys_ ? maps.transpose(1, 2).contiguous().transpose(1, 2) : maps.contiguous();
   }
 
   /// What heads take of one kept head: by head, [d, d].
@@ -139,11 +149,12 @@ class PlanBuilder {
       reader.heads.push_back(own);
       matrices.push_back(matrix);
     }
-    reader.matrix = at::stack(matrices);
+    reader.matrix = as_read(at::stack(matrices));
     return {layer, place * d_, d_, {reader}};
   }
 
   const CompressionPlan& plan_;
+  const bool keys_;
   const std::vector<PlannedBlock>& blocks_;
   Range own_, heads_;
   at::ScalarType dtype_;
@@ -188,7 +199,8 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
   CachePlan cached = dealt ? dealt_full_plan(config) : full_plan(config, heads);
   cached.exact_first = plan.exact_first;
   for (const auto& [stream, blocks] : plan.streams) {
-    const PlanBuilder builder(config, plan, blocks, heads, dealt ? Range{0, config.kv_heads} : heads, dtype);
+    const PlanBuilder builder(config, plan, stream, blocks, heads, dealt ? Range{0, config.kv_heads} : heads,
+                              dtype);
     auto& layers = stream == "k" ? cached.keys : cached.values;
     for (std::int64_t layer = 0; layer < config.layers; ++layer)
       layers[static_cast<std::size_t>(layer)] = builder.layer(layer);
@@ -202,7 +214,7 @@ CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan,
   CachePlan cached = full_plan(config, heads);
   cached.exact_first = plan.exact_first;
   (stream == "k" ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
-      PlanBuilder(config, plan, blocks, heads, heads, dtype).layer(layer);
+      PlanBuilder(config, plan, stream, blocks, heads, heads, dtype).layer(layer);
   return cached;
 }
 

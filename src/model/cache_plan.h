@@ -44,7 +44,7 @@ struct Reader {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::vector<std::int64_t> heads;  ///< ascending
-  at::Tensor matrix;                ///< [heads, count, d]; undefined: the columns are the head
+  at::Tensor matrix;  ///< [heads, count, d], of keys count numbers apart; undefined: the columns are the head
 };
 
 /// Columns of the block of one layer, and who reads them: once for all readers.

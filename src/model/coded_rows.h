@@ -5,9 +5,9 @@
 //   z[t, c] = base[t] + code[t, c] * step[t]      c < codes.count, t < codes.rows <= kCodedTokens
 //
 // The other factor is rounded to 1 / 32767 of its largest magnitude, which is that of a row of x, or of
-// w[m, t] * step[t] over the tokens of one call; sums over a call are of integers and exact. That loses a
-// thousandth of what codes of 5 bits have lost. Codes of more bits are not multiplied so: few columns have
-// them, and those matter most.
+// w[m, t] * step[t] over the tokens of one call; sums over a call are of integers and exact. That changes
+// sums by less than a ten-thousandth of their terms, where rounding to 8 bits has changed each by some
+// thousandths.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace headspan {
 
 constexpr std::int64_t kCodedTokens = 64;
 
-constexpr int kMostCodedBits = 5;
+constexpr int kMostCodedBits = 8;
 
-/// Coded columns of some tokens. codes.bits <= kMostCodedBits.
+/// Coded columns of some tokens.
 struct CodedBlock {
   CodedRows codes;
   float base[kCodedTokens];  ///< of any finite value behind the last token, as step is
@@ -39,7 +39,7 @@ class IntegerRows {
   float sum(std::int64_t row) const { return sums_[static_cast<std::size_t>(row)]; }  ///< of x
 
  private:
-  std::int64_t leading_;  // of a row of pairs: those of whole groups of 8 columns; zero behind the last
+  std::int64_t leading_;  // of a row of pairs: those of whole vectors; zero behind the last column
   std::vector<std::uint32_t> pairs_;
   std::vector<float> factors_, sums_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/mul.h>
@@ -46,7 +47,8 @@ class ReaderRows {
     for (const Source& source : layer.sources) {
       auto& of_source = own_.emplace_back();
       for (const Reader& reader : source.readers)
-        of_source.emplace_back(reader.matrix.defined() ? to_size(shape.sequences * row(reader)) : 0, 0.0F);
+        of_source.emplace_back(reader.matrix.defined() ? new float[to_size(shape.sequences * row(reader))]
+                                                       : nullptr);
     }
   }
 
@@ -55,8 +57,17 @@ class ReaderRows {
             std::int64_t head) {
     const Reader& own = layer_.sources[source].readers[reader];
     return own.matrix.defined()
-               ? own_[source][reader].data() + sequence * row(own) + place * shape_.group * own.count
+               ? own_[source][reader].get() + sequence * row(own) + place * shape_.group * own.count
                : plain_ + sequence * shape_.row() + head * shape_.group * shape_.d;
+  }
+
+  /// Of one sequence, before something is gathered.
+  void clear(std::int64_t sequence) {
+    for (std::size_t s = 0; s < own_.size(); ++s)
+      for (std::size_t i = 0; i < own_[s].size(); ++i) {
+        const std::int64_t count = row(layer_.sources[s].readers[i]);
+        if (own_[s][i]) std::fill_n(own_[s][i].get() + sequence * count, count, 0.0F);
+      }
   }
 
   void fold() {
@@ -64,8 +75,10 @@ class ReaderRows {
       in_parts([&](std::int64_t part, std::int64_t parts) {
         for_each_map([&](const Reader& reader, const float* map, const float* plain, float* own) {
           const Range some = share(reader.count, part, parts);
-          add_few_rows_transposed(plain, shape_.row(), shape_.sequences, map + some.begin * shape_.d,
-                                  shape_.d, some.count, shape_.d, own + some.begin, row(reader));
+          for (std::int64_t s = 0; s < shape_.sequences; ++s)
+            std::fill_n(own + s * row(reader) + some.begin, some.count, 0.0F);
+          add_few_rows(plain, shape_.row(), shape_.sequences, map + some.begin, reader.count, some.count,
+                       shape_.d, own + some.begin, row(reader));
         });
       });
   }
@@ -94,8 +107,8 @@ class ReaderRows {
     });
   }
 
-  /// Calls use(reader, map: [count, d], a query head of the first sequence as it is, and as the reader has
-  /// it).
+  /// Calls use(reader, map: [count, d], of keys [d, count], a query head of the first sequence as it is, and
+  /// as the reader has it).
   template <class Use>
   void for_each_map(const Use& use) {
     for (std::size_t s = 0; s < own_.size(); ++s)
@@ -107,7 +120,7 @@ class ReaderRows {
             const auto place = static_cast<std::int64_t>(h);
             use(reader, reader.matrix.data_ptr<float>() + place * reader.count * shape_.d,
                 plain_ + (reader.heads[h] * shape_.group + g) * shape_.d,
-                own_[s][i].data() + (place * shape_.group + g) * reader.count);
+                own_[s][i].get() + (place * shape_.group + g) * reader.count);
           }
       }
   }
@@ -115,7 +128,8 @@ class ReaderRows {
   const Shape shape_;
   const CachedLayer& layer_;
   float* plain_;
-  std::vector<std::vector<Floats>> own_;  // [source][reader]: [sequences, heads of the reader, group, count]
+  // [source][reader]: [sequences, heads of the reader, group, count]
+  std::vector<std::vector<std::unique_ptr<float[]>>> own_;
 };
 
 /// Neighbouring heads of a reader, and what they have of a piece of its source.
@@ -315,6 +329,7 @@ void attend_step(const at::Tensor& q, const std::vector<std::int64_t>& seen,
   folded.fold();
   at::parallel_for(0, shape.sequences, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t s = begin; s < end; ++s) {
+      gathered.clear(s);
       if (seen[to_size(s)] == 0) continue;
       float* log_sum =
           out.log_sum.defined() ? out.log_sum.data_ptr<float>() + s * shape.kv_heads * shape.group : nullptr;

@@ -8,6 +8,7 @@
 namespace headspan {
 namespace {
 
+constexpr int kRows = 4;               // multiplied at a time
 constexpr std::int64_t kAhead = 4096;  // bytes before the row that is read: some rows of a matrix
 
 /// A vector, and what is made of it; a processor holds 2 * Lanes of them, of which Lanes are partial sums.
@@ -76,12 +77,6 @@ HS_INLINED inline void fold_all(Floats<Lanes>* sums) {
   if constexpr (Width > 1) fold_all<Lanes, Width / 2>(sums);
 }
 
-/// Four, or nearly equal parts of what is left.
-HS_INLINED inline std::int64_t rows_at_a_time(std::int64_t rows) {
-  if (rows >= 8 || rows <= 4) return std::min<std::int64_t>(rows, 4);
-  return (rows + 1) / 2;
-}
-
 /// Rows rows times Outputs outputs, in Rows * Outputs * Steps <= Lanes vectors of partial sums.
 template <int Lanes, int Rows, int Outputs, class W>
 HS_INLINED inline void transposed_block(const float* x, std::int64_t x_leading, const W* w,
@@ -145,11 +140,11 @@ HS_INLINED inline void transposed_rows(const float* x, std::int64_t x_leading, s
                                        std::int64_t w_leading, std::int64_t inner, float* y,
                                        std::int64_t y_leading) {
   for (std::int64_t taken; rows > 0; rows -= taken, x += taken * x_leading, y += taken * y_leading) {
-    taken = rows_at_a_time(rows);
-    if (taken == 4) transposed_block<Lanes, 4, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
-    if (taken == 3) transposed_block<Lanes, 3, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
-    if (taken == 2) transposed_block<Lanes, 2, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
-    if (taken == 1) transposed_block<Lanes, 1, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
+    taken = next_part(rows, kRows);
+    with_constant<kRows>(
+        taken, [&](auto some) __attribute__((always_inline)) {
+          transposed_block<Lanes, some, Outputs>(x, x_leading, w, w_leading, inner, y, y_leading);
+        });
   }
 }
 
@@ -209,27 +204,24 @@ HS_INLINED inline void block(const float* x, std::int64_t x_leading, const float
     for (std::int64_t c = first; c < columns; ++c) y[m * y_leading + c] += values[m * Vectors * Lanes + c];
 }
 
+/// The last block overlaps what is done, where there is enough.
 template <int Lanes, int Rows>
 HS_INLINED inline void all_columns(const float* x, std::int64_t x_leading, const float* z,
                                    std::int64_t z_leading, std::int64_t columns, std::int64_t inner, float* y,
                                    std::int64_t y_leading) {
   constexpr int kVectors = Lanes / 4;
-  constexpr std::int64_t kColumns = kVectors * Lanes;
-  std::int64_t c = 0;
-  for (; c + kColumns <= columns; c += kColumns)
-    block<Lanes, Rows, kVectors>(x, x_leading, z + c, z_leading, 0, kColumns, inner, y + c, y_leading);
-  // The last block overlaps what is done.
-  if (const std::int64_t begin = columns - kColumns; begin >= 0 && c < columns) {
-    block<Lanes, Rows, kVectors>(x, x_leading, z + begin, z_leading, c - begin, kColumns, inner, y + begin,
-                                 y_leading);
-    return;
+  for (std::int64_t c = 0, vectors; c < columns;) {
+    vectors = next_part((columns - c + Lanes - 1) / Lanes, kVectors);
+    if (vectors * Lanes > columns) vectors = 1;
+    const std::int64_t begin = std::max<std::int64_t>(0, std::min(c, columns - vectors * Lanes));
+    with_constant<kVectors>(
+        vectors, [&](auto some) __attribute__((always_inline)) {
+          block<Lanes, Rows, some>(x, x_leading, z + begin, z_leading, c - begin,
+                                   std::min<std::int64_t>(some * Lanes, columns), inner, y + begin,
+                                   y_leading);
+        });
+    c = begin + vectors * Lanes;
   }
-  for (; c + Lanes <= columns; c += Lanes)
-    block<Lanes, Rows, 1>(x, x_leading, z + c, z_leading, 0, Lanes, inner, y + c, y_leading);
-  if (c == columns) return;
-  const std::int64_t begin = std::max<std::int64_t>(0, columns - Lanes);
-  block<Lanes, Rows, 1>(x, x_leading, z + begin, z_leading, c - begin, columns - begin, inner, y + begin,
-                        y_leading);
 }
 
 struct Product {
@@ -238,11 +230,11 @@ struct Product {
                              std::int64_t z_leading, std::int64_t columns, std::int64_t inner, float* y,
                              std::int64_t y_leading) {
     for (std::int64_t taken; rows > 0; rows -= taken, x += taken * x_leading, y += taken * y_leading) {
-      taken = rows_at_a_time(rows);
-      if (taken == 4) all_columns<Lanes, 4>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
-      if (taken == 3) all_columns<Lanes, 3>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
-      if (taken == 2) all_columns<Lanes, 2>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
-      if (taken == 1) all_columns<Lanes, 1>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
+      taken = next_part(rows, kRows);
+      with_constant<kRows>(
+          taken, [&](auto some) __attribute__((always_inline)) {
+            all_columns<Lanes, some>(x, x_leading, z, z_leading, columns, inner, y, y_leading);
+          });
     }
   }
 };

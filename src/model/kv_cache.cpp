@@ -61,11 +61,12 @@ void for_each_task(const std::vector<Task>& tasks, const Run& run) {
   for_each_in_parallel(tasks.size(), [&](std::size_t i) { run(tasks[i]); });
 }
 
-/// rows: of tokens `begin` and on of the stored ones of a sequence.
+/// rows: of tokens `begin` .. end of the stored ones of a sequence, `columns` numbers each.
 template <class T>
-void append_rows(CachedSequence& cached, const PageDeal& deal, std::int64_t begin, const at::Tensor& rows) {
-  deal.for_each_run(begin, begin + rows.size(0), [&](std::int64_t first, std::int64_t count) {
-    cached.pages.append(rows.data_ptr<T>() + (first - begin) * rows.size(1), count);
+void append_rows(CachedSequence& cached, const PageDeal& deal, std::int64_t begin, std::int64_t end,
+                 const T* rows, std::int64_t columns) {
+  deal.for_each_run(begin, end, [&](std::int64_t first, std::int64_t count) {
+    cached.pages.append(rows + (first - begin) * columns, count);
   });
 }
 
@@ -162,10 +163,12 @@ void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
       const at::Tensor first = x.narrow(0, row, exact).to(scalar_type(plain_));
       cached.exact = cached.exact.defined() ? at::cat({cached.exact, first}) : first.clone();
     }
-    const at::Tensor rows = z.narrow(0, row + exact, counts[s] - exact);
     const std::int64_t begin = std::max<std::int64_t>(0, lengths()[s] - plan_.exact_first);
-    compute_ == at::kDouble ? append_rows<double>(cached, deal(s), begin, rows)
-                            : append_rows<float>(cached, deal(s), begin, rows);
+    const auto append_from = [&](const auto* rows) {
+      append_rows(cached, deal(s), begin, begin + counts[s] - exact, rows + (row + exact) * z.size(1),
+                  z.size(1));
+    };
+    compute_ == at::kDouble ? append_from(z.data_ptr<double>()) : append_from(z.data_ptr<float>());
   });
 }
 
@@ -175,7 +178,7 @@ StreamView PagedCache::view(const StreamCache& cache, std::int64_t layer, std::s
   for (const Source& source : view.layer->sources)
     view.pages.push_back(&cache.sequences[to_size(source.layer)][sequence].pages);
   const at::Tensor& exact = cache.sequences[to_size(layer)][sequence].exact;
-  if (exact.defined()) view.exact = exact.to(compute_);
+  if (exact.defined()) view.exact = exact.scalar_type() == compute_ ? exact : exact.to(compute_);
   return view;
 }
 

@@ -29,7 +29,7 @@ struct Shape {
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  for (const int bits : {2, 3, 4, 5})
+  for (const int bits : {2, 3, 4, 5, 6, 8})
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 9, 16})
       for (const std::int64_t tokens : {1, 2, 7, 8, 9, 17, 63, 64})
         for (const std::int64_t columns : {1, 2, 7, 8, 9, 30, 64, 127, 128, 130, 300})

@@ -32,7 +32,7 @@ struct Case {
 /// issue 5 allows 1e-4.
 std::vector<Case> cases() {
   return {{"latents as they are", "latent", {{50, kPlainBits, false}}, 5e-6},
-          {"latents in many bits", "latent", {{10, 8, false}, {30, 6, false}}, 5e-6},
+          {"latents in many bits", "latent", {{10, 8, false}, {30, 6, false}}, 1e-4},
           {"latents in few bits",
            "latent",
            {{20, 5, false}, {26, 4, false}, {33, 3, false}, {9, 2, false}},
@@ -44,7 +44,7 @@ std::vector<Case> cases() {
           {"heads, some of another layer", "headspan", {}, 5e-6},
           {"a group for each head", "quantise", {{32, 4, true}, {32, 4, true}, {32, 4, true}}, 1e-4},
           {"groups across heads", "quantise", {{48, 4, true}, {48, 4, true}}, 5e-6},
-          {"groups in 8 bits", "quantise", {{32, 8, true}, {32, 8, true}, {32, 8, true}}, 5e-6}};
+          {"groups in 8 bits", "quantise", {{32, 8, true}, {32, 8, true}, {32, 8, true}}, 1e-4}};
 }
 
 struct Tokens {

@@ -8,15 +8,16 @@
 # OUT    folder for the results     TEXT.bin  tokens to evaluate on, of any domains
 #
 # What stands behind -- goes to every command. Environment: METHODS, patterns of the names of plans to make [*], FIT_TOKENS
-# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], HEADSPAN the program. With the model of
-# checkpoints/smollm2 and one FIT.bin an hour on two cores. From one text to others, the paper's tables by domain:
+# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], UNITS of latent and headspan [residual],
+# HEADSPAN the program. With the model of checkpoints/smollm2 and one FIT.bin two hours on two cores. From one text to others,
+# the paper's tables by domain:
 #
 #   T=checkpoints/smollm2/tokens
 #   METHODS='quantise-4 latent-0.27 paper-code-kv-0.5' bash jobs/compression.sh MODEL \
 #     $T/docs.fit.bin,$T/code.fit.bin,$T/prose.fit.bin OUT $T/{docs,code,prose}.heldout.bin
 set -euo pipefail
 if (($# < 4)); then
-  sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 model=$1 out=$3
@@ -30,19 +31,22 @@ while (($# > 0)) && [[ $1 != -- ]]; do
 done
 keys=("${@:2}")
 program=${HEADSPAN:-build/release/headspan}
+units=(--compress.units "${UNITS:-residual}")
 evaluated=$(IFS=,; echo "${texts[*]}")
 mkdir -p "$out"
 
-# run NAME FIT.bin [--compress.key value ...]
+failed=()
+# run NAME FIT.bin [--compress.key value ...]: what fails, such as a budget out of reach, keeps no other from running.
 run() {
   local name=$1 fit=$2
   shift 2
   [[ -f $out/$name.json ]] && return
   echo "== $name" >&2
   "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
-    --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@"
-  "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
-    --tokens.limit "${TEXT_TOKENS:-10000}" --evaluate.summary "$out/$name.json" "${keys[@]}"
+    --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@" &&
+    "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
+      --tokens.limit "${TEXT_TOKENS:-10000}" --evaluate.summary "$out/$name.json" "${keys[@]}" ||
+    failed+=("$name")
 }
 
 wanted() {
@@ -72,15 +76,24 @@ try() {
 for bits in 8 4 3; do
   try "quantise-$bits" --compress.algorithm quantise --compress.bits "$bits"
 done
+
+# heads STREAMS STORED: what keeps 16-bit numbers, whole heads or whole columns
+heads() {
+  local name=${1/,/}-$2 budget=(--compress.streams "$1" --compress.stored "$2")
+  try "paper-code-$name" "${budget[@]}" --compress.algorithm paper-code
+  try "headspan-$name" "${budget[@]}" --compress.algorithm headspan --compress.scope "${SCOPE:-causal}" "${units[@]}"
+  try "latent-whole-$name" "${budget[@]}" --compress.bits 16 "${units[@]}"
+}
 for stored in 0.5 0.27 0.2 0.16 0.125; do
-  try "latent-$stored" --compress.stored "$stored"
+  try "latent-$stored" --compress.stored "$stored" "${units[@]}"
+  heads k,v "$stored"
+  try "paper-text-kv-$stored" --compress.stored "$stored" --compress.algorithm paper-text
 done
-for streams in k,v k v; do
-  name=${streams/,/}
-  try "paper-code-$name-0.5" --compress.streams "$streams" --compress.stored 0.5 --compress.algorithm paper-code
-  try "headspan-$name-0.5" --compress.streams "$streams" --compress.stored 0.5 --compress.algorithm headspan \
-    --compress.scope "${SCOPE:-causal}"
-  try "latent-whole-$name-0.5" --compress.streams "$streams" --compress.stored 0.5 --compress.bits 16
-  [[ $streams == k,v ]] || try "latent-$name-0.5" --compress.streams "$streams" --compress.stored 0.5
+for stream in k v; do
+  try "latent-$stream-0.5" --compress.streams "$stream" --compress.stored 0.5 "${units[@]}"
+  heads "$stream" 0.5
 done
-try "paper-text-kv-0.5" --compress.stored 0.5 --compress.algorithm paper-text
+if ((${#failed[@]} > 0)); then
+  echo "compression: failed: ${failed[*]}" >&2
+  exit 1
+fi

@@ -150,7 +150,7 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
   if (plan.algorithm == "latent") {
     plan.streams = plan_latents(job.compress, calibration, measure);
   } else {
-    HeadPlan heads = plan_heads(job.compress, calibration);
+    HeadPlan heads = plan_heads(job.compress, calibration, measure);
     plan.streams = std::move(heads.streams);
     plan.references = heads.references;
   }

@@ -52,15 +52,22 @@ using BlockLoss =
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
                             const BlockLoss& measure);
 
+/// By stream, for each layer: what half of its latents, as they are, are measured to lose over what they are
+/// expected to. Collective over the grid of the Grams.
+std::map<std::string, std::vector<double>> units_of_halves(const Job::Compress& rule,
+                                                           const Calibration& calibration,
+                                                           const BlockLoss& measure);
+
 /// Whole heads kept, and maps for the others.
 struct HeadPlan {
   PlannedStreams streams;
   std::int64_t references = 0;  ///< of the target that has most
 };
 
-/// By headspan's elimination or the paper's graphs; uses up the Grams. Throws AgreedError where the budget is
-/// out of reach. Collective over the grid of the Grams.
-HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration);
+/// By headspan's elimination or the paper's graphs; uses up the Grams. With `measure` the losses of each
+/// layer and stream are put in the unit of what half of its latents are measured to lose. Throws AgreedError
+/// where the budget is out of reach. Collective over the grid of the Grams.
+HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const BlockLoss& measure);
 
 /// Every column in `bits` bits, in groups of whole heads of at least 64 columns. Local.
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config);

@@ -185,8 +185,8 @@ void Resolver::resolve_calibrate() const {
   if (grams && compress.units == "measured")
     refuse("compress.units", "runs the model, and Grams are given",
            "give model.path and tokens.path in place of grams.paths, or residual");
-  if (compress.units == "measured" && compress.algorithm != "latent")
-    refuse("compress.units", "is for compress.algorithm = latent", "leave it out");
+  if (compress.units == "measured" && compress.algorithm != "latent" && compress.algorithm != "headspan")
+    refuse("compress.units", "is for compress.algorithm = latent or headspan", "leave it out");
   const bool quantise = compress.algorithm == "quantise", latent = compress.algorithm == "latent";
   const bool widths = compress.bits == "8" || compress.bits == "4" || compress.bits == "3";
   if (quantise && !widths)

@@ -171,8 +171,14 @@ class HeadMaps {
 
 }  // namespace
 
-HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration) {
-  const std::map<std::string, std::vector<double>> metrics = head_metrics(calibration);
+HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const BlockLoss& measure) {
+  std::map<std::string, std::vector<double>> metrics = head_metrics(calibration);
+  if (measure)
+    for (const auto& [stream, units] : units_of_halves(rule, calibration, measure)) {
+      std::vector<double>& metric = metrics.at(stream);
+      const std::size_t of_layer = metric.size() / units.size();
+      for (std::size_t i = 0; i < metric.size(); ++i) metric[i] *= units[i / of_layer];
+    }
   std::map<std::string, RegressionData> data;
   for (auto& [stream, grams] : calibration.grams) {
     const bool asked = std::find(rule.streams.begin(), rule.streams.end(), stream) != rule.streams.end();

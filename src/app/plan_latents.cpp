@@ -32,6 +32,36 @@ class LatentPlanner {
         metrics_(head_metrics(calibration)) {}
 
   PlannedStreams plan(const BlockLoss& measure) {
+    std::vector<Spectrum> spectra = find_latents();
+    if (measure) {
+      const std::vector<double> units = measured_units(measure, spectra, allocate(spectra));
+      for (std::size_t block = 0; block < spectra.size(); ++block)
+        for (double& value : spectra[block]) value *= units[block];
+      for (OwnLatents& own : own_) own.latents.eigenvalues = spectra[block_of(own.stream, own.layer)];
+    }
+    return collect(spectra, allocate(spectra));
+  }
+
+  std::map<std::string, std::vector<double>> units_of_halves(const BlockLoss& measure) {
+    const std::vector<Spectrum> spectra = find_latents();
+    Allocation halves;
+    for (const Spectrum& spectrum : spectra) {
+      const Allocation own = allocate_columns({spectrum}, columns() / 2);
+      halves.bands.push_back(own.bands.front());
+      halves.loss.push_back(own.loss.front());
+    }
+    const std::vector<double> units = measured_units(measure, spectra, halves);
+    std::map<std::string, std::vector<double>> by_stream;
+    for (const std::string& stream : rule_.streams) {
+      const auto first = units.begin() + static_cast<std::ptrdiff_t>(block_of(stream, 0));
+      by_stream[stream] = {first, first + layers_};
+    }
+    return by_stream;
+  }
+
+ private:
+  /// Spectra of all layers and streams, on every rank. Collective.
+  std::vector<Spectrum> find_latents() {
     std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
     for (std::int64_t first = 0; first < layers_; first += comm_.size()) work_on(first);
     for (const OwnLatents& own : own_) spectra[block_of(own.stream, own.layer)] = own.latents.eigenvalues;
@@ -39,12 +69,9 @@ class LatentPlanner {
       spectrum.resize(to_size(columns()), 0.0);
       comm_.sum(spectrum.data(), columns());
     }
-    if (measure) weigh(measure, spectra);
-    const Allocation allocation = allocate(spectra);
-    return collect(spectra, allocation);
+    return spectra;
   }
 
- private:
   std::int64_t columns() const { return heads_ * d_; }
 
   std::size_t block_of(const std::string& stream, std::int64_t layer) const {
@@ -88,10 +115,11 @@ class LatentPlanner {
     }
   }
 
-  /// Multiplies each spectrum by what the bands that it would get are measured to lose over what they are
-  /// expected to. Collective.
-  void weigh(const BlockLoss& measure, std::vector<Spectrum>& spectra) {
-    const Allocation allocation = allocate(spectra);
+  /// What each layer of each stream is measured to lose with its bands over what it is expected to; 1 where
+  /// that is nothing. Collective.
+  std::vector<double> measured_units(const BlockLoss& measure, const std::vector<Spectrum>& spectra,
+                                     const Allocation& allocation) const {
+    std::vector<double> units(spectra.size(), 1.0);
     for (const std::string& stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
         const std::size_t at = block_of(stream, layer);
@@ -103,11 +131,9 @@ class LatentPlanner {
           values->resize(to_size(size));
           comm_.broadcast(values->data(), size, 0);
         }
-        const double unit = std::max(measure(stream, layer, block), 1e-12) / allocation.loss[at];
-        for (double& value : spectra[at]) value *= unit;
-        for (OwnLatents& own : own_)
-          if (own.stream == stream && own.layer == layer) own.latents.eigenvalues = spectra[at];
+        units[at] = std::max(measure(stream, layer, block), 1e-12) / allocation.loss[at];
       }
+    return units;
   }
 
   Allocation allocate(const std::vector<Spectrum>& spectra) const {
@@ -198,6 +224,12 @@ void check_bits(const Job::Compress& rule, const ModelConfig& config) {
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
                             const BlockLoss& measure) {
   return LatentPlanner(rule, calibration).plan(measure);
+}
+
+std::map<std::string, std::vector<double>> units_of_halves(const Job::Compress& rule,
+                                                           const Calibration& calibration,
+                                                           const BlockLoss& measure) {
+  return LatentPlanner(rule, calibration).units_of_halves(measure);
 }
 
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config) {

@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 import h5py
+import numpy as np
 from samples import run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
+from program import GOLDEN, TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
 
 JOBS = TESTS.parent / "jobs"
 MODEL, TOKENS = TINY_OLMO2 / "step1500", TINY_OLMO2 / "tokens"
@@ -35,12 +36,12 @@ def bytes_read(plan, layers=6, heads=16, head_size=8):
 
 
 class CompressionJobs(StudyTest):
-    def script(self, name, *arguments, **environment):
+    def script(self, name, *arguments, code=0, **environment):
         command = ["bash", str(JOBS / name), *map(str, arguments)]
         done = subprocess.run(command, env={**os.environ, "HEADSPAN": self.program, **environment}, capture_output=True,
                               text=True, timeout=200, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return re.findall("^== (.*)", done.stderr, re.M)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return re.findall("^(?:== |compression: )(.*)", done.stderr, re.M)
 
     def table(self, name, *folders):
         """The rows of a table of the page of these folders."""
@@ -92,6 +93,27 @@ class CompressionJobs(StudyTest):
         self.assertEqual(len(kl), 4)
         self.assertLess(kl["docs", "docs"], kl["prose", "docs"])
         self.assertLess(kl["prose", "prose"], kl["docs", "prose"])
+
+    def test_a_budget_out_of_reach_stops_nothing_else(self):
+        ids = np.random.default_rng(1).integers(0, 63, 1600)
+        fit, text, out = self.write_tokens("few.fit.bin", ids), self.write_tokens("few.bin", ids[:400]), self.folder / "few"
+        arguments = (GOLDEN / "olmo2_gqa", fit, out, text, "--", "--tokens.eos=63", "--tokens.sequence_length=40")
+        made = self.script("compression.sh", *arguments, code=1, METHODS="*-0.27", SCOPE="layer")
+        self.assertEqual(made.pop(), "failed: headspan-kv-0.27")
+        self.assertEqual(made, ["latent-0.27", "paper-code-kv-0.27", "headspan-kv-0.27", "latent-whole-kv-0.27", "paper-text-kv-0.27"])
+        self.assertEqual(sorted(path.stem for path in out.glob("*.json")), sorted(set(made) - {"headspan-kv-0.27"}))
+        self.assertEqual(self.script("compression.sh", *arguments, METHODS="*-0.27"), ["headspan-kv-0.27"])
+
+    def test_units_are_those_that_are_asked_for(self):
+        for units in ("residual", "measured"):
+            out = self.folder / units
+            made = self.script("compression.sh", MODEL, TOKENS / "docs.fit.bin", out, TOKENS / "docs.heldout.bin", "--", *SMALL,
+                               METHODS="latent-0.27 headspan-kv-0.5 paper-text-kv-0.5", FIT_TOKENS="1500", TEXT_TOKENS="500",
+                               **({"UNITS": units} if units == "measured" else {}))
+            self.assertEqual(len(made), 3)
+            for name, expected in zip(("latent-0.27", "headspan-kv-0.5", "paper-text-kv-0.5"), (units, units, "residual")):
+                with h5py.File(out / f"{name}.h5") as plan:
+                    self.assertEqual(plan.attrs["units"], expected, name)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,86 @@
+"""calibrate with compress.units = measured, through the program, against numpy: what one layer of one stream loses alone,
+by a forward that replaces its keys or values, over what the formula expects.
+
+usage: test_measured_units.py HEADSPAN MPIEXEC [unittest's arguments]
+"""
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+import cached_forward  # noqa: E402
+import elimination  # noqa: E402
+import latents  # noqa: E402
+from calibration import choose_heads  # noqa: E402
+from forward import Model  # noqa: E402
+from moments import moments  # noqa: E402
+from program import GOLDEN, StudyTest, main  # noqa: E402
+
+LENGTH, TOKENS, EOS, MEASURED = 40, 2000, 63, 512
+
+
+class MeasuredUnits(StudyTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        rng = np.random.default_rng(4)
+        ids = rng.integers(0, EOS, TOKENS)
+        ids[1::2] = (ids[::2] * 5 + 1) % EOS  # something to be predictable by
+        cls.fit = np.split(ids, range(LENGTH, TOKENS, LENGTH))
+        cls.tokens = cls.write_tokens("fit.bin", ids)
+
+    def calibrate(self, ranks, model, **rule):
+        plan = self.folder / f"{rule['algorithm']}.h5"
+        keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
+                "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "tokens.heldout": 0, "compress.plan": plan,
+                "compress.units": "measured", **{f"compress.{key}": value for key, value in rule.items()}}
+        run = self.run_program(ranks, "calibrate", *(f"--{key}={value}" for key, value in keys.items()))
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        return cached_forward.read_plan(plan)
+
+    def unit(self, model, blocks, number, kept):
+        """Of block `number`, streams before layers: the divergence with its first `kept` latents, over what the others sum to."""
+        own, s, layer = blocks[number], "kv"[number // model.layers], number % model.layers
+        columns = len(own.mean)
+        whole = {"band_columns": [columns], "band_bits": [16], "mean": np.zeros(columns), "bias": np.zeros(columns),
+                 "projection": np.eye(columns), "lift": np.eye(columns)}
+        groups = [latents.layer_plan(own, [(kept, 16)], 0) if i == layer else whole for i in range(model.layers)]
+        tokens = [t[:MEASURED - LENGTH * i] for i, t in enumerate(self.fit) if LENGTH * i < MEASURED]
+        return cached_forward.summary(model, tokens, cached_forward.Plan("latent", 4, {s: groups}))["kl"] / own.eigenvalues[kept:].sum()
+
+    def test_latents_in_the_bands_that_the_formula_gives_them(self):
+        model = Model(GOLDEN / "llama_gqa")
+        blocks = latents.blocks_of(moments(model, self.fit, 4), "kv")
+        found = self.calibrate(2, "llama_gqa", algorithm="latent", bits=16, stored=0.5)
+        columns = len(blocks[0].mean)
+        least = np.sort([block.eigenvalues for block in blocks], axis=None)[model.layers * columns]
+        for number in (0, model.layers, 2 * model.layers - 1):
+            own = blocks[number]
+            unit = self.unit(model, blocks, number, int((own.eigenvalues >= least).sum()))
+            np.testing.assert_allclose(found.streams["kv"[number // model.layers]][number % model.layers]["eigenvalues"],
+                                       unit * own.eigenvalues, rtol=1e-4)
+
+    def test_heads_by_half_of_the_latents(self):
+        for ranks, name, scope, stored in ((3, "olmo2_mha", "causal", 0.5), (1, "olmo2_gqa", "layer", 0.5)):
+            model = Model(GOLDEN / name)
+            statistics = moments(model, self.fit, 4)
+            blocks = latents.blocks_of(statistics, "kv")
+            units = [self.unit(model, blocks, number, len(blocks[0].mean) // 2) for number in range(len(blocks))]
+            streams = elimination.streams_of(statistics, "kv")
+            for i, stream in enumerate(streams.values()):
+                stream.metric *= np.take(units[i * model.layers:(i + 1) * model.layers], stream.layer)[:, None, None]
+            chosen = choose_heads(streams, "headspan", scope, stored, 2)
+            found = self.calibrate(ranks, name, algorithm="headspan", scope=scope, stored=stored, references=2)
+            heads = model.kv_heads
+            for s, stream in streams.items():
+                for layer, group in enumerate(found.streams[s]):
+                    with self.subTest(model=name, stream=s, layer=layer):
+                        targets = [h for h in range(heads) if layer * heads + h in chosen[s]]
+                        self.assertEqual(list(group.get("targets", [])), targets)
+                        losses = [stream.loss(layer * heads + h, chosen[s][layer * heads + h]) for h in targets]
+                        np.testing.assert_allclose(group.get("loss", []), losses, rtol=1e-4)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@
 #include "base/each_processor.h"
 #include "model/coded_rows.h"
 
-namespace headspan {
+namespace headspan::code_pairs {
 
 constexpr std::int64_t kColumns = 128;  // that are unpacked at a time
 constexpr std::int64_t kGroup = 8;      // codes that fill whole bytes
@@ -259,4 +259,4 @@ HS_INLINED inline void with_bits(int bits, const Use& use) {
   }
 }
 
-}  // namespace headspan
+}  // namespace headspan::code_pairs

@@ -8,6 +8,9 @@
 #include "model/code_pairs.h"
 
 namespace headspan {
+
+using namespace code_pairs;
+
 namespace {
 
 constexpr int kRows = 16;               // whose weights are rounded at a time
@@ -60,7 +63,8 @@ HS_INLINED inline void add_pairs(const Words<Lanes>& a, const Words<Lanes>& b, I
 #endif
 }
 
-/// sums[m * Vectors + v] = sum over i of x[m, i] times vector v of row i of z, for pairs in every lane.
+/// sums[m * Vectors + v] = sum over i of x[m, i] times vector v of row i of z, for pairs in every lane. At
+/// most 128 products of 2^15 and 2^7: far from what 32 bits hold.
 template <int Lanes, bool Fused, int Rows, int Vectors>
 HS_INLINED inline void sum_pairs(const std::uint32_t* const* x, const std::uint32_t* z,
                                  std::int64_t z_leading, std::int64_t count, Ints<Lanes>* sums) {

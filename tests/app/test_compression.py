@@ -18,7 +18,7 @@ from calibration import calibrate  # noqa: E402
 from forward import Model  # noqa: E402
 from moments import moments  # noqa: E402
 from program import GOLDEN, StudyTest, main  # noqa: E402
-from samples import plant_sink  # noqa: E402
+from samples import plant_sink, predictable_ids  # noqa: E402
 
 LENGTH, TOKENS, EOS = 40, 2000, 63
 MODELS = ("olmo2_gqa", "llama_gqa", "qwen3")
@@ -29,8 +29,7 @@ class Compression(StudyTest):
     def setUpClass(cls):
         super().setUpClass()
         rng = np.random.default_rng(4)
-        ids = rng.integers(0, EOS, TOKENS)
-        ids[1::2] = (ids[::2] * 5 + 1) % EOS  # something to be predictable by
+        ids = predictable_ids(rng, TOKENS, EOS)
         cls.fit = np.split(ids, range(LENGTH, TOKENS, LENGTH))
         cls.tokens = cls.write_tokens("fit.bin", ids)
         cls.text = cls.write_tokens("text.bin", text := rng.integers(0, EOS, 7 * LENGTH - 12))

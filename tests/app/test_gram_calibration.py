@@ -14,6 +14,7 @@ from calibration import calibrate  # noqa: E402
 from forward import Model  # noqa: E402
 from moments import moments  # noqa: E402
 from program import GOLDEN, StudyTest, main  # noqa: E402
+from samples import predictable_ids  # noqa: E402
 
 LENGTH, TOKENS, EOS, FIRST = 40, 2000, 63, 4
 STOPPED = 3
@@ -23,8 +24,7 @@ class GramCalibration(StudyTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        ids = np.random.default_rng(4).integers(0, EOS, TOKENS)
-        ids[1::2] = (ids[::2] * 5 + 1) % EOS  # something to be predictable by
+        ids = predictable_ids(np.random.default_rng(4), TOKENS, EOS)
         cls.sequences = np.split(ids, range(LENGTH, TOKENS, LENGTH))
         cls.tokens = cls.write_tokens("ids.bin", ids)
         cls.halves = [cls.write_tokens(f"half{i}.bin", half) for i, half in enumerate(np.split(ids, [3 * TOKENS // 5]))]

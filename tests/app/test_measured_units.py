@@ -16,6 +16,7 @@ from calibration import choose_heads  # noqa: E402
 from forward import Model  # noqa: E402
 from moments import moments  # noqa: E402
 from program import GOLDEN, StudyTest, main  # noqa: E402
+from samples import predictable_ids  # noqa: E402
 
 LENGTH, TOKENS, EOS, MEASURED = 40, 2000, 63, 512
 
@@ -24,9 +25,7 @@ class MeasuredUnits(StudyTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        rng = np.random.default_rng(4)
-        ids = rng.integers(0, EOS, TOKENS)
-        ids[1::2] = (ids[::2] * 5 + 1) % EOS  # something to be predictable by
+        ids = predictable_ids(np.random.default_rng(4), TOKENS, EOS)
         cls.fit = np.split(ids, range(LENGTH, TOKENS, LENGTH))
         cls.tokens = cls.write_tokens("fit.bin", ids)
 

@@ -19,6 +19,13 @@ def golden(name):
     return Model(GOLDEN / name), np.split(tensors["tokens"].astype(int), ends[:-1]), found
 
 
+def predictable_ids(rng, count, vocabulary):
+    """Token ids, every second of which follows from the one before it."""
+    ids = rng.integers(0, vocabulary, count)
+    ids[1::2] = (ids[::2] * 5 + 1) % vocabulary
+    return ids
+
+
 def structured(rng, tokens, layers, heads, d):
     """Heads of unequal size that share a few directions: [tokens, layers * heads, d], and an elimination.Stream of them."""
     columns = layers * heads * d

@@ -8,9 +8,9 @@
 # OUT    folder for the results     TEXT.bin  tokens to evaluate on, of any domains
 #
 # What stands behind -- goes to every command. Environment: METHODS, patterns of the names of plans to make [*], FIT_TOKENS
-# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], UNITS of latent and headspan [residual],
-# HEADSPAN the program. With the model of checkpoints/smollm2 and one FIT.bin two hours on two cores. From one text to others,
-# the paper's tables by domain:
+# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], UNITS of latent and headspan
+# [residual], HEADSPAN the program. With the model of checkpoints/smollm2 and one FIT.bin two hours on two cores. From one
+# text to others, the paper's tables by domain:
 #
 #   T=checkpoints/smollm2/tokens
 #   METHODS='quantise-4 latent-0.27 paper-code-kv-0.5' bash jobs/compression.sh MODEL \
@@ -35,18 +35,22 @@ units=(--compress.units "${UNITS:-residual}")
 evaluated=$(IFS=,; echo "${texts[*]}")
 mkdir -p "$out"
 
-failed=()
-# run NAME FIT.bin [--compress.key value ...]: what fails, such as a budget out of reach, keeps no other from running.
+refused=()
+# run NAME FIT.bin [--compress.key value ...]: a plan that is refused, such as a budget out of reach, stops no other.
 run() {
-  local name=$1 fit=$2
+  local name=$1 fit=$2 status=0
   shift 2
   [[ -f $out/$name.json ]] && return
   echo "== $name" >&2
   "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
-    --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@" &&
-    "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
-      --tokens.limit "${TEXT_TOKENS:-10000}" --evaluate.summary "$out/$name.json" "${keys[@]}" ||
-    failed+=("$name")
+    --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@" || status=$?
+  if ((status == 2)); then
+    refused+=("$name")
+    return
+  fi
+  ((status == 0)) || exit "$status"
+  "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
+    --tokens.limit "${TEXT_TOKENS:-10000}" --evaluate.summary "$out/$name.json" "${keys[@]}"
 }
 
 wanted() {
@@ -93,7 +97,7 @@ for stream in k v; do
   try "latent-$stream-0.5" --compress.streams "$stream" --compress.stored 0.5 "${units[@]}"
   heads "$stream" 0.5
 done
-if ((${#failed[@]} > 0)); then
-  echo "compression: failed: ${failed[*]}" >&2
-  exit 1
+if ((${#refused[@]} > 0)); then
+  echo "compression: refused: ${refused[*]}" >&2
+  exit 2
 fi

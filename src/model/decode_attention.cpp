@@ -61,7 +61,7 @@ class ReaderRows {
                : plain_ + sequence * shape_.row() + head * shape_.group * shape_.d;
   }
 
-  /// Of one sequence, before something is gathered.
+  /// Of one sequence, before something is gathered. Folding clears on its own.
   void clear(std::int64_t sequence) {
     for (std::size_t s = 0; s < own_.size(); ++s)
       for (std::size_t i = 0; i < own_[s].size(); ++i) {

@@ -210,7 +210,7 @@ std::vector<Piece> RecordFormat::pieces(std::int64_t first, std::int64_t count) 
     const std::int64_t begin = std::max(first, part.first),
                        end = std::min(first + count, part.first + part.band.columns);
     if (begin >= end) continue;
-    const bool coded = part.band.bits <= kMostCodedBits;
+    const bool coded = part.band.bits != kPlainBits;
     if (!coded && !pieces.empty() && !pieces.back().coded)
       pieces.back().count += end - begin;
     else

@@ -23,7 +23,7 @@ namespace headspan {
 struct Piece {
   std::int64_t first = 0;
   std::int64_t count = 0;
-  bool coded = false;  ///< one band of at most kMostCodedBits bits, which need not be unpacked
+  bool coded = false;  ///< one band of codes, which need not be unpacked
 };
 
 class RecordFormat {

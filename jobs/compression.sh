@@ -42,8 +42,9 @@ run() {
   shift 2
   [[ -f $out/$name.json ]] && return
   echo "== $name" >&2
-  "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
-    --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@" || status=$?
+  [[ -f $out/$name.h5 ]] ||
+    "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
+      --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@" || status=$?
   if ((status == 2)); then
     refused+=("$name")
     return

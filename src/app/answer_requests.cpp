@@ -108,7 +108,7 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
                                   requests[i].continuation.end());
         }
         const auto cache = model.make_cache(kind, sequences.size());
-        const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, nullptr);
+        const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, {});
         std::vector<std::string> lines;
         for (std::size_t i = 0; i < numbers.size() && model.team().tensor().is_root(); ++i) {
           const auto& own = scores[i];

@@ -27,9 +27,18 @@ std::vector<std::vector<std::int64_t>> first_tokens(const Sample& sample) {
 
 BlockLoss measured_loss(const Transformer& model, const ModelInput& input, const Sample& sample,
                         std::int64_t exact_first, const Team& team) {
-  return [&model, &input, &team, exact_first, sequences = first_tokens(sample)](
-             const std::string& stream, std::int64_t layer, const PlannedBlock& block) {
-    const ModelConfig& config = input.config;
+  const ModelConfig& config = input.config;
+  const Range heads = model.heads(Stream::k);
+  const Dtype compute = input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
+  const Dtype plain = input.dtype;
+  std::vector<std::vector<std::int64_t>> sequences = first_tokens(sample);
+  const auto count = static_cast<std::int64_t>(sequences.size());
+  const CachePlan full = full_plan(config, heads);
+  PagedCache cache(full, count, compute, plain, team.tensor());
+  HiddenStates reference = hidden_states(model, sequences, cache);
+  return [&model, &config, &team, heads, compute, plain, exact_first, count, sequences = std::move(sequences),
+          reference = std::move(reference)](const std::string& stream, std::int64_t layer,
+                                            const PlannedBlock& block) {
     CompressionPlan plan;
     plan.algorithm = "latent";
     plan.kv_heads = config.kv_heads;
@@ -37,16 +46,11 @@ BlockLoss measured_loss(const Transformer& model, const ModelInput& input, const
     plan.exact_first = exact_first;
     std::vector<PlannedBlock> blocks(static_cast<std::size_t>(config.layers));
     blocks[static_cast<std::size_t>(layer)] = block;
-    const Range heads = model.heads(Stream::k);
-    const Dtype compute = input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
-    const CachePlan full = full_plan(config, heads),
-                    one = one_block_plan(config, plan, stream, layer, blocks, heads, scalar_type(compute));
-    const auto count = static_cast<std::int64_t>(sequences.size());
-    PagedCache cache(one, count, compute, input.dtype, team.tensor()),
-        reference(full, count, compute, input.dtype, team.tensor());
+    const CachePlan one = one_block_plan(config, plan, stream, layer, blocks, heads, scalar_type(compute));
+    PagedCache cache(one, count, compute, plain, team.tensor());
     double sum = 0, tokens = 0;
     for (const Scores& scores :
-         score(model, sequences, std::vector<std::int64_t>(sequences.size(), 1), cache, &reference)) {
+         score(model, sequences, std::vector<std::int64_t>(sequences.size(), 1), cache, reference)) {
       sum = std::accumulate(scores.divergence.begin(), scores.divergence.end(), sum);
       tokens += static_cast<double>(scores.divergence.size());
     }

@@ -36,10 +36,11 @@ void score_batch(const CachedModel& model, CacheKind kind, bool reference, const
                  const std::vector<std::size_t>& numbers, Sums& sums) {
   std::vector<std::vector<std::int64_t>> tokens;
   for (const std::size_t s : numbers) tokens.push_back(sample.tokens[s]);
-  const auto cache = model.make_cache(kind, tokens.size());
-  const auto full = reference ? model.make_cache(CacheKind::full, tokens.size()) : nullptr;
-  const std::vector<Scores> scores =
-      score(model.model(), tokens, std::vector<std::int64_t>(tokens.size(), 1), *cache, full.get());
+  HiddenStates full;
+  if (reference)
+    full = hidden_states(model.model(), tokens, *model.make_cache(CacheKind::full, tokens.size()));
+  const std::vector<Scores> scores = score(model.model(), tokens, std::vector<std::int64_t>(tokens.size(), 1),
+                                           *model.make_cache(kind, tokens.size()), full);
   if (!model.team().tensor().is_root()) return;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   for (std::size_t i = 0; i < numbers.size(); ++i) {

@@ -64,14 +64,24 @@ void add_scores(const Transformer& model, const at::Tensor& hidden, const at::Te
 
 }  // namespace
 
+HiddenStates hidden_states(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
+                           KvCache& cache) {
+  const c10::InferenceMode inference;
+  HiddenStates states;
+  for (std::int64_t begin = 0; begin < longest(sequences); begin += kChunk)
+    states.push_back(model.hidden(make_chunk(sequences, begin), cache));
+  return states;
+}
+
 std::vector<Scores> score(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
-                          const std::vector<std::int64_t>& from, KvCache& cache, KvCache* reference) {
+                          const std::vector<std::int64_t>& from, KvCache& cache,
+                          const HiddenStates& reference) {
   const c10::InferenceMode inference;
   std::vector<Scores> scores(sequences.size());
   for (std::int64_t begin = 0; begin < longest(sequences); begin += kChunk) {
     const PackedBatch batch = make_chunk(sequences, begin);
     const at::Tensor hidden = model.hidden(batch, cache);
-    const at::Tensor other = reference != nullptr ? model.hidden(batch, *reference) : at::Tensor();
+    const at::Tensor other = reference.empty() ? at::Tensor() : reference.at(to_size(begin / kChunk));
     std::int64_t row = 0;
     for (std::size_t s = 0; s < sequences.size(); ++s) {
       HS_ASSERT(from[s] >= 1);

@@ -19,11 +19,19 @@ struct Scores {
   std::vector<double> divergence;    ///< KL(reference || cache); empty without one
 };
 
-/// Scores tokens from[s] .. of every sequence, from[s] >= 1. Both caches are fresh and hold as many
-/// sequences; `reference` may be null. Collective over the model's tensor-parallel communicator, with equal
-/// arguments.
+/// What logits are made of, of every token of some sequences, as they were run: to compare other runs with.
+using HiddenStates = std::vector<at::Tensor>;
+
+/// Runs sequences with a fresh cache of as many. Collective over the model's tensor-parallel communicator,
+/// with equal arguments.
+HiddenStates hidden_states(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
+                           KvCache& cache);
+
+/// Scores tokens from[s] .. of every sequence, from[s] >= 1, with a fresh cache of as many; `reference` is of
+/// the same sequences, or empty. Collective likewise.
 std::vector<Scores> score(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
-                          const std::vector<std::int64_t>& from, KvCache& cache, KvCache* reference);
+                          const std::vector<std::int64_t>& from, KvCache& cache,
+                          const HiddenStates& reference);
 
 /// Appends tokens to each sequence of the cache, none to some; returns the most likely next token of those
 /// that got some, and -1 for the others. Collective likewise.

@@ -49,6 +49,7 @@ test_packages=(
   "slurm-client                   sbatch and srun of Slurm"
   "libpmix-dev                    libpmix.so, which Slurm's srun opens"
   "iproute2                       ip"
+  "busybox-static                 a shell that needs no library"
 )
 fetch_packages=(
   "python3-venv                   Python's venv and pip"

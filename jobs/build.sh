@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # Sets up and builds headspan in build/release: installs missing packages, configures, compiles.
 #
-#   bash jobs/build.sh [--tests] [TARGET...]    no target: everything; --tests: the packages of the tests too
+#   bash jobs/build.sh [--tests] [--cuda] [TARGET...]    no target: everything; --tests: the packages of the tests too;
+#                                                        --cuda: for GPUs, in build/cuda, on jobs/pytorch.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-groups=(build)
-if [[ ${1:-} == --tests ]]; then
-  groups+=(test fetch)
+groups=(build) preset=release
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --tests) groups+=(test fetch) ;;
+    --cuda) preset=cuda ;;
+    *) echo "build: unknown option '$1'; known: --tests --cuda" >&2; exit 2 ;;
+  esac
   shift
-fi
+done
 bash jobs/packages.sh "${groups[@]}"
 
 for tool in cmake ninja; do
@@ -19,7 +24,11 @@ for tool in cmake ninja; do
 done
 
 # The tests read results with the distribution's Python, not with whichever comes first in the PATH.
-configure=(cmake --preset release)
+configure=(cmake --preset "$preset")
+if [[ $preset == cuda ]]; then
+  torch=$(bash jobs/pytorch.sh)
+  configure+=(-DHEADSPAN_TORCH_DIR="$torch")
+fi
 [[ -x /usr/bin/python3 ]] && configure+=(-DPython3_EXECUTABLE=/usr/bin/python3)
 echo "build: configuring" >&2
 "${configure[@]}"
@@ -34,4 +43,4 @@ fitting=$((free_kib / (3 * 512 * 1024)))
 ((fitting < 1)) && fitting=1
 ((jobs > fitting)) && jobs=$fitting
 echo "build: compiling with $jobs at a time" >&2
-NINJA_STATUS='[%f/%t %es] ' cmake --build build/release --parallel "$jobs" ${1:+--target "$@"}
+NINJA_STATUS='[%f/%t %es] ' cmake --build "build/$preset" --parallel "$jobs" ${1:+--target "$@"}

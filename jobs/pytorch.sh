@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Fetches PyTorch's wheel for CUDA, with the packages that hold CUDA's runtime and NCCL, into build/pytorch, unless they are
+# there, and prints the wheel's folder, for HEADSPAN_TORCH_DIR. 3 GB to download, 5 GB on disk; needs pip's package index.
+#
+#   torch=$(bash jobs/pytorch.sh)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+requirement=torch==2.11.0 folder=$PWD/build/pytorch
+
+mkdir -p build
+exec 9> build/pytorch.lock
+flock 9  # of several at a time one installs, the others wait
+if [[ $(cat "$folder/requirement" 2> /dev/null) != "$requirement" ]]; then
+  python=$(bash checkpoints/environment.sh)
+  echo "pytorch: installing $requirement in build/pytorch" >&2
+  rm -rf "$folder"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --target "$folder" "$requirement" >&2
+  echo "$requirement" > "$folder/requirement"  # written last
+fi
+echo "$folder/torch"

@@ -164,7 +164,7 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
 int calibrate(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   const Log log(world.is_root());
-  check_device(job);
+  refuse_gpu(job);
   start_threads(world);
   const double memory = memory_of_rank(job, world);
   Prepared prepared;

@@ -212,7 +212,7 @@ void print(const Json& summary) {
 int evaluate(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   const Log log(world.is_root());
-  check_device(job);
+  refuse_gpu(job);
   start_threads(world);
   const double memory = memory_of_rank(job, world);
   Prepared prepared;

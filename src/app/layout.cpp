@@ -7,7 +7,9 @@
 
 #include "app/team.h"
 #include "base/checked.h"
+#include "base/provenance.h"
 #include "dist/agreement.h"
+#include "dist/gpu.h"
 #include "dist/threads.h"
 #include "model/torch_runtime.h"
 #include "model/weight_loader.h"
@@ -93,9 +95,19 @@ Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forw
   return job.model.init == Words{"pretrained"} ? weight_dtype(forward, config, nullptr) : forward;
 }
 
-void check_device(const Job& job) {
+void refuse_gpu(const Job& job) {
   if (job.run.device == "cuda")
-    throw AgreedError("run.device = cuda: this program was built without GPU support", 1);
+    throw AgreedError("run.device = cuda: is for studies alone; leave it out here", 1);
+}
+
+std::optional<int> choose_gpu(const Job& job, const Comm& world) {
+  if (job.run.device != "cuda") return {};
+  const int place = world.split_shared().rank();
+  const Gpus gpus = visible_gpus();
+  agree(world, [&] {
+    if (gpus.count == 0) throw AgreedError("run.device = cuda: " + hostname() + ": " + gpus.why_none, 1);
+  });
+  return place % gpus.count;
 }
 
 int start_threads(const Comm& comm) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "app/job.h"
 #include "app/unit.h"
@@ -35,9 +36,13 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
 /// it, and the forward's own where weights are drawn. Local.
 Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward);
 
-/// Throws AgreedError (exit code 1) where run.device asks for what this program cannot run on. Local; the same
-/// on all.
-void check_device(const Job& job);
+/// Throws AgreedError (exit code 1) where run.device asks for a GPU. For commands that have no work for one.
+/// Local; the same on all.
+void refuse_gpu(const Job& job);
+
+/// The GPU that this rank computes on, by its place among the ranks of its node; none where run.device asks
+/// for none. Throws AgreedError (exit code 1) where some node has none. Collective over world.
+std::optional<int> choose_gpu(const Job& job, const Comm& world);
 
 /// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
 /// all ranks. Collective over comm.

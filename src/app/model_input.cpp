@@ -22,12 +22,14 @@ Transformer load_model(const Job::Model& rule, const ModelInput& input, bool log
                        const Log& log, const std::string& name) {
   const double start = Progress::steady_seconds();
   const Extent extent{input.config.layers, logits};
+  const at::Device device =
+      team.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())) : at::Device(at::kCPU);
   std::optional<Transformer> model;
   agree(team.group(), [&] {
     model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, input.dtype, extent,
-                                                 team.tensor(), team.data())
+                                                 team.tensor(), team.data(), device)
                              : Transformer::random(input.config, static_cast<std::uint64_t>(rule.seed),
-                                                   input.dtype, extent, team.tensor());
+                                                   input.dtype, extent, team.tensor(), device);
   });
   log.event("loaded", {{"unit", name},
                        {"layers", std::to_string(input.config.layers)},

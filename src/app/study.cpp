@@ -142,7 +142,7 @@ int study(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   RunClock clock(job.run);
   const Log log(world.is_root());
-  check_device(job);
+  const std::optional<int> gpu = choose_gpu(job, world);
   const int threads = start_threads(world);
   const Plan plan = make_plan(job, world);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
@@ -153,7 +153,7 @@ int study(const Job& job, const Comm& world) {
                       {"tensor_parallel", std::to_string(plan.tensor_parallel)},
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
-  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid);
+  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu);
   const int code = report(run_units(job, plan, team, clock, log), world);
   if ((code == 0 || code == 3) && world.is_root())
     std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",

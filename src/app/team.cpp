@@ -22,8 +22,9 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
                      "use auto or PxQ with P times Q = " + std::to_string(size));
 }
 
-Team::Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid)
-    : world_(Comm::duplicate(world.get())), groups_(groups) {
+Team::Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid,
+           std::optional<int> gpu)
+    : world_(Comm::duplicate(world.get())), gpu_(gpu), groups_(groups) {
   const int size = world.size() / groups;
   group_ = world_.split(world.rank() / size, world.rank());
   tensor_ = group_.split(group_.rank() / tensor_parallel, group_.rank());

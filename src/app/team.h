@@ -16,19 +16,23 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
 /// Rank r of a group is member r % tensor_parallel of data-parallel row r / tensor_parallel.
 class Team {
  public:
-  /// A layout that check_layout accepts. Collective over world.
-  Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid);
+  /// A layout that check_layout accepts. `gpu`: on which of the GPUs that it sees this rank computes; none:
+  /// on the CPU. Collective over world.
+  Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid,
+       std::optional<int> gpu = {});
 
   const Comm& world() const { return world_; }
   const Comm& group() const { return group_; }
   const Comm& tensor() const { return tensor_; }  ///< the ranks of this data-parallel row
   const Comm& data() const { return data_; }  ///< the ranks of other rows with the same share of the weights
   const Grid& grid() const { return *grid_; }
+  std::optional<int> gpu() const { return gpu_; }
   int groups() const { return groups_; }
   int group_number() const { return world_.rank() / group_.size(); }
 
  private:
   Comm world_;
+  std::optional<int> gpu_;
   int groups_;
   Comm group_;
   Comm tensor_;

@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/version.h>
 
+#include "base/error.h"
 #include "dist/threads.h"
 #include "model/row_kernels.h"
 
@@ -99,8 +100,38 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
   return out;
 }
 
+at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const std::vector<std::int64_t>& lengths) {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
+  const std::int64_t group = q.size(1) / k.size(1);
+  // Float32 has no fused kernel in which query heads share a KV head.
+  const bool repeated = group > 1 && q.scalar_type() != at::kHalf && q.scalar_type() != at::kBFloat16;
+  at::Tensor out = at::empty_like(q);
+  std::int64_t begin = 0;
+  for (std::size_t first = 0, last = 0; first < lengths.size(); first = last) {
+    const std::int64_t length = lengths[first];
+    while (last < lengths.size() && lengths[last] == length) ++last;
+    const std::int64_t count = static_cast<std::int64_t>(last - first), rows = count * length;
+    // [sequences, heads, length, d], a view.
+    const auto by_head = [&](const at::Tensor& x) {
+      return x.narrow(0, begin, rows).view({count, length, x.size(1), x.size(2)}).transpose(1, 2);
+    };
+    const auto shared = [&](const at::Tensor& x) {
+      return repeated ? by_head(x).repeat_interleave(group, 1) : by_head(x);
+    };
+    by_head(out).copy_(at::scaled_dot_product_attention(by_head(q), shared(k), shared(v), {}, 0, true,
+                                                        std::nullopt, group > 1 && !repeated));
+    begin += rows;
+  }
+  return out;
+#else
+  throw Error("attention on a GPU needs LibTorch 2.5 or later");
+#endif
+}
+
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::vector<std::int64_t>& lengths) {
+  if (!q.is_cpu()) return side_by_side_attention(q, k, v, lengths);
 #if TORCH_VERSION_MAJOR >= 2
   return fused_attention(q, k, v, lengths);
 #else

@@ -1,6 +1,7 @@
 // Causal attention of packed sequences. Query head i reads KV head i / (heads / kv_heads); KV heads are never
-// repeated in memory. With LibTorch 2 this is its fused kernel; before that queries are taken in blocks, so
-// that the scores of a block stay in the cache, and keys after a block are not touched.
+// repeated in memory. On the CPU this is LibTorch 2's fused kernel; before that queries are taken in blocks,
+// so that the scores of a block stay in the cache, and keys after a block are not touched. On a GPU sequences
+// of equal length go through the fused kernel together.
 #pragma once
 
 #include <vector>
@@ -13,6 +14,11 @@ namespace headspan {
 /// end to end, which do not see each other. Returns [tokens, heads, d].
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::vector<std::int64_t>& lengths);
+
+/// What causal_attention uses on a GPU; there float32 and float64 have KV heads repeated. Throws Error where
+/// LibTorch is older than 2.5.
+at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const std::vector<std::int64_t>& lengths);
 
 /// What causal_attention uses where there is no fused kernel.
 at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -43,27 +43,29 @@ Stream stream_named(const std::string& name) {
   return name == "q" ? Stream::q : Stream::v;
 }
 
-Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel)
-    : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel) {}
+Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel,
+                         at::Device device)
+    : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel), device_(device) {}
 
 Transformer Transformer::load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype,
-                              Extent extent, const Comm& tensor_parallel, const Comm& data_parallel) {
+                              Extent extent, const Comm& tensor_parallel, const Comm& data_parallel,
+                              at::Device device) {
   const c10::InferenceMode inference;
-  Transformer model(config, scalar_type(dtype), tensor_parallel);
+  Transformer model(config, scalar_type(dtype), tensor_parallel, device);
   agree(tensor_parallel, [&] {
     const WeightTypes types{scalar_type(weight_dtype(dtype, config, &checkpoint)), model.dtype_};
-    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), types, at::kCPU);
+    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), types, device);
   });
   load_weights(checkpoint, config, model.weights_, tensor_parallel, data_parallel);
   return model;
 }
 
 Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
-                                const Comm& tensor_parallel) {
+                                const Comm& tensor_parallel, at::Device device) {
   const c10::InferenceMode inference;
-  Transformer model(config, scalar_type(dtype), tensor_parallel);
+  Transformer model(config, scalar_type(dtype), tensor_parallel, device);
   agree(tensor_parallel, [&] {
-    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), model.dtype_, at::kCPU);
+    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), model.dtype_, device);
     initialize_weights(config, seed, model.weights_);
   });
   return model;
@@ -80,7 +82,8 @@ void Transformer::capture(const PackedBatch& batch, CapturePoint point, const st
                           const CaptureSink<T>& sink, const MeanSquareSink& mean_squares) const {
   const Capture capture{point, &streams,
                         [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
-                          const at::Tensor typed = values.to(at::CppTypeToScalarType<T>::value).contiguous();
+                          const at::Tensor typed =
+                              values.to(at::kCPU).to(at::CppTypeToScalarType<T>::value).contiguous();
                           sink(layer, stream, typed.data_ptr<T>());
                         },
                         &mean_squares};
@@ -113,12 +116,12 @@ at::Tensor Transformer::logits(const at::Tensor& hidden) const {
 
 at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
   const Range rows = share(config_.vocab_size, tensor_parallel_->rank(), tensor_parallel_->size());
-  at::Tensor ids = at::tensor(tokens, at::kLong);
+  at::Tensor ids = at::tensor(tokens, at::kLong).to(device_);
   if (tensor_parallel_->size() == 1) return weights_.embedding.index_select(0, ids).to(dtype_);
   ids = ids - rows.begin;
   const at::Tensor elsewhere = ids.lt(0).logical_or(ids.ge(rows.count));
   at::Tensor x = rows.count == 0
-                     ? at::zeros({ids.size(0), config_.hidden_size}, dtype_)
+                     ? at::zeros({ids.size(0), config_.hidden_size}, at::dtype(dtype_).device(device_))
                      : weights_.embedding.index_select(0, ids.masked_fill(elsewhere, 0)).to(dtype_);
   x.masked_fill_(elsewhere.unsqueeze(1), 0);
   sum_over(*tensor_parallel_, x);
@@ -131,10 +134,11 @@ at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const
   const c10::InferenceMode inference;
   const auto count = static_cast<std::int64_t>(batch.tokens.size());
   HS_ASSERT(std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}) == count);
-  if (count == 0) return at::empty({0, config_.hidden_size}, dtype_);
+  if (count == 0) return at::empty({0, config_.hidden_size}, at::dtype(dtype_).device(device_));
   const std::vector<std::int64_t> starts =
       cache != nullptr ? cache->lengths() : std::vector<std::int64_t>(batch.lengths.size(), 0);
-  const RopeTable table = make_rope_table(config_, starts, batch.lengths, dtype_);
+  const RopeTable host = make_rope_table(config_, starts, batch.lengths, dtype_);
+  const RopeTable table{host.cos.to(device_), host.sin.to(device_)};
   at::Tensor x = embed(batch.tokens);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     if (capture != nullptr && !*capture->mean_squares && layer + 1 == layers) {
@@ -201,7 +205,8 @@ at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const
 
 void Transformer::measure(std::int64_t layer, const at::Tensor& x, const Capture* capture) const {
   if (capture == nullptr || !*capture->mean_squares) return;
-  const at::Tensor squares = x.to(at::kDouble).square().mean(1).add_(config_.norm_eps).contiguous();
+  const at::Tensor squares =
+      x.to(at::kDouble).square().mean(1).add_(config_.norm_eps).to(at::kCPU).contiguous();
   (*capture->mean_squares)(layer, {squares.data_ptr<double>(), squares.data_ptr<double>() + squares.numel()});
 }
 
@@ -212,7 +217,7 @@ std::vector<double> Transformer::output_metric(std::int64_t layer) const {
   at::Tensor w = weights.o.weight.to(at::kDouble);  // [hidden, heads d]
   if (config_.norm_after) w = w * weights.attention_norm.to(at::kDouble).unsqueeze(1);
   w = w.view({w.size(0), -1, config_.head_size}).permute({1, 0, 2});
-  const at::Tensor metric = at::bmm(w.transpose(1, 2), w).div_(config_.hidden_size).contiguous();
+  const at::Tensor metric = at::bmm(w.transpose(1, 2), w).div_(config_.hidden_size).to(at::kCPU).contiguous();
   return {metric.data_ptr<double>(), metric.data_ptr<double>() + metric.numel()};
 }
 

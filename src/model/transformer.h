@@ -1,8 +1,8 @@
 // The forward pass of a decoder-only transformer over packed tokens: sequences lie end to end and there is no
 // padding, every token is a row. It hands out Q, K and V as it goes, and stops where nothing more is asked. A
-// transformer is one rank's shard; ranks of a tensor-parallel communicator call together with the same batch.
-// Attention goes over the batch alone, or over a KV cache too (model/kv_cache.h). Nothing of files or
-// statistics.
+// transformer is one rank's shard, in memory or on a GPU; ranks of a tensor-parallel communicator call
+// together with the same batch. Attention goes over the batch alone, or over a KV cache too
+// (model/kv_cache.h). Nothing of files or statistics.
 #pragma once
 
 #include <functional>
@@ -45,14 +45,16 @@ class KvCache;
 class Transformer {
  public:
   /// Reads the weights. Collective over both communicators: `tensor_parallel` joins the shards of one model
-  /// and must outlive the object, `data_parallel` the ranks that hold the same shard. Throws AgreedError.
+  /// and must outlive the object, `data_parallel` the ranks that hold the same shard. `device`: where the
+  /// weights are kept and the model runs. Throws AgreedError.
   static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype, Extent extent,
-                          const Comm& tensor_parallel, const Comm& data_parallel);
+                          const Comm& tensor_parallel, const Comm& data_parallel,
+                          at::Device device = at::kCPU);
 
   /// Draws the weights: the same model for one seed whatever the number of ranks. Collective over the
   /// communicator, which must outlive the object. Throws AgreedError.
   static Transformer random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
-                            const Comm& tensor_parallel);
+                            const Comm& tensor_parallel, at::Device device = at::kCPU);
 
   const ModelConfig& config() const { return config_; }
 
@@ -91,7 +93,8 @@ class Transformer {
     const MeanSquareSink* mean_squares;  // empty: not asked for
   };
 
-  Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel);
+  Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel,
+              at::Device device);
 
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
   at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture, KvCache* cache) const;
@@ -113,6 +116,7 @@ class Transformer {
   ModelConfig config_;
   at::ScalarType dtype_;
   const Comm* tensor_parallel_;
+  at::Device device_;
   Weights weights_;
 };
 

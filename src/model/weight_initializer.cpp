@@ -1,5 +1,6 @@
 #include "model/weight_initializer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -31,17 +32,22 @@ float normal(std::uint64_t bits) {
 void draw(const WeightSlice& slice, std::uint64_t seed, float deviation) {
   constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // SplitMix64's own from one output to the next
   const auto width = static_cast<std::uint64_t>(slice.shape[1]);
-  at::parallel_for(0, slice.rows.count, 16, [&](std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kRows = 16;  // drawn in memory, then put in their place
+  at::parallel_for(0, (slice.rows.count + kRows - 1) / kRows, 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
-    at::Tensor values = at::empty({slice.columns.count}, at::kFloat);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const auto first = static_cast<std::uint64_t>(slice.rows.begin + row) * width +
-                         static_cast<std::uint64_t>(slice.columns.begin);
-      SplitMix64 bits(seed + first * kStep);
+    for (std::int64_t first = begin * kRows; first < std::min(end * kRows, slice.rows.count);
+         first += kRows) {
+      const at::Tensor place = slice.values.narrow(0, first, std::min(kRows, slice.rows.count - first));
+      const at::Tensor values = at::empty(place.sizes(), at::kFloat);
       auto* out = values.data_ptr<float>();
-      for (std::int64_t column = 0; column < slice.columns.count; ++column)
-        out[column] = deviation * normal(bits.next());
-      slice.values[row].copy_(values);
+      for (std::int64_t row = first; row < first + place.size(0); ++row) {
+        const auto number = static_cast<std::uint64_t>(slice.rows.begin + row) * width +
+                            static_cast<std::uint64_t>(slice.columns.begin);
+        SplitMix64 bits(seed + number * kStep);
+        for (std::int64_t column = 0; column < slice.columns.count; ++column)
+          *out++ = deviation * normal(bits.next());
+      }
+      place.copy_(values);
     }
   });
 }

@@ -93,7 +93,8 @@ bool any_not_finite(const at::Tensor& numbers) {
   }
 }
 
-/// Some rows of a slice: `raw` holds them as stored, and is the final place itself where the dtypes agree.
+/// Some rows of a slice: `raw` holds them as stored, and is the final place itself where that is in memory
+/// and of the stored dtype.
 struct Chunk {
   const WeightSlice* slice;
   std::int64_t row;  // the first, within the slice
@@ -102,8 +103,8 @@ struct Chunk {
   bool ends_slice;
 };
 
-/// Cuts the slices into chunks, at least one for each; what needs converting takes turns in two staging
-/// buffers.
+/// Cuts the slices into chunks, at least one for each; what needs converting or goes to a GPU takes turns in
+/// two staging buffers, of memory that a GPU reads by itself.
 std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weights) {
   std::vector<Chunk> chunks;
   std::array<at::Tensor, 2> staging;
@@ -115,11 +116,12 @@ std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weig
       const std::int64_t count = std::min(step, slice.rows.count - row);
       const at::Tensor values = slice.values.narrow(0, row, count);
       at::Tensor raw = values;
-      if (stored != slice.values.scalar_type()) {
+      if (stored != values.scalar_type() || !values.is_cpu()) {
         at::Tensor& buffer = staging[chunks.size() % 2];
         const std::int64_t bytes = count * row_bytes;
         if (!buffer.defined() || buffer.numel() < bytes)
-          buffer = at::empty({std::max(bytes, kChunkBytes)}, at::kByte);
+          buffer =
+              at::empty({std::max(bytes, kChunkBytes)}, at::dtype(at::kByte).pinned_memory(values.is_cuda()));
         raw = buffer.narrow(0, 0, bytes).view(stored).view(values.sizes());
       }
       chunks.push_back({&slice, row, raw, values, row + count == slice.rows.count});

@@ -1,13 +1,20 @@
 // The forward pass against golden files of transformers, on every way to lay out the ranks.
 #include <map>
 
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
+#include "model/attention.h"
 #include "model/golden.h"
 #include "model/weight_loader.h"
 
 namespace headspan {
 namespace {
+
+constexpr bool kSideBySide = TORCH_VERSION_MAJOR > 2 ||
+                             (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5);
 
 const std::map<CapturePoint, std::string> kPoints{
     {CapturePoint::proj, "proj"}, {CapturePoint::normed, "normed"}, {CapturePoint::roped, "roped"}};
@@ -140,6 +147,39 @@ TEST(Transformer, hands_out_only_the_streams_asked_for_layers_ascending) {
       [&](std::int64_t layer, Stream stream, const float*) { order.emplace_back(layer, stream); });
 
   EXPECT_EQ(order, (std::vector<std::pair<std::int64_t, Stream>>{{0, Stream::k}, {1, Stream::k}}));
+}
+
+/// Without a GPU: on LibTorch's device of shapes, as on a GPU, an operation between two devices throws.
+TEST(Transformer, runs_where_its_weights_are) {
+  if (!kSideBySide) GTEST_SKIP() << "LibTorch is older than 2.5";
+  const Layout layout(1);
+  for (const char* name : {"llama_gqa", "llama3_scaled", "olmo2_gqa", "qwen3_bias"})
+    for (const Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
+      const ModelConfig config = read_model_config(golden_folder(name) + "/config.json");
+      const auto model =
+          Transformer::random(config, 0, dtype, {config.layers, true}, layout.tensor_parallel, at::kMeta);
+      const at::Tensor logits = model.logits({{3, 4, 5, 6, 7}, {2, 2, 1}});
+      EXPECT_TRUE(logits.is_meta()) << name;
+      EXPECT_EQ(logits.sizes(), (std::vector<std::int64_t>{5, config.vocab_size})) << name;
+      EXPECT_EQ(logits.scalar_type(), scalar_type(dtype)) << name;
+    }
+}
+
+TEST(Attention, sequences_side_by_side_are_those_one_by_one) {
+  if (!kSideBySide) GTEST_SKIP() << "LibTorch is older than 2.5";
+  const c10::InferenceMode inference;
+  const std::vector<std::int64_t> lengths{7, 7, 3, 5, 5, 5};
+  for (const auto& [dtype, tolerance] :
+       {std::pair(at::kDouble, 1e-12), {at::kFloat, 1e-5}, {at::kBFloat16, 2e-2}})
+    for (const std::int64_t kv_heads : {2, 6}) {
+      const auto draw = [&, dtype = dtype](std::int64_t heads) {
+        return at::randn({32, heads, 8}, at::kDouble).to(dtype);
+      };
+      const at::Tensor q = draw(6), k = draw(kv_heads), v = draw(kv_heads);
+      EXPECT_LT(relative_error(side_by_side_attention(q, k, v, lengths), blocked_attention(q, k, v, lengths)),
+                tolerance)
+          << dtype << " " << kv_heads;
+    }
 }
 
 }  // namespace

@@ -149,22 +149,6 @@ TEST(Transformer, hands_out_only_the_streams_asked_for_layers_ascending) {
   EXPECT_EQ(order, (std::vector<std::pair<std::int64_t, Stream>>{{0, Stream::k}, {1, Stream::k}}));
 }
 
-/// Without a GPU: on LibTorch's device of shapes, as on a GPU, an operation between two devices throws.
-TEST(Transformer, runs_where_its_weights_are) {
-  if (!kSideBySide) GTEST_SKIP() << "LibTorch is older than 2.5";
-  const Layout layout(1);
-  for (const char* name : {"llama_gqa", "llama3_scaled", "olmo2_gqa", "qwen3_bias"})
-    for (const Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
-      const ModelConfig config = read_model_config(golden_folder(name) + "/config.json");
-      const auto model =
-          Transformer::random(config, 0, dtype, {config.layers, true}, layout.tensor_parallel, at::kMeta);
-      const at::Tensor logits = model.logits({{3, 4, 5, 6, 7}, {2, 2, 1}});
-      EXPECT_TRUE(logits.is_meta()) << name;
-      EXPECT_EQ(logits.sizes(), (std::vector<std::int64_t>{5, config.vocab_size})) << name;
-      EXPECT_EQ(logits.scalar_type(), scalar_type(dtype)) << name;
-    }
-}
-
 TEST(Attention, sequences_side_by_side_are_those_one_by_one) {
   if (!kSideBySide) GTEST_SKIP() << "LibTorch is older than 2.5";
   const c10::InferenceMode inference;

@@ -100,9 +100,9 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
   return out;
 }
 
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
 at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::vector<std::int64_t>& lengths) {
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
   const std::int64_t group = q.size(1) / k.size(1);
   // Float32 has no fused kernel in which query heads share a KV head.
   const bool repeated = group > 1 && q.scalar_type() != at::kHalf && q.scalar_type() != at::kBFloat16;
@@ -124,10 +124,13 @@ at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, cons
     begin += rows;
   }
   return out;
-#else
-  throw Error("attention on a GPU needs LibTorch 2.5 or later");
-#endif
 }
+#else
+at::Tensor side_by_side_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                  const std::vector<std::int64_t>&) {
+  throw Error("attention on a GPU needs LibTorch 2.5 or later");
+}
+#endif
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::vector<std::int64_t>& lengths) {

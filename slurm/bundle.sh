@@ -56,10 +56,11 @@ for program in headspan headspan-bench; do
   cat > "$partial/$program" <<END
 #!/bin/sh
 here=\$(cd "\${0%/*}" && pwd) || exit 1
-torch=\${HEADSPAN_TORCH_DIR-}
+libraries=\$here/lib
 END
   if [[ -n $wheel ]]; then
     cat >> "$partial/$program" <<'END'
+torch=${HEADSPAN_TORCH_DIR-}
 if [ -z "$torch" ]; then
   torch=$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null)
 fi
@@ -67,6 +68,9 @@ if [ ! -e "$torch/lib/libtorch.so" ]; then
   echo "headspan: PyTorch's folder is not found; name it, SITE-PACKAGES/torch, in HEADSPAN_TORCH_DIR" >&2
   exit 1
 fi
+for folder in "$torch/lib" "$torch"/../nvidia/*/lib; do  # the wheel's, and those of its companions
+  [ -d "$folder" ] && libraries=$libraries:$folder
+done
 END
   fi
   cat >> "$partial/$program" <<END
@@ -74,7 +78,7 @@ if [ -d "\$here/openmpi" ]; then
   export OMPI_MCA_mca_base_component_path="\$here/openmpi" OPAL_PKGDATADIR="\$here/share-openmpi"
   export OMPI_MCA_ess_singleton_isolated=1  # one process by itself starts no daemon
 fi
-exec "\$here/lib/${loader##*/}" --library-path "\$here/lib\${torch:+:\$torch/lib}" "\$here/bin/$program" "\$@"
+exec "\$here/lib/${loader##*/}" --library-path "\$libraries" "\$here/bin/$program" "\$@"
 END
   chmod +x "$partial/$program"
 done

@@ -4,7 +4,7 @@
 #
 #   slurm/bundle.sh OUT [BUILD]
 #
-# OUT    folder to make    BUILD   folder of the build [build/release]
+# OUT    folder to make    BUILD   folder of the build [build/release]; both relative to the project's root
 #
 # On the other machine OUT/headspan and OUT/headspan-bench are the programs. They take LibTorch from the folder
 # HEADSPAN_TORCH_DIR, or from where python3 finds its package torch, and need a shell and a kernel, nothing else. One

@@ -1,7 +1,7 @@
-// Causal attention of packed sequences. Query head i reads KV head i / (heads / kv_heads); KV heads are never
-// repeated in memory. On the CPU this is LibTorch 2's fused kernel; before that queries are taken in blocks,
-// so that the scores of a block stay in the cache, and keys after a block are not touched. On a GPU sequences
-// of equal length go through the fused kernel together.
+// Causal attention of packed sequences. Query head i reads KV head i / (heads / kv_heads). On the CPU KV heads
+// are never repeated in memory: this is LibTorch 2's fused kernel; before that queries are taken in blocks, so
+// that the scores of a block stay in the cache, and keys after a block are not touched. On a GPU sequences of
+// equal length go through the fused kernel together.
 #pragma once
 
 #include <vector>

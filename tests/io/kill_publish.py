@@ -1,8 +1,10 @@
 """Kills publish_loop with SIGKILL at random instants; the published file must be whole every time.
 
 usage: kill_publish.py PUBLISH_LOOP MPIEXEC KILLS
-Every fifth victim runs on two ranks, of which one or both are killed.
+Every fifth victim runs on two ranks, of which one or both are killed. The semaphore that Open MPI would make for
+each file it opens, and that a kill may leave locked, keeps nobody from the file.
 """
+import ctypes
 import hashlib
 import os
 import random
@@ -48,10 +50,26 @@ def check(path):
     return version
 
 
+def publish_behind_a_locked_semaphore(loop, path):
+    """Publishes once while the semaphore named after the temporary file is locked, as a kill leaves it."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.sem_open.restype = ctypes.c_void_p
+    name = f"/OMPIO_{os.path.basename(path)}.tmp.job1".encode()
+    semaphore = library.sem_open(name, os.O_CREAT, 0o600, 0)
+    assert semaphore, os.strerror(ctypes.get_errno())
+    try:
+        subprocess.run([loop, path, "1", "once"], stdout=subprocess.DEVNULL, check=True, timeout=20)
+    finally:
+        library.sem_unlink(name)
+    assert check(path) == 1
+
+
 def main():
     loop, mpiexec, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
     chance = random.Random(1)
     interrupted = 0
+    with tempfile.TemporaryDirectory() as folder:
+        publish_behind_a_locked_semaphore(loop, os.path.join(folder, "result.h5"))
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "result.h5")
         version = 0

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "model/weights.h"
+
 namespace headspan {
 
 std::int64_t BlockPages::allocated_bytes() const {
@@ -20,11 +22,12 @@ const std::byte* BlockPages::record(std::int64_t token) const {
   return pages_[static_cast<std::size_t>(token / kPageTokens)].get() + token % kPageTokens * format_->bytes();
 }
 
-void BlockPages::prefetch(std::int64_t token) const {
+void BlockPages::prefetch(std::int64_t token, std::int64_t part, std::int64_t parts) const {
   if (token >= tokens_) return;
   constexpr std::int64_t kLine = 64;
   const std::byte* bytes = pages_[static_cast<std::size_t>(token / kPageTokens)].get();
-  for (std::int64_t i = 0, count = page_bytes(); i < count; i += kLine) __builtin_prefetch(bytes + i);
+  const Range lines = share((page_bytes() + kLine - 1) / kLine, part, parts);
+  for (std::int64_t i = lines.begin; i < lines.begin + lines.count; ++i) __builtin_prefetch(bytes + i * kLine);
 }
 
 template <class T>

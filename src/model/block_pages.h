@@ -36,8 +36,9 @@ class BlockPages {
   /// A coded piece of tokens begin .. end of one page, where it lies.
   CodedBlock codes(std::int64_t begin, std::int64_t end, const Piece& piece) const;
 
-  /// Asks for the page of a token, which is about to be read; nothing where there is none.
-  void prefetch(std::int64_t token) const;
+  /// Asks for a part of the page of a token, which is about to be read; nothing where there is none. In parts,
+  /// between which there is something to compute, for a processor waits for few lines of memory at a time.
+  void prefetch(std::int64_t token, std::int64_t part = 0, std::int64_t parts = 1) const;
 
   const RecordFormat& format() const { return *format_; }
 

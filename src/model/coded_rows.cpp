@@ -344,11 +344,15 @@ struct RoundedRow {
 
 }  // namespace
 
-IntegerRows::IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns)
-    : leading_((columns + kRowGroup - 1) / kRowGroup * kRowGroup / 2),
-      pairs_(static_cast<std::size_t>(rows * leading_)),
-      factors_(static_cast<std::size_t>(rows)),
-      sums_(static_cast<std::size_t>(rows)) {
+IntegerRows::IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns) {
+  assign(x, x_leading, rows, columns);
+}
+
+void IntegerRows::assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns) {
+  leading_ = (columns + kRowGroup - 1) / kRowGroup * kRowGroup / 2;
+  pairs_.assign(static_cast<std::size_t>(rows * leading_), 0);
+  factors_.resize(static_cast<std::size_t>(rows));
+  sums_.resize(static_cast<std::size_t>(rows));
   for (std::int64_t m = 0; m < rows; ++m)
     run_kernel<RoundedRow>(x + m * x_leading, columns, pairs_.data() + m * leading_, factors_.data() + m,
                            sums_.data() + m);

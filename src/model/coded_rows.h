@@ -31,7 +31,11 @@ struct CodedBlock {
 /// x: [rows, columns] in float32 as factor[m] * integer: pairs of neighbouring columns in a word.
 class IntegerRows {
  public:
+  IntegerRows() = default;
   IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
+
+  /// As made anew, in the same memory where it is enough.
+  void assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(factors_.size()); }
   const std::uint32_t* pairs(std::int64_t row) const { return pairs_.data() + row * leading_; }
@@ -39,7 +43,7 @@ class IntegerRows {
   float sum(std::int64_t row) const { return sums_[static_cast<std::size_t>(row)]; }  ///< of x
 
  private:
-  std::int64_t leading_;  // of a row of pairs: those of whole vectors; zero behind the last column
+  std::int64_t leading_ = 0;  // of a row of pairs: those of whole vectors; zero behind the last column
   std::vector<std::uint32_t> pairs_;
   std::vector<float> factors_, sums_;
 };

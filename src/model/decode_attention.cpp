@@ -28,6 +28,45 @@ struct Shape {
   std::int64_t row() const { return kv_heads * group * d; }  // of a sequence: [kv_heads, group, d]
 };
 
+/// Neighbouring heads of a reader, and what they have of a piece of its source.
+struct Meeting {
+  std::size_t reader;
+  std::int64_t place;    // of the first head among those of the reader
+  std::int64_t head;     // the first
+  std::int64_t rows;     // query heads
+  std::int64_t skipped;  // columns of the reader that lie before the piece
+  std::int64_t column;   // within the piece
+  std::int64_t columns;
+};
+
+/// A source as all sequences read it.
+struct SourcePieces {
+  std::vector<Piece> pieces;
+  std::vector<std::vector<Meeting>> meetings;  // of each piece
+};
+
+/// By source of the layer.
+std::vector<SourcePieces> pieces_of_layer(const Shape& shape, const StreamView& view) {
+  std::vector<SourcePieces> all;
+  for (std::size_t s = 0; s < view.layer->sources.size(); ++s) {
+    const Source& source = view.layer->sources[s];
+    SourcePieces& own = all.emplace_back();
+    own.pieces = pieces_of(source, *view.pages[s]);
+    for (const Piece& piece : own.pieces) {
+      auto& meetings = own.meetings.emplace_back();
+      for (std::size_t i = 0; i < source.readers.size(); ++i) {
+        const CommonColumns common = common_columns(source.readers[i], piece);
+        if (common.count <= 0) continue;
+        for_each_run(source.readers[i], [&](std::int64_t place, std::int64_t head, std::int64_t count) {
+          meetings.push_back({i, place, head, count * shape.group, common.first - source.readers[i].first,
+                              common.first - piece.first, common.count});
+        });
+      }
+    }
+  }
+  return all;
+}
+
 /// Calls run(part, parts) on every thread.
 template <class Run>
 void in_parts(const Run& run) {
@@ -52,13 +91,16 @@ class ReaderRows {
     }
   }
 
-  /// Of head `head` of the reader, the place-th, and those that follow it: [heads * group, width].
-  float* of(std::size_t source, std::size_t reader, std::int64_t sequence, std::int64_t place,
-            std::int64_t head) {
-    const Reader& own = layer_.sources[source].readers[reader];
-    return own.matrix.defined()
-               ? own_[source][reader].get() + sequence * row(own) + place * shape_.group * own.count
-               : plain_ + sequence * shape_.row() + head * shape_.group * shape_.d;
+  /// What meets a piece: [meeting.rows, meeting.columns], rows leading() apart.
+  float* of(std::size_t source, std::int64_t sequence, const Meeting& meeting) {
+    const Reader& own = layer_.sources[source].readers[meeting.reader];
+    return meeting.skipped + (own.matrix.defined() ? own_[source][meeting.reader].get() + sequence * row(own) +
+                                                         meeting.place * shape_.group * own.count
+                                                   : plain_ + sequence * shape_.row() +
+                                                         meeting.head * shape_.group * shape_.d);
+  }
+  std::int64_t leading(std::size_t source, const Meeting& meeting) const {
+    return layer_.sources[source].readers[meeting.reader].count;
   }
 
   /// Of one sequence, before something is gathered. Folding clears on its own.
@@ -132,48 +174,54 @@ class ReaderRows {
   std::vector<std::vector<std::unique_ptr<float[]>>> own_;
 };
 
-/// Neighbouring heads of a reader, and what they have of a piece of its source.
-struct Meeting {
-  float* rows;  // [count, columns], `leading` apart
-  std::int64_t leading;
-  std::int64_t count;
-  std::int64_t head;    // the first
-  std::int64_t column;  // within the piece
-  std::int64_t columns;
+/// What a thread needs for one sequence after the other.
+struct Scratch {
+  Floats scores;
+  Floats columns;
+  std::vector<std::vector<IntegerRows>> integers;
 };
 
 /// The query of one sequence.
 class Query {
  public:
   Query(const Shape& shape, std::int64_t sequence, std::int64_t seen, const StreamView& keys,
-        const StreamView& values)
+        const StreamView& values, Scratch& scratch)
       : shape_(shape),
         sequence_(sequence),
         total_(seen),
         exact_(keys.exact.defined() ? std::min(keys.exact.size(0), seen) : 0),
         keys_(keys),
         values_(values),
-        scores_(to_size(shape.kv_heads * shape.group * seen), 0.0F) {}
+        scratch_(scratch) {
+    scratch.scores.assign(to_size(shape.kv_heads * shape.group * seen), 0.0F);
+  }
 
-  /// q, out: [kv_heads, group, d] of this sequence; folded, gathered: of all. log_sum: [kv_heads, group], or
-  /// null.
-  void run(const float* q, ReaderRows& folded, ReaderRows& gathered, float* out, float* log_sum) {
+  /// q: [kv_heads, group, d] of this sequence; folded: of all.
+  void add_all_scores(const float* q, const std::vector<SourcePieces>& sources, ReaderRows& folded) {
     add_bias_scores(q);
     add_exact_scores(q);
-    for (std::size_t s = 0; s < keys_.layer->sources.size(); ++s) add_scores(s, folded);
+    for (std::size_t s = 0; s < sources.size(); ++s) add_scores(s, sources[s], folded);
     replace_recent_scores(q);
+  }
+
+  /// log_sum: [kv_heads, group], or null.
+  void make_weights(float* log_sum) {
     for (std::int64_t row = 0; row < shape_.kv_heads * shape_.group; ++row) {
-      const float sum = softmax_row(scores_.data() + row * total_, total_);
+      const float sum = softmax_row(scratch_.scores.data() + row * total_, total_);
       if (log_sum != nullptr) log_sum[row] = sum;
     }
+  }
+
+  /// out: as q; gathered: of all.
+  void add_all_values(const std::vector<SourcePieces>& sources, ReaderRows& gathered, float* out) {
     add_recent_values(out);
     add_bias_values(out);
     add_exact_values(out);
-    for (std::size_t s = 0; s < values_.layer->sources.size(); ++s) add_values(s, gathered);
+    for (std::size_t s = 0; s < sources.size(); ++s) add_values(s, sources[s], gathered);
   }
 
  private:
-  float* scores(std::int64_t head) { return scores_.data() + head * shape_.group * total_; }
+  float* scores(std::int64_t head) { return scratch_.scores.data() + head * shape_.group * total_; }
   std::int64_t at(std::int64_t head) const { return head * shape_.group * shape_.d; }
 
   void add_bias_scores(const float* q) {
@@ -216,63 +264,47 @@ class Query {
                    shape_.kv_heads * shape_.d, shape_.d, exact_, out + at(head), shape_.d);
   }
 
-  /// By piece of source s of a layer.
-  std::vector<std::vector<Meeting>> meetings(const CachedLayer& layer, std::size_t s,
-                                             const std::vector<Piece>& pieces, ReaderRows& rows) const {
-    std::vector<std::vector<Meeting>> all(pieces.size());
-    const auto& readers = layer.sources[s].readers;
-    for (std::size_t p = 0; p < pieces.size(); ++p)
-      for (std::size_t i = 0; i < readers.size(); ++i) {
-        const CommonColumns common = common_columns(readers[i], pieces[p]);
-        if (common.count <= 0) continue;
-        for_each_run(readers[i], [&](std::int64_t place, std::int64_t head, std::int64_t count) {
-          all[p].push_back({rows.of(s, i, sequence_, place, head) + common.first - readers[i].first,
-                            readers[i].count, count * shape_.group, head, common.first - pieces[p].first,
-                            common.count});
-        });
-      }
-    return all;
-  }
-
   float* stored_scores(const Meeting& meeting, std::int64_t token) {
     return scores(meeting.head) + exact_ + token;
   }
 
-  void add_scores(std::size_t s, ReaderRows& folded) {
-    const Source& source = keys_.layer->sources[s];
-    const std::vector<Piece> pieces = pieces_of(source, *keys_.pages[s]);
-    const auto all = meetings(*keys_.layer, s, pieces, folded);
-    std::vector<std::vector<IntegerRows>> integers(pieces.size());
-    for (std::size_t p = 0; p < pieces.size(); ++p)
-      for (const Meeting& one : all[p])
-        if (pieces[p].coded) integers[p].emplace_back(one.rows, one.leading, one.count, one.columns);
+  void add_scores(std::size_t s, const SourcePieces& source, ReaderRows& folded) {
+    auto& integers = scratch_.integers;
+    integers.resize(std::max(integers.size(), source.pieces.size()));
+    for (std::size_t p = 0; p < source.pieces.size(); ++p) {
+      if (!source.pieces[p].coded) continue;
+      const auto& meetings = source.meetings[p];
+      integers[p].resize(std::max(integers[p].size(), meetings.size()));
+      for (std::size_t i = 0; i < meetings.size(); ++i)
+        integers[p][i].assign(folded.of(s, sequence_, meetings[i]), folded.leading(s, meetings[i]),
+                              meetings[i].rows, meetings[i].columns);
+    }
     for_each_piece(
-        source, *keys_.pages[s], pieces, total_ - exact_,
+        keys_.layer->sources[s], *keys_.pages[s], source.pieces, total_ - exact_, scratch_.columns,
         [&](std::size_t p, const Stretch<float>& z) {
-          for (const Meeting& one : all[p])
-            add_few_rows_transposed(one.rows, one.leading, one.count, z.values + one.column, z.leading,
-                                    z.tokens, one.columns, stored_scores(one, z.token), total_);
+          for (const Meeting& one : source.meetings[p])
+            add_few_rows_transposed(folded.of(s, sequence_, one), folded.leading(s, one), one.rows,
+                                    z.values + one.column, z.leading, z.tokens, one.columns,
+                                    stored_scores(one, z.token), total_);
         },
         [&](std::size_t p, std::int64_t token, const CodedBlock& z) {
-          for (std::size_t i = 0; i < all[p].size(); ++i)
-            add_coded_transposed(integers[p][i], z, stored_scores(all[p][i], token), total_);
+          for (std::size_t i = 0; i < source.meetings[p].size(); ++i)
+            add_coded_transposed(integers[p][i], z, stored_scores(source.meetings[p][i], token), total_);
         });
   }
 
-  void add_values(std::size_t s, ReaderRows& gathered) {
-    const Source& source = values_.layer->sources[s];
-    const std::vector<Piece> pieces = pieces_of(source, *values_.pages[s]);
-    const auto all = meetings(*values_.layer, s, pieces, gathered);
+  void add_values(std::size_t s, const SourcePieces& source, ReaderRows& gathered) {
     for_each_piece(
-        source, *values_.pages[s], pieces, total_ - exact_,
+        values_.layer->sources[s], *values_.pages[s], source.pieces, total_ - exact_, scratch_.columns,
         [&](std::size_t p, const Stretch<float>& z) {
-          for (const Meeting& one : all[p])
-            add_few_rows(stored_scores(one, z.token), total_, one.count, z.values + one.column, z.leading,
-                         one.columns, z.tokens, one.rows, one.leading);
+          for (const Meeting& one : source.meetings[p])
+            add_few_rows(stored_scores(one, z.token), total_, one.rows, z.values + one.column, z.leading,
+                         one.columns, z.tokens, gathered.of(s, sequence_, one), gathered.leading(s, one));
         },
         [&](std::size_t p, std::int64_t token, const CodedBlock& z) {
-          for (const Meeting& one : all[p])
-            add_coded(stored_scores(one, token), total_, one.count, z, one.rows, one.leading);
+          for (const Meeting& one : source.meetings[p])
+            add_coded(stored_scores(one, token), total_, one.rows, z, gathered.of(s, sequence_, one),
+                      gathered.leading(s, one));
         });
   }
 
@@ -312,7 +344,7 @@ class Query {
   const std::int64_t exact_;  // of them, the first that are stored as they are
   const StreamView& keys_;
   const StreamView& values_;
-  Floats scores_;  // [kv_heads, group, total], weights after the softmax
+  Scratch& scratch_;  // its scores: [kv_heads, group, total], weights after the softmax
 };
 
 }  // namespace
@@ -326,15 +358,20 @@ void attend_step(const at::Tensor& q, const std::vector<std::int64_t>& seen,
   out.values.zero_();
   auto *rows = scaled.data_ptr<float>(), *results = out.values.data_ptr<float>();
   ReaderRows folded(shape, key_layer, rows), gathered(shape, value_layer, results);
+  const auto key_pieces = pieces_of_layer(shape, keys.front());
+  const auto value_pieces = pieces_of_layer(shape, values.front());
   folded.fold();
   at::parallel_for(0, shape.sequences, 1, [&](std::int64_t begin, std::int64_t end) {
+    Scratch scratch;
     for (std::int64_t s = begin; s < end; ++s) {
       gathered.clear(s);
       if (seen[to_size(s)] == 0) continue;
-      float* log_sum =
-          out.log_sum.defined() ? out.log_sum.data_ptr<float>() + s * shape.kv_heads * shape.group : nullptr;
-      Query(shape, s, seen[to_size(s)], keys[to_size(s)], values[to_size(s)])
-          .run(rows + s * shape.row(), folded, gathered, results + s * shape.row(), log_sum);
+      Query query(shape, s, seen[to_size(s)], keys[to_size(s)], values[to_size(s)], scratch);
+      query.add_all_scores(rows + s * shape.row(), key_pieces, folded);
+      query.make_weights(out.log_sum.defined()
+                             ? out.log_sum.data_ptr<float>() + s * shape.kv_heads * shape.group
+                             : nullptr);
+      query.add_all_values(value_pieces, gathered, results + s * shape.row());
     }
   });
   gathered.lift();

@@ -64,16 +64,18 @@ inline std::vector<Piece> pieces_of(const Source& source, const BlockPages& page
 }
 
 /// Over the first `tokens` tokens of the pages, a page at a time, calls numbers(i, stretch) for each piece i
-/// that is read as numbers, its columns alone as float32, and codes(i, token, block) for each other.
+/// that is read as numbers, its columns alone as float32, and codes(i, token, block) for each other. `buffer`
+/// is for what has to be unpacked.
 template <class Numbers, class Codes>
 void for_each_piece(const Source& source, const BlockPages& pages, const std::vector<Piece>& pieces,
-                    std::int64_t tokens, const Numbers& numbers, const Codes& codes) {
-  const at::Tensor buffer =
-      at::empty({BlockPages::kPageTokens * RecordFormat::leading(source.count)}, at::kFloat);
+                    std::int64_t tokens, std::vector<float>& buffer, const Numbers& numbers,
+                    const Codes& codes) {
+  const auto room = static_cast<std::size_t>(BlockPages::kPageTokens * RecordFormat::leading(source.count));
+  buffer.resize(std::max(buffer.size(), room));
   for (std::int64_t token = 0; token < tokens; token += BlockPages::kPageTokens) {
     const std::int64_t last = std::min(tokens, token + BlockPages::kPageTokens);
-    pages.prefetch(last);
     for (std::size_t i = 0; i < pieces.size(); ++i) {
+      pages.prefetch(last, static_cast<std::int64_t>(i), static_cast<std::int64_t>(pieces.size()));
       Piece piece = pieces[i];
       piece.first += source.first;
       if (piece.coded) {
@@ -82,7 +84,7 @@ void for_each_piece(const Source& source, const BlockPages& pages, const std::ve
       }
       std::int64_t leading = 0;
       const float* values =
-          pages.read(token, last, piece.first, piece.count, buffer.data_ptr<float>(), leading);
+          pages.read(token, last, piece.first, piece.count, buffer.data(), leading);
       numbers(i, Stretch<float>{token, last - token, values, leading});
     }
   }

@@ -27,7 +27,8 @@ void BlockPages::prefetch(std::int64_t token, std::int64_t part, std::int64_t pa
   constexpr std::int64_t kLine = 64;
   const std::byte* bytes = pages_[static_cast<std::size_t>(token / kPageTokens)].get();
   const Range lines = share((page_bytes() + kLine - 1) / kLine, part, parts);
-  for (std::int64_t i = lines.begin; i < lines.begin + lines.count; ++i) __builtin_prefetch(bytes + i * kLine);
+  for (std::int64_t i = lines.begin; i < lines.begin + lines.count; ++i)
+    __builtin_prefetch(bytes + i * kLine);
 }
 
 template <class T>

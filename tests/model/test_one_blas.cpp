@@ -1,5 +1,5 @@
-// A program with LibTorch in it calls one BLAS: PyTorch's wheel brings some routines of another one, which would
-// have its own threads and its own memory.
+// A program with LibTorch in it calls one BLAS: PyTorch's wheel brings some routines of another one, which
+// would have its own threads and its own memory.
 #include <string>
 
 #include <dlfcn.h>

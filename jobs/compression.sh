@@ -8,9 +8,9 @@
 # OUT    folder for the results     TEXT.bin  tokens to evaluate on, of any domains
 #
 # What stands behind -- goes to every command. Environment: METHODS, patterns of the names of plans to make [*], FIT_TOKENS
-# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], UNITS of latent and headspan
-# [residual], HEADSPAN the program. With the model of checkpoints/smollm2 and one FIT.bin two hours on two cores. From one
-# text to others, the paper's tables by domain:
+# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], UNITS [residual] and OWN_TEXT [0] of
+# latent and headspan, HEADSPAN the program. With the model of checkpoints/smollm2 and one FIT.bin two hours on two cores.
+# From one text to others, the paper's tables by domain:
 #
 #   T=checkpoints/smollm2/tokens
 #   METHODS='quantise-4 latent-0.27 paper-code-kv-0.5' bash jobs/compression.sh MODEL \
@@ -31,7 +31,7 @@ while (($# > 0)) && [[ $1 != -- ]]; do
 done
 keys=("${@:2}")
 program=${HEADSPAN:-build/release/headspan}
-units=(--compress.units "${UNITS:-residual}")
+units=(--compress.units "${UNITS:-residual}" --compress.own_text "${OWN_TEXT:-0}")
 evaluated=$(IFS=,; echo "${texts[*]}")
 mkdir -p "$out"
 

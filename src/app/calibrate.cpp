@@ -10,6 +10,7 @@
 #include "app/gram_source.h"
 #include "app/layout.h"
 #include "app/model_input.h"
+#include "app/own_text.h"
 #include "app/run_attributes.h"
 #include "base/progress.h"
 #include "base/provenance.h"
@@ -48,6 +49,7 @@ Prepared prepare(const Job& job) {
   const ModelConfig& config = prepared.origin.config;
   check_bits(job.compress, config);
   if (!prepared.input || !needs_tokens(job)) return prepared;
+  check_own_text(job, *prepared.input);
   prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
@@ -110,6 +112,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                               {"capture", std::string("roped")},
                               {"scope", job.compress.scope},
                               {"units", job.compress.units},
+                              {"own_text", job.compress.own_text},
                               {"bits", job.compress.bits},
                               {"stored_asked", job.compress.stored},
                               {"tokens_path", origin.tokens_path},
@@ -125,7 +128,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
       [&](const std::string& path) { read_plan(path); });
 }
 
-CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& team, const Log& log) {
+CompressionPlan make_plan(const Job& job, Prepared& prepared, const Team& team, const Log& log) {
   const ModelConfig& config = prepared.origin.config;
   CompressionPlan plan;
   plan.algorithm = job.compress.algorithm;
@@ -140,6 +143,7 @@ CompressionPlan make_plan(const Job& job, const Prepared& prepared, const Team& 
   }
   std::optional<Transformer> model;
   if (prepared.input) model = load_model(job.model, *prepared.input, true, team, log, job.model.path);
+  if (job.compress.own_text > 0) add_own_text(job, *prepared.input, *model, team, log, prepared.sample);
   Calibration calibration =
       model ? run_model(job, prepared, *model, team, log) : calibration_of_grams(job, prepared.origin, team);
   BlockLoss measure;

@@ -187,6 +187,10 @@ void Resolver::resolve_calibrate() const {
            "give model.path and tokens.path in place of grams.paths, or residual");
   if (compress.units == "measured" && compress.algorithm != "latent" && compress.algorithm != "headspan")
     refuse("compress.units", "is for compress.algorithm = latent or headspan", "leave it out");
+  if (compress.own_text > 0 && (grams || compress.algorithm == "quantise"))
+    refuse("compress.own_text",
+           grams ? "runs the model, and Grams are given" : "calibrates, and quantise does not",
+           "leave it out");
   const bool quantise = compress.algorithm == "quantise", latent = compress.algorithm == "latent";
   const bool widths = compress.bits == "8" || compress.bits == "4" || compress.bits == "3";
   if (quantise && !widths)

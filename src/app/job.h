@@ -88,6 +88,7 @@ struct Job {
     std::int64_t exact_first = 4;
     std::optional<double> ridge;
     std::string units = "residual";
+    std::int64_t own_text = 0;
     std::string plan;
   } compress;
 

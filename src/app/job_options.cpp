@@ -189,6 +189,8 @@ std::vector<JobOption> compress_options() {
           "dropped"),
       option("compress.units", &Job::compress, &Job::Compress::units, choice({"residual", "measured"}),
              "how layers are weighed: by the residual stream, or by the loss that each was seen to cause"),
+      option("compress.own_text", &Job::compress, &Job::Compress::own_text, integer(0),
+             "tokens that the model writes itself, to calibrate on besides"),
       option("compress.plan", &Job::compress, &Job::Compress::plan, text("a path"),
              "the plan that is written")};
 }

@@ -62,6 +62,35 @@ void add_scores(const Transformer& model, const at::Tensor& hidden, const at::Te
   }
 }
 
+/// Appends tokens to each sequence of the cache; logits of what follows those that got some, in order.
+at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<std::int64_t>>& tokens,
+                       KvCache& cache) {
+  std::vector<at::Tensor> last(tokens.size());
+  for (std::int64_t begin = 0; begin < longest(tokens); begin += kChunk) {
+    const PackedBatch batch = make_chunk(tokens, begin);
+    const at::Tensor hidden = model.hidden(batch, cache);
+    std::int64_t row = 0;
+    for (std::size_t s = 0; s < tokens.size(); ++s) {
+      row += batch.lengths[s];
+      if (batch.lengths[s] > 0) last[s] = hidden.narrow(0, row - 1, 1);
+    }
+  }
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& row : last)
+    if (row.defined()) rows.push_back(row);
+  return rows.empty() ? at::Tensor() : model.logits(at::cat(rows));
+}
+
+/// chosen: of the sequences that got tokens, in order; -1 for the others.
+std::vector<std::int64_t> by_sequence(const std::vector<std::vector<std::int64_t>>& tokens,
+                                      const at::Tensor& chosen) {
+  std::vector<std::int64_t> next(tokens.size(), -1);
+  std::int64_t taken = 0;
+  for (std::size_t s = 0; s < tokens.size(); ++s)
+    if (!tokens[s].empty()) next[s] = chosen[taken++].item<std::int64_t>();
+  return next;
+}
+
 }  // namespace
 
 HiddenStates hidden_states(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
@@ -106,26 +135,24 @@ std::vector<Scores> score(const Transformer& model, const std::vector<std::vecto
 std::vector<std::int64_t> next_tokens(const Transformer& model,
                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache) {
   const c10::InferenceMode inference;
-  std::vector<at::Tensor> last(tokens.size());
-  for (std::int64_t begin = 0; begin < longest(tokens); begin += kChunk) {
-    const PackedBatch batch = make_chunk(tokens, begin);
-    const at::Tensor hidden = model.hidden(batch, cache);
-    std::int64_t row = 0;
-    for (std::size_t s = 0; s < tokens.size(); ++s) {
-      row += batch.lengths[s];
-      if (batch.lengths[s] > 0) last[s] = hidden.narrow(0, row - 1, 1);
-    }
-  }
-  std::vector<at::Tensor> rows;
-  for (const at::Tensor& row : last)
-    if (row.defined()) rows.push_back(row);
-  std::vector<std::int64_t> next(tokens.size(), -1);
-  if (rows.empty()) return next;
-  const at::Tensor best = model.logits(at::cat(rows)).argmax(1);
-  std::int64_t taken = 0;
+  const at::Tensor logits = next_logits(model, tokens, cache);
+  return by_sequence(tokens, logits.defined() ? logits.argmax(1) : logits);
+}
+
+std::vector<std::int64_t> drawn_tokens(const Transformer& model,
+                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache,
+                                       const std::vector<double>& chances) {
+  const c10::InferenceMode inference;
+  const at::Tensor logits = next_logits(model, tokens, cache);
+  if (!logits.defined()) return by_sequence(tokens, logits);
+  std::vector<double> own;
   for (std::size_t s = 0; s < tokens.size(); ++s)
-    if (last[s].defined()) next[s] = best[taken++].item<std::int64_t>();
-  return next;
+    if (!tokens[s].empty()) own.push_back(chances[s]);
+  const at::Tensor below = at::log_softmax(logits.to(at::kDouble), 1)
+                               .exp()
+                               .cumsum(1)
+                               .le(at::tensor(own, at::kDouble).unsqueeze(1));
+  return by_sequence(tokens, below.sum(1).clamp_max(logits.size(1) - 1));
 }
 
 }  // namespace headspan

@@ -1,0 +1,27 @@
+// Text that a model writes itself, to calibrate on beside the user's: what a model says by itself is as broad
+// as what it was trained on, where a user's text may be narrow. Not generation for requests
+// (app/answer_requests.h).
+#pragma once
+
+#include "app/job.h"
+#include "app/model_input.h"
+#include "app/sample.h"
+#include "app/team.h"
+#include "base/progress.h"
+#include "model/transformer.h"
+
+namespace headspan {
+
+/// Throws InputError where the model names no token to begin with. Local.
+void check_own_text(const Job& job, const ModelInput& input);
+
+/// Appends sequences of compress.own_text tokens in all to the sample, none of them held out: each behind the
+/// model's first token (else its end-of-text), which is not part of it, every token drawn from the model's
+/// distribution up to an end-of-text (which is part of it) or to the end of the sequence. They are written 16
+/// side by side, by the first data-parallel row, so that they are the same however many rows there are; token
+/// t of sequence s takes the upper 53 bits of output 2^32 s + t of SplitMix64(tokens.seed). Collective over
+/// the team's group.
+void add_own_text(const Job& job, const ModelInput& input, const Transformer& model, const Team& team,
+                  const Log& log, Sample& sample);
+
+}  // namespace headspan

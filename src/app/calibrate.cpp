@@ -49,8 +49,8 @@ Prepared prepare(const Job& job) {
   const ModelConfig& config = prepared.origin.config;
   check_bits(job.compress, config);
   if (!prepared.input || !needs_tokens(job)) return prepared;
-  check_own_text(job, *prepared.input);
   prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path);
+  check_own_text(job, *prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
     if (prepared.sample.heldout[s] == 0)

@@ -13,8 +13,9 @@ using Tokens = std::vector<std::int64_t>;
 
 constexpr std::int64_t kTogether = 16;
 
-const Tokens& ends_of_text(const Job& job, const ModelInput& input) {
-  return job.tokens.eos ? *job.tokens.eos : input.config.eos;
+/// Behind which a sequence begins. There is one: check_own_text.
+std::int64_t first_token(const ModelInput& input, const Tokens& ends) {
+  return input.config.bos ? *input.config.bos : ends.at(0);
 }
 
 double chance(std::int64_t seed, std::int64_t sequence, std::int64_t token) {
@@ -26,12 +27,12 @@ double chance(std::int64_t seed, std::int64_t sequence, std::int64_t token) {
 }
 
 /// Sequences `first` and on, `count` of them, of at most `length` tokens. Collective over the row.
-std::vector<Tokens> write_together(const Job& job, const ModelInput& input, const CachedModel& model,
-                                   std::int64_t first, std::int64_t count, std::int64_t length) {
-  const Tokens& ends = ends_of_text(job, input);
+std::vector<Tokens> write_together(const Job& job, const ModelInput& input, const Tokens& ends,
+                                   const CachedModel& model, std::int64_t first, std::int64_t count,
+                                   std::int64_t length) {
   const auto cache = model.make_cache(CacheKind::full, static_cast<std::size_t>(count));
   std::vector<Tokens> written(static_cast<std::size_t>(count)),
-      fresh(written.size(), Tokens{input.config.bos.value_or(ends.empty() ? 0 : ends.front())});
+      fresh(written.size(), Tokens{first_token(input, ends)});
   std::vector<double> chances(written.size());
   for (std::int64_t t = 0; t < length; ++t) {
     for (std::size_t s = 0; s < written.size(); ++s)
@@ -48,14 +49,14 @@ std::vector<Tokens> write_together(const Job& job, const ModelInput& input, cons
 }
 
 /// Collective over the row.
-std::vector<Tokens> write(const Job& job, const ModelInput& input, const CachedModel& model,
-                          Progress& progress) {
+std::vector<Tokens> write(const Job& job, const ModelInput& input, const Tokens& ends,
+                          const CachedModel& model, Progress& progress) {
   std::vector<Tokens> all;
   for (std::int64_t left = job.compress.own_text; left > 0;) {
     const std::int64_t count = std::min(kTogether, left),
                        length = std::min(job.tokens.sequence_length, (left + count - 1) / count);
     for (Tokens& tokens :
-         write_together(job, input, model, static_cast<std::int64_t>(all.size()), count, length)) {
+         write_together(job, input, ends, model, static_cast<std::int64_t>(all.size()), count, length)) {
       tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(left)));
       if (tokens.empty()) break;
       left -= static_cast<std::int64_t>(tokens.size());
@@ -68,10 +69,16 @@ std::vector<Tokens> write(const Job& job, const ModelInput& input, const CachedM
 
 }  // namespace
 
-void check_own_text(const Job& job, const ModelInput& input) {
-  if (job.compress.own_text > 0 && !input.config.bos && ends_of_text(job, input).empty())
+void check_own_text(const Job& job, const ModelInput& input, const Sample& sample) {
+  if (job.compress.own_text == 0) return;
+  if (!input.config.bos && sample.eos.empty())
     throw InputError(input.config_path, "bos_token_id, eos_token_id", "", "are missing",
                      "the model's own text begins with one of them: give tokens.eos");
+  const std::int64_t first = first_token(input, sample.eos);
+  if (first < 0 || first >= input.config.vocab_size)
+    throw InputError(input.config_path, "bos_token_id, eos_token_id", std::to_string(first),
+                     "is not an id of a vocabulary of " + std::to_string(input.config.vocab_size),
+                     "the model's own text begins with it");
 }
 
 void add_own_text(const Job& job, const ModelInput& input, const Transformer& model, const Team& team,
@@ -81,7 +88,7 @@ void add_own_text(const Job& job, const ModelInput& input, const Transformer& mo
   const bool writes = team.data().rank() == 0;
   std::vector<Tokens> written;
   agree(team.group(), [&] {
-    if (writes) written = write(job, input, cached, progress);
+    if (writes) written = write(job, input, sample.eos, cached, progress);
   });
   std::int64_t sequences = static_cast<std::int64_t>(written.size());
   team.group().broadcast(&sequences, 1, 0);

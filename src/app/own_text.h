@@ -12,15 +12,16 @@
 
 namespace headspan {
 
-/// Throws InputError where the model names no token to begin with. Local.
-void check_own_text(const Job& job, const ModelInput& input);
+/// Throws InputError where neither the model nor the sample names a token of the vocabulary to begin
+/// with. Local.
+void check_own_text(const Job& job, const ModelInput& input, const Sample& sample);
 
 /// Appends sequences of compress.own_text tokens in all to the sample, none of them held out: each behind the
-/// model's first token (else its end-of-text), which is not part of it, every token drawn from the model's
-/// distribution up to an end-of-text (which is part of it) or to the end of the sequence. They are written 16
-/// side by side, by the first data-parallel row, so that they are the same however many rows there are; token
-/// t of sequence s takes the upper 53 bits of output 2^32 s + t of SplitMix64(tokens.seed). Collective over
-/// the team's group.
+/// model's first token (else the sample's end-of-text), which is not part of it, every token drawn from the
+/// model's distribution up to an end-of-text (which is part of it) or to the end of the sequence. They are
+/// written 16 side by side, by the first data-parallel row, so that they are the same however many rows there
+/// are; token t of sequence s takes the upper 53 bits of output 2^32 s + t of SplitMix64(tokens.seed).
+/// Collective over the team's group.
 void add_own_text(const Job& job, const ModelInput& input, const Transformer& model, const Team& team,
                   const Log& log, Sample& sample);
 

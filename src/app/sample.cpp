@@ -51,6 +51,7 @@ Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std
   if (sidecar && sidecar->text_bytes && *sidecar->text_bytes > 0)
     sample.tokens_per_byte = static_cast<double>(file.count()) / static_cast<double>(*sidecar->text_bytes);
   sample.sequences = cut_sequences(file, cut);
+  sample.eos = cut.eos;
   if (file.count() < rule.limit)
     sample.notices.push_back(rule.path + " holds " + std::to_string(file.count()) +
                              " tokens, fewer than tokens.limit = " + std::to_string(rule.limit) +

@@ -17,6 +17,7 @@ struct Sample {
   std::vector<Sequence> sequences;
   std::vector<std::uint8_t> heldout;              ///< [sequences] 1: held out
   std::vector<std::vector<std::int64_t>> tokens;  ///< [sequences] the ids; empty for activations
+  std::vector<std::int64_t> eos;                  ///< each ends a text; none for activations
   std::vector<std::string> notices;               ///< what the user should know, one line each
   double tokens_per_byte = NAN;                   ///< of the token file, where its sidecar tells the bytes
 

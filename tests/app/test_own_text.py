@@ -98,6 +98,8 @@ class OwnText(StudyTest):
         (folder / "config.json").write_text(json.dumps(config | {"bos_token_id": None, "eos_token_id": None}))
         self.assert_refused("config.json: bos_token_id, eos_token_id: are missing", model__path=folder,
                             tokens__path=self.tokens)
+        self.assert_refused("bos_token_id, eos_token_id = 70000: is not an id of a vocabulary of 64", model__path=folder,
+                            tokens__path=self.tokens, tokens__eos=70000)
 
     def test_nothing_to_calibrate_on_it(self):
         told = "compress.own_text = 9: "

@@ -18,23 +18,24 @@ HeadAngles canonical_correlations(const RegressionData& data) {
 
 }  // namespace
 
-StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request) {
-  StreamResult result{origin,
-                      data.layout,
-                      data.rules,
-                      all_pairs(data),
-                      {},
-                      {},
-                      summarise_heads(data),
-                      canonical_correlations(data),
-                      {},
-                      {}};
-  if (request.pairwise)
-    result.pairwise = select(data, result.pairs, SelectionRule::pairwise, request.references, request.pool);
-  if (request.forward)
-    result.forward = select(data, result.pairs, SelectionRule::forward, request.references, request.pool);
-  if (request.layer_ceiling) result.layer_ceiling = layer_ceiling(data);
-  if (request.causal_ceiling) result.causal_ceiling = causal_ceiling(data);
+StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
+                     Profile& profile) {
+  const auto timed = [&](const char* phase, const auto& work) {
+    const Profile::Phase counted = profile.enter(phase);
+    return work();
+  };
+  StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}};
+  result.pairs = timed("pairs", [&] { return all_pairs(data); });
+  result.heads = timed("heads", [&] { return summarise_heads(data); });
+  result.angles = timed("heads", [&] { return canonical_correlations(data); });
+  const auto selected = [&](SelectionRule rule) {
+    return timed("selection",
+                 [&] { return select(data, result.pairs, rule, request.references, request.pool); });
+  };
+  if (request.pairwise) result.pairwise = selected(SelectionRule::pairwise);
+  if (request.forward) result.forward = selected(SelectionRule::forward);
+  if (request.layer_ceiling) result.layer_ceiling = timed("ceiling", [&] { return layer_ceiling(data); });
+  if (request.causal_ceiling) result.causal_ceiling = timed("ceiling", [&] { return causal_ceiling(data); });
   return result;
 }
 

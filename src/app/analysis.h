@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/profile.h"
 #include "stats/head_angles.h"
 #include "stats/head_summary.h"
 #include "stats/layer_ceiling.h"
@@ -44,8 +45,9 @@ struct StreamResult {
   std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
 };
 
-/// The Gram of the fit part is lost where the causal ceiling is asked for. Collective over the grid of the
-/// Grams.
-StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request);
+/// The Gram of the fit part is lost where the causal ceiling is asked for. Phases of `profile`: pairs, heads,
+/// selection, ceiling. Collective over the grid of the Grams.
+StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
+                     Profile& profile);
 
 }  // namespace headspan

@@ -76,11 +76,13 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   request.by_layer = job.compress.algorithm == "latent";
   AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
   Progress progress(log, "forward", "tokens", prepared.sample.total());
+  Profile profile;
   const auto run = [&](auto zero) {
     return capture_grams<decltype(zero)>(model, input.config, prepared.sample, request, team, progress,
-                                         nullptr, &sums);
+                                         profile, nullptr, &sums);
   };
   std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
+  log.event("seconds", profile_fields(profile));
   Calibration calibration{input.config,
                           stream_layout(input.config, Stream::k),
                           fit_rules(job, dtype_name(input.dtype), "float64"),

@@ -48,7 +48,7 @@ class Capture {
     for (auto& rows : rows_) rows.resize(layouts_.size() * to_size(pieces_));
   }
 
-  std::vector<StreamGrams> run(Progress& progress, const UnitState* state) {
+  std::vector<StreamGrams> run(Progress& progress, Profile& profile, const UnitState* state) {
     std::vector<std::int64_t> columns, blocks;
     for (const HeadLayout& layout : layouts_) {
       const std::int64_t heads = layout.heads() / pieces_;
@@ -63,12 +63,21 @@ class Capture {
     if (state != nullptr) done = state->resume(collector, count);
     progress.advance(tokens_of(done));
     for (const Round& round : plan_remaining(sample_.sequences, rows, request_.batch_tokens, done)) {
-      run_batch(collector, round[to_size(team_.group().rank() / team_.tensor().size())]);
-      end_round(collector, round, progress);
+      {
+        const Profile::Phase phase = profile.enter("forward");
+        run_batch(collector, round[to_size(team_.group().rank() / team_.tensor().size())]);
+      }
+      {
+        const Profile::Phase phase = profile.enter("gram");
+        end_round(collector, round, progress);
+      }
       for (const auto& batch : round)
         for (const std::int64_t s : batch) done[to_size(s)] = 1;
-      if (state != nullptr) state->keep(collector, done);
+      if (state == nullptr) continue;
+      const Profile::Phase phase = profile.enter("save");
+      state->keep(collector, done);
     }
+    const Profile::Phase phase = profile.enter("gram");
     return collector.finish();
   }
 
@@ -206,8 +215,9 @@ HeadLayout stream_layout(const ModelConfig& config, Stream stream) {
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress, const UnitState* state, AttentionSums* attention) {
-  return Capture<T>(model, config, sample, request, team, attention).run(progress, state);
+                                       Progress& progress, Profile& profile, const UnitState* state,
+                                       AttentionSums* attention) {
+  return Capture<T>(model, config, sample, request, team, attention).run(progress, profile, state);
 }
 
 AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const Team& team,
@@ -227,9 +237,9 @@ AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model,
 
 template std::vector<StreamGrams> capture_grams<double>(const Transformer&, const ModelConfig&, const Sample&,
                                                         const CaptureRequest&, const Team&, Progress&,
-                                                        const UnitState*, AttentionSums*);
+                                                        Profile&, const UnitState*, AttentionSums*);
 template std::vector<StreamGrams> capture_grams<float>(const Transformer&, const ModelConfig&, const Sample&,
                                                        const CaptureRequest&, const Team&, Progress&,
-                                                       const UnitState*, AttentionSums*);
+                                                       Profile&, const UnitState*, AttentionSums*);
 
 }  // namespace headspan

@@ -6,6 +6,7 @@
 #include "app/sample.h"
 #include "app/team.h"
 #include "app/unit_state.h"
+#include "base/profile.h"
 #include "base/progress.h"
 #include "model/transformer.h"
 #include "stats/attention_metric.h"
@@ -31,11 +32,12 @@ HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 /// The Grams of each stream of the request, in its order; by layer those of its layers in turn. T: double for
 /// a forward in float64, else float. Goes on from what `state` has saved, and saves there; null: neither.
 /// Throws Stopped as UnitState does. With `attention`, what attention does with keys and values of the fit
-/// part is summed there too, for which the model needs its whole extent. Collective over the team's group.
+/// part is summed there too, for which the model needs its whole extent. Phases of `profile`: forward, gram and
+/// save. Collective over the team's group.
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress, const UnitState* state,
+                                       Progress& progress, Profile& profile, const UnitState* state,
                                        AttentionSums* attention = nullptr);
 
 /// What attention does with the tokens that were summed, and what the weights do with that. Collective over

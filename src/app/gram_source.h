@@ -41,8 +41,10 @@ void check_grams(const Job& job);
 bool saves_attention(const Job& job);
 
 /// From a model: loads or draws the weights and runs the job's tokens, from where an earlier run has stopped.
-/// Throws Stopped where `clock` says so, with the state saved. Collective over the team's group.
-UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log);
+/// Throws Stopped where `clock` says so, with the state saved. Phases of `profile`: read, load, overlap and
+/// those of capture_grams. Collective over the team's group.
+UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
+                       Profile& profile);
 
 /// From the user's own activations, from where an earlier run has stopped. Throws Stopped as run_model does.
 /// Collective over the team's group.

@@ -47,10 +47,13 @@ StreamEvidence announce(const Job& job, const Prepared& prepared, const std::str
 
 /// Fills in the Grams of the streams; the weights are in memory no longer than that.
 void capture(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team, RunClock& clock,
-             const Log& log, UnitEvidence& evidence) {
+             const Log& log, Profile& profile, UnitEvidence& evidence) {
   const bool attention = saves_attention(job);
   const ModelConfig& config = prepared.input.config;
-  const Transformer model = load_model(job.model, prepared.input, attention, team, log, unit.name);
+  const Transformer model = [&] {
+    const Profile::Phase phase = profile.enter("load");
+    return load_model(job.model, prepared.input, attention, team, log, unit.name);
+  }();
   CaptureRequest request;
   std::vector<GramStream> saved;
   for (const StreamEvidence& stream : evidence.streams) {
@@ -67,8 +70,8 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   const UnitState state(job, unit, team, clock, log, saved, summed);
   Progress progress(log, "forward", "tokens", prepared.sample.total(), {{"unit", unit.name}});
   const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress, &state,
-                                         summed);
+    return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress, profile,
+                                         &state, summed);
   };
   std::vector<StreamGrams> grams = prepared.input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
   for (std::size_t s = 0; s < grams.size(); ++s) evidence.streams[s].grams = std::move(grams[s]);
@@ -88,18 +91,24 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
 
 void check_model(const Job& job, const Unit& unit) { prepare(job, unit); }
 
-UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log) {
+UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
+                       Profile& profile) {
   Prepared prepared;
-  agree(team.group(), [&] { prepared = prepare(job, unit); });
+  {
+    const Profile::Phase phase = profile.enter("read");
+    agree(team.group(), [&] { prepared = prepare(job, unit); });
+  }
   for (const std::string& notice : prepared.sample.notices) log.notice(notice);
   if (prepared.input.checkpoint)
     for (const std::string& warning : prepared.input.checkpoint->warnings()) log.warning(warning);
   UnitEvidence evidence;
   for (const std::string& name : job.predict.streams)
     evidence.streams.push_back(announce(job, prepared, name));
-  capture(job, unit, prepared, team, clock, log, evidence);
-  if (job.overlap.enabled)
+  capture(job, unit, prepared, team, clock, log, profile, evidence);
+  if (job.overlap.enabled) {
+    const Profile::Phase phase = profile.enter("overlap");
     evidence.overlap = compute_overlap(job.overlap, projections(job, prepared), team.group(), log, unit.name);
+  }
   evidence.sample = std::move(prepared.sample);
   evidence.model_type = prepared.input.config.model_type;
   evidence.config_sha256 = prepared.input.config_sha256;

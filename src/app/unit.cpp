@@ -8,6 +8,7 @@
 #include "app/result_file.h"
 #include "app/run_attributes.h"
 #include "app/unit_state.h"
+#include "base/profile.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
@@ -17,15 +18,11 @@ namespace headspan {
 namespace {
 
 UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
-                             const Log& log) {
-  switch (unit.kind) {
-    case Unit::Kind::activations:
-      return read_activations(job, unit, team, clock, log);
-    case Unit::Kind::grams:
-      return merge_grams(job, team, saves_attention(job));
-    default:
-      return run_model(job, unit, team, clock, log);
-  }
+                             const Log& log, Profile& profile) {
+  if (unit.kind == Unit::Kind::model) return run_model(job, unit, team, clock, log, profile);
+  const Profile::Phase phase = profile.enter("read");
+  if (unit.kind == Unit::Kind::activations) return read_activations(job, unit, team, clock, log);
+  return merge_grams(job, team, saves_attention(job));
 }
 
 /// Once, for the first stream that it is true of: the others have as many tokens.
@@ -40,7 +37,7 @@ void warn_of_few_tokens(const Unit& unit, const std::vector<StreamResult>& resul
 }
 
 std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,
-                                      const Log& log) {
+                                      const Log& log, Profile& profile) {
   AnalysisRequest request{job.predict.references,
                           job.predict.pool,
                           false,
@@ -53,9 +50,10 @@ std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvid
   Progress progress(log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
                     {{"unit", unit.name}});
   for (StreamEvidence& stream : evidence.streams) {
+    const Profile::Phase phase = profile.enter("pairs");
     RegressionData data = regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
                                           std::move(stream.grams->heldout));
-    results.push_back(analyse(std::move(data), stream.origin, request));
+    results.push_back(analyse(std::move(data), stream.origin, request, profile));
     progress.advance(1);
   }
   warn_of_few_tokens(unit, results, request.references, log);
@@ -130,26 +128,34 @@ void check_unit(const Job& job, const Unit& unit) {
 }
 
 void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log) {
-  UnitEvidence evidence = gather_evidence(job, unit, team, clock, log);
+  Profile profile;
+  UnitEvidence evidence = gather_evidence(job, unit, team, clock, log, profile);
   ResultHeader header{run_attributes(job, unit, team, evidence), evidence.sample.sequences,
                       evidence.sample.heldout, job.predict.pool, job.predict.references};
   Publication publication{unit.result_path(job), team.group().broadcast(job_id(), 0),
                           sha256_hex(unit_identity(job, unit))};
   if (job.output.save_gram) {
+    const Profile::Phase phase = profile.enter("save_gram");
     Publication grams = publication;
     grams.path = unit.gram_path(job);
     publish_grams(unit, grams, header.attributes, evidence, team);
     evidence.attention.reset();
   }
-  const std::vector<StreamResult> results = analyse_all(job, unit, evidence, log);
-  publish(
-      team.group(), publication,
-      [&](const std::string& path) { write_result(team.group(), path, header, results, evidence.overlap); },
-      [&](const std::string& path) { verify_result(path, results); });
+  const std::vector<StreamResult> results = analyse_all(job, unit, evidence, log, profile);
+  {
+    const Profile::Phase phase = profile.enter("publish");
+    publish(
+        team.group(), publication,
+        [&](const std::string& path) { write_result(team.group(), path, header, results, evidence.overlap); },
+        [&](const std::string& path) { verify_result(path, results); });
+  }
   agree(team.group(), [&] {
     if (team.group().is_root()) remove_state(job, unit);
   });
   log.event("published", {{"unit", unit.name}, {"file", publication.path}});
+  LogFields seconds = profile_fields(profile);
+  seconds.insert(seconds.begin(), {"unit", unit.name});
+  log.event("seconds", seconds);
 }
 
 }  // namespace headspan

@@ -45,7 +45,9 @@ class Bundle(StudyTest):
     def inside(self, *command):
         """Runs a command that sees the files of `root`, the kernel's, and the wheel's under /packages."""
         mounts = [(f"/{name}", self.root / name) for name in ("dev", "proc", "sys")]
-        environment = {"OMP_NUM_THREADS": "1"}
+        # Which kernels BLAS runs decides on the last bits.
+        kernels = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
+        environment = {"OMP_NUM_THREADS": "1", **kernels}
         if self.torch:
             (self.root / "packages").mkdir(exist_ok=True)
             mounts.append((Path(self.torch).parent, self.root / "packages"))

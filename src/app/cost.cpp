@@ -13,8 +13,6 @@
 namespace headspan {
 namespace {
 
-/// What a process holds before it does anything: measured with LibTorch 1.13 and Open MPI 4.1.
-constexpr double kProgramBytes = 170e6;
 constexpr double kStagingBytes = 2 * 8.0 * (1 << 20);   // model/weight_loader.cpp
 constexpr double kRemoteTilesBytes = 64.0 * (1 << 20);  // stats/selection.cpp
 
@@ -117,6 +115,224 @@ double statistics_bytes(const Job& job, const ModelConfig& config, const TokenCo
   return tables + work;
 }
 
+/// How many times the mean of all ranks the fullest one has, where `items` are dealt out to them evenly.
+double fullest_of(double items, double ranks) { return std::ceil(items / ranks) * ranks / items; }
+
+/// Elements of the tiles on and below the diagonal that the fullest rank owns, against an even share of half
+/// of the matrix: what a product costs there. 1 on one rank, which has no tile to multiply whole.
+double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
+  if (grid.rows * grid.columns == 1) return 1;
+  const auto columns = static_cast<std::int64_t>(stream.columns);
+  const std::int64_t block = gram_block(grid, columns / config.head_size, config.head_size);
+  const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0},
+      cols{columns, block, static_cast<int>(grid.columns), 0};
+  double most = 0;
+  for (int p = 0; p < rows.parts; ++p)
+    for (int q = 0; q < cols.parts; ++q) {
+      double elements = 0;
+      for (std::int64_t c = 0; c < cols.local_blocks(q); ++c) {
+        const std::int64_t first = cols.global_block(q, c);
+        elements += real(cols.block_size(first)) *
+                    real(rows.local_size(p) - rows.local_before(p, std::min(columns, first * block)));
+      }
+      most = std::max(most, elements);
+    }
+  return most / (stream.columns * stream.columns / 2 / real(grid.rows * grid.columns));
+}
+
+/// The costs of one job's phases. Sums over streams, of which each has its own Gram.
+class PhaseCosts {
+ public:
+  PhaseCosts(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
+             const GroupShape& group)
+      : job_(job),
+        config_(config),
+        dtype_(dtype),
+        tokens_(tokens),
+        group_(group),
+        n_(real(tokens.total())),
+        ranks_(real(group.ranks)),
+        others_((ranks_ - 1) / ranks_),
+        d_(real(config.head_size)),
+        parts_(parts_of(tokens)),
+        streams_(stream_sizes(job, config)),
+        ceilings_(job.ceiling.enabled && job.ceiling.scope != "causal") {}
+
+  std::vector<PhaseCost> compute() const {
+    std::vector<PhaseCost> phases{load(), forward(), gram(), pairs(), heads(), selection()};
+    if (job_.ceiling.enabled) phases.push_back(ceiling());
+    if (job_.overlap.enabled) phases.push_back(overlap());
+    if (group_.ranks == 1)
+      for (PhaseCost& phase : phases) phase.messages = 0;
+    return phases;
+  }
+
+ private:
+  double hops() const { return std::ceil(std::log2(ranks_)); }
+  /// Messages of `count` exchanges in which all ranks tell all others how much comes, and then send it.
+  double exchanges(double count) const { return count * 2 * (ranks_ - 1); }
+  double width(const StreamSize& stream) const { return stream.columns / real(config_.layers); }
+
+  PhaseCost load() const {
+    PhaseCost cost{"load"};
+    const double rows = real(group_.data_parallel());
+    if (job_.model.init == Words{"random"}) return cost;
+    cost.received = real(weight_bytes(config_, extent_of(job_, config_), group_.tensor_parallel,
+                                      planned_weight_dtype(job_, config_, dtype_))) *
+                    (rows - 1) / rows;
+    cost.messages = cost.received / (8.0 * (1 << 20)) + 9 * real(config_.layers) * std::ceil(std::log2(rows));
+    return cost;
+  }
+
+  PhaseCost forward() const {
+    PhaseCost cost{"forward"};
+    const double m = real(config_.hidden_size), q = real(config_.heads) * d_,
+                 kv = real(config_.kv_heads) * d_, mlp = real(config_.mlp_size);
+    const double attention = 2 * q * real(tokens_.longest);  // half of the pairs, two products
+    const double whole = whole_layers(job_, config_);
+    cost.flops = n_ * (2 * (m * (q + 2 * kv) * real(config_.layers) + (q * m + 3 * m * mlp) * whole) +
+                       attention * whole);
+    const double rows = real(group_.data_parallel()), t = real(group_.tensor_parallel);
+    const double batch = batch_of(job_, tokens_, group_);
+    const double rounds = std::ceil(n_ / (batch * rows));
+    cost.fullest = std::min(n_, rounds * batch) * rows / n_;
+    // A sum goes to one rank and from there to the others.
+    const double sums = 1 + 2 * whole;
+    cost.received = n_ / rows * m * sums * std::max(4.0, bytes_of(dtype_)) * (t - 1) / t;
+    cost.messages = rounds * sums * 2 * std::ceil(std::log2(t));
+    for (const StreamSize& stream : streams_)  // heads go for tokens
+      cost.received += n_ / ranks_ * stream.columns * (t - 1) / t * (dtype_ == Dtype::float64 ? 8 : 4);
+    return cost;
+  }
+
+  PhaseCost gram() const {
+    PhaseCost cost{"gram"};
+    const double product = multiplies_doubles(product_precision(job_.predict.precision)) ? 8 : 4;
+    const double attention = attention_size(job_, config_);
+    const double panels = std::ceil(n_ / real(tokens_of_panel(job_, config_, dtype_, tokens_, group_)));
+    cost.flops = real(tokens_.fit) * attention;
+    cost.received = 2 * 2 * 8 * attention * others_;
+    double even = cost.flops, fullest = cost.flops;
+    for (const StreamSize& stream : streams_) {
+      const double flops = n_ * stream.columns * stream.columns;
+      even += flops;
+      fullest += flops * fullest_of_gram(stream, config_, group_.grid);
+      cost.received += n_ * others_ * product * stream.columns *
+                       (1 / real(group_.grid.rows) + 1 / real(group_.grid.columns));
+      cost.messages += panels * 2 * (ranks_ - 1);
+    }
+    cost.flops = even;
+    cost.fullest = fullest / even;
+    return cost;
+  }
+
+  PhaseCost pairs() const {
+    PhaseCost cost{"pairs"};
+    double fullest = 0;
+    for (const StreamSize& stream : streams_) {
+      const double h = stream.heads, flops = h * h * d_ * d_ * d_ * (parts_ > 1 ? 6 : 2);
+      cost.flops += flops;
+      fullest += flops * fullest_of_gram(stream, config_, group_.grid);
+      const double sources = (1 / real(group_.grid.rows) + 1 / real(group_.grid.columns) - 2 / ranks_) * h;
+      cost.received += sources * (2 + parts_ * d_ * d_) * 8 + h * h / ranks_ * others_ * 40;
+      cost.messages += exchanges(2) + 4 * hops();
+    }
+    cost.fullest = fullest / cost.flops;
+    return cost;
+  }
+
+  /// Layers that a rank has targets of.
+  double own_layers() const { return std::min(real(config_.layers), real(config_.layers) / ranks_ + 1); }
+  /// Bytes of one layer's matrix that other ranks have.
+  double remote_layer(const StreamSize& stream) const { return width(stream) * width(stream) * 8 * others_; }
+
+  PhaseCost heads() const {
+    PhaseCost cost{"heads"};
+    for (const StreamSize& stream : streams_) {
+      const double h = stream.heads, pairs = h * (h / real(config_.layers) - 1) / 2;
+      cost.flops += (h * 4.0 / 3 + pairs * 4) * d_ * d_ * d_ + stream.columns * width(stream);
+      cost.fullest = std::max(cost.fullest, fullest_of(h, ranks_));
+      cost.received += own_layers() * remote_layer(stream) / 2;
+      cost.messages += exchanges(2 * (1 + std::ceil(own_layers()))) + 8 * hops();
+    }
+    return cost;
+  }
+
+  /// Of one target: `count` joint fits, the first of which is a pair's, and what chooses their sources.
+  double selection_flops(const std::string& rule) const {
+    const double d3 = d_ * d_ * d_, pool = real(job_.predict.pool);
+    double flops = 0;
+    for (double count = 2; count <= real(job_.predict.references); ++count) {
+      flops += d3 * (count * count * count / 3 + count * count * (parts_ > 1 ? 5 : 1));
+      if (rule == "forward") flops += d3 * pool * (4.0 / 3 + 2 * (count - 2) + 6);
+    }
+    return flops;
+  }
+
+  PhaseCost selection() const {
+    PhaseCost cost{"selection"};
+    // Forward selection looks at the fit part of its pool; then both parts of what either rule chose are
+    // fetched.
+    const double chosen = (real(job_.predict.references) + 1) / (real(job_.predict.pool) + 1);
+    for (const StreamSize& stream : streams_)
+      for (const std::string& rule : job_.predict.selection) {
+        const double pool = remote_tile_bytes(job_, config_, stream, ranks_);
+        cost.flops += stream.heads * selection_flops(rule);
+        cost.fullest = std::max(cost.fullest, fullest_of(stream.heads, ranks_));
+        cost.received += (rule == "forward" ? pool : 0) + pool * chosen * chosen * parts_;
+        const double rounds = std::max(1.0, std::ceil(pool / kRemoteTilesBytes));
+        cost.messages += rounds * exchanges(2 * ((rule == "forward" ? 1 : 0) + parts_));
+      }
+    return cost;
+  }
+
+  PhaseCost ceiling() const {
+    PhaseCost cost{"ceiling"};
+    for (const StreamSize& stream : streams_) {
+      const double w = width(stream), layers = real(config_.layers);
+      const bool wide = w >= 512;  // stats/layer_ceiling.h
+      if (ceilings_) {
+        cost.flops += layers * w * w * w * (wide ? 1 + 2 * (parts_ - 1) : w / d_ / 3);
+        // A wide layer is copied, factored, inverted and multiplied over the whole grid.
+        if (wide) {
+          cost.received += layers * remote_layer(stream) * (1 + parts_) / std::sqrt(ranks_);
+          cost.messages += layers * 8 * w / d_ * hops();
+        } else {
+          cost.fullest = std::max(cost.fullest, fullest_of(stream.heads, ranks_));
+          cost.received += own_layers() * remote_layer(stream) / 2 * parts_;
+          cost.messages += exchanges(2 * parts_ * std::ceil(own_layers()));
+        }
+      }
+      if (job_.ceiling.scope != "layer") {
+        cost.flops += stream.columns * stream.columns * stream.columns / 3;
+        cost.messages += 4 * stream.heads * hops();
+      }
+    }
+    return cost;
+  }
+
+  PhaseCost overlap() const {
+    PhaseCost cost{"overlap"};
+    const double m = real(config_.hidden_size), layers = real(config_.layers);
+    for (const std::string& name : job_.overlap.projections) {
+      const double w = real(name == "q" ? config_.heads : config_.kv_heads) * d_;
+      cost.flops += layers * w * w * (m + 4.0 / 3 * w * 2);
+    }
+    cost.fullest =
+        fullest_of(layers * real(static_cast<std::int64_t>(job_.overlap.projections.size())), ranks_);
+    return cost;
+  }
+
+  const Job& job_;
+  const ModelConfig& config_;
+  Dtype dtype_;
+  const TokenCounts& tokens_;
+  const GroupShape& group_;
+  double n_, ranks_, others_, d_, parts_;
+  std::vector<StreamSize> streams_;
+  bool ceilings_;
+};
+
 }  // namespace
 
 double MemoryCost::peak() const {
@@ -130,7 +346,6 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   const double value = dtype == Dtype::float64 ? 8 : 4;
   const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
   const double panel = real(tokens_of_panel(job, config, dtype, tokens, group));
-  cost.program = kProgramBytes;
   cost.weights = real(weight_bytes(config, extent_of(job, config), group.tensor_parallel,
                                    planned_weight_dtype(job, config, dtype))) +
                  kStagingBytes;
@@ -150,81 +365,13 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   return cost;
 }
 
-WorkCost work_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens) {
-  WorkCost cost;
-  const double m = real(config.hidden_size), d = real(config.head_size), q = real(config.heads) * d,
-               kv = real(config.kv_heads) * d, n = real(tokens.total());
-  const double projections = m * (q + 2 * kv), rest = q * m + 3 * m * real(config.mlp_size);
-  const double attention = 2 * q * real(tokens.longest);  // half of the pairs, two products
-  const double whole = whole_layers(job, config);
-  cost.forward = n * (2 * (projections * real(config.layers) + rest * whole) + attention * whole);
-  cost.read = real(weight_bytes(config, extent_of(job, config), 1, planned_weight_dtype(job, config, dtype)));
-  cost.grams = real(tokens.fit) * attention_size(job, config);
-  const double both = parts_of(tokens), references = real(job.predict.references);
-  for (const StreamSize& stream : stream_sizes(job, config)) {
-    const double h = stream.heads, width = stream.columns / real(config.layers);
-    cost.grams += n * stream.columns * stream.columns;
-    cost.statistics += h * h * d * d * d * (both > 1 ? 6 : 2);
-    for (double count = 1; count <= references; ++count) {
-      const double p = count * d;
-      cost.statistics += real(static_cast<std::int64_t>(job.predict.selection.size())) * h *
-                         (p * p * p / 3 + d * p * p * (both > 1 ? 5 : 1));
-    }
-    if (job.ceiling.enabled && job.ceiling.scope != "causal")
-      cost.statistics +=
-          real(config.layers) * width * width * width * (width >= 512 ? 1 + 2 * (both - 1) : width / d / 3);
-    if (job.ceiling.enabled && job.ceiling.scope != "layer")
-      cost.statistics += stream.columns * stream.columns * stream.columns / 3;
-  }
-  if (job.overlap.enabled)
-    for (const std::string& name : job.overlap.projections) {
-      const double width = name == "q" ? q : kv;
-      cost.statistics += real(config.layers) * width * width * (m + 4.0 / 3 * width * 2);
-    }
-  return cost;
+double read_cost(const Job& job, const ModelConfig& config, Dtype dtype) {
+  return real(weight_bytes(config, extent_of(job, config), 1, planned_weight_dtype(job, config, dtype)));
 }
 
-TrafficCost traffic_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
-                         const GroupShape& group) {
-  TrafficCost cost;
-  if (group.ranks == 1) return cost;
-  const double n = real(tokens.total()), ranks = real(group.ranks), t = real(group.tensor_parallel);
-  const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
-  const double d = real(config.head_size), both = parts_of(tokens);
-  const double rows = real(group.data_parallel());
-  if (job.model.init != Words{"random"})
-    cost.weights = real(weight_bytes(config, extent_of(job, config), group.tensor_parallel,
-                                     planned_weight_dtype(job, config, dtype))) *
-                   (rows - 1) / rows;
-  // A sum goes to one rank and from there to the others.
-  cost.tensor_parallel = n / rows * real(config.hidden_size) * (1 + 2 * whole_layers(job, config)) *
-                         std::max(4.0, bytes_of(dtype)) * (t - 1) / t;
-  cost.panels = 2 * 2 * 8 * attention_size(job, config) * (ranks - 1) / ranks;
-  for (const StreamSize& stream : stream_sizes(job, config)) {
-    const double local = stream.columns / real(group.grid.rows) + stream.columns / real(group.grid.columns);
-    cost.heads += n / ranks * stream.columns * (t - 1) / t * (dtype == Dtype::float64 ? 8 : 4);
-    cost.panels += n * (ranks - 1) / ranks * local * product;
-    const double h = stream.heads;
-    const double sources = (1 / real(group.grid.rows) + 1 / real(group.grid.columns) - 2 / ranks) * h;
-    cost.statistics += sources * (2 + both * d * d) * 8 + h * h / ranks * (ranks - 1) / ranks * 40;
-    // Forward selection looks at the fit part of its pool; then both parts of what either rule chose are
-    // fetched.
-    const double chosen = (real(job.predict.references) + 1) / (real(job.predict.pool) + 1);
-    const double pool = remote_tile_bytes(job, config, stream, ranks);
-    for (const std::string& rule : job.predict.selection)
-      cost.statistics += (rule == "forward" ? pool : 0) + pool * chosen * chosen * both;
-    // The layers of its targets, whole: of the fit part for the angles, of both for ceilings target by
-    // target.
-    const double width = stream.columns / real(config.layers),
-                 layer = width * width * 8 * (ranks - 1) / ranks;
-    const double own = std::min(real(config.layers), real(config.layers) / ranks + 1);
-    const bool ceilings = job.ceiling.enabled && job.ceiling.scope != "causal";
-    cost.statistics += own * layer / 2 * (1 + (ceilings && width < 512 ? both : 0));
-    // A wide layer is copied, factored, inverted and multiplied over the whole grid.
-    if (ceilings && width >= 512)
-      cost.statistics += real(config.layers) * layer * (1 + both) / std::sqrt(ranks);
-  }
-  return cost;
+std::vector<PhaseCost> phase_costs(const Job& job, const ModelConfig& config, Dtype dtype,
+                                   const TokenCounts& tokens, const GroupShape& group) {
+  return PhaseCosts(job, config, dtype, tokens, group).compute();
 }
 
 }  // namespace headspan

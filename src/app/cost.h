@@ -1,8 +1,11 @@
-// What a unit of a job costs, from sizes alone: bytes that its fullest rank holds, bytes that it receives,
-// floating-point operations, bytes read. The formulas follow the code that they speak of; nothing is run.
+// What a unit of a job costs, from sizes alone: bytes that its fullest rank holds, bytes read, and by phase
+// floating-point operations, bytes and messages that a rank receives. The formulas follow the code that they
+// speak of; nothing is run. Not how long it takes (performance.h).
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "app/job.h"
 #include "model/dtype.h"
@@ -30,7 +33,7 @@ struct TokenCounts {
 
 /// Bytes on the rank that has most.
 struct MemoryCost {
-  double program = 0;     ///< code, libraries, buffers of MPI
+  double program = 0;     ///< code, libraries, buffers of MPI: of a process that has done nothing yet
   double weights = 0;     ///< with what reading them takes
   double forward = 0;     ///< of one batch
   double waiting = 0;     ///< captured rows until a panel is full
@@ -43,29 +46,23 @@ struct MemoryCost {
   double peak() const;
 };
 
-/// Of one unit, on all ranks of its group together.
-struct WorkCost {
-  double forward = 0;     ///< floating-point operations
-  double grams = 0;       ///< likewise
-  double statistics = 0;  ///< likewise
-  double read = 0;        ///< bytes of the checkpoint
+/// Of one phase of a unit, as its profile names them (unit.cpp): load, forward, gram, pairs, heads, selection,
+/// ceiling, overlap.
+struct PhaseCost {
+  std::string phase;
+  double flops = 0;     ///< floating-point operations, all ranks of the group together
+  double fullest = 1;   ///< how many times the mean the rank with most of them has
+  double received = 0;  ///< bytes that a rank receives from others, the mean over the ranks
+  double messages = 0;  ///< that a rank waits for, one after another
 };
 
-/// Bytes that a rank receives from others during one unit, the mean over the ranks.
-struct TrafficCost {
-  double weights = 0;          ///< by broadcast from the rank that reads
-  double tensor_parallel = 0;  ///< sums behind attention and MLP
-  double heads = 0;            ///< heads exchanged for tokens
-  double panels = 0;           ///< operands of the Grams' products
-  double statistics = 0;       ///< factors and tiles
-
-  double total() const { return weights + tensor_parallel + heads + panels + statistics; }
-};
-
+/// All but what the program itself holds.
 MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
                        const GroupShape& group);
-WorkCost work_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens);
-TrafficCost traffic_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
-                         const GroupShape& group);
+/// Bytes of the checkpoint that a group reads for a unit.
+double read_cost(const Job& job, const ModelConfig& config, Dtype dtype);
+/// All phases that the job has, in order.
+std::vector<PhaseCost> phase_costs(const Job& job, const ModelConfig& config, Dtype dtype,
+                                   const TokenCounts& tokens, const GroupShape& group);
 
 }  // namespace headspan

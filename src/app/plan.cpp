@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <map>
 
-#include "app/cost.h"
 #include "app/layout.h"
+#include "app/performance.h"
 #include "app/sample.h"
 #include "app/team.h"
-#include "app/value_kind.h"
 #include "base/checked.h"
-#include "base/input_file.h"
-#include "base/printable.h"
+#include "base/memory.h"
 #include "dist/agreement.h"
 #include "model/weight_loader.h"
 
@@ -62,21 +58,24 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
   return planned;
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
-  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+void line(const char* name, const std::vector<std::pair<std::string, double>>& values) {
+  std::printf("%s", name);
+  for (const auto& [key, value] : values) std::printf(" %s=%.4g", key.c_str(), value);
+  std::printf("\n");
 }
 
-void line(const char* name, std::initializer_list<std::pair<const char*, double>> values) {
-  std::printf("%s", name);
-  for (const auto& [key, value] : values) std::printf(" %s=%.4g", key, value);
-  std::printf("\n");
+/// One figure of every phase.
+template <class Item, class Figure>
+void phase_line(const char* name, const std::vector<Item>& phases, const Figure& figure) {
+  std::vector<std::pair<std::string, double>> values;
+  for (const Item& phase : phases) values.emplace_back(phase.phase, figure(phase));
+  line(name, values);
 }
 
 void print(const Job& job, const PlanRequest& request, const Planned& planned, const MemoryCost& memory) {
   const GroupShape& group = planned.group;
-  const WorkCost work = work_cost(job, planned.config, planned.dtype, planned.tokens);
-  const TrafficCost traffic = traffic_cost(job, planned.config, planned.dtype, planned.tokens, group);
+  const std::vector<PhaseCost> costs = phase_costs(job, planned.config, planned.dtype, planned.tokens, group);
+  const double read = read_cost(job, planned.config, planned.dtype);
   const Rates rates = request.rates.empty() ? Rates() : read_rates(request.rates);
   std::printf(
       "plan ranks=%lld groups=%lld tensor_parallel=%lld data_parallel=%lld grid=%lldx%lld units=%lld "
@@ -95,65 +94,31 @@ void print(const Job& job, const PlanRequest& request, const Planned& planned, c
                                      {"exchange", memory.exchange},
                                      {"statistics", memory.statistics},
                                      {"peak", memory.peak()}});
-  line("flops_of_a_unit",
-       {{"forward", work.forward}, {"grams", work.grams}, {"statistics", work.statistics}});
-  line("bytes_received_by_a_rank_in_a_unit", {{"weights", traffic.weights},
-                                              {"tensor_parallel", traffic.tensor_parallel},
-                                              {"heads", traffic.heads},
-                                              {"panels", traffic.panels},
-                                              {"statistics", traffic.statistics}});
-  const double ranks = static_cast<double>(group.ranks);
-  const double read = work.read / (rates.read_gb * 1e9),
-               forward = work.forward / ranks / (rates.forward_gflops * 1e9),
-               grams = work.grams / ranks / (rates.gram_gflops * 1e9),
-               statistics = work.statistics / ranks / (rates.statistics_gflops * 1e9),
-               network = traffic.total() / (rates.network_gb * 1e9);
-  line("seconds_of_a_unit", {{"read", read},
-                             {"forward", forward},
-                             {"grams", grams},
-                             {"statistics", statistics},
-                             {"network", network}});
+  const std::vector<PhaseSeconds> seconds = predict(costs, read, group.ranks, rates);
+  double unit = 0;
+  for (const PhaseSeconds& phase : seconds) unit += phase.total();
+  phase_line("flops_of_a_unit", costs, [](const PhaseCost& phase) { return phase.flops; });
+  phase_line("bytes_received_by_a_rank_in_a_unit", costs,
+             [](const PhaseCost& phase) { return phase.received; });
+  phase_line("messages_to_a_rank_in_a_unit", costs, [](const PhaseCost& phase) { return phase.messages; });
+  phase_line("seconds_of_a_unit", seconds, [](const PhaseSeconds& phase) { return phase.total(); });
+  phase_line("seconds_of_a_unit_on_the_network", seconds,
+             [](const PhaseSeconds& phase) { return phase.transfer + phase.latency; });
   const double rounds = std::ceil(static_cast<double>(planned.units) / static_cast<double>(job.run.groups));
-  line("total", {{"bytes_read", work.read * static_cast<double>(planned.units)},
-                 {"seconds", rounds * (read + forward + grams + statistics + network)},
+  line("total", {{"bytes_read", read * static_cast<double>(planned.units)},
+                 {"seconds", rounds * unit},
                  {"gib_of_the_fullest_rank", memory.peak() / (1 << 30)}});
 }
 
 }  // namespace
 
-Rates read_rates(const std::string& path) {
-  const InputFile readable(path);
-  Rates rates;
-  const std::map<std::string, double*> known{{"forward_gflops", &rates.forward_gflops},
-                                             {"gram_gflops", &rates.gram_gflops},
-                                             {"statistics_gflops", &rates.statistics_gflops},
-                                             {"read_gb", &rates.read_gb},
-                                             {"network_gb", &rates.network_gb}};
-  std::ifstream file(path);
-  for (std::string text; std::getline(file, text);) {
-    text = text.substr(0, text.find('#'));
-    const std::size_t equals = text.find('=');
-    const std::string key = trimmed(text.substr(0, equals));
-    const std::string value = equals == std::string::npos ? "" : trimmed(text.substr(equals + 1));
-    if (key.empty() && value.empty()) continue;
-    const auto found = known.find(key);
-    if (found == known.end())
-      throw InputError(path, printable(key), printable(value), "is not a rate",
-                       "forward_gflops, gram_gflops, statistics_gflops, read_gb or network_gb = a number");
-    try {
-      *found->second = positive(INFINITY).read(value);
-    } catch (const BadValue& error) {
-      throw InputError(path, key, printable(value), error.what(), "allowed: a number above 0");
-    }
-  }
-  return rates;
-}
-
 int plan(const Job& job, const PlanRequest& request, const Comm& world) {
+  const double program = resident_bytes();
   agree(world, [&] {
     if (!world.is_root()) return;
     const Planned planned = make_planned(job, request);
-    const MemoryCost memory = memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group);
+    MemoryCost memory = memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group);
+    memory.program = program;
     print(job, request, planned, memory);
     if (job.run.memory_gib && memory.peak() > *job.run.memory_gib * (1 << 30)) {
       char needed[32];

@@ -15,18 +15,6 @@ struct PlanRequest {
   std::string rates;  ///< a file of `key = value`; empty: defaults
 };
 
-/// What one rank does in a second.
-struct Rates {
-  double forward_gflops = 60;     ///< of the model
-  double gram_gflops = 70;        ///< of the Grams' products
-  double statistics_gflops = 20;  ///< of everything behind them
-  double read_gb = 1;             ///< of checkpoints, a whole group together
-  double network_gb = 10;         ///< received by a rank
-};
-
-/// Throws InputError for what is no rate.
-Rates read_rates(const std::string& path);
-
 /// Prints its answer on rank 0; returns the exit code. Needs config.json of the checkpoints and the token
 /// file's size, not the weights. AgreedError with exit code 2 where run.memory_gib is given and the plan does
 /// not fit, or the ranks do not divide. Collective over world.

@@ -8,4 +8,9 @@ namespace headspan {
 /// pass. Call once, at the start of main. Without effect where the C library is not glibc.
 void keep_freed_memory();
 
+/// Bytes of this process that are in memory now, shared libraries with it; and the most there ever were. As
+/// /proc tells; throws Error where it does not.
+double resident_bytes();
+double peak_resident_bytes();
+
 }  // namespace headspan

@@ -106,14 +106,14 @@ class Plan(StudyTest):
         products = layers * products_of_a_layer + (layers - 1) * (q * m + 3 * m * mlp)
         attention = (layers - 1) * 2 * q * 256  # a token meets half of a sequence of 256, in two products
         self.assertAlmostEqual(flops["forward"] / (n * (2 * products + attention)), 1, delta=1e-3)
-        self.assertAlmostEqual(flops["grams"] / (n * (layers * q) ** 2), 1, delta=1e-3)
+        self.assertAlmostEqual(flops["gram"] / (n * (layers * q) ** 2), 1, delta=1e-3)
 
         job = self.job("gqa", **{"predict.streams": "k,v", "output.save_gram": "true", "tokens.heldout": 0})
         flops, memory = (self.planned(job, 2, line) for line in ("flops_of_a_unit", "bytes_of_the_fullest_rank"))
 
         whole = 2 * layers * (products_of_a_layer + q * m + 3 * m * mlp) + layers * 2 * q * 256
         self.assertAlmostEqual(flops["forward"] / (n * whole), 1, delta=1e-3)
-        self.assertAlmostEqual(flops["grams"] / (n * (2 * (layers * kv) ** 2 + layers * q * d)), 1, delta=1e-3)
+        self.assertAlmostEqual(flops["gram"] / (n * (2 * (layers * kv) ** 2 + layers * q * d)), 1, delta=1e-3)
         self.assertAlmostEqual(memory["attention"] / (2 * 8 * layers * q * d), 1, delta=1e-3)
 
     def test_refuses_what_does_not_fit(self):
@@ -126,14 +126,32 @@ class Plan(StudyTest):
         self.assertEqual(code, 2)
         self.assertRegex(told, r"^headspan: run.memory_gib = \S+: is not enough: the fullest rank needs \S+ GiB; ")
 
+    def plan_lines(self, *arguments):
+        """{name of the line: {name: number}} of a plan."""
+        code, printed, told = self.plan(*arguments)
+        self.assertEqual(code, 0, told)
+        return {line.split(" ", 1)[0]: {name: float(value) for name, value in re.findall(r"(\w+)=([\d.e+-]+)", line)}
+                for line in printed.splitlines()}
+
     def test_rates_decide_the_time(self):
         rates = self.folder / "rates"
-        rates.write_text("# of one rank\ngram_gflops = 7\nforward_gflops=30 # of two\n\n")
-        job = [*self.job("gqa"), "--ranks=2"]
-        seconds = [re.search(r"^seconds_of_a_unit .*forward=(\S+) grams=(\S+)", self.plan(*job, *more)[1], re.MULTILINE)
-                   for more in ([], ["--rates", rates])]
-        self.assertAlmostEqual(float(seconds[1][1]) / float(seconds[0][1]), 60 / 30, delta=0.01)
-        self.assertAlmostEqual(float(seconds[1][2]) / float(seconds[0][2]), 70 / 7, delta=0.05)
+        rates.write_text("# of one rank\ngram_gflops = 7\nforward_gflops=30 # of two\n\n"
+                         "statistics_gflops = 5\nheads_gflops = 40\nnetwork_gb = 2\nlatency_us = 300\n")
+        job = [*self.job("gqa"), "--ranks=4"]
+        before, after = self.plan_lines(*job), self.plan_lines(*job, "--rates", rates)
+
+        received, messages = before["bytes_received_by_a_rank_in_a_unit"], before["messages_to_a_rank_in_a_unit"]
+        slower = {"forward": 60 / 30, "gram": 70 / 7, "heads": 20 / 40, "pairs": 20 / 5, "selection": 4, "ceiling": 4}
+        for phase in slower:
+            with self.subTest(phase=phase):
+                network = [received[phase] / gb / 1e9 + messages[phase] * us * 1e-6 for gb, us in ((10, 5), (2, 300))]
+                for plan, wait in zip((before, after), network):
+                    self.assertAlmostEqual(plan["seconds_of_a_unit_on_the_network"][phase], wait, delta=2e-3 * wait)
+                compute = [plan["seconds_of_a_unit"][phase] - wait for plan, wait in zip((before, after), network)]
+                self.assertAlmostEqual(compute[1], compute[0] * slower[phase],
+                                       delta=5e-3 * sum(network) + 5e-3 * compute[1])
+        self.assertEqual((received["forward"], messages["forward"]), (0, 0))  # of one tensor-parallel rank
+        self.assertGreater(messages["gram"], 2 * 3 - 1)  # two operands from three others
 
     def test_bad_input(self):
         rates = self.folder / "bad_rates"

@@ -10,13 +10,6 @@
 namespace headspan {
 namespace {
 
-double median(std::vector<double> values) {
-  HS_ASSERT(!values.empty());
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 void print_for_people(const Figure& figure, bool met) {
   std::printf("%-66s %10.3f %s", figure.name.c_str(), figure.value, figure.unit.c_str());
   if (!std::isnan(figure.limit)) std::printf(", limit %.3f, ratio %.3f", figure.limit, figure.ratio);
@@ -45,6 +38,13 @@ void print_for_programs(const BenchOptions& o, const Comm& comm, const Figure& f
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  HS_ASSERT(!values.empty());
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
 
 double seconds_of(const Comm& comm, const std::function<void()>& work) {
   comm.barrier();

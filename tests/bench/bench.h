@@ -35,6 +35,9 @@ struct BenchOptions {
   Precision product() const { return precision == "float64" ? Precision::float64 : Precision::float32; }
 };
 
+/// Of a non-empty list.
+double median(std::vector<double> values);
+
 /// Seconds of `work`, from a barrier to a barrier. Collective over comm.
 double seconds_of(const Comm& comm, const std::function<void()>& work);
 
@@ -80,6 +83,7 @@ bool bench_load(const BenchOptions& options, const Comm& comm);
 bool bench_forward(const BenchOptions& options, const Comm& comm);
 bool bench_cache(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);
+bool bench_scaling(const BenchOptions& options, const Comm& comm);
 bool bench_overlap(const BenchOptions& options, const Comm& comm);  ///< also eigenvalues and singular
 
 }  // namespace headspan

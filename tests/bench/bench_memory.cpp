@@ -1,39 +1,15 @@
 // memory: the peak of a rank's resident memory over a whole study of K, Q and V, from a model with random
 // weights to forward selection, less what the process held before, against the rank's weights and Grams: the
 // matrices of the fit and of the held-out part as they are allocated, both triangles.
-#include <fstream>
-
 #include "app/analysis.h"
 #include "app/capture.h"
-#include "bench/bench.h"
+#include "base/memory.h"
+#include "bench/made_up_sample.h"
 
 namespace headspan {
 namespace {
 
 constexpr double kAllowance = 1.2;  // of weights and Grams
-
-/// A size that /proc/self/status tells: VmRSS (resident now) or VmHWM (the most so far). Bytes.
-double process_size(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    double kib = 0;
-    if (word == field + ":" && status >> kib) return 1024 * kib;
-  }
-  throw Error("/proc/self/status does not tell " + field);
-}
-
-/// Sequences of equal length, every fourth held out.
-Sample make_sample(const BenchOptions& options, std::int64_t vocab_size) {
-  Sample sample;
-  for (std::int64_t start = 0; start < options.tokens; start += options.sequence_length) {
-    const std::int64_t length = std::min(options.sequence_length, options.tokens - start);
-    sample.heldout.push_back(sample.sequences.size() % 4 == 3);
-    sample.sequences.push_back({start, length});
-    std::vector<std::int64_t>& tokens = sample.tokens.emplace_back();
-    for (std::int64_t t = start; t < start + length; ++t) tokens.push_back(t * 7919 % vocab_size);
-  }
-  return sample;
-}
 
 double matrix_bytes(const HeadGram& gram) {
   return sizeof(double) * static_cast<double>(gram.matrix.leading()) *
@@ -43,7 +19,7 @@ double matrix_bytes(const HeadGram& gram) {
 /// Reports the worst rank: the one with the smallest ratio.
 bool report_peak(const BenchOptions& options, const Comm& comm, const std::string& when, double before,
                  double budget, double required) {
-  const double peak = process_size("VmHWM") - before;
+  const double peak = peak_resident_bytes() - before;
   const double worst = comm.max(peak / budget);
   return report(options, comm,
                 {"peak memory " + when + ", against weights and Grams", "GB", 1e-9 * worst * budget,
@@ -55,19 +31,20 @@ bool report_peak(const BenchOptions& options, const Comm& comm, const std::strin
 bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   const BenchOptions options = with_shape_of(config, given);
-  const Sample sample = make_sample(options, config.vocab_size);
+  const Sample sample = made_up_sample(options, options.tokens, config.vocab_size);
   const Team team(comm, 1, 1, {});
   const Log silent(false);
   Progress progress(silent, "forward", "tokens", sample.total());
+  Profile profile;
   CaptureRequest request{{Stream::k, Stream::q, Stream::v}};
   request.precision = options.product();
   const Extent extent{config.layers, false};
 
-  const double before = process_size("VmRSS");
+  const double before = resident_bytes();
   std::vector<StreamGrams> grams;
   {
     const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor());
-    grams = capture_grams<float>(model, config, sample, request, team, progress, nullptr);
+    grams = capture_grams<float>(model, config, sample, request, team, progress, profile, nullptr);
   }
   auto budget = static_cast<double>(weight_bytes(config, extent, 1, Dtype::float32));
   for (const StreamGrams& stream : grams)
@@ -76,7 +53,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   for (std::size_t s = 0; s < grams.size(); ++s)
     analyse(regression_data(stream_layout(config, request.streams[s]), FitRules{}, std::move(grams[s].fit),
                             std::move(grams[s].heldout)),
-            {}, {});
+            {}, {}, profile);
   return report_peak(options, comm, "of the study", before, budget, 1 / kAllowance);
 }
 

@@ -7,6 +7,9 @@
                          measured for a few sources and extrapolated to all pairs
   peers.py spectra       eigenvalues of W^T W and singular values of one projection W of a layer
   peers.py transformers  the forward pass of the checkpoint in --folder, float32
+  peers.py study         a whole study of K, Q and V: the forward pass of the checkpoint in --folder over the tokens
+                         in --ids (float32), and numpy's Gram, all pairs and top-5 of what it captures; with
+                         --result how far its R² are from those of a study with headspan
   peers.py decode        prefill and greedy decoding of it through transformers' DynamicCache, float32, of --batch
                          sequences behind --sequence-length tokens
   peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `forward`, `load` and
@@ -44,7 +47,9 @@ def parse():
     parser.add_argument("--batch", type=int, default=1, help="of decode")
     parser.add_argument("--precision", choices=["float64", "float32"], default="float64")
     parser.add_argument("--samples", type=int, default=4, help="of paper: source heads that are measured")
-    parser.add_argument("--folder", help="of transformers, decode and make")
+    parser.add_argument("--folder", help="of transformers, study, decode and make")
+    parser.add_argument("--ids", help="of study: a file of uint16 tokens, a multiple of --sequence-length")
+    parser.add_argument("--result", help="of study: a file that headspan wrote of the same tokens, none held out")
     model = parser.add_argument_group("the model of make (heads: --heads, layers: --layers)")
     model.add_argument("--hidden-size", type=int, default=512)
     model.add_argument("--mlp-size", type=int, default=2048)
@@ -53,8 +58,10 @@ def parse():
     model.add_argument("--shard-size", default="5GB", help="most bytes of a file of weights")
     model.add_argument("--config-only", action="store_true", help="no weights")
     options = parser.parse_args()
-    if options.peer in ("transformers", "decode", "make") and not options.folder:
+    if options.peer in ("transformers", "study", "decode", "make") and not options.folder:
         parser.error(f"{options.peer} needs --folder")
+    if options.peer == "study" and not options.ids:
+        parser.error("study needs --ids")
     return options
 
 
@@ -96,6 +103,20 @@ class Stream:
     def causal_sources(self, target):
         """How many heads may predict `target`: those of its layer and before, itself excluded."""
         return (target // self.layer_heads + 1) * self.layer_heads - 1
+
+
+class Captured(Stream):
+    """Activations of a model, float32, of which there are none yet."""
+
+    def __init__(self, tokens, layers, layer_heads, size):
+        self.tokens, self.size, self.layer_heads, self.heads = tokens, size, layer_heads, layers * layer_heads
+        self.columns = self.heads * size
+        self.z = np.empty((tokens, self.columns), np.float32)
+
+    def take(self, first, layer, values):
+        """values: [tokens, heads of a layer * size]."""
+        width = self.layer_heads * self.size
+        self.z[first:first + len(values), layer * width:(layer + 1) * width] = values
 
 
 class Regressions:
@@ -311,6 +332,55 @@ def run_transformers(options):
         report(options, figure, "tokens/s", options.tokens / median_seconds(options, forward))
 
 
+def capture(model, ids, streams):
+    """Runs the model over ids: [sequence, position] and fills the streams: K and Q behind the rotation."""
+    config, length = model.config, ids.shape[1]
+    rotate = importlib.import_module(type(model).__module__).apply_rotary_pos_emb
+    cos, sin = model.model.rotary_emb(torch.empty(1, 1), torch.arange(length)[None])
+    queries = {}
+    for layer, block in enumerate(model.model.layers):
+        block.self_attn.q_proj.register_forward_hook(
+            lambda _, __, out, layer=layer: queries.__setitem__(layer, out))
+    for first in range(0, len(ids), 4):
+        batch = ids[first:first + 4]
+        past = model.model(torch.from_numpy(batch), use_cache=True).past_key_values
+        for layer in range(config.num_hidden_layers):
+            q = queries[layer].view(len(batch), length, -1, config.head_dim).transpose(1, 2)
+            values = {"q": rotate(q, q, cos, sin)[0], "k": past.layers[layer].keys, "v": past.layers[layer].values}
+            for name, stream in streams.items():
+                stream.take(first * length, layer, values[name].transpose(1, 2).reshape(batch.size, -1).numpy())
+
+
+def run_study(options):
+    """A llama: a norm of queries would have to go between the hook and the rotation."""
+    model, config_heads = load_model(options), {}
+    ids = np.fromfile(options.ids, "<u2").astype(np.int64).reshape(-1, options.sequence_length)
+    config, options.tokens, options.precision = model.config, ids.size, "float64"
+    for name in "kqv":
+        config_heads[name] = config.num_attention_heads if name == "q" else config.num_key_value_heads
+    start = time.perf_counter()
+    streams = {name: Captured(ids.size, config.num_hidden_layers, heads, config.head_dim)
+               for name, heads in config_heads.items()}
+    capture(model, ids, streams)
+    captured = time.perf_counter()
+    r2 = {}
+    for name, stream in streams.items():
+        regressions = Regressions(stream, np.dtype(np.float64))
+        regressions.accumulate()
+        regressions.all_pairs()
+        regressions.top()
+        r2[name] = regressions.r2
+    done = time.perf_counter()
+    report(options, "K, Q and V: forward", "s", captured - start)
+    report(options, "K, Q and V: Grams, all pairs and top-5", "s", done - captured)
+    report(options, "whole study of K, Q and V", "s", done - start)
+    if options.result:
+        with importlib.import_module("h5py").File(options.result) as file:
+            for name, values in r2.items():
+                furthest = np.nanmax(np.abs(file[f"{name}/r2"][...].T - values))
+                report(options, f"furthest R2 from that of headspan, {name}", "-", furthest)
+
+
 def run_decode(options):
     model = load_model(options)
     options.tokens = options.batch * options.sequence_length
@@ -355,7 +425,7 @@ def run_versions(options):
 
 
 PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "spectra": run_spectra,
-         "transformers": run_transformers, "decode": run_decode, "make": run_make, "versions": run_versions}
+         "transformers": run_transformers, "study": run_study, "decode": run_decode, "make": run_make, "versions": run_versions}
 
 
 def load(modules):
@@ -377,7 +447,7 @@ def main():
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     global np, scipy, torch, transformers
     of_models = ("transformers", "decode", "make")
-    if options.peer in (*of_models, "versions"):
+    if options.peer in (*of_models, "study", "versions"):
         torch, transformers = load(["torch", "transformers"])
         transformers.utils.logging.disable_progress_bar()
     if options.peer not in of_models:

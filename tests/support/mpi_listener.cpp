@@ -39,11 +39,13 @@ std::vector<std::string> gather(const std::string& text) {
 
 void MpiListener::OnTestStart(const testing::TestInfo& info) {
   failures_.clear();
+  skipped_.clear();
   if (world_rank() == 0) std::printf("[ RUN  ] %s.%s\n", info.test_suite_name(), info.name());
   std::fflush(stdout);
 }
 
 void MpiListener::OnTestPartResult(const testing::TestPartResult& result) {
+  if (result.skipped()) skipped_ = std::string(": ") + result.message();
   if (!result.failed()) return;
   failures_ += std::string(result.file_name() ? result.file_name() : "?") + ":" +
                std::to_string(result.line_number()) + ": " + result.message() + "\n";
@@ -59,14 +61,16 @@ void MpiListener::OnTestEnd(const testing::TestInfo& info) {
   }
   int everywhere = failed ? 1 : 0;
   MPI_Bcast(&everywhere, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  (everywhere != 0 ? failed_ : passed_) += 1;
+  const std::string skipped = failed ? "" : skipped_;
+  (everywhere != 0 ? failed_ : skipped.empty() ? passed_ : left_out_) += 1;
+  const char* outcome = failed ? "FAIL" : skipped.empty() ? " ok " : "skip";
   if (world_rank() == 0)
-    std::printf("[ %s ] %s.%s\n", failed ? "FAIL" : " ok ", info.test_suite_name(), info.name());
+    std::printf("[ %s ] %s.%s%s\n", outcome, info.test_suite_name(), info.name(), skipped.c_str());
   std::fflush(stdout);
 }
 
 void MpiListener::OnTestProgramEnd(const testing::UnitTest&) {
-  if (world_rank() == 0) std::printf("%d passed, %d failed\n", passed_, failed_);
+  if (world_rank() == 0) std::printf("%d passed, %d failed, %d skipped\n", passed_, failed_, left_out_);
 }
 
 }  // namespace headspan

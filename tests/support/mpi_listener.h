@@ -19,8 +19,10 @@ class MpiListener : public testing::EmptyTestEventListener {
 
  private:
   std::string failures_;  // of this rank, in this test
+  std::string skipped_;   // why it was skipped here; empty: it was not
   int passed_ = 0;
   int failed_ = 0;
+  int left_out_ = 0;  // skipped
 };
 
 }  // namespace headspan

@@ -189,8 +189,8 @@ std::vector<std::int64_t> Comm::exchange_counts(const std::vector<std::int64_t>&
   return incoming;
 }
 
-void Comm::exchange_bytes(const std::vector<Bytes<const char>>& send,
-                          const std::vector<Bytes<char>>& receive) const {
+void Comm::exchange(const std::vector<Bytes<const char>>& send,
+                    const std::vector<Bytes<char>>& receive) const {
   std::vector<MPI_Request> requests;
   for (int r = 0; r < size_; ++r) {
     const auto [data, count] = receive[static_cast<std::size_t>(r)];
@@ -216,7 +216,7 @@ void Comm::exchange_equal(const void* send, std::int64_t stride, std::int64_t by
     from.push_back({static_cast<const char*>(send) + r * stride, bytes});
     to.push_back({static_cast<char*>(receive) + r * bytes, bytes});
   }
-  exchange_bytes(from, to);
+  exchange(from, to);
 }
 
 template void Comm::sum(double*, std::int64_t) const;

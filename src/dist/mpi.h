@@ -38,6 +38,13 @@ class MpiSession {
 template <class T>
 MPI_Datatype mpi_type();
 
+/// `count` bytes of someone else's memory. Byte: char, or const char where they are only read.
+template <class Byte>
+struct Bytes {
+  Byte* data;
+  std::int64_t count;
+};
+
 /// Owner of one communicator. Move-only; freed in the destructor unless MPI has been finalised.
 class Comm {
  public:
@@ -92,18 +99,14 @@ class Comm {
   template <class T>
   std::vector<std::vector<T>> exchange(const std::vector<std::vector<T>>& send) const;
 
+  /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long as what it sends.
+  /// Likewise.
+  void exchange(const std::vector<Bytes<const char>>& send, const std::vector<Bytes<char>>& receive) const;
+
  private:
   explicit Comm(MPI_Comm owned);
   /// counts[r] goes to rank r; what each rank sent here.
   std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& counts) const;
-  template <class Byte>
-  struct Bytes {
-    Byte* data;
-    std::int64_t count;
-  };
-  /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long.
-  void exchange_bytes(const std::vector<Bytes<const char>>& send,
-                      const std::vector<Bytes<char>>& receive) const;
   /// `bytes` of `send`, `stride` further for each rank, go to the ranks in turn; those received lie end to
   /// end.
   void exchange_equal(const void* send, std::int64_t stride, std::int64_t bytes, void* receive) const;
@@ -141,7 +144,7 @@ std::vector<std::vector<T>> Comm::exchange(const std::vector<std::vector<T>>& se
     from.push_back({reinterpret_cast<const char*>(send[r].data()), bytes(counts[r])});
     to.push_back({reinterpret_cast<char*>(result[r].data()), bytes(incoming[r])});
   }
-  exchange_bytes(from, to);
+  exchange(from, to);
   return result;
 }
 

@@ -34,7 +34,7 @@ BlockLoss measured_loss(const Transformer& model, const ModelInput& input, const
   std::vector<std::vector<std::int64_t>> sequences = first_tokens(sample);
   const auto count = static_cast<std::int64_t>(sequences.size());
   const CachePlan full = full_plan(config, heads);
-  PagedCache cache(full, count, compute, plain, team.tensor());
+  PagedCache cache(full, count, compute, plain, team.tensor_device());
   HiddenStates reference = hidden_states(model, sequences, cache);
   return [&model, &config, &team, heads, compute, plain, exact_first, count, sequences = std::move(sequences),
           reference = std::move(reference)](const std::string& stream, std::int64_t layer,
@@ -47,7 +47,7 @@ BlockLoss measured_loss(const Transformer& model, const ModelInput& input, const
     std::vector<PlannedBlock> blocks(static_cast<std::size_t>(config.layers));
     blocks[static_cast<std::size_t>(layer)] = block;
     const CachePlan one = one_block_plan(config, plan, stream, layer, blocks, heads, scalar_type(compute));
-    PagedCache cache(one, count, compute, plain, team.tensor());
+    PagedCache cache(one, count, compute, plain, team.tensor_device());
     double sum = 0, tokens = 0;
     for (const Scores& scores :
          score(model, sequences, std::vector<std::int64_t>(sequences.size(), 1), cache, reference)) {

@@ -40,9 +40,10 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
 std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t sequences) const {
   const auto count = static_cast<std::int64_t>(sequences);
   if (kind == CacheKind::simulated)
-    return std::make_unique<SimulatedCache>(compressed_, full_, count, compute_, plain_, team_.tensor());
+    return std::make_unique<SimulatedCache>(compressed_, full_, count, compute_, plain_,
+                                            team_.tensor_device());
   return std::make_unique<PagedCache>(kind == CacheKind::full ? full_ : compressed_, count, compute_, plain_,
-                                      team_.tensor());
+                                      team_.tensor_device());
 }
 
 }  // namespace headspan

@@ -27,9 +27,9 @@ Transformer load_model(const Job::Model& rule, const ModelInput& input, bool log
   std::optional<Transformer> model;
   agree(team.group(), [&] {
     model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, input.dtype, extent,
-                                                 team.tensor(), team.data(), device)
+                                                 team.tensor_device(), team.data(), device)
                              : Transformer::random(input.config, static_cast<std::uint64_t>(rule.seed),
-                                                   input.dtype, extent, team.tensor(), device);
+                                                   input.dtype, extent, team.tensor_device(), device);
   });
   log.event("loaded", {{"unit", name},
                        {"layers", std::to_string(input.config.layers)},

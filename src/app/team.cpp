@@ -1,6 +1,7 @@
 #include "app/team.h"
 
 #include "base/checked.h"
+#include "dist/agreement.h"
 
 namespace headspan {
 
@@ -27,7 +28,9 @@ Team::Team(const Comm& world, int groups, int tensor_parallel, std::optional<Gri
     : world_(Comm::duplicate(world.get())), gpu_(gpu), groups_(groups) {
   const int size = world.size() / groups;
   group_ = world_.split(world.rank() / size, world.rank());
-  tensor_ = group_.split(group_.rank() / tensor_parallel, group_.rank());
+  const Comm row = group_.split(group_.rank() / tensor_parallel, group_.rank());
+  const std::optional<int> joined = tensor_parallel > 1 ? gpu : std::nullopt;  // one rank has nobody to join
+  agree(world_, [&] { tensor_ = make_device_comm(row, joined); });
   data_ = group_.split(group_.rank() % tensor_parallel, group_.rank());
   const GridShape shape = grid.value_or(squarest_grid(size));
   grid_.emplace(group_, to_int(shape.rows), to_int(shape.columns));

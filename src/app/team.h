@@ -3,8 +3,10 @@
 // grid that holds the Grams.
 #pragma once
 
+#include <memory>
 #include <optional>
 
+#include "dist/device_comm.h"
 #include "dist/grid.h"
 
 namespace headspan {
@@ -17,13 +19,14 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
 class Team {
  public:
   /// A layout that check_layout accepts. `gpu`: on which of the GPUs that it sees this rank computes; none:
-  /// on the CPU. Collective over world.
+  /// on the CPU. Throws AgreedError where the GPUs of a row cannot be joined. Collective over world.
   Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid,
        std::optional<int> gpu = {});
 
   const Comm& world() const { return world_; }
   const Comm& group() const { return group_; }
-  const Comm& tensor() const { return tensor_; }  ///< the ranks of this data-parallel row
+  const Comm& tensor() const { return tensor_->host(); }        ///< the ranks of this data-parallel row
+  const DeviceComm& tensor_device() const { return *tensor_; }  ///< the same where they compute
   const Comm& data() const { return data_; }  ///< the ranks of other rows with the same share of the weights
   const Grid& grid() const { return *grid_; }
   std::optional<int> gpu() const { return gpu_; }
@@ -35,7 +38,7 @@ class Team {
   std::optional<int> gpu_;
   int groups_;
   Comm group_;
-  Comm tensor_;
+  std::unique_ptr<DeviceComm> tensor_;
   Comm data_;
   std::optional<Grid> grid_;
 };

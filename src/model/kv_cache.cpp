@@ -98,7 +98,7 @@ void KvCache::advance(const std::vector<std::int64_t>& counts) {
 }
 
 PagedCache::PagedCache(const CachePlan& plan, std::int64_t sequences, Dtype compute, Dtype plain,
-                       const Comm& tensor_parallel)
+                       const DeviceComm& tensor_parallel)
     : KvCache(sequences),
       plan_(plan),
       plain_(plain),
@@ -313,7 +313,7 @@ CacheBytes PagedCache::bytes() const {
 }
 
 SimulatedCache::SimulatedCache(const CachePlan& plan, const CachePlan& full, std::int64_t sequences,
-                               Dtype compute, Dtype plain, const Comm& tensor_parallel)
+                               Dtype compute, Dtype plain, const DeviceComm& tensor_parallel)
     : KvCache(sequences),
       full_plan_(full),
       stored_(plan, sequences, compute, plain, tensor_parallel),

@@ -14,7 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "dist/mpi.h"
+#include "dist/device_comm.h"
 #include "model/block_pages.h"
 #include "model/cache_plan.h"
 #include "model/page_attention.h"
@@ -65,7 +65,7 @@ class PagedCache : public KvCache {
   /// `plan` and `tensor_parallel` must outlive the cache. `compute`: in which attention computes, float32 or
   /// float64; `plain`: in which columns of no few bits are stored.
   PagedCache(const CachePlan& plan, std::int64_t sequences, Dtype compute, Dtype plain,
-             const Comm& tensor_parallel);
+             const DeviceComm& tensor_parallel);
 
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::vector<std::int64_t>& counts) override;
@@ -109,7 +109,7 @@ class PagedCache : public KvCache {
   const CachePlan& plan_;
   Dtype plain_;
   at::ScalarType compute_;
-  const Comm& tensor_parallel_;
+  const DeviceComm& tensor_parallel_;
   StreamCache keys_, values_;
 };
 
@@ -117,7 +117,7 @@ class SimulatedCache : public KvCache {
  public:
   /// As of a PagedCache with `plan`, in which nothing is dealt out; `full` is a full plan of the same heads.
   SimulatedCache(const CachePlan& plan, const CachePlan& full, std::int64_t sequences, Dtype compute,
-                 Dtype plain, const Comm& tensor_parallel);
+                 Dtype plain, const DeviceComm& tensor_parallel);
 
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::vector<std::int64_t>& counts) override;

@@ -45,7 +45,7 @@ at::Tensor scale_rows(const at::Tensor& x, const at::Tensor& means, const at::Te
 
 /// Of a matrix in float32 or float64 on the CPU: two passes over memory.
 template <class T>
-at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& gain, double eps, const Comm* comm) {
+at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& gain, double eps, const DeviceComm* comm) {
   at::Tensor means = mean_squares<T>(x);
   if (comm != nullptr) {
     sum_over(*comm, means);
@@ -56,7 +56,7 @@ at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& gain, double eps, co
 
 /// Of any dtype, in the order of operations of transformers.
 at::Tensor norm_plain(const at::Tensor& x, const at::Tensor& gain, double eps, bool round_once,
-                      const Comm* comm) {
+                      const DeviceComm* comm) {
   const at::Tensor wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   at::Tensor mean = wide.square().mean(-1, true);
   if (comm != nullptr) {
@@ -70,7 +70,7 @@ at::Tensor norm_plain(const at::Tensor& x, const at::Tensor& gain, double eps, b
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps, bool round_once,
-                    const Comm* comm) {
+                    const DeviceComm* comm) {
   if (comm != nullptr && comm->size() == 1) comm = nullptr;
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   if (x.is_cpu() && x.scalar_type() == at::kFloat)

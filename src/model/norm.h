@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "dist/mpi.h"
+#include "dist/device_comm.h"
 #include "model/model_config.h"
 
 namespace headspan {
@@ -13,6 +13,6 @@ namespace headspan {
 /// (OLMo-2) multiplies by the gain before the result is rounded to x's dtype, otherwise after. With `comm`
 /// the last dimension is split into equal parts over its ranks: collective over comm then.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps, bool round_once,
-                    const Comm* comm = nullptr);
+                    const DeviceComm* comm = nullptr);
 
 }  // namespace headspan

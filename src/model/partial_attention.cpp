@@ -25,11 +25,12 @@ PartialAttention PartialAttention::queries(std::int64_t first, std::int64_t coun
   return {values.narrow(0, first, count), log_sum.defined() ? log_sum.narrow(0, first, count) : at::Tensor()};
 }
 
-at::Tensor gather_queries(const Comm& comm, const at::Tensor& q) {
+at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q) {
   return gather_all(comm, q).transpose(0, 1).flatten(1, 2).contiguous();  // of one head each: still a view
 }
 
-at::Tensor join_attention(const Comm& comm, const PartialAttention& shared, const PartialAttention& own) {
+at::Tensor join_attention(const DeviceComm& comm, const PartialAttention& shared,
+                          const PartialAttention& own) {
   const std::int64_t tokens = shared.values.size(0), d = shared.values.size(2);
   at::Tensor parts = exchange(comm, packed(shared).view({tokens, comm.size(), -1, d + 1}).transpose(0, 1));
   if (own.values.defined()) parts = at::cat({parts, packed(own).unsqueeze(0)});

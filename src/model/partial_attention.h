@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "dist/mpi.h"
+#include "dist/device_comm.h"
 
 namespace headspan {
 
@@ -24,11 +24,12 @@ struct PartialAttention {
 
 /// q: [tokens, heads of this rank, d], as many on each; returns [tokens, heads of all ranks, d]. Collective
 /// over comm.
-at::Tensor gather_queries(const Comm& comm, const at::Tensor& q);
+at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q);
 
 /// Attention of this rank's heads over all tokens, [tokens, heads of this rank, d]: `shared` is a part for
 /// the heads of all ranks over tokens of this rank, `own` one for its own heads over further tokens, of
 /// undefined tensors where there are none. Collective over comm.
-at::Tensor join_attention(const Comm& comm, const PartialAttention& shared, const PartialAttention& own);
+at::Tensor join_attention(const DeviceComm& comm, const PartialAttention& shared,
+                          const PartialAttention& own);
 
 }  // namespace headspan

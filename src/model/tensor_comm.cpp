@@ -3,49 +3,58 @@
 #include <ATen/ATen.h>
 
 namespace headspan {
+namespace {
 
-void sum_over(const Comm& comm, at::Tensor& values) {
-  if (comm.size() == 1) return;
-  const bool wide = values.scalar_type() == at::kDouble;
-  at::Tensor host = values.to(at::kCPU, wide ? at::kDouble : at::kFloat).contiguous();
-  if (wide)
-    comm.sum(host.data_ptr<double>(), host.numel());
-  else
-    comm.sum(host.data_ptr<float>(), host.numel());
-  if (!host.is_same(values)) values.copy_(host);
+/// Contiguous where the communicator's buffers lie.
+at::Tensor buffer(const DeviceComm& comm, const at::Tensor& values) {
+  return values
+      .to(comm.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*comm.gpu()))
+                     : at::Device(at::kCPU))
+      .contiguous();
 }
 
-at::Tensor join_columns(const Comm& comm, const at::Tensor& part) {
+std::int64_t bytes_of(const at::Tensor& values) { return static_cast<std::int64_t>(values.nbytes()); }
+
+}  // namespace
+
+void sum_over(const DeviceComm& comm, at::Tensor& values) {
+  if (comm.size() == 1) return;
+  const bool wide = values.scalar_type() == at::kDouble;
+  at::Tensor sums = buffer(comm, values.to(wide ? at::kDouble : at::kFloat));
+  if (wide)
+    comm.sum(sums.data_ptr<double>(), sums.numel());
+  else
+    comm.sum(sums.data_ptr<float>(), sums.numel());
+  if (!sums.is_same(values)) values.copy_(sums);
+}
+
+at::Tensor join_columns(const DeviceComm& comm, const at::Tensor& part) {
   if (comm.size() == 1) return part;
-  const std::vector<std::int64_t> widths = comm.all_gather(part.size(1));
+  const std::vector<std::int64_t> widths = comm.host().all_gather(part.size(1));
+  const at::Tensor own = buffer(comm, part);
   std::vector<at::Tensor> parts;
   for (int rank = 0; rank < comm.size(); ++rank) {
     const std::int64_t width = widths[static_cast<std::size_t>(rank)];
-    at::Tensor columns = rank == comm.rank()
-                             ? part.to(at::kCPU).contiguous()
-                             : at::empty({part.size(0), width}, at::dtype(part.scalar_type()));
-    comm.broadcast(static_cast<char*>(columns.data_ptr()), static_cast<std::int64_t>(columns.nbytes()), rank);
+    at::Tensor columns = rank == comm.rank() ? own : at::empty({part.size(0), width}, own.options());
+    comm.broadcast(columns.data_ptr(), bytes_of(columns), rank);
     parts.push_back(columns);
   }
   return at::cat(parts, 1).to(part.device());
 }
 
-at::Tensor gather_all(const Comm& comm, const at::Tensor& own) {
-  const at::Tensor host = own.to(at::kCPU).contiguous();
-  std::vector<std::int64_t> shape = host.sizes().vec();
+at::Tensor gather_all(const DeviceComm& comm, const at::Tensor& own) {
+  const at::Tensor send = buffer(comm, own);
+  std::vector<std::int64_t> shape = send.sizes().vec();
   shape.insert(shape.begin(), comm.size());
-  at::Tensor all = at::empty(shape, host.options());
-  comm.all_gather(static_cast<const char*>(host.data_ptr()), static_cast<std::int64_t>(host.nbytes()),
-                  static_cast<char*>(all.data_ptr()));
+  at::Tensor all = at::empty(shape, send.options());
+  comm.all_gather(send.data_ptr(), bytes_of(send), all.data_ptr());
   return all.to(own.device());
 }
 
-at::Tensor exchange(const Comm& comm, const at::Tensor& parts) {
-  const at::Tensor host = parts.to(at::kCPU).contiguous();
-  at::Tensor received = at::empty_like(host);
-  comm.exchange(static_cast<const char*>(host.data_ptr()),
-                static_cast<std::int64_t>(host.nbytes()) / comm.size(),
-                static_cast<char*>(received.data_ptr()));
+at::Tensor exchange(const DeviceComm& comm, const at::Tensor& parts) {
+  const at::Tensor send = buffer(comm, parts);
+  at::Tensor received = at::empty_like(send);
+  comm.exchange(send.data_ptr(), bytes_of(send) / comm.size(), received.data_ptr());
   return received.to(parts.device());
 }
 

@@ -1,23 +1,24 @@
-// Sums and concatenations of tensors over the ranks of a communicator, through host memory.
+// Sums and concatenations of tensors over the ranks of a communicator. Tensors that do not lie where the
+// communicator's buffers do are taken there and back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "dist/mpi.h"
+#include "dist/device_comm.h"
 
 namespace headspan {
 
 /// In place the sum of `values` over the ranks, of the same shape on each; half precision is summed in
 /// float32. Collective over comm.
-void sum_over(const Comm& comm, at::Tensor& values);
+void sum_over(const DeviceComm& comm, at::Tensor& values);
 
 /// The columns of all ranks side by side, in rank order; `part`: [rows, columns of this rank]. Collective.
-at::Tensor join_columns(const Comm& comm, const at::Tensor& part);
+at::Tensor join_columns(const DeviceComm& comm, const at::Tensor& part);
 
 /// What each rank gives, of one shape: [ranks, ...]. Collective.
-at::Tensor gather_all(const Comm& comm, const at::Tensor& own);
+at::Tensor gather_all(const DeviceComm& comm, const at::Tensor& own);
 
 /// parts: [ranks, ...], of which the r-th goes to rank r; what rank r sent here takes its place. Collective.
-at::Tensor exchange(const Comm& comm, const at::Tensor& parts);
+at::Tensor exchange(const DeviceComm& comm, const at::Tensor& parts);
 
 }  // namespace headspan

@@ -34,7 +34,7 @@ void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
   });
 }
 
-Shard shard_of(const Comm& tensor_parallel) { return {tensor_parallel.rank(), tensor_parallel.size()}; }
+Shard shard_of(const DeviceComm& tensor_parallel) { return {tensor_parallel.rank(), tensor_parallel.size()}; }
 
 }  // namespace
 
@@ -43,28 +43,28 @@ Stream stream_named(const std::string& name) {
   return name == "q" ? Stream::q : Stream::v;
 }
 
-Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel,
+Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const DeviceComm& tensor_parallel,
                          at::Device device)
     : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel), device_(device) {}
 
 Transformer Transformer::load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype,
-                              Extent extent, const Comm& tensor_parallel, const Comm& data_parallel,
+                              Extent extent, const DeviceComm& tensor_parallel, const Comm& data_parallel,
                               at::Device device) {
   const c10::InferenceMode inference;
   Transformer model(config, scalar_type(dtype), tensor_parallel, device);
-  agree(tensor_parallel, [&] {
+  agree(tensor_parallel.host(), [&] {
     const WeightTypes types{scalar_type(weight_dtype(dtype, config, &checkpoint)), model.dtype_};
     model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), types, device);
   });
-  load_weights(checkpoint, config, model.weights_, tensor_parallel, data_parallel);
+  load_weights(checkpoint, config, model.weights_, tensor_parallel.host(), data_parallel);
   return model;
 }
 
 Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
-                                const Comm& tensor_parallel, at::Device device) {
+                                const DeviceComm& tensor_parallel, at::Device device) {
   const c10::InferenceMode inference;
   Transformer model(config, scalar_type(dtype), tensor_parallel, device);
-  agree(tensor_parallel, [&] {
+  agree(tensor_parallel.host(), [&] {
     model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), model.dtype_, device);
     initialize_weights(config, seed, model.weights_);
   });

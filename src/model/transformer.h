@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/mpi.h"
+#include "dist/device_comm.h"
 #include "io/checkpoint.h"
 #include "model/dtype.h"
 #include "model/model_config.h"
@@ -48,13 +48,13 @@ class Transformer {
   /// and must outlive the object, `data_parallel` the ranks that hold the same shard. `device`: where the
   /// weights are kept and the model runs. Throws AgreedError.
   static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype, Extent extent,
-                          const Comm& tensor_parallel, const Comm& data_parallel,
+                          const DeviceComm& tensor_parallel, const Comm& data_parallel,
                           at::Device device = at::kCPU);
 
   /// Draws the weights: the same model for one seed whatever the number of ranks. Collective over the
   /// communicator, which must outlive the object. Throws AgreedError.
   static Transformer random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
-                            const Comm& tensor_parallel, at::Device device = at::kCPU);
+                            const DeviceComm& tensor_parallel, at::Device device = at::kCPU);
 
   const ModelConfig& config() const { return config_; }
 
@@ -93,7 +93,7 @@ class Transformer {
     const MeanSquareSink* mean_squares;  // empty: not asked for
   };
 
-  Transformer(const ModelConfig& config, at::ScalarType dtype, const Comm& tensor_parallel,
+  Transformer(const ModelConfig& config, at::ScalarType dtype, const DeviceComm& tensor_parallel,
               at::Device device);
 
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
@@ -115,7 +115,7 @@ class Transformer {
 
   ModelConfig config_;
   at::ScalarType dtype_;
-  const Comm* tensor_parallel_;
+  const DeviceComm* tensor_parallel_;
   at::Device device_;
   Weights weights_;
 };

@@ -63,10 +63,10 @@ bool bench_forward(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   BenchOptions options = with_shape_of(config, given);
   options.precision = "float32";
-  const Comm self = comm.split(comm.rank(), 0);
+  const auto self = make_device_comm(comm.split(comm.rank(), 0), {});
   const Checkpoint checkpoint = Checkpoint::open(options.folder);
   const Extent all{config.layers, true}, captured{config.layers, false};
-  const Transformer model = Transformer::load(config, checkpoint, Dtype::float32, all, self, comm);
+  const Transformer model = Transformer::load(config, checkpoint, Dtype::float32, all, *self, comm);
   const PackedBatch batch = make_batch(options, config.vocab_size);
   const auto keep_none = [](std::int64_t, Stream, const float*) {};
   const bool capture = against_products(

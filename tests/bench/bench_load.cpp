@@ -59,7 +59,7 @@ class LoadBench {
  public:
   LoadBench(const BenchOptions& options, const Comm& comm)
       : comm_(comm),
-        self_(comm.split(comm.rank(), 0)),
+        self_(make_device_comm(comm.split(comm.rank(), 0), {})),
         config_(read_model_config(options.folder + "/config.json")),
         options_(with_shape_of(config_, options)),
         files_(weight_files(options.folder)),
@@ -104,10 +104,12 @@ class LoadBench {
 
  private:
   Extent extent() const { return {config_.layers, true}; }
-  Transformer load() const { return Transformer::load(config_, checkpoint_, dtype_, extent(), self_, comm_); }
+  Transformer load() const {
+    return Transformer::load(config_, checkpoint_, dtype_, extent(), *self_, comm_);
+  }
 
   const Comm& comm_;
-  Comm self_;
+  std::unique_ptr<DeviceComm> self_;
   ModelConfig config_;
   BenchOptions options_;
   std::vector<std::string> files_;

@@ -43,7 +43,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const double before = resident_bytes();
   std::vector<StreamGrams> grams;
   {
-    const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor());
+    const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor_device());
     grams = capture_grams<float>(model, config, sample, request, team, progress, profile, nullptr);
   }
   auto budget = static_cast<double>(weight_bytes(config, extent, 1, Dtype::float32));

@@ -58,11 +58,13 @@ struct Golden {
 /// The ranks of the world as data-parallel rows of `tensor_parallel` ranks.
 struct Layout {
   Comm world = Comm::duplicate(MPI_COMM_WORLD);
-  Comm tensor_parallel;
+  std::unique_ptr<DeviceComm> row;
+  const DeviceComm& tensor_parallel;
   Comm data_parallel;
 
   explicit Layout(int size)
-      : tensor_parallel(world.split(world.rank() / size, world.rank())),
+      : row(make_device_comm(world.split(world.rank() / size, world.rank()), {})),
+        tensor_parallel(*row),
         data_parallel(world.split(world.rank() % size, world.rank())) {}
 };
 

@@ -71,11 +71,11 @@ TEST(CacheMemory, of_a_long_decode_grows_by_what_a_token_stores) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer's own memory grows too";
 #endif
-  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const auto world = make_device_comm(Comm::duplicate(MPI_COMM_WORLD), {});
   at::manual_seed(1);
   for (const Case& one : cases()) {
     const CachePlan plan = plan_of(one.block);
-    PagedCache cache(plan, kSequences, Dtype::float32, Dtype::bfloat16, world);
+    PagedCache cache(plan, kSequences, Dtype::float32, Dtype::bfloat16, *world);
     decode(cache, kWarmUp, kWarmUp);
     const std::int64_t stored = cache.bytes().stored, resident = resident_bytes();
 

@@ -144,8 +144,8 @@ TEST(DealtCacheBytes, fall_with_the_ranks) {
     const auto cache = model.make_cache(CacheKind::compressed, lengths.size());
     fed_logits(shard.model, *cache, lengths, {});
     std::int64_t sum = cache->bytes().stored, exact = cache->bytes().exact;
-    shard.layout.tensor_parallel.sum(&sum, 1);
-    shard.layout.tensor_parallel.sum(&exact, 1);
+    shard.layout.tensor_parallel.host().sum(&sum, 1);
+    shard.layout.tensor_parallel.host().sum(&exact, 1);
 
     const bool dealt = way == SharedBlocks::dealt;
     EXPECT_EQ(sum, streams * kPages * page * (dealt ? 1 : ranks));

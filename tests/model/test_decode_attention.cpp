@@ -76,7 +76,7 @@ double error_of(const at::Tensor& got, const at::Tensor& expected) {
 }
 
 TEST(DecodeAttention, is_what_general_products_give) {
-  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const auto world = make_device_comm(Comm::duplicate(MPI_COMM_WORLD), {});
   const ModelConfig model = config();
   const auto sequences = static_cast<std::int64_t>(kLengths.size());
   const std::vector<std::int64_t> one(kLengths.size(), 1);
@@ -91,8 +91,8 @@ TEST(DecodeAttention, is_what_general_products_give) {
             make_cache_plan(model, PlanMaker(model, chosen.algorithm).make(chosen.bands, exact_first),
                             {0, kKvHeads}, at::kFloat, SharedBlocks::replicated, "");
         plan.exact_recent = exact_recent;
-        PagedCache step(plan, sequences, Dtype::float32, Dtype::float32, world),
-            general(plan, sequences + 1, Dtype::float32, Dtype::float32, world);
+        PagedCache step(plan, sequences, Dtype::float32, Dtype::float32, *world),
+            general(plan, sequences + 1, Dtype::float32, Dtype::float32, *world);
         const std::vector<Tokens> prompt = draw(model.layers, 2 + 64 + 70 + 200 + 129);
         attend(step, prompt, kLengths);
         attend(general, prompt, lengths_and_none);

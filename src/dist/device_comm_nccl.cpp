@@ -20,12 +20,15 @@
 #include "base/watch.h"
 #include "dist/agreement.h"
 #include "dist/device_comm.h"
+#include "dist/gpu.h"
 
 namespace headspan {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Lock = std::lock_guard<std::mutex>;
+
+constexpr std::chrono::seconds kUntilAbort{2};  // what MPI_Abort takes where nothing holds it up, and more
 
 void check_cuda(cudaError_t code, const char* call) {
   if (code != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(code) + " in " + call);
@@ -292,9 +295,13 @@ Watch::Look NcclComm::look() const {
   return now;
 }
 
+/// Ends the job. ncclCommAbort ends the kernels that wait for a peer, lest they hold up the end of this
+/// process; but it lets the program's other thread go on with wrong values too, so it has to come last.
 void NcclComm::give_up(const std::string& what) const {
-  // So that kernels which wait for a peer end, and nothing has to wait for them; itself it may wait.
-  std::thread([comm = comm_] { ncclCommAbort(comm); }).detach();
+  std::thread([comm = comm_] {
+    std::this_thread::sleep_for(kUntilAbort);
+    ncclCommAbort(comm);
+  }).detach();
   abort_job("GPU " + std::to_string(*gpu()) + " of " + hostname() + ": " + what, 1);
 }
 
@@ -306,6 +313,10 @@ std::string machine() {
 }
 
 std::string bus_id(int gpu) {
+  const Gpus gpus = visible_gpus();
+  if (gpu >= gpus.count)
+    throw Error(hostname() + ": " +
+                (gpus.why_none.empty() ? "there is no GPU " + std::to_string(gpu) : gpus.why_none));
   char text[32] = {};
   HS_CUDA(cudaDeviceGetPCIBusId(text, sizeof text, gpu));
   return text;

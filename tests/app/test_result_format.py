@@ -5,6 +5,7 @@ usage: test_result_format.py HEADSPAN MPIEXEC [unittest's arguments]
 import datetime
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,13 +69,22 @@ directory = {cls.folder / 'results'}
 """)
         run = cls.run_program(2, "study", cls.job, "--tokens.seed=5", "--run.grid=1x2")
         assert run.returncode == 0, run.stderr
-        cls.last_line = run.stdout.splitlines()[-1]
+        cls.last_line, cls.log = run.stdout.splitlines()[-1], run.stderr
         cls.result = cls.folder / "results" / "golden" / "olmo2_gqa.h5"
 
     def test_folder_holds_the_result_and_its_done(self):
         files = sorted(p.name for p in (self.folder / "results").rglob("*") if p.is_file())
         self.assertEqual(files, ["olmo2_gqa.h5", "olmo2_gqa.h5.done"])
         self.assertRegex(self.last_line, r"^status=done units=1 skipped=0 seconds=\d+\.\d$")
+
+    def test_the_log_tells_the_seconds_of_each_phase(self):
+        line = re.search(r"^\S+ headspan seconds unit=olmo2_gqa (.*)$", self.log, re.MULTILINE)[1]
+        seconds = {phase: float(value) for phase, value in (word.split("=") for word in line.split())}
+        self.assertEqual(set(seconds), {"read", "load", "forward", "gram", "save", "overlap", "pairs", "heads", "selection",
+                                        "ceiling", "publish"})
+        whole = float(self.last_line.split("seconds=")[1])
+        self.assertGreater(seconds["forward"], 0)
+        self.assertTrue(whole / 10 < sum(seconds.values()) < whole + 0.05, (seconds, whole))
 
     def test_done_tells_size_and_hash(self):
         done = dict(line.split(" ", 1) for line in Path(f"{self.result}.done").read_text().splitlines())

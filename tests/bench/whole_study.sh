@@ -18,7 +18,7 @@ models=("${@:4}")
 [[ $python == */* ]] && python=$(realpath --no-symlinks "$python")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${program:-$PWD/build/release/headspan}
-threads=$(nproc)
+threads=$(env -u OMP_NUM_THREADS nproc)  # which nproc heeds
 export OMP_NUM_THREADS=$threads OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

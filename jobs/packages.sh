@@ -23,6 +23,7 @@ build_packages=(
   "libopenblas-dev                BLAS and LAPACK"
   "libhdf5-openmpi-dev            HDF5 built with MPI"
   "libtorch-dev                   LibTorch 1.13 or later"
+  "libdnnl-dev                    oneDNN 2 or later"
   "libboost-program-options-dev   Boost.Program_options"
   "nlohmann-json3-dev             nlohmann-json 3"
   "libssl-dev                     OpenSSL"

@@ -54,7 +54,8 @@ std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t 
 template <class P>
 class GramUpdater {
  public:
-  GramUpdater(const Grid& grid, Precision precision) : exchange_(grid), precision_(precision) {}
+  GramUpdater(const Grid& grid, Precision precision)
+      : exchange_(grid), precision_(precision), gemm_(FloatGemm::best(precision)) {}
 
   /// Adds this rank's tokens z: [tokens, D], row-major, less `shift`: [D]. Collective over the grid; `tokens`
   /// may differ between ranks and be 0. `sums` must live until the next `add` or `drain` has returned.
@@ -70,6 +71,7 @@ class GramUpdater {
   Precision precision_;
   GramSums* pending_ = nullptr;
   PanelOperands<P> operands_;
+  FloatGemm gemm_;           // of FP32 panels
   LargeArray<float> block_;  // FP32 products on their way to FP64
 };
 

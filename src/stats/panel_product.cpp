@@ -50,60 +50,46 @@ void cover_lower_tiles(const Matrix& gram, const RectangleProduct& product) {
 /// Products of a panel in FP32, a block at a time, each then added to the Gram in FP64.
 class FloatProduct {
  public:
-  FloatProduct(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block)
-      : gram_(gram),
-        panel_(panel),
-        block_(block),
-        tokens_(to_int(panel.tokens)),
-        lda_(to_int(panel.leading_rows)),
-        ldb_(to_int(panel.leading_columns)) {}
+  FloatProduct(Matrix& gram, FloatGemm& gemm, LargeArray<float>& block)
+      : gram_(gram), gemm_(gemm), block_(block) {}
 
   /// Adds the product over a rectangle, piece by piece.
   void add(const Rectangle& r) {
     for (std::int64_t column = r.column; column < r.column + r.columns; column += kSide)
       for (std::int64_t row = r.row; row < r.row + r.rows; row += kSide)
         add_piece({row, std::min(kSide, r.row + r.rows - row), column,
-                   std::min(kSide, r.column + r.columns - column)});
+                   std::min(kSide, r.column + r.columns - column)},
+                  false);
   }
 
   /// Adds the elements on and below the diagonal of a 1x1 grid.
   void add_symmetric() {
     const std::int64_t n = gram_.rows().size;
-    for (std::int64_t first = 0; first < n; first += kSide) {
-      const std::int64_t width = std::min(kSide, n - first);
-      add_diagonal_piece(first, width);
+    for (std::int64_t first = 0; first < n; first += kStripe) {
+      const std::int64_t width = std::min(kStripe, n - first);
+      add_piece({first, width, first, width}, true);
       add({first + width, n - first - width, first, width});
     }
   }
 
  private:
   static constexpr std::int64_t kSide = 4096;
+  static constexpr std::int64_t kStripe = 512;  // half of a square of it on the diagonal is for nothing
 
-  void add_piece(const Rectangle& r) {
-    const int m = to_int(r.rows), n = to_int(r.columns);
-    const float one = 1, zero = 0;
+  /// `lower`: of a piece on the diagonal, what is not above it.
+  void add_piece(const Rectangle& r, bool lower) {
     block_.reserve(r.rows * r.columns);
-    sgemm_("N", "T", &m, &n, &tokens_, &one, panel_.rows + r.row, &lda_, panel_.columns + r.column, &ldb_,
-           &zero, block_.data(), &m);
+    gemm_.multiply(r.row, r.rows, r.column, r.columns, block_.data());
 #pragma omp parallel for schedule(static)
-    for (std::int64_t j = 0; j < r.columns; ++j)
-      add_values(block_.data() + j * r.rows, r.rows, gram_.at(r.row, r.column + j));
-  }
-
-  void add_diagonal_piece(std::int64_t first, std::int64_t width) {
-    const int n = to_int(width);
-    const float one = 1, zero = 0;
-    block_.reserve(width * width);
-    ssyrk_("L", "N", &n, &tokens_, &one, panel_.rows + first, &lda_, &zero, block_.data(), &n);
-#pragma omp parallel for schedule(dynamic, 16)
-    for (std::int64_t j = 0; j < width; ++j)
-      add_values(block_.data() + j * width + j, width - j, gram_.at(first + j, first + j));
+    for (std::int64_t j = 0; j < r.columns; ++j) {
+      const std::int64_t first = lower ? j : 0;
+      add_values(block_.data() + j * r.rows + first, r.rows - first, gram_.at(r.row + first, r.column + j));
+    }
   }
 
   Matrix& gram_;
-  const PanelOperands<float>& panel_;
+  FloatGemm& gemm_;
   LargeArray<float>& block_;
-  int tokens_, lda_, ldb_;
 };
 
 }  // namespace
@@ -126,10 +112,11 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::fu
   });
 }
 
-void add_product(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block,
+void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm, LargeArray<float>& block,
                  const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
-  FloatProduct product(gram, panel, block);
+  gemm.open(panel);
+  FloatProduct product(gram, gemm, block);
   if (gram.grid().comm().size() == 1) return product.add_symmetric();
   cover_lower_tiles(gram, [&](const Rectangle& r) {
     product.add(r);

@@ -7,6 +7,7 @@
 
 #include "dist/large_array.h"
 #include "dist/panel_exchange.h"
+#include "stats/float_gemm.h"
 
 namespace headspan {
 
@@ -14,7 +15,7 @@ namespace headspan {
 /// column (on a 1x1 grid: for the elements on and below the diagonal). `progress` is called between pieces.
 /// In FP32 the panel is summed in FP32. `block`: workspace of 64 MiB at most, kept from call to call.
 void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress);
-void add_product(Matrix& gram, const PanelOperands<float>& panel, LargeArray<float>& block,
+void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm, LargeArray<float>& block,
                  const std::function<void()>& progress);
 
 }  // namespace headspan

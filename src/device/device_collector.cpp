@@ -1,0 +1,180 @@
+#include "device/device_collector.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "device/device_values.h"
+
+namespace headspan {
+namespace {
+
+template <class T>
+at::Tensor view_of(T* values, std::vector<std::int64_t> shape) {
+  return at::from_blob(values, shape, at::CppTypeToScalarType<T>::value);
+}
+
+}  // namespace
+
+template <class T>
+DeviceCollector<T>::DeviceCollector(const Grid& grid, const DeviceComm& comm,
+                                    const std::vector<std::int64_t>& columns,
+                                    const std::vector<std::int64_t>& blocks, Precision precision,
+                                    bool heldout, at::Device device, at::ScalarType values,
+                                    std::int64_t stripe)
+    : grid_(&grid),
+      columns_(columns),
+      blocks_(blocks),
+      precision_(precision),
+      device_(device),
+      values_(values),
+      panel_tokens_(panel_tokens<T>(grid.shape(), columns, precision, heldout)),
+      waiting_tokens_(heldout ? 2 : 1, 0) {
+  for (std::size_t s = 0; s < columns.size(); ++s) {
+    Stream& stream = streams_.emplace_back();
+    stream.exchange.emplace(grid, comm, columns[s], blocks[s], device);
+    stream.waiting.resize(waiting_tokens_.size());
+    for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
+      stream.sums.push_back({DeviceGram(grid, columns[s], blocks[s], device, stripe),
+                             at::zeros({columns[s]}, at::dtype(at::kDouble).device(device)), 0});
+  }
+}
+
+template <class T>
+at::Tensor DeviceCollector<T>::add_rows(std::size_t stream, Part part, std::int64_t tokens) {
+  Waiting& buffer = streams_.at(stream).waiting.at(static_cast<std::size_t>(part));
+  const std::int64_t before = buffer.tokens, room = buffer.rows.defined() ? buffer.rows.size(0) : -1;
+  buffer.tokens += tokens;
+  if (room < buffer.tokens) {
+    const at::Tensor larger =
+        at::empty({std::max(buffer.tokens, panel_tokens_ / grid_->comm().size()) + tokens, columns_[stream]},
+                  at::dtype(values_).device(device_));
+    if (before > 0) larger.narrow(0, 0, before).copy_(buffer.rows.narrow(0, 0, before));
+    buffer.rows = larger;
+  }
+  return buffer.rows.narrow(0, before, tokens);
+}
+
+template <class T>
+void DeviceCollector<T>::end_round(Part part, std::int64_t tokens) {
+  std::int64_t& waiting = waiting_tokens_.at(static_cast<std::size_t>(part));
+  waiting += tokens;
+  if (waiting >= panel_tokens_) flush(static_cast<std::size_t>(part));
+}
+
+template <class T>
+void DeviceCollector<T>::flush(std::size_t part) {
+  waiting_tokens_[part] = 0;
+  for (std::size_t s = 0; s < streams_.size(); ++s) {
+    Stream& stream = streams_[s];
+    const at::Tensor rows = add_rows(s, static_cast<Part>(part), 0);  // makes room where nothing came
+    Waiting& buffer = stream.waiting[part];
+    const at::Tensor waiting = buffer.rows.narrow(0, 0, buffer.tokens);
+    if (stream.shift.empty()) set_shift(stream, mean_of(waiting));
+    // In as many steps as a Collector takes.
+    const double share = static_cast<double>(panel_tokens_) / grid_->comm().size();
+    const auto panels = static_cast<int>(std::lround(static_cast<double>(buffer.tokens) / share));
+    const int steps = grid_->comm().max(std::max(1, panels));
+    for (int step = 0; step < steps; ++step) {
+      const Slab mine = slab_of(buffer.tokens, steps, step);
+      add_panel(stream, part, waiting.narrow(0, mine.first, mine.count));
+    }
+    buffer.tokens = 0;
+  }
+}
+
+/// As provisional_mean has it.
+template <class T>
+std::vector<double> DeviceCollector<T>::mean_of(const at::Tensor& rows) const {
+  const at::Tensor sums = at::sum(rows, at::IntArrayRef{0}, false, at::kDouble).to(at::kCPU).contiguous();
+  std::vector<double> mean(sums.data_ptr<double>(), sums.data_ptr<double>() + sums.numel());
+  std::int64_t total = rows.size(0);
+  grid_->comm().sum(&total, 1);
+  grid_->comm().sum(mean.data(), rows.size(1));
+  if (total > 0)
+    for (double& value : mean) value /= static_cast<double>(total);
+  return mean;
+}
+
+template <class T>
+void DeviceCollector<T>::set_shift(Stream& stream, std::vector<double> shift) {
+  stream.shift = std::move(shift);
+  stream.device_shift =
+      view_of(stream.shift.data(), {static_cast<std::int64_t>(stream.shift.size())}).clone().to(device_);
+}
+
+template <class T>
+void DeviceCollector<T>::add_panel(Stream& stream, std::size_t part, const at::Tensor& rows) {
+  Sums& sums = stream.sums[part];
+  at::Tensor values = at::empty(rows.sizes(), at::dtype(panel_type(precision_)).device(device_));
+  shift_values(rows, stream.device_shift, precision_, values);
+  sums.sum.add_(at::sum(values, at::IntArrayRef{0}, false, at::kDouble));
+  const DeviceOperands operands = stream.exchange->gather(values);
+  sums.gram->add(operands.rows, operands.columns, precision_);
+  sums.tokens += operands.rows.size(0);
+}
+
+template <class T>
+std::vector<StreamGrams> DeviceCollector<T>::finish() {
+  for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
+    if (waiting_tokens_[part] > 0) flush(part);
+  return to_host(true)->finish();
+}
+
+template <class T>
+std::unique_ptr<Collector<T>> DeviceCollector<T>::on_host() {
+  return to_host(false);
+}
+
+template <class T>
+std::unique_ptr<Collector<T>> DeviceCollector<T>::to_host(bool release) {
+  const bool heldout = waiting_tokens_.size() > 1;
+  auto host = std::make_unique<Collector<T>>(*grid_, columns_, blocks_, precision_, heldout);
+  for (std::size_t s = 0; s < streams_.size(); ++s) {
+    CollectedStream<T>& copy = host->stream(s);
+    copy.shift = streams_[s].shift;
+    for (std::size_t part = 0; part < waiting_tokens_.size(); ++part) {
+      Sums& sums = streams_[s].sums[part];
+      sums.gram->copy_to(copy.sums[part].matrix);
+      view_of(copy.sums[part].sum.data(), {columns_[s]}).copy_(sums.sum);
+      copy.sums[part].tokens = sums.tokens;
+      Waiting& waiting = streams_[s].waiting[part];
+      T* const rows = host->add_rows(s, static_cast<Part>(part), waiting.tokens);
+      if (waiting.tokens > 0)
+        view_of(rows, {waiting.tokens, columns_[s]}).copy_(waiting.rows.narrow(0, 0, waiting.tokens));
+      host->set_waiting(static_cast<Part>(part), waiting_tokens_[part]);
+      if (!release) continue;
+      sums.gram.reset();
+      waiting = {};
+    }
+  }
+  return host;
+}
+
+template <class T>
+void DeviceCollector<T>::take(Collector<T>& host) {
+  host.settle();
+  for (std::size_t s = 0; s < streams_.size(); ++s) {
+    CollectedStream<T>& from = host.stream(s);
+    if (!from.shift.empty()) set_shift(streams_[s], from.shift);
+    for (std::size_t part = 0; part < waiting_tokens_.size(); ++part) {
+      Sums& sums = streams_[s].sums[part];
+      sums.gram->copy_from(from.sums[part].matrix);
+      sums.sum.copy_(view_of(from.sums[part].sum.data(), {columns_[s]}));
+      sums.tokens = from.sums[part].tokens;
+      const std::int64_t tokens = from.waiting[part].tokens;
+      at::Tensor rows = add_rows(s, static_cast<Part>(part), tokens);
+      if (tokens > 0) rows.copy_(view_of(from.waiting[part].rows.data(), {tokens, columns_[s]}));
+      std::int64_t all = tokens;
+      grid_->comm().sum(&all, 1);
+      waiting_tokens_[part] = all;
+    }
+  }
+}
+
+template class DeviceCollector<double>;
+template class DeviceCollector<float>;
+
+}  // namespace headspan

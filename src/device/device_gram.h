@@ -1,0 +1,57 @@
+// The sums of one Gram while it grows in the memory of a device: of this rank's share of the lower triangle
+// of tiles, what a Matrix has on the host, with about half of its memory. Not the exchange of panels
+// (device_exchange.h).
+//
+// The share is cut into stripes of neighbouring local columns. A stripe holds the local rows from the first
+// tile on or below the diagonal of its first column on, so that one product adds to all of it:
+//
+//   stripe c: [its columns, local rows - first row], FP64, row-major: the columns of the host's column-major
+//   array
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include "dist/matrix.h"
+#include "stats/panel_values.h"
+
+namespace headspan {
+
+/// How many columns a stripe has on a rank with so many: few, so that little lies above the diagonal and what
+/// is formed in FP32 takes 256 MiB at most, but enough for products at full speed.
+std::int64_t stripe_width(std::int64_t local_rows, std::int64_t local_columns);
+
+class DeviceGram {
+ public:
+  /// Zeros. The sums of a square of `columns` in blocks on the grid; `width`: of a stripe, 0: stripe_width's.
+  DeviceGram(const Grid& grid, std::int64_t columns, std::int64_t block, at::Device device,
+             std::int64_t width = 0);
+
+  /// Adds a panel, the same tokens in both: rows [tokens, local rows] and columns [tokens, local columns], of
+  /// panel_type. Local.
+  void add(const at::Tensor& rows, const at::Tensor& columns, Precision precision);
+
+  /// Copies the sums to the host, or takes what the host has; `matrix` has this grid, size and block. Above
+  /// the tiles on the diagonal it is not touched. Local.
+  void copy_to(Matrix& matrix) const;
+  void copy_from(const Matrix& matrix);
+
+ private:
+  struct Stripe {
+    std::int64_t column, row;  // the first of each, local
+    at::Tensor sums;           // [columns, rows]
+  };
+  /// The stripe's part of a local column of the matrix that lies on or below the diagonal's tile.
+  struct Segment {
+    std::int64_t first_row, count, in_stripe;
+  };
+  Segment segment(const Matrix& matrix, const Stripe& stripe, std::int64_t column) const;
+  at::Tensor host_buffer(const Stripe& stripe, at::Tensor& memory) const;
+
+  at::Device device_;
+  std::vector<Stripe> stripes_;
+};
+
+}  // namespace headspan

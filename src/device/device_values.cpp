@@ -1,0 +1,80 @@
+#include "device/device_values.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <torch/version.h>
+
+#include "base/error.h"
+
+namespace headspan {
+namespace {
+
+// Products of bfloat16 with sums in FP32 that are handed out as such: on GPUs, in LibTorch from 2.8 on.
+constexpr bool kWideSums = TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8);
+
+/// Tokens that are shifted at once: FP64 for a whole panel would be more than the panel.
+constexpr std::int64_t kTokens = 256;
+
+bool multiplies_bfloat16(const at::Tensor& values) { return kWideSums && values.is_cuda(); }
+
+at::Tensor float_product(const at::Tensor& a, const at::Tensor& b) {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
+  if (a.scalar_type() == at::kBFloat16) return at::mm(a, b, at::kFloat);
+#endif
+  return at::mm(a, b);
+}
+
+}  // namespace
+
+void set_exact_products() { at::globalContext().setFloat32MatmulPrecision("highest"); }
+
+at::ScalarType panel_type(Precision precision) {
+  switch (precision) {
+    case Precision::float64:
+      return at::kDouble;
+    case Precision::float32:
+    case Precision::split:  // hi + lo has 24 bits or fewer
+      return at::kFloat;
+    case Precision::bfloat16:
+      return at::kBFloat16;
+  }
+  throw Error("panel_type: no such precision");
+}
+
+void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision precision, at::Tensor& out) {
+  HS_ASSERT(out.scalar_type() == panel_type(precision));
+  for (std::int64_t first = 0; first < in.size(0); first += kTokens) {
+    const std::int64_t count = std::min(kTokens, in.size(0) - first);
+    const at::Tensor shifted = in.narrow(0, first, count).to(at::kDouble).sub_(origin);
+    at::Tensor part = out.narrow(0, first, count);
+    if (precision == Precision::float64) {
+      part.copy_(shifted);
+      continue;
+    }
+    const at::Tensor single = shifted.to(at::kFloat);  // bfloat16 too is rounded from FP32
+    if (precision != Precision::split) {
+      part.copy_(single);
+      continue;
+    }
+    const at::Tensor high = single.to(at::kBFloat16).to(at::kFloat);
+    part.copy_(high + (single - high).to(at::kBFloat16).to(at::kFloat));
+  }
+}
+
+at::Tensor as_operand(const at::Tensor& values, Precision precision) {
+  if (precision == Precision::split) return values.to(at::kDouble);
+  if (precision == Precision::bfloat16 && !multiplies_bfloat16(values)) return values.to(at::kFloat);
+  return values;
+}
+
+void add_product(at::Tensor& sums, const at::Tensor& columns, const at::Tensor& rows, Precision precision) {
+  if (columns.size(0) == 0 || sums.numel() == 0) return;
+  if (multiplies_doubles(precision))
+    sums.addmm_(columns.t(), rows);
+  else
+    sums.add_(float_product(columns.t(), rows));
+}
+
+}  // namespace headspan

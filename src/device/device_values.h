@@ -1,0 +1,29 @@
+// The arithmetic on activations that lie on a device, in ATen: the same code on a GPU and in host memory.
+// What stats/panel_values.h and stats/panel_product.h are for a panel on the host, and by the same
+// definitions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "stats/panel_values.h"
+
+namespace headspan {
+
+/// Sees to it that products in FP32 are formed in FP32, TF32 never. Once, before the first product. Local.
+void set_exact_products();
+
+/// In what type the values of a panel travel: the narrowest that holds what `precision` multiplies.
+at::ScalarType panel_type(Precision precision);
+
+/// out = in - origin as `precision` multiplies it, rounded to nearest, ties to even. in: [tokens, D]; origin:
+/// [D] FP64; out: [tokens, D] of panel_type.
+void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision precision, at::Tensor& out);
+
+/// The values of a panel as add_product takes them: a copy where products are formed in another type.
+at::Tensor as_operand(const at::Tensor& values, Precision precision);
+
+/// sums += columns^T rows for columns: [tokens, m], rows: [tokens, n], sums: [m, n] FP64. In `float32` and
+/// `bfloat16` the products are summed over the tokens in FP32 first.
+void add_product(at::Tensor& sums, const at::Tensor& columns, const at::Tensor& rows, Precision precision);
+
+}  // namespace headspan

@@ -20,6 +20,8 @@ struct CaptureRequest {
   Precision precision = Precision::float64;
   std::int64_t batch_tokens = 1024;  ///< of a data-parallel row: enough for products at full speed
   std::int64_t skip_first = 0;       ///< positions of each sequence left out of the statistics
+  /// Where the Grams grow: unset on the host; else there, which is where the model runs.
+  std::optional<at::Device> device;
   bool by_layer = false;  ///< a Gram for each layer alone: all of them are a layers-th of the one for all
 };
 
@@ -32,8 +34,8 @@ HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 /// The Grams of each stream of the request, in its order; by layer those of its layers in turn. T: double for
 /// a forward in float64, else float. Goes on from what `state` has saved, and saves there; null: neither.
 /// Throws Stopped as UnitState does. With `attention`, what attention does with keys and values of the fit
-/// part is summed there too, for which the model needs its whole extent. Phases of `profile`: forward, gram and
-/// save. Collective over the team's group.
+/// part is summed there too, for which the model needs its whole extent. Phases of `profile`: forward, gram
+/// and save. Collective over the team's group.
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,

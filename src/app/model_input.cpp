@@ -2,6 +2,7 @@
 
 #include "base/progress.h"
 #include "base/sha256.h"
+#include "device/device_values.h"
 #include "dist/agreement.h"
 #include "model/weight_loader.h"
 
@@ -24,6 +25,7 @@ Transformer load_model(const Job::Model& rule, const ModelInput& input, bool log
   const Extent extent{input.config.layers, logits};
   const at::Device device =
       team.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())) : at::Device(at::kCPU);
+  set_exact_products();
   std::optional<Transformer> model;
   agree(team.group(), [&] {
     model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, input.dtype, extent,

@@ -64,6 +64,7 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   request.precision = product_precision(job.predict.precision);
   request.skip_first = job.tokens.skip_first;
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
+  if (team.gpu()) request.device = model.device();
   std::optional<AttentionSums> sums;
   if (attention) sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
   AttentionSums* const summed = sums ? &*sums : nullptr;

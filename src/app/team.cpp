@@ -31,6 +31,10 @@ Team::Team(const Comm& world, int groups, int tensor_parallel, std::optional<Gri
   const Comm row = group_.split(group_.rank() / tensor_parallel, group_.rank());
   const std::optional<int> joined = tensor_parallel > 1 ? gpu : std::nullopt;  // one rank has nobody to join
   agree(world_, [&] { tensor_ = make_device_comm(row, joined); });
+  agree(world_, [&] {
+    const bool on_gpus = gpu && size > 1 && have_own_gpus(group_, *gpu);
+    gathering_ = make_device_comm(group_, on_gpus ? gpu : std::nullopt);
+  });
   data_ = group_.split(group_.rank() % tensor_parallel, group_.rank());
   const GridShape shape = grid.value_or(squarest_grid(size));
   grid_.emplace(group_, to_int(shape.rows), to_int(shape.columns));

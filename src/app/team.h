@@ -25,6 +25,9 @@ class Team {
 
   const Comm& world() const { return world_; }
   const Comm& group() const { return group_; }
+  /// The same for values where the ranks compute: over NCCL where each has a GPU of its own, else over MPI in
+  /// host memory.
+  const DeviceComm& group_device() const { return *gathering_; }
   const Comm& tensor() const { return tensor_->host(); }        ///< the ranks of this data-parallel row
   const DeviceComm& tensor_device() const { return *tensor_; }  ///< the same where they compute
   const Comm& data() const { return data_; }  ///< the ranks of other rows with the same share of the weights
@@ -38,6 +41,7 @@ class Team {
   std::optional<int> gpu_;
   int groups_;
   Comm group_;
+  std::unique_ptr<DeviceComm> gathering_;
   std::unique_ptr<DeviceComm> tensor_;
   Comm data_;
   std::optional<Grid> grid_;

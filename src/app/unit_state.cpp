@@ -130,10 +130,11 @@ UnitState::UnitState(const Job& job, const Unit& unit, const Team& team, RunCloc
       attention_(attention) {}
 
 template <class T>
-void UnitState::keep(Collector<T>& collector, const std::vector<std::uint8_t>& done) const {
+void UnitState::keep(const std::function<Collector<T>&()>& collector,
+                     const std::vector<std::uint8_t>& done) const {
   const RunClock::Step step = clock_.next(team_.group());
   if (step == RunClock::Step::go_on) return;
-  save(collector, done);
+  save(collector(), done);
   clock_.saved();
   if (step == RunClock::Step::save_and_stop) throw Stopped();
 }
@@ -224,8 +225,10 @@ void remove_state(const Job& job, const Unit& unit) {
   std::filesystem::remove(path);
 }
 
-template void UnitState::keep(Collector<double>&, const std::vector<std::uint8_t>&) const;
-template void UnitState::keep(Collector<float>&, const std::vector<std::uint8_t>&) const;
+template void UnitState::keep(const std::function<Collector<double>&()>&,
+                              const std::vector<std::uint8_t>&) const;
+template void UnitState::keep(const std::function<Collector<float>&()>&,
+                              const std::vector<std::uint8_t>&) const;
 template std::vector<std::uint8_t> UnitState::resume(Collector<double>&, std::int64_t) const;
 template std::vector<std::uint8_t> UnitState::resume(Collector<float>&, std::int64_t) const;
 

@@ -15,6 +15,8 @@
 //                      heads of the rank, d, d], the sums of each rank
 #pragma once
 
+#include <functional>
+
 #include "app/run_clock.h"
 #include "app/team.h"
 #include "app/unit.h"
@@ -37,9 +39,14 @@ class UnitState {
   template <class T>
   std::vector<std::uint8_t> resume(Collector<T>& collector, std::int64_t pieces) const;
 
-  /// Between rounds: saves where it is time to; throws Stopped behind a save that ends the run. Collective.
+  /// Between rounds: saves where it is time to what `collector` then gives; throws Stopped behind a save that
+  /// ends the run. Collective.
   template <class T>
-  void keep(Collector<T>& collector, const std::vector<std::uint8_t>& done) const;
+  void keep(const std::function<Collector<T>&()>& collector, const std::vector<std::uint8_t>& done) const;
+  template <class T>
+  void keep(Collector<T>& collector, const std::vector<std::uint8_t>& done) const {
+    keep<T>([&]() -> Collector<T>& { return collector; }, done);
+  }
 
  private:
   template <class T>

@@ -77,6 +77,10 @@ class DeviceComm {
 std::unique_ptr<DeviceComm> make_device_comm(const Comm& comm, std::optional<int> gpu,
                                              std::chrono::milliseconds patience = kPatience);
 
+/// Whether every rank of `comm` has a GPU of its own: what NCCL asks for. `gpu` as for make_device_comm.
+/// Throws AgreedError where there is no such GPU. Collective over comm.
+bool have_own_gpus(const Comm& comm, int gpu);
+
 /// The one over NCCL; make_device_comm is what to call.
 std::unique_ptr<DeviceComm> make_nccl_comm(const Comm& comm, int gpu, std::chrono::milliseconds patience);
 

@@ -322,9 +322,9 @@ std::string bus_id(int gpu) {
   return text;
 }
 
-/// NCCL's own line of it comes late, on some ranks, and names no remedy. Collective over comm.
-void refuse_shared_gpus(const Comm& comm, int gpu) {
-  std::string bus, place;
+/// The first other rank with this rank's GPU, which stands on `bus`. Collective over comm.
+std::optional<std::size_t> other_on_gpu(const Comm& comm, int gpu, std::string& bus) {
+  std::string place;
   agree(comm, [&] {
     bus = bus_id(gpu);
     place = machine() + " " + bus;
@@ -332,22 +332,35 @@ void refuse_shared_gpus(const Comm& comm, int gpu) {
   const std::vector<char> letters(place.begin(), place.end());
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto places = comm.exchange(std::vector<std::vector<char>>(ranks, letters));
+  for (std::size_t r = 0; r < ranks; ++r)
+    if (static_cast<int>(r) != comm.rank() && places[r] == letters) return r;
+  return {};
+}
+
+/// NCCL's own line of it comes late, on some ranks, and names no remedy. Collective over comm.
+void refuse_shared_gpus(const Comm& comm, int gpu) {
+  std::string bus;
+  const std::optional<std::size_t> other = other_on_gpu(comm, gpu, bus);
   int world_rank = 0;
   HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank));
   const std::vector<int> names = comm.all_gather(world_rank);
   agree(comm, [&] {
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (static_cast<int>(r) != comm.rank() && places[r] == letters)
-        throw AgreedError("ranks " + std::to_string(world_rank) + " and " + std::to_string(names[r]) +
-                              " would share GPU " + bus + " of " + hostname() +
-                              ", and NCCL takes one rank for each GPU: start no more ranks on a node than it "
-                              "has GPUs, let the launcher show each rank one of its own, or set "
-                              "run.tensor_parallel = 1",
-                          1);
+    if (other)
+      throw AgreedError("ranks " + std::to_string(world_rank) + " and " + std::to_string(names[*other]) +
+                            " would share GPU " + bus + " of " + hostname() +
+                            ", and NCCL takes one rank for each GPU: start no more ranks on a node than it "
+                            "has GPUs, let the launcher show each rank one of its own, or set "
+                            "run.tensor_parallel = 1",
+                        1);
   });
 }
 
 }  // namespace
+
+bool have_own_gpus(const Comm& comm, int gpu) {
+  std::string bus;
+  return comm.max(other_on_gpu(comm, gpu, bus) ? 1 : 0) == 0;
+}
 
 std::unique_ptr<DeviceComm> make_nccl_comm(const Comm& comm, int gpu, std::chrono::milliseconds patience) {
   refuse_shared_gpus(comm, gpu);

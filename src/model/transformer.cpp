@@ -80,13 +80,17 @@ Range Transformer::heads(Stream stream) const {
 template <class T>
 void Transformer::capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
                           const CaptureSink<T>& sink, const MeanSquareSink& mean_squares) const {
-  const Capture capture{point, &streams,
-                        [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
-                          const at::Tensor typed =
-                              values.to(at::kCPU).to(at::CppTypeToScalarType<T>::value).contiguous();
-                          sink(layer, stream, typed.data_ptr<T>());
-                        },
-                        &mean_squares};
+  const auto on_host = [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
+    const at::Tensor typed = values.to(at::kCPU).to(at::CppTypeToScalarType<T>::value).contiguous();
+    sink(layer, stream, typed.data_ptr<T>());
+  };
+  capture_tensors(batch, point, streams, on_host, mean_squares);
+}
+
+void Transformer::capture_tensors(const PackedBatch& batch, CapturePoint point,
+                                  const std::vector<Stream>& streams, const TensorSink& sink,
+                                  const MeanSquareSink& mean_squares) const {
+  const Capture capture{point, &streams, sink, &mean_squares};
   run(batch, static_cast<std::int64_t>(weights_.layers.size()), &capture, nullptr);
 }
 

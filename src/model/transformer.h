@@ -35,6 +35,9 @@ struct PackedBatch {
 template <class T>
 using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const T* values)>;
 
+/// The same values as the forward made them: on its device, in its dtype, [tokens, heads, head_size].
+using TensorSink = std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)>;
+
 /// Receives for each token of a batch the mean square that its attention block's output is measured by, with
 /// the norm's epsilon: of that output where it is normalised before it is added, else of the residual stream
 /// behind the addition.
@@ -57,6 +60,8 @@ class Transformer {
                             const DeviceComm& tensor_parallel, at::Device device = at::kCPU);
 
   const ModelConfig& config() const { return config_; }
+  at::Device device() const { return device_; }
+  at::ScalarType dtype() const { return dtype_; }  ///< of what is captured
 
   /// The heads of this rank among all heads of a stream.
   Range heads(Stream stream) const;
@@ -67,6 +72,10 @@ class Transformer {
   template <class T>
   void capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
                const CaptureSink<T>& sink, const MeanSquareSink& mean_squares = {}) const;
+
+  /// The same without a copy to the host.
+  void capture_tensors(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
+                       const TensorSink& sink, const MeanSquareSink& mean_squares = {}) const;
 
   /// What an error in what a query head of this rank gathers does to the attention block's output: W^T
   /// diag(g)^2 W / hidden_size for its columns W of o_proj and the gain g of a norm behind it: [heads of this
@@ -89,7 +98,7 @@ class Transformer {
   struct Capture {
     CapturePoint point;
     const std::vector<Stream>* streams;
-    std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)> sink;
+    TensorSink sink;
     const MeanSquareSink* mean_squares;  // empty: not asked for
   };
 

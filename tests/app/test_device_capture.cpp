@@ -1,0 +1,114 @@
+// capture_grams where the model runs against capture_grams on the host, from tokens to Grams, on every way to
+// lay out the ranks: on the CPU, and on GPUs where each rank has one.
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "app/capture.h"
+#include "base/log.h"
+#include "dist/gpu.h"
+#include "model/golden.h"
+#include "model/weight_loader.h"
+#include "support/synthetic.h"
+
+namespace headspan {
+namespace {
+
+/// 14 sequences of 1 to 9 tokens, every third held out: on many ranks some have no batch, or nothing of a
+/// part.
+Sample make_sample(std::int64_t vocabulary) {
+  Sample sample;
+  for (std::int64_t s = 0, start = 0; s < 14; ++s) {
+    const std::int64_t length = 1 + s * 5 % 9;
+    Sequence sequence{};
+    sequence.start = start;
+    sequence.length = length;
+    start += length;
+    sample.sequences.push_back(sequence);
+    sample.heldout.push_back(s % 3 == 2 ? 1 : 0);
+    auto& tokens = sample.tokens.emplace_back();
+    for (std::int64_t t = 0; t < length; ++t) tokens.push_back((s * 37 + t * 11 + 5) % vocabulary);
+  }
+  return sample;
+}
+
+/// Both were made of the same values; sums in FP64 differ in their order alone.
+void expect_same(const HeadGram& gram, const HeadGram& expected) {
+  ASSERT_EQ(gram.tokens, expected.tokens);
+  const std::size_t n = gram.mean.size();
+  const std::vector<double> a = gather_symmetric(gram.matrix), b = gather_symmetric(expected.matrix);
+  double worst = 0;
+  for (std::size_t j = 0; j < n; ++j) {
+    EXPECT_NEAR(gram.mean[j], expected.mean[j], 1e-14);
+    for (std::size_t i = 0; i < n; ++i)
+      worst = std::max(worst, std::abs(a[i + j * n] - b[i + j * n]) / std::sqrt(b[i + i * n] * b[j + j * n]));
+  }
+  EXPECT_LT(worst, 1e-13);
+}
+
+class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == at::kCPU) return;
+    const int fewest = world_.min(visible_gpus().count);
+    if (fewest < world_.size())
+      GTEST_SKIP() << world_.size() << " ranks take as many GPUs; there are " << fewest;
+    gpu_ = world_.rank();
+    device_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu_));
+  }
+
+  const Comm world_ = Comm::duplicate(MPI_COMM_WORLD);
+  std::optional<int> gpu_;
+  at::Device device_ = at::kCPU;
+};
+
+INSTANTIATE_TEST_SUITE_P(On, DeviceCapture, testing::Values(at::kCPU, at::kCUDA),
+                         [](const auto& info) { return info.param == at::kCPU ? "cpu" : "gpu"; });
+
+TEST_P(DeviceCapture, AgreesWithTheHost) {
+  const std::string folder = golden_folder("llama_gqa");
+  const ModelConfig config = read_model_config(folder + "/config.json");
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  const Sample sample = make_sample(config.vocab_size);
+  const Log silent(false);
+  for (const int t : {1, 2})
+    for (const ProcessGrid shape : all_grids(world_.size())) {
+      if (world_.size() % t != 0 || config.kv_heads % t != 0) continue;
+      SCOPED_TRACE("tensor parallel " + std::to_string(t) + ", " + std::to_string(shape.rows) + "x" +
+                   std::to_string(shape.columns));
+      const Team team(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
+      for (const bool by_layer : {false, true}) {
+        const auto model =
+            Transformer::load(config, checkpoint, by_layer ? Dtype::bfloat16 : Dtype::float32,
+                              {config.layers, true}, team.tensor_device(), team.data(), device_);
+        CaptureRequest request;
+        request.streams = {Stream::k, Stream::v};  // queries for what attention does with them alone
+        request.batch_tokens = 12;
+        request.skip_first = 1;
+        request.by_layer = by_layer;
+        const auto capture = [&](std::optional<at::Device> device, AttentionSums& sums) {
+          request.device = device;
+          Progress progress(silent, "forward", "tokens", sample.total());
+          Profile profile;
+          return capture_grams<float>(model, config, sample, request, team, progress, profile, nullptr,
+                                      &sums);
+        };
+        AttentionSums of_host(config.layers, config.heads, config.kv_heads, config.head_size),
+            of_device(config.layers, config.heads, config.kv_heads, config.head_size);
+
+        const std::vector<StreamGrams> expected = capture(std::nullopt, of_host);
+        const std::vector<StreamGrams> grams = capture(device_, of_device);
+
+        ASSERT_EQ(grams.size(), expected.size());
+        for (std::size_t s = 0; s < grams.size(); ++s) {
+          expect_same(grams[s].fit, expected[s].fit);
+          expect_same(*grams[s].heldout, *expected[s].heldout);
+        }
+        EXPECT_EQ(of_device.sums().query, of_host.sums().query);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace headspan

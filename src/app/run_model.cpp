@@ -3,6 +3,8 @@
 #include "app/capture.h"
 #include "app/gram_source.h"
 #include "app/model_input.h"
+#include "dist/agreement.h"
+#include "dist/gpu.h"
 #include "model/projections.h"
 
 namespace headspan {
@@ -45,6 +47,23 @@ StreamEvidence announce(const Job& job, const Prepared& prepared, const std::str
           {}};
 }
 
+/// Whether Grams can grow on the GPUs beside the weights that lie there: the triangle, the rows that wait and
+/// the panels, with copies of them in other types, take no more than both triangles, and 1 GiB (panels of
+/// small Grams). Collective over the team's group.
+bool grams_fit_gpu(const ModelConfig& config, const CaptureRequest& request, bool heldout, const Team& team) {
+  double bytes = 1 << 30;
+  for (const Stream stream : request.streams) {
+    const auto columns = static_cast<double>(stream_layout(config, stream).columns());
+    bytes += (heldout ? 2 : 1) * sizeof(double) * columns * columns / team.group().size();
+  }
+  // Ranks of a group that share GPUs: as if those of a node shared one.
+  const bool shared = team.group().size() > 1 && !team.group_device().gpu();
+  if (shared) bytes *= team.group().split_shared().size();
+  int fits = 0;
+  agree(team.group(), [&] { fits = static_cast<double>(free_gpu_memory(*team.gpu())) >= bytes; });
+  return team.group().min(fits) != 0;
+}
+
 /// Fills in the Grams of the streams; the weights are in memory no longer than that.
 void capture(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team, RunClock& clock,
              const Log& log, Profile& profile, UnitEvidence& evidence) {
@@ -64,7 +83,10 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   request.precision = product_precision(job.predict.precision);
   request.skip_first = job.tokens.skip_first;
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
-  if (team.gpu()) request.device = model.device();
+  if (team.gpu() && grams_fit_gpu(config, request, prepared.sample.has_heldout(), team))
+    request.device = model.device();
+  else if (team.gpu())
+    log.notice(unit.name + ": the Grams do not fit the memory of the GPUs; they are summed on the CPU");
   std::optional<AttentionSums> sums;
   if (attention) sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
   AttentionSums* const summed = sums ? &*sums : nullptr;

@@ -1,6 +1,7 @@
 // Which GPUs this process sees. A program built without CUDA sees none.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace headspan {
@@ -12,5 +13,8 @@ struct Gpus {
 
 /// Local.
 Gpus visible_gpus();
+
+/// Bytes that are free on one of them. Throws Error. Local.
+std::int64_t free_gpu_memory(int gpu);
 
 }  // namespace headspan

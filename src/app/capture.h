@@ -21,7 +21,7 @@ struct CaptureRequest {
   std::int64_t batch_tokens = 1024;  ///< of a data-parallel row: enough for products at full speed
   std::int64_t skip_first = 0;       ///< positions of each sequence left out of the statistics
   /// Where the Grams grow: unset on the host; else there, which is where the model runs.
-  std::optional<at::Device> device;
+  std::optional<at::Device> device{};
   bool by_layer = false;  ///< a Gram for each layer alone: all of them are a layers-th of the one for all
 };
 

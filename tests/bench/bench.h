@@ -84,6 +84,8 @@ bool bench_forward(const BenchOptions& options, const Comm& comm);
 bool bench_cache(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);
 bool bench_scaling(const BenchOptions& options, const Comm& comm);
+bool bench_device(const BenchOptions& options, const Comm& comm);
+bool bench_products(const BenchOptions& options, const Comm& comm);
 bool bench_overlap(const BenchOptions& options, const Comm& comm);  ///< also eigenvalues and singular
 
 }  // namespace headspan

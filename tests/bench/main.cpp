@@ -38,6 +38,8 @@ const std::map<std::string, Benchmark>& benchmarks() {
                                                        {"eigenvalues", {bench_overlap, false}},
                                                        {"singular", {bench_overlap, false}},
                                                        {"scaling", {bench_scaling, true, 8192}},
+                                                       {"device", {bench_device, true, 8192}},
+                                                       {"products", {bench_products, false, 8192}},
                                                        {"memory", {bench_memory, true, 8192}}};
   return all;
 }
@@ -58,16 +60,16 @@ po::options_description describe(BenchOptions& o) {
   add("heads", po::value(&o.heads)->default_value(o.heads), "heads of a layer");
   add("head-size", po::value(&o.head_size)->default_value(o.head_size), "coordinates of a head");
   add("tokens", po::value(&o.tokens),
-      "tokens (default 30000; memory and scaling 8192; forward 2048, one batch)");
+      "tokens (default 30000; memory, scaling, device and products 8192; forward 2048, one batch)");
   add("sequence-length", po::value(&o.sequence_length)->default_value(o.sequence_length),
-      "of memory, forward and scaling; of cache: the prompt");
+      "of memory, forward, scaling and device; of cache: the prompt");
   add("batch", po::value(&o.batch)->default_value(o.batch), "of cache: sequences that decode together");
   add("plan", po::value(&o.plan), "of cache: a compression plan beside the full cache");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");
   add("precision", po::value(&o.precision)->default_value(o.precision),
       "of the Gram's products: float64 or float32");
   add("folder", po::value(&o.folder),
-      "of load, forward and cache: a checkpoint; of memory and scaling: config.json is enough");
+      "of load, forward and cache: a checkpoint; of memory, scaling and device: config.json is enough");
   return options;
 }
 

@@ -1,4 +1,5 @@
-"""headspan-bench scaling prints a table that holds together, and rates that headspan plan takes.
+"""headspan-bench scaling prints a table that holds together, and rates that headspan plan takes; headspan-bench device
+agrees with the CPU.
 
 usage: test_scaling.py HEADSPAN MPIEXEC HEADSPAN_BENCH [unittest's arguments]
 """
@@ -51,6 +52,22 @@ class Scaling(StudyTest):
         flops, seconds = (float(re.search(rf"^{line} .*gram=(\S+)", plan.stdout, re.MULTILINE)[1])
                           for line in ("flops_of_a_unit", "seconds_of_a_unit"))
         self.assertAlmostEqual(seconds / (flops / (gflops * 1e9)), 1, delta=2e-3)
+
+
+class Device(StudyTest):
+    def test_agrees_with_the_cpu(self):
+        command = [self.mpiexec, "-n", "1", BENCH, "device", "--folder", TINY_OLMO2 / "step0", "--tokens", "900",
+                   "--sequence-length", "100", "--repeats", "1"]
+        run = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        found = re.findall(r'^bench=device figure="R2 of all pairs, (\w+), .*value=(\S+) .*met=yes', run.stdout, re.MULTILINE)
+        self.assertEqual([dtype for dtype, _ in found], ["float64", "bfloat16"])
+
+        command = [self.mpiexec, "-n", "1", BENCH, "products", "--layers", "2", "--heads", "4", "--tokens", "300", "--repeats", "1"]
+        run = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual(re.findall(r'^bench=products figure="Gram, (\w+), ', run.stdout, re.MULTILINE),
+                         ["float64", "float32", "bfloat16"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,136 @@
+// device: that a study is right on a GPU, where this process sees one, else with the same code on the CPU: R²
+// of all pairs of K, Q and V of a model with random weights, against the path on the CPU, with a forward and
+// products in float64 and with both in bfloat16. products: how fast the products of the Gram are there,
+// against LibTorch's own of the same shape. One rank.
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "app/analysis.h"
+#include "app/capture.h"
+#include "bench/made_up_sample.h"
+#include "device/device_gram.h"
+#include "device/device_values.h"
+#include "dist/gpu.h"
+
+namespace headspan {
+namespace {
+
+struct Setup {
+  ModelConfig config;
+  Sample sample;
+  std::optional<int> gpu;
+};
+
+at::Device device_of(std::optional<int> gpu) {
+  return gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)) : at::Device(at::kCPU);
+}
+
+/// The first GPU that this process sees. Throws InputError for several ranks. Sees to exact products.
+std::optional<int> choose_device(const Comm& comm) {
+  if (comm.size() != 1)
+    throw InputError("", "ranks", std::to_string(comm.size()), "are too many", "start one");
+  set_exact_products();
+  return visible_gpus().count > 0 ? std::optional<int>(0) : std::nullopt;
+}
+
+/// Returns when the device is done with what was asked of it.
+void wait_for(const at::Tensor& values) { values.flatten()[0].item(); }
+
+/// R² of all pairs, stream by stream. T: double for a forward in float64, else float.
+template <class T>
+std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, Precision precision,
+                             bool on_device) {
+  const Team team(comm, 1, 1, {}, on_device ? setup.gpu : std::nullopt);
+  const Log silent(false);
+  Progress progress(silent, "forward", "tokens", setup.sample.total());
+  Profile profile;
+  CaptureRequest request{{Stream::k, Stream::q, Stream::v}};
+  request.precision = precision;
+  if (on_device) request.device = device_of(setup.gpu);
+  const Transformer model =
+      Transformer::random(setup.config, 0, dtype, {setup.config.layers, false}, team.tensor_device(),
+                          on_device ? device_of(setup.gpu) : at::Device(at::kCPU));
+  auto grams = capture_grams<T>(model, setup.config, setup.sample, request, team, progress, profile, nullptr);
+  std::vector<double> r2;
+  for (std::size_t s = 0; s < grams.size(); ++s) {
+    const PairTable pairs =
+        all_pairs(regression_data(stream_layout(setup.config, request.streams[s]), FitRules{},
+                                  std::move(grams[s].fit), std::move(grams[s].heldout)));
+    r2.insert(r2.end(), pairs.r2.begin(), pairs.r2.end());
+    r2.insert(r2.end(), pairs.r2_heldout.begin(), pairs.r2_heldout.end());
+  }
+  return r2;
+}
+
+/// The largest difference; infinite where one has a value and the other none, or none has any.
+double furthest(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0;
+  bool any = false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) != std::isnan(b[i])) return INFINITY;
+    if (std::isnan(a[i])) continue;
+    any = true;
+    most = std::max(most, std::abs(a[i] - b[i]));
+  }
+  return any ? most : INFINITY;
+}
+
+template <class T>
+bool check(const BenchOptions& options, const Comm& comm, const Setup& setup, Dtype dtype,
+           Precision precision, double allowed) {
+  const double found = furthest(pairs_of<T>(setup, comm, dtype, precision, false),
+                                pairs_of<T>(setup, comm, dtype, precision, true));
+  return report(options, comm,
+                {"R2 of all pairs, " + dtype_name(dtype) + ", furthest from that of the CPU", "-", found,
+                 allowed, found == 0 ? INFINITY : allowed / found, 1});
+}
+
+/// A panel of the Gram's columns, and LibTorch's product of the whole square, of which half is asked.
+bool measure_products(const BenchOptions& options, const Comm& comm, std::optional<int> gpu,
+                      Precision precision, const std::string& name) {
+  const std::int64_t columns = options.columns(), tokens = std::min<std::int64_t>(options.tokens, 8192);
+  const Grid grid(comm, 1, 1);
+  DeviceGram gram(grid, columns, gram_block(grid.shape(), options.all_heads(), options.head_size),
+                  device_of(gpu));
+  const at::Tensor panel =
+      at::randn({tokens, columns}, at::dtype(at::kFloat).device(device_of(gpu))).to(panel_type(precision));
+  at::Tensor square;
+  const TurnTimes times = time_in_turn(
+      comm, options.repeats,
+      [&] {
+        square = at::mm(panel.t(), panel);
+        wait_for(square);
+      },
+      [&] {
+        gram.add(panel, panel, precision);
+        wait_for(panel);  // in turn behind the products
+      });
+  const double gflop =
+      1e-9 * static_cast<double>(tokens) * static_cast<double>(columns) * static_cast<double>(columns);
+  return report(options, comm,
+                {"Gram, " + name + ", against torch.mm (2 n D^2 for the square)", "GF/s",
+                 gflop / times.routine, 2 * gflop / times.limit, times.speed / 2, gpu ? 0.85 : kNone});
+}
+
+}  // namespace
+
+bool bench_device(const BenchOptions& given, const Comm& comm) {
+  const ModelConfig config = read_model_config(given.folder + "/config.json");
+  const BenchOptions options = with_shape_of(config, given);
+  const Setup setup{config, made_up_sample(options, options.tokens, config.vocab_size), choose_device(comm)};
+  const bool exact = check<double>(options, comm, setup, Dtype::float64, Precision::float64, 1e-6);
+  return check<float>(options, comm, setup, Dtype::bfloat16, Precision::bfloat16, 1e-3) && exact;
+}
+
+bool bench_products(const BenchOptions& options, const Comm& comm) {
+  const std::optional<int> gpu = choose_device(comm);
+  bool met = true;
+  for (const auto& [precision, name] : {std::pair<Precision, std::string>{Precision::float64, "float64"},
+                                        {Precision::float32, "float32"},
+                                        {Precision::bfloat16, "bfloat16"}})
+    met = measure_products(options, comm, gpu, precision, name) && met;
+  return met;
+}
+
+}  // namespace headspan

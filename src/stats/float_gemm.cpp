@@ -1,11 +1,10 @@
 #include "stats/float_gemm.h"
 
 #include <cstring>
-#include <dnnl.hpp>
 
 #include "base/checked.h"
-#include "base/error.h"
 #include "dist/scalapack.h"
+#include "stats/onednn.h"
 
 namespace headspan {
 namespace {
@@ -24,27 +23,6 @@ void take_bfloat16(const float* values, std::int64_t leading, std::int64_t token
     }
 }
 
-/// block = columns rows^T for oneDNN, whose matrices are row-major: [n, tokens] times [tokens, m].
-void multiply_bfloat16(const std::uint16_t* columns, std::int64_t ldb, const std::uint16_t* rows,
-                       std::int64_t lda, std::int64_t m, std::int64_t n, std::int64_t tokens, float* block) {
-  using dnnl::memory;
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  dnnl::stream stream(engine);
-  const memory::desc left({n, tokens}, memory::data_type::bf16, memory::dims{1, ldb});
-  const memory::desc right({tokens, m}, memory::data_type::bf16, memory::dims{lda, 1});
-  const memory::desc out({n, m}, memory::data_type::f32, memory::dims{m, 1});
-#if DNNL_VERSION_MAJOR >= 3
-  const dnnl::matmul::primitive_desc description(engine, left, right, out);
-#else
-  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(left, right, out), engine);
-#endif
-  dnnl::matmul(description)
-      .execute(stream, {{DNNL_ARG_SRC, memory(left, engine, const_cast<std::uint16_t*>(columns))},
-                        {DNNL_ARG_WEIGHTS, memory(right, engine, const_cast<std::uint16_t*>(rows))},
-                        {DNNL_ARG_DST, memory(out, engine, block)}});
-  stream.wait();
-}
-
 }  // namespace
 
 FloatGemm::Kind FloatGemm::best(Precision precision) {
@@ -54,6 +32,7 @@ FloatGemm::Kind FloatGemm::best(Precision precision) {
 
 bool FloatGemm::is_possible(Kind kind) {
 #if defined(__x86_64__)
+  if (kind != Kind::blas && !has_onednn()) return false;
   if (kind == Kind::onednn_float) return __builtin_cpu_supports("avx512bw") != 0;
   if (kind == Kind::onednn_bfloat16) return __builtin_cpu_supports("avx512bf16") != 0;
 #endif
@@ -79,18 +58,11 @@ void FloatGemm::multiply(std::int64_t row, std::int64_t m, std::int64_t column, 
            &ld_columns, &zero, block, &rows);
     return;
   }
-  try {
-    if (kind_ == Kind::onednn_bfloat16) {
-      const bool alone = panel_.columns == panel_.rows;
-      multiply_bfloat16((alone ? rows_ : columns_).data() + column, ldb, rows_.data() + row, lda, m, n,
-                        tokens, block);
-    } else {
-      dnnl::status status = dnnl::sgemm('T', 'N', n, m, tokens, 1, panel_.columns + column, ldb,
-                                        panel_.rows + row, lda, 0, block, m);
-      if (status != dnnl::status::success) throw dnnl::error(dnnl_status_t(status), "sgemm");
-    }
-  } catch (const dnnl::error& e) {
-    throw Error(std::string("oneDNN: ") + e.what() + " (status " + std::to_string(e.status) + ")");
+  if (kind_ == Kind::onednn_bfloat16) {
+    const std::uint16_t* const right = panel_.columns == panel_.rows ? rows_.data() : columns_.data();
+    onednn_product(right + column, ldb, rows_.data() + row, lda, m, n, tokens, block);
+  } else {
+    onednn_product(panel_.columns + column, ldb, panel_.rows + row, lda, m, n, tokens, block);
   }
 }
 

@@ -1,0 +1,18 @@
+#include "base/error.h"
+#include "stats/onednn.h"
+
+namespace headspan {
+
+bool has_onednn() { return false; }
+
+void onednn_product(const float*, std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t,
+                    std::int64_t, float*) {
+  throw Error("this program was built without oneDNN");
+}
+
+void onednn_product(const std::uint16_t*, std::int64_t, const std::uint16_t*, std::int64_t, std::int64_t,
+                    std::int64_t, std::int64_t, float*) {
+  throw Error("this program was built without oneDNN");
+}
+
+}  // namespace headspan

@@ -1,0 +1,55 @@
+#include "stats/onednn.h"
+
+#include <dnnl.hpp>
+
+#include "base/error.h"
+
+namespace headspan {
+namespace {
+
+/// Runs `work`; its errors are the program's.
+template <class Work>
+void checked_onednn(const Work& work) {
+  try {
+    work();
+  } catch (const dnnl::error& e) {
+    throw Error(std::string("oneDNN: ") + e.what() + " (status " + std::to_string(e.status) + ")");
+  }
+}
+
+}  // namespace
+
+bool has_onednn() { return true; }
+
+// oneDNN's matrices are row-major: block^T = columns^T rows, [n, tokens] times [tokens, m].
+void onednn_product(const float* columns, std::int64_t ldb, const float* rows, std::int64_t lda,
+                    std::int64_t m, std::int64_t n, std::int64_t tokens, float* block) {
+  checked_onednn([&] {
+    const dnnl::status status = dnnl::sgemm('T', 'N', n, m, tokens, 1, columns, ldb, rows, lda, 0, block, m);
+    if (status != dnnl::status::success) throw dnnl::error(dnnl_status_t(status), "sgemm");
+  });
+}
+
+void onednn_product(const std::uint16_t* columns, std::int64_t ldb, const std::uint16_t* rows,
+                    std::int64_t lda, std::int64_t m, std::int64_t n, std::int64_t tokens, float* block) {
+  using dnnl::memory;
+  checked_onednn([&] {
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    dnnl::stream stream(engine);
+    const memory::desc left({n, tokens}, memory::data_type::bf16, memory::dims{1, ldb});
+    const memory::desc right({tokens, m}, memory::data_type::bf16, memory::dims{lda, 1});
+    const memory::desc out({n, m}, memory::data_type::f32, memory::dims{m, 1});
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc description(engine, left, right, out);
+#else
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(left, right, out), engine);
+#endif
+    dnnl::matmul(description)
+        .execute(stream, {{DNNL_ARG_SRC, memory(left, engine, const_cast<std::uint16_t*>(columns))},
+                          {DNNL_ARG_WEIGHTS, memory(right, engine, const_cast<std::uint16_t*>(rows))},
+                          {DNNL_ARG_DST, memory(out, engine, block)}});
+    stream.wait();
+  });
+}
+
+}  // namespace headspan

@@ -113,12 +113,11 @@ void print(const Job& job, const PlanRequest& request, const Planned& planned, c
 }  // namespace
 
 int plan(const Job& job, const PlanRequest& request, const Comm& world) {
-  const double program = resident_bytes();
   agree(world, [&] {
     if (!world.is_root()) return;
     const Planned planned = make_planned(job, request);
     MemoryCost memory = memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group);
-    memory.program = program;
+    memory.program = idle_process_bytes();
     print(job, request, planned, memory);
     if (job.run.memory_gib && memory.peak() > *job.run.memory_gib * (1 << 30)) {
       char needed[32];

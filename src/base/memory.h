@@ -13,4 +13,9 @@ void keep_freed_memory();
 double resident_bytes();
 double peak_resident_bytes();
 
+/// The most that a process of this program has in memory when it does nothing, from its start to its end, at
+/// which some libraries touch more than before (PyTorch's for CUDA 100 MB): of one that is started here with
+/// `--version`. Throws Error.
+double idle_process_bytes();
+
 }  // namespace headspan

@@ -140,6 +140,12 @@ std::size_t CaptureSetup::place(Stream stream) const {
                  request->streams.begin());
 }
 
+std::vector<Stream> CaptureSetup::streams(bool queries) const {
+  std::vector<Stream> all = request->streams;
+  if (queries && place(Stream::q) == all.size()) all.push_back(Stream::q);
+  return all;
+}
+
 std::size_t CaptureSetup::gram(std::size_t place, std::int64_t layer) const {
   return request->by_layer ? place * to_size(pieces) + to_size(layer) : place;
 }

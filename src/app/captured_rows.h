@@ -25,6 +25,8 @@ struct CaptureSetup {
   std::vector<std::int64_t> columns, blocks;  ///< by Gram: the pieces of a stream in turn
 
   std::size_t parts() const { return heldout ? 2 : 1; }
+  /// Those of the request, and `queries` too where they are wanted and not asked for.
+  std::vector<Stream> streams(bool queries) const;
   /// The number of a stream in the request; as many as there are where it is not asked for.
   std::size_t place(Stream stream) const;
   /// The number of the Gram that a layer of a stream goes into, and where in it.

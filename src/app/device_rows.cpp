@@ -25,11 +25,8 @@ class DeviceRows : public CapturedRows<T> {
       positions_[part] = row_numbers(kept[part], device_);
     }
     if (batch.tokens.empty()) return;
-    std::vector<Stream> streams = setup_.request->streams;
-    const bool asked = setup_.place(Stream::q) < streams.size();
-    if (queries && !asked) streams.push_back(Stream::q);
     setup_.model->capture_tensors(
-        batch, setup_.request->point, streams,
+        batch, setup_.request->point, setup_.streams(static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
           if (setup_.place(stream) < setup_.layouts.size()) take(layer, stream, values);
           if (queries && stream == Stream::q)

@@ -24,11 +24,8 @@ class HostRows : public CapturedRows<T> {
         rows_[part][gram] = collector_.add_rows(gram, static_cast<Part>(part), mine.count);
     }
     if (batch.tokens.empty()) return;
-    std::vector<Stream> streams = setup_.request->streams;
-    const bool asked = setup_.place(Stream::q) < streams.size();
-    if (queries && !asked) streams.push_back(Stream::q);
     setup_.model->template capture<T>(
-        batch, setup_.request->point, streams,
+        batch, setup_.request->point, setup_.streams(static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const T* values) {
           if (setup_.place(stream) < setup_.layouts.size()) take(kept, layer, stream, values);
           if (queries && stream == Stream::q) queries(layer, values);

@@ -1,8 +1,5 @@
 #include "base/memory.h"
 
-#include <fstream>
-#include <string>
-
 #include <fcntl.h>
 #include <malloc.h>
 #include <spawn.h>
@@ -13,19 +10,6 @@
 #include "base/error.h"
 
 namespace headspan {
-namespace {
-
-/// A size of /proc/self/status. Bytes.
-double process_size(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    double kib = 0;
-    if (word == field + ":" && status >> kib) return 1024 * kib;
-  }
-  throw Error("/proc/self/status does not tell " + field);
-}
-
-}  // namespace
 
 void keep_freed_memory() {
 #ifdef __GLIBC__
@@ -33,10 +17,6 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, -1);
 #endif
 }
-
-double resident_bytes() { return process_size("VmRSS"); }
-
-double peak_resident_bytes() { return process_size("VmHWM"); }
 
 double idle_process_bytes() {
   posix_spawn_file_actions_t silent;

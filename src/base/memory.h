@@ -8,11 +8,6 @@ namespace headspan {
 /// pass. Call once, at the start of main. Without effect where the C library is not glibc.
 void keep_freed_memory();
 
-/// Bytes of this process that are in memory now, shared libraries with it; and the most there ever were. As
-/// /proc tells; throws Error where it does not.
-double resident_bytes();
-double peak_resident_bytes();
-
 /// The most that a process of this program has in memory when it does nothing, from its start to its end, at
 /// which some libraries touch more than before (PyTorch's for CUDA 100 MB): of one that is started here with
 /// `--version`. Throws Error.

@@ -1,15 +1,26 @@
 // memory: the peak of a rank's resident memory over a whole study of K, Q and V, from a model with random
 // weights to forward selection, less what the process held before, against the rank's weights and Grams: the
 // matrices of the fit and of the held-out part as they are allocated, both triangles.
+#include <fstream>
+
 #include "app/analysis.h"
 #include "app/capture.h"
-#include "base/memory.h"
 #include "bench/made_up_sample.h"
 
 namespace headspan {
 namespace {
 
 constexpr double kAllowance = 1.2;  // of weights and Grams
+
+/// A size of /proc/self/status. Bytes.
+double process_size(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    double kib = 0;
+    if (word == field + ":" && status >> kib) return 1024 * kib;
+  }
+  throw Error("/proc/self/status does not tell " + field);
+}
 
 double matrix_bytes(const HeadGram& gram) {
   return sizeof(double) * static_cast<double>(gram.matrix.leading()) *
@@ -19,7 +30,7 @@ double matrix_bytes(const HeadGram& gram) {
 /// Reports the worst rank: the one with the smallest ratio.
 bool report_peak(const BenchOptions& options, const Comm& comm, const std::string& when, double before,
                  double budget, double required) {
-  const double peak = peak_resident_bytes() - before;
+  const double peak = process_size("VmHWM") - before;
   const double worst = comm.max(peak / budget);
   return report(options, comm,
                 {"peak memory " + when + ", against weights and Grams", "GB", 1e-9 * worst * budget,
@@ -40,7 +51,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   request.precision = options.product();
   const Extent extent{config.layers, false};
 
-  const double before = resident_bytes();
+  const double before = process_size("VmRSS");
   std::vector<StreamGrams> grams;
   {
     const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor_device());

@@ -16,11 +16,9 @@ Matrix::Matrix(const Grid& grid, std::int64_t rows, std::int64_t columns, std::i
       rows_{rows, block, grid.rows(), 0},
       columns_{columns, block, grid.columns(), 0},
       leading_(std::max<std::int64_t>(1, local_rows())),
-      elements_(checked_mul(leading_, local_columns(), "a matrix")) {
-  checked_mul(elements_ + 2 * kGuard, sizeof(double), "a matrix");
-  storage_.reserve(elements_ + 2 * kGuard);
-  std::fill_n(storage_.data(), kGuard, kGuardValue);
-  std::fill_n(data(), elements_, 0.0);
+      elements_(checked_mul(leading_, local_columns(), "a matrix")),
+      storage_(checked_mul(elements_ + 2 * kGuard, sizeof(double), "a matrix")) {
+  std::fill_n(data() - kGuard, kGuard, kGuardValue);
   std::fill_n(data() + elements_, kGuard, kGuardValue);
 }
 
@@ -40,7 +38,7 @@ bool Matrix::guards_intact() const {
   const auto intact = [](const double* zone) {
     return std::all_of(zone, zone + kGuard, [](double x) { return x == kGuardValue; });
   };
-  return intact(storage_.data()) && intact(data() + elements_);
+  return intact(data() - kGuard) && intact(data() + elements_);
 }
 
 }  // namespace headspan

@@ -1,6 +1,6 @@
 // A real matrix distributed 2-D block-cyclically over a process grid: each rank holds its blocks in one
 // column-major array, exactly as ScaLAPACK expects it. Blocks are square. Between guard zones, which
-// `guards_intact` checks.
+// `guards_intact` checks. Memory is taken where something is written: for one triangle about half.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "dist/block_cyclic.h"
 #include "dist/grid.h"
-#include "dist/large_array.h"
+#include "dist/zero_pages.h"
 
 namespace headspan {
 
@@ -25,8 +25,8 @@ class Matrix {
   std::int64_t local_columns() const { return columns_.local_size(grid_->column()); }
   std::int64_t leading() const { return leading_; }  ///< distance of neighbouring columns, at least 1
 
-  double* data() { return storage_.data() + kGuard; }
-  const double* data() const { return storage_.data() + kGuard; }
+  double* data() { return static_cast<double*>(storage_.data()) + kGuard; }
+  const double* data() const { return static_cast<const double*>(storage_.data()) + kGuard; }
   double* at(std::int64_t local_row, std::int64_t local_column) {
     return data() + local_row + local_column * leading_;
   }
@@ -51,7 +51,7 @@ class Matrix {
   BlockCyclic columns_;
   std::int64_t leading_;
   std::int64_t elements_;
-  LargeArray<double> storage_;
+  ZeroPages storage_;
 };
 
 }  // namespace headspan

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dist/large_array.h"
 #include "dist/matrix.h"
 
 namespace headspan {

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "dist/large_array.h"
 #include "stats/regression_data.h"
 
 namespace headspan {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "dist/large_array.h"
 #include "stats/panel_product.h"
 #include "stats/panel_values.h"
 

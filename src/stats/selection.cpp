@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "dist/large_array.h"
 #include "dist/threads.h"
 #include "stats/forward.h"
 #include "stats/head_moments.h"

@@ -1,8 +1,11 @@
 // Local shapes and descriptors against ScaLAPACK's own tools, and the guard zones.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "dist/matrix.h"
 #include "support/grids.h"
@@ -95,6 +98,35 @@ TEST(Matrix, RefusesSizesThatOverflow) {
   const Grid grid(world, 1, world.size());
 
   EXPECT_THROW(Matrix(grid, std::int64_t{1} << 40, std::int64_t{1} << 40, 64), Error);
+}
+
+/// Bytes of the local array that are in memory.
+std::int64_t resident_bytes(Matrix& matrix) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(matrix.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(matrix.at(0, matrix.local_columns()));
+  std::vector<unsigned char> pages((end - begin + page - 1) / page);
+  if (mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()) != 0) return -1;
+  const auto resident = std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; });
+  return static_cast<std::int64_t>(page) * resident;
+}
+
+TEST(Matrix, TakesMemoryForTheTriangleThatIsWritten) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Grid grid(world, 1, world.size());
+  constexpr std::int64_t kSize = 3000, kBytes = kSize * 8;
+  Matrix matrix(grid, kSize, kSize, 100);
+  EXPECT_LE(resident_bytes(matrix), 3 * 4096);  // the guards'
+  std::int64_t written = 0;
+  for (std::int64_t j = 0; j < matrix.local_columns(); ++j) {
+    const std::int64_t first = matrix.columns().global(grid.column(), j);
+    std::fill_n(matrix.at(first, j), kSize - first, 1.0);
+    written += (kSize - first) * 8;
+  }
+  EXPECT_GE(resident_bytes(matrix), written);
+  EXPECT_LE(resident_bytes(matrix), written + 4096 * (matrix.local_columns() + 1));  // a page of each column
+  EXPECT_LT(resident_bytes(matrix), 3 * kBytes * matrix.local_columns() / 4);
+  EXPECT_EQ(*matrix.at(0, matrix.local_columns() - 1), 0);
 }
 
 }  // namespace

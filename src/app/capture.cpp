@@ -33,6 +33,12 @@ PackedBatch make_batch(const Sample& sample, const std::vector<std::int64_t>& se
   return batch;
 }
 
+/// Whether a pass runs a sequence.
+bool runs(const DeviceShare& pass, const Sample& sample, std::size_t sequence) {
+  const Part part = sample.heldout[sequence] != 0 ? Part::heldout : Part::fit;
+  return std::find(pass.parts.begin(), pass.parts.end(), part) != pass.parts.end();
+}
+
 /// One run of capture_grams.
 template <class T>
 class Capture {
@@ -48,25 +54,20 @@ class Capture {
         rows_(request.device ? rows_on_device<T>(setup_) : rows_on_host<T>(setup_)) {}
 
   std::vector<StreamGrams> run(Progress& progress, Profile& profile, const UnitState* state) {
-    const std::int64_t rows = team_.group().size() / team_.tensor().size();
-    const auto count = static_cast<std::int64_t>(sample_.sequences.size());
-    std::vector<std::uint8_t> done(to_size(count), 0);
-    if (state != nullptr) done = rows_->resume(*state, count);
-    progress.advance(tokens_of(done));
-    for (const Round& round : plan_remaining(sample_.sequences, rows, request_.batch_tokens, done)) {
-      {
-        const Profile::Phase phase = profile.enter("forward");
-        run_batch(round[to_size(team_.group().rank() / team_.tensor().size())]);
-      }
-      {
-        const Profile::Phase phase = profile.enter("gram");
-        end_round(round, progress);
-      }
-      for (const auto& batch : round)
-        for (const std::int64_t s : batch) done[to_size(s)] = 1;
-      if (state == nullptr) continue;
-      const Profile::Phase phase = profile.enter("save");
-      rows_->keep(*state, done);
+    const std::size_t count = sample_.sequences.size();
+    PiecesDone pieces{0, std::vector<std::uint8_t>(count, 0)};
+    if (state != nullptr)
+      pieces = rows_->resume(*state, static_cast<std::int64_t>(count));
+    else
+      rows_->begin(0);
+    for (std::size_t pass = 0; pass < pieces.pass; ++pass)
+      progress.advance(tokens_of(setup_.passes[pass], sample_));
+    for (;;) {
+      run_pass(pieces, progress, profile, state);
+      if (++pieces.pass == setup_.passes.size()) break;
+      pieces.done.assign(count, 0);
+      const Profile::Phase phase = profile.enter("gram");
+      rows_->begin(pieces.pass);
     }
     const Profile::Phase phase = profile.enter("gram");
     return rows_->finish();
@@ -75,7 +76,8 @@ class Capture {
  private:
   static CaptureSetup make_setup(const Transformer& model, const ModelConfig& config, const Sample& sample,
                                  const CaptureRequest& request, const Team& team) {
-    CaptureSetup setup{&model, &team, &request, sample.has_heldout(), 1, {}, {}, {}};
+    CaptureSetup setup{&model, &team, &request, sample.has_heldout(), 1, {}, {}, {}, request.passes};
+    if (setup.passes.empty()) setup.passes = {everything(request.streams.size(), setup.heldout)};
     if (request.by_layer) setup.pieces = config.layers;
     for (const Stream stream : request.streams) {
       const HeadLayout& layout = setup.layouts.emplace_back(stream_layout(config, stream));
@@ -87,10 +89,29 @@ class Capture {
     return setup;
   }
 
-  std::int64_t tokens_of(const std::vector<std::uint8_t>& done) const {
-    std::int64_t tokens = 0;
-    for (std::size_t s = 0; s < done.size(); ++s) tokens += done[s] != 0 ? sample_.sequences[s].length : 0;
-    return tokens;
+  void run_pass(PiecesDone& pieces, Progress& progress, Profile& profile, const UnitState* state) {
+    pass_ = pieces.pass;
+    const std::int64_t rows = team_.group().size() / team_.tensor().size();
+    std::vector<std::uint8_t> passed_over = pieces.done;
+    for (std::size_t s = 0; s < passed_over.size(); ++s) {
+      if (passed_over[s] != 0) progress.advance(sample_.sequences[s].length);
+      if (!runs(setup_.passes[pass_], sample_, s)) passed_over[s] = 1;
+    }
+    for (const Round& round : plan_remaining(sample_.sequences, rows, request_.batch_tokens, passed_over)) {
+      {
+        const Profile::Phase phase = profile.enter("forward");
+        run_batch(round[to_size(team_.group().rank() / team_.tensor().size())]);
+      }
+      {
+        const Profile::Phase phase = profile.enter("gram");
+        end_round(round, progress);
+      }
+      for (const auto& batch : round)
+        for (const std::int64_t s : batch) pieces.done[to_size(s)] = 1;
+      if (state == nullptr) continue;
+      const Profile::Phase phase = profile.enter("save");
+      rows_->keep(*state, pieces);
+    }
   }
 
   /// Runs this row's batch and collects this rank's tokens of it.
@@ -98,7 +119,7 @@ class Capture {
     const Kept kept = kept_positions(sample_, sequences, request_.skip_first);
     QuerySink<T> queries;
     MeanSquareSink mean_squares;
-    if (attention_ != nullptr) {
+    if (attention_ != nullptr && pass_ == 0) {  // which has all fit tokens
       queries = [&](std::int64_t layer, const T* values) {
         const Range own = model_.heads(Stream::q);
         attention_->add_queries(layer, own.begin, own.count, values, kept[0]);
@@ -131,6 +152,7 @@ class Capture {
   AttentionSums* attention_;
   CaptureSetup setup_;
   std::unique_ptr<CapturedRows<T>> rows_;
+  std::size_t pass_ = 0;
 };
 
 }  // namespace
@@ -140,9 +162,14 @@ std::size_t CaptureSetup::place(Stream stream) const {
                  request->streams.begin());
 }
 
-std::vector<Stream> CaptureSetup::streams(bool queries) const {
-  std::vector<Stream> all = request->streams;
-  if (queries && place(Stream::q) == all.size()) all.push_back(Stream::q);
+bool CaptureSetup::sums(const DeviceShare& pass, Stream stream) const {
+  return std::find(pass.streams.begin(), pass.streams.end(), place(stream)) != pass.streams.end();
+}
+
+std::vector<Stream> CaptureSetup::streams(const DeviceShare& pass, bool queries) const {
+  std::vector<Stream> all;
+  for (const std::size_t place : pass.streams) all.push_back(request->streams[place]);
+  if (queries && !sums(pass, Stream::q)) all.push_back(Stream::q);
   return all;
 }
 
@@ -160,11 +187,28 @@ Slab CaptureSetup::own_share(std::size_t kept) const {
   return slab_of(static_cast<std::int64_t>(kept), team->tensor().size(), team->tensor().rank());
 }
 
+std::int64_t batch_tokens(const Job::Run& rule, std::int64_t tokens, std::int64_t rows, bool gpu) {
+  const std::int64_t share = std::max<std::int64_t>(1, (tokens + rows - 1) / rows);
+  return rule.batch_tokens.value_or(std::min(gpu ? kGpuBatch : kHostBatch, share));
+}
+
 std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const Team& team) {
-  const std::int64_t rows = team.group().size() / team.tensor().size();
-  const std::int64_t share = (sample.total() + rows - 1) / rows;
-  return rule.batch_tokens.value_or(
-      std::max<std::int64_t>(1, std::min(CaptureRequest{}.batch_tokens, share)));
+  return batch_tokens(rule, sample.total(), team.group().size() / team.tensor().size(),
+                      team.gpu().has_value());
+}
+
+DeviceShare everything(std::size_t streams, bool heldout) {
+  DeviceShare pass{{}, {Part::fit}, {}};
+  for (std::size_t s = 0; s < streams; ++s) pass.streams.push_back(s);
+  if (heldout) pass.parts.push_back(Part::heldout);
+  return pass;
+}
+
+std::int64_t tokens_of(const DeviceShare& pass, const Sample& sample) {
+  std::int64_t tokens = 0;
+  for (std::size_t s = 0; s < sample.sequences.size(); ++s)
+    if (runs(pass, sample, s)) tokens += sample.sequences[s].length;
+  return tokens;
 }
 
 HeadLayout stream_layout(const ModelConfig& config, Stream stream) {

@@ -8,25 +8,40 @@
 #include "app/unit_state.h"
 #include "base/profile.h"
 #include "base/progress.h"
+#include "device/device_collector.h"
 #include "model/transformer.h"
 #include "stats/attention_metric.h"
 #include "stats/collector.h"
 
 namespace headspan {
 
+/// Tokens of a forward that are enough for products at full speed: on a processor, on a GPU.
+constexpr std::int64_t kHostBatch = 1024, kGpuBatch = 8192;
+
 struct CaptureRequest {
   std::vector<Stream> streams;
   CapturePoint point = CapturePoint::roped;
   Precision precision = Precision::float64;
-  std::int64_t batch_tokens = 1024;  ///< of a data-parallel row: enough for products at full speed
-  std::int64_t skip_first = 0;       ///< positions of each sequence left out of the statistics
+  std::int64_t batch_tokens = kHostBatch;  ///< of a data-parallel row
+  std::int64_t skip_first = 0;             ///< positions of each sequence left out of the statistics
   /// Where the Grams grow: unset on the host; else there, which is where the model runs.
   std::optional<at::Device> device{};
+  /// There: what each pass over the tokens sums; `streams` are places in `streams`. Everything is in one of
+  /// them; those of the fit part come before the others of a stream. Empty: one pass.
+  std::vector<DeviceShare> passes{};
   bool by_layer = false;  ///< a Gram for each layer alone: all of them are a layers-th of the one for all
 };
 
-/// run.batch_tokens, or for auto the request's own, but so that every data-parallel row has work.
+/// run.batch_tokens, or for auto what suits the processor or GPU, but so that each of `rows` data-parallel
+/// rows has work on `tokens`.
+std::int64_t batch_tokens(const Job::Run& rule, std::int64_t tokens, std::int64_t rows, bool gpu);
 std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const Team& team);
+
+/// A pass over all tokens that sums all of some streams.
+DeviceShare everything(std::size_t streams, bool heldout);
+
+/// The tokens that a pass runs: of the parts that it sums.
+std::int64_t tokens_of(const DeviceShare& pass, const Sample& sample);
 
 /// The heads of a stream as the columns of its Gram are laid out.
 HeadLayout stream_layout(const ModelConfig& config, Stream stream);

@@ -23,10 +23,13 @@ struct CaptureSetup {
   std::int64_t pieces = 1;                    ///< Grams of a stream
   std::vector<HeadLayout> layouts;            ///< by stream of the request
   std::vector<std::int64_t> columns, blocks;  ///< by Gram: the pieces of a stream in turn
+  std::vector<DeviceShare> passes;            ///< those of the request, or one of everything
 
   std::size_t parts() const { return heldout ? 2 : 1; }
-  /// Those of the request, and `queries` too where they are wanted and not asked for.
-  std::vector<Stream> streams(bool queries) const;
+  /// Whether a pass sums a stream.
+  bool sums(const DeviceShare& pass, Stream stream) const;
+  /// Those that a pass sums, and `queries` too where they are wanted besides.
+  std::vector<Stream> streams(const DeviceShare& pass, bool queries) const;
   /// The number of a stream in the request; as many as there are where it is not asked for.
   std::size_t place(Stream stream) const;
   /// The number of the Gram that a layer of a stream goes into, and where in it.
@@ -45,16 +48,18 @@ class CapturedRows {
  public:
   virtual ~CapturedRows() = default;
 
-  /// Runs a batch, which may be empty, and collects the streams of the request at `kept`. `queries`: these
-  /// too; unset: not. Collective over the data-parallel row.
+  /// Before the first batch of each pass, but for the one that `resume` begins. Collective over the group.
+  virtual void begin(std::size_t pass) = 0;
+  /// As UnitState's; begins the pass. Collective over the group.
+  virtual PiecesDone resume(const UnitState& state, std::int64_t pieces) = 0;
+  /// Runs a batch, which may be empty, and collects the streams of the pass at `kept`. `queries`: these too;
+  /// unset: not. Collective over the data-parallel row.
   virtual void run(const PackedBatch& batch, const Kept& kept, const QuerySink<T>& queries,
                    const MeanSquareSink& mean_squares) = 0;
-  /// As Collector's. Collective over the group.
+  /// As UnitState's and Collector's. Collective over the group.
+  virtual void keep(const UnitState& state, const PiecesDone& pieces) = 0;
   virtual void end_round(Part part, std::int64_t tokens) = 0;
   virtual std::vector<StreamGrams> finish() = 0;
-  /// As UnitState's. Collective over the group.
-  virtual std::vector<std::uint8_t> resume(const UnitState& state, std::int64_t pieces) = 0;
-  virtual void keep(const UnitState& state, const std::vector<std::uint8_t>& done) = 0;
 };
 
 template <class T>

@@ -3,148 +3,26 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/capture.h"
 #include "app/gram_source.h"
+#include "app/job_sizes.h"
 #include "app/layout.h"
-#include "dist/block_cyclic.h"
-#include "model/weights.h"
-#include "stats/collector.h"
 
 namespace headspan {
 namespace {
-
-constexpr double kStagingBytes = 2 * 8.0 * (1 << 20);   // model/weight_loader.cpp
-constexpr double kRemoteTilesBytes = 64.0 * (1 << 20);  // stats/selection.cpp
-
-double real(std::int64_t n) { return static_cast<double>(n); }
-
-double bytes_of(Dtype dtype) {
-  if (dtype == Dtype::float64) return 8;
-  return dtype == Dtype::float32 ? 4 : 2;
-}
-
-/// What of a stream is captured, in the sizes that costs depend on.
-struct StreamSize {
-  double heads, columns;
-};
-
-std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) {
-  std::vector<StreamSize> sizes;
-  for (const std::string& name : job.predict.streams) {
-    const std::int64_t heads = (name == "q" ? config.heads : config.kv_heads) * config.layers;
-    sizes.push_back({real(heads), real(heads * config.head_size)});
-  }
-  return sizes;
-}
 
 /// The layers that are run whole; of one more only what makes its q, k and v.
 double whole_layers(const Job& job, const ModelConfig& config) {
   return real(config.layers) - (saves_attention(job) ? 0 : 1);
 }
 
-/// The weights that a study reads.
-Extent extent_of(const Job& job, const ModelConfig& config) { return {config.layers, saves_attention(job)}; }
-
-/// Numbers of one matrix for each query head, where what attention does is summed.
-double attention_size(const Job& job, const ModelConfig& config) {
-  return saves_attention(job) ? real(config.layers * config.heads * config.head_size * config.head_size) : 0;
-}
-
-double parts_of(const TokenCounts& tokens) { return tokens.heldout > 0 ? 2 : 1; }
-
-std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dtype,
-                             const TokenCounts& tokens, const GroupShape& group) {
-  std::vector<std::int64_t> columns;
-  for (const StreamSize& stream : stream_sizes(job, config))
-    columns.push_back(static_cast<std::int64_t>(stream.columns));
-  return dtype == Dtype::float64
-             ? panel_tokens<double>(group.grid, columns, product_precision(job.predict.precision),
-                                    tokens.heldout > 0)
-             : panel_tokens<float>(group.grid, columns, product_precision(job.predict.precision),
-                                   tokens.heldout > 0);
-}
-
-/// Tokens of one batch of a data-parallel row (app/run_model.cpp, app/rounds.h).
-double batch_of(const Job& job, const TokenCounts& tokens, const GroupShape& group) {
-  const std::int64_t share = (tokens.total() + group.data_parallel() - 1) / group.data_parallel();
-  const std::int64_t batch = job.run.batch_tokens.value_or(std::min(CaptureRequest{}.batch_tokens, share));
-  return real(std::max(batch, std::min(tokens.longest, tokens.total())));
-}
-
-/// Local rows and columns of the fullest rank for a stream's Gram.
-struct LocalSize {
-  double rows, columns;
-};
-
-LocalSize local_size(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
-  const std::int64_t columns = static_cast<std::int64_t>(stream.columns);
-  const std::int64_t block = gram_block(grid, columns / config.head_size, config.head_size);
-  const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0};
-  const BlockCyclic cols{columns, block, static_cast<int>(grid.columns), 0};
-  return {real(rows.local_size(0)), real(cols.local_size(0))};
-}
-
-/// Of the activations of a batch that are alive at once, in the widest step of a layer.
-double forward_bytes(const ModelConfig& config, Dtype dtype, double batch, double tensor_parallel) {
-  const double attention =
-      real((2 * config.heads + 2 * config.kv_heads) * config.head_size) / tensor_parallel;
-  const double mlp = 2 * real(config.mlp_size) / tensor_parallel;
-  return batch * (4 * real(config.hidden_size) + std::max(attention, mlp)) * bytes_of(dtype);
-}
-
-/// Tiles of other ranks that the joint regressions of one rank's targets take.
-double remote_tile_bytes(const Job& job, const ModelConfig& config, const StreamSize& stream, double ranks) {
-  const double side = (real(job.predict.pool) + 1) * real(config.head_size);
-  return stream.heads / ranks * side * side / 2 * 8 * (ranks - 1) / ranks;
-}
-
-/// Tables of all streams; of one stream at a time what its statistics take besides.
-double statistics_bytes(const Job& job, const ModelConfig& config, const TokenCounts& tokens,
-                        const GroupShape& group) {
-  const double d = real(config.head_size), ranks = real(group.ranks);
-  double tables = 0, work = 0;
-  for (const StreamSize& stream : stream_sizes(job, config)) {
-    const double h = stream.heads, width = stream.columns / real(config.layers);
-    tables += h * h * (3 * 8 + 1) / ranks + h * d * 3 * 8 / ranks + h * width / d * 8;
-    const double records = (h / real(group.grid.rows) + h / real(group.grid.columns)) * 2 * d * d * 8;
-    const double fits = h * h / ranks * 48 * (group.ranks > 1 ? 2 : 1);  // on their way to their targets
-    const double layer = 4 * width * width * 8 * parts_of(tokens) / (width >= 512 ? ranks : 1);
-    const double remote = 2 * std::min(kRemoteTilesBytes, remote_tile_bytes(job, config, stream, ranks));
-    work = std::max({work, records + fits, remote, layer});
-  }
-  return tables + work;
-}
-
 /// How many times the mean of all ranks the fullest one has, where `items` are dealt out to them evenly.
 double fullest_of(double items, double ranks) { return std::ceil(items / ranks) * ranks / items; }
-
-/// Elements of the tiles on and below the diagonal that the fullest rank owns, against an even share of half
-/// of the matrix: what a product costs there. 1 on one rank, which has no tile to multiply whole.
-double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
-  if (grid.rows * grid.columns == 1) return 1;
-  const auto columns = static_cast<std::int64_t>(stream.columns);
-  const std::int64_t block = gram_block(grid, columns / config.head_size, config.head_size);
-  const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0},
-      cols{columns, block, static_cast<int>(grid.columns), 0};
-  double most = 0;
-  for (int p = 0; p < rows.parts; ++p)
-    for (int q = 0; q < cols.parts; ++q) {
-      double elements = 0;
-      for (std::int64_t c = 0; c < cols.local_blocks(q); ++c) {
-        const std::int64_t first = cols.global_block(q, c);
-        elements += real(cols.block_size(first)) *
-                    real(rows.local_size(p) - rows.local_before(p, std::min(columns, first * block)));
-      }
-      most = std::max(most, elements);
-    }
-  return most / (stream.columns * stream.columns / 2 / real(grid.rows * grid.columns));
-}
 
 /// The costs of one job's phases. Sums over streams, of which each has its own Gram.
 class PhaseCosts {
  public:
   PhaseCosts(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
-             const GroupShape& group)
+             const GroupShape& group, const std::vector<DeviceShare>& passes)
       : job_(job),
         config_(config),
         dtype_(dtype),
@@ -156,6 +34,7 @@ class PhaseCosts {
         d_(real(config.head_size)),
         parts_(parts_of(tokens)),
         streams_(stream_sizes(job, config)),
+        passes_(passes),
         ceilings_(job.ceiling.enabled && job.ceiling.scope != "causal") {}
 
   std::vector<PhaseCost> compute() const {
@@ -172,6 +51,20 @@ class PhaseCosts {
   /// Messages of `count` exchanges in which all ranks tell all others how much comes, and then send it.
   double exchanges(double count) const { return count * 2 * (ranks_ - 1); }
   double width(const StreamSize& stream) const { return stream.columns / real(config_.layers); }
+
+  /// How many times the tokens are run.
+  double forwards() const {
+    double run = 0;
+    for (const DeviceShare& pass : passes_)
+      for (const Part part : pass.parts) run += real(part == Part::fit ? tokens_.fit : tokens_.heldout);
+    return passes_.empty() ? 1 : run / n_;
+  }
+  /// How many times the panels of a stream are exchanged.
+  double gathers(std::size_t stream) const {
+    for (const DeviceShare& pass : passes_)
+      if (std::count(pass.streams.begin(), pass.streams.end(), stream) > 0) return real(pass.piece.of);
+    return 1;
+  }
 
   PhaseCost load() const {
     PhaseCost cost{"load"};
@@ -200,8 +93,12 @@ class PhaseCosts {
     const double sums = 1 + 2 * whole;
     cost.received = n_ / rows * m * sums * std::max(4.0, bytes_of(dtype_)) * (t - 1) / t;
     cost.messages = rounds * sums * 2 * std::ceil(std::log2(t));
-    for (const StreamSize& stream : streams_)  // heads go for tokens
-      cost.received += n_ / ranks_ * stream.columns * (t - 1) / t * (dtype_ == Dtype::float64 ? 8 : 4);
+    cost.flops *= forwards();
+    cost.received *= forwards();
+    cost.messages *= forwards();
+    for (std::size_t s = 0; s < streams_.size(); ++s)  // heads go for tokens
+      cost.received +=
+          gathers(s) * n_ / ranks_ * streams_[s].columns * (t - 1) / t * (dtype_ == Dtype::float64 ? 8 : 4);
     return cost;
   }
 
@@ -209,17 +106,18 @@ class PhaseCosts {
     PhaseCost cost{"gram"};
     const double product = multiplies_doubles(product_precision(job_.predict.precision)) ? 8 : 4;
     const double attention = attention_size(job_, config_);
-    const double panels = std::ceil(n_ / real(tokens_of_panel(job_, config_, dtype_, tokens_, group_)));
+    const double panels = std::ceil(n_ / real(tokens_of_panel(job_, config_, dtype_, parts_ > 1, group_)));
     cost.flops = real(tokens_.fit) * attention;
     cost.received = 2 * 2 * 8 * attention * others_;
     double even = cost.flops, fullest = cost.flops;
-    for (const StreamSize& stream : streams_) {
+    for (std::size_t s = 0; s < streams_.size(); ++s) {
+      const StreamSize& stream = streams_[s];
       const double flops = n_ * stream.columns * stream.columns;
       even += flops;
       fullest += flops * fullest_of_gram(stream, config_, group_.grid);
-      cost.received += n_ * others_ * product * stream.columns *
+      cost.received += gathers(s) * n_ * others_ * product * stream.columns *
                        (1 / real(group_.grid.rows) + 1 / real(group_.grid.columns));
-      cost.messages += panels * 2 * (ranks_ - 1);
+      cost.messages += gathers(s) * panels * 2 * (ranks_ - 1);
     }
     cost.flops = even;
     cost.fullest = fullest / even;
@@ -330,48 +228,20 @@ class PhaseCosts {
   const GroupShape& group_;
   double n_, ranks_, others_, d_, parts_;
   std::vector<StreamSize> streams_;
+  const std::vector<DeviceShare>& passes_;
   bool ceilings_;
 };
 
 }  // namespace
-
-double MemoryCost::peak() const {
-  return program + grams + std::max(weights + forward + waiting + attention + exchange, statistics);
-}
-
-MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
-                       const GroupShape& group) {
-  MemoryCost cost;
-  const double ranks = real(group.ranks), batch = batch_of(job, tokens, group);
-  const double value = dtype == Dtype::float64 ? 8 : 4;
-  const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
-  const double panel = real(tokens_of_panel(job, config, dtype, tokens, group));
-  cost.weights = real(weight_bytes(config, extent_of(job, config), group.tensor_parallel,
-                                   planned_weight_dtype(job, config, dtype))) +
-                 kStagingBytes;
-  cost.attention = 2 * 8 * attention_size(job, config);  // of queries, of the output
-  cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));
-  for (const StreamSize& stream : stream_sizes(job, config)) {
-    const LocalSize local = local_size(stream, config, group.grid);
-    cost.grams += parts_of(tokens) * local.rows * local.columns * 8;
-    for (const double part : {real(tokens.fit), real(tokens.heldout)})
-      cost.waiting += std::min(part, panel + batch) / ranks * stream.columns * value;
-    const double operands = std::min(real(tokens.total()), panel) * product;
-    const double exchanged =
-        group.ranks == 1 ? stream.columns : 2 * (local.rows + local.columns) + 2 * stream.columns / ranks;
-    cost.exchange = std::max(cost.exchange, operands * exchanged);
-  }
-  cost.statistics = statistics_bytes(job, config, tokens, group);
-  return cost;
-}
 
 double read_cost(const Job& job, const ModelConfig& config, Dtype dtype) {
   return real(weight_bytes(config, extent_of(job, config), 1, planned_weight_dtype(job, config, dtype)));
 }
 
 std::vector<PhaseCost> phase_costs(const Job& job, const ModelConfig& config, Dtype dtype,
-                                   const TokenCounts& tokens, const GroupShape& group) {
-  return PhaseCosts(job, config, dtype, tokens, group).compute();
+                                   const TokenCounts& tokens, const GroupShape& group,
+                                   const std::vector<DeviceShare>& passes) {
+  return PhaseCosts(job, config, dtype, tokens, group, passes).compute();
 }
 
 }  // namespace headspan

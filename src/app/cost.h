@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/job.h"
+#include "device/device_collector.h"
 #include "model/dtype.h"
 #include "model/model_config.h"
 
@@ -46,8 +47,8 @@ struct MemoryCost {
   double peak() const;
 };
 
-/// Of one phase of a unit, as its profile names them (unit.cpp): load, forward, gram, pairs, heads, selection,
-/// ceiling, overlap.
+/// Of one phase of a unit, as its profile names them (unit.cpp): load, forward, gram, pairs, heads,
+/// selection, ceiling, overlap.
 struct PhaseCost {
   std::string phase;
   double flops = 0;     ///< floating-point operations, all ranks of the group together
@@ -56,13 +57,17 @@ struct PhaseCost {
   double messages = 0;  ///< that a rank waits for, one after another
 };
 
-/// All but what the program itself holds.
+/// Of the activations of a batch that are alive at once, in the widest step of a layer.
+double forward_bytes(const ModelConfig& config, Dtype dtype, double batch, double tensor_parallel);
+
+/// All but what the program itself holds, where nothing lies on GPUs.
 MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
                        const GroupShape& group);
 /// Bytes of the checkpoint that a group reads for a unit.
 double read_cost(const Job& job, const ModelConfig& config, Dtype dtype);
-/// All phases that the job has, in order.
+/// All phases that the job has, in order. `passes`: over the tokens, on GPUs; empty: one.
 std::vector<PhaseCost> phase_costs(const Job& job, const ModelConfig& config, Dtype dtype,
-                                   const TokenCounts& tokens, const GroupShape& group);
+                                   const TokenCounts& tokens, const GroupShape& group,
+                                   const std::vector<DeviceShare>& passes = {});
 
 }  // namespace headspan

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "app/captured_rows.h"
+#include "base/error.h"
 
 namespace headspan {
 namespace {
@@ -13,6 +14,7 @@ class HostRows : public CapturedRows<T> {
   explicit HostRows(const CaptureSetup& setup)
       : setup_(setup),
         collector_(setup.team->grid(), setup.columns, setup.blocks, setup.request->precision, setup.heldout) {
+    HS_ASSERT(setup.passes.size() == 1);
     for (auto& rows : rows_) rows.resize(setup.columns.size());
   }
 
@@ -25,9 +27,9 @@ class HostRows : public CapturedRows<T> {
     }
     if (batch.tokens.empty()) return;
     setup_.model->template capture<T>(
-        batch, setup_.request->point, setup_.streams(static_cast<bool>(queries)),
+        batch, setup_.request->point, setup_.streams(setup_.passes[0], static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const T* values) {
-          if (setup_.place(stream) < setup_.layouts.size()) take(kept, layer, stream, values);
+          if (setup_.sums(setup_.passes[0], stream)) take(kept, layer, stream, values);
           if (queries && stream == Stream::q) queries(layer, values);
         },
         mean_squares);
@@ -35,14 +37,17 @@ class HostRows : public CapturedRows<T> {
 
   void end_round(Part part, std::int64_t tokens) override { collector_.end_round(part, tokens); }
   std::vector<StreamGrams> finish() override { return collector_.finish(); }
-  std::vector<std::uint8_t> resume(const UnitState& state, std::int64_t pieces) override {
-    return state.resume(collector_, pieces);
+  void begin(std::size_t) override {}
+  PiecesDone resume(const UnitState& state, std::int64_t pieces) override {
+    return state.resume(source(), pieces);
   }
-  void keep(const UnitState& state, const std::vector<std::uint8_t>& done) override {
-    state.keep(collector_, done);
-  }
+  void keep(const UnitState& state, const PiecesDone& pieces) override { state.keep(source(), pieces); }
 
  private:
+  UnitState::CollectorSource<T> source() {
+    return [this]() -> Collector<T>& { return collector_; };
+  }
+
   /// values: [tokens, heads of this rank, head_size] of one layer.
   void take(const Kept& kept, std::int64_t layer, Stream stream, const T* values) {
     const std::size_t s = setup_.place(stream), gram = setup_.gram(s, layer);

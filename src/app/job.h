@@ -114,6 +114,7 @@ struct Job {
     double save_minutes = 30;
     double time_limit = 0;
     std::optional<double> memory_gib;
+    std::optional<double> gpu_memory_gib;
   } run;
 
   struct Output {

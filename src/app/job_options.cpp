@@ -234,7 +234,9 @@ std::vector<JobOption> run_options() {
           option("run.time_limit", &Job::run, &Job::Run::time_limit, number(0, kUnbounded),
                  "minutes after which the state is saved and the run ends with exit code 3; 0: none"),
           option("run.memory_gib", &Job::run, &Job::Run::memory_gib, automatic(positive(kUnbounded)),
-                 "GiB that a rank may use; auto: its share of the node")};
+                 "GiB that a rank may use; auto: its share of the node"),
+          option("run.gpu_memory_gib", &Job::run, &Job::Run::gpu_memory_gib, automatic(positive(kUnbounded)),
+                 "GiB of a GPU that a rank may use; auto: its share of what is free")};
 }
 
 std::vector<JobOption> output_options() {

@@ -63,7 +63,8 @@ int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConf
                    "the weights of " + configs.begin()->first + " do not fit half of the " +
                        gib(memory_bytes) + " of a rank on " + std::to_string(group_ranks) +
                        (group_ranks == 1 ? " rank" : " ranks"),
-                   "run on more ranks of a group, or set run.memory_gib");
+                   std::string("run on more ranks of a group, or set run.") +
+                       (job.run.device == "cuda" ? "gpu_memory_gib" : "memory_gib"));
 }
 
 int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
@@ -108,6 +109,14 @@ std::optional<int> choose_gpu(const Job& job, const Comm& world) {
     if (gpus.count == 0) throw AgreedError("run.device = cuda: " + hostname() + ": " + gpus.why_none, 1);
   });
   return place % gpus.count;
+}
+
+double gpu_memory_of_rank(const Job& job, const Comm& comm, int gpu) {
+  if (job.run.gpu_memory_gib) return *job.run.gpu_memory_gib * (1 << 30);
+  std::int64_t free = 0;
+  agree(comm, [&] { free = free_gpu_memory(gpu); });
+  const int ranks = comm.split_shared().size(), gpus = visible_gpus().count;
+  return comm.min(static_cast<double>(free) / ((ranks + gpus - 1) / gpus));
 }
 
 int start_threads(const Comm& comm) {

@@ -48,6 +48,10 @@ std::optional<int> choose_gpu(const Job& job, const Comm& world);
 /// all ranks. Collective over comm.
 double memory_of_rank(const Job& job, const Comm& comm);
 
+/// Memory of its GPU that one rank may use: run.gpu_memory_gib, or for auto what is free, divided by the
+/// ranks of the node that share it. The least of all ranks. Collective over comm.
+double gpu_memory_of_rank(const Job& job, const Comm& comm, int gpu);
+
 /// Gives OpenMP, BLAS and LibTorch this rank's threads, and returns how many. Collective over comm.
 int start_threads(const Comm& comm);
 

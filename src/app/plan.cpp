@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "app/capture.h"
 #include "app/layout.h"
+#include "app/passes.h"
 #include "app/performance.h"
 #include "app/sample.h"
 #include "app/team.h"
@@ -22,7 +24,10 @@ struct Planned {
   TokenCounts tokens;
   ModelConfig config;
   Dtype dtype = Dtype::float32;
+  std::vector<DeviceShare> passes;  // on GPUs
 };
+
+bool on_gpus(const Job& job) { return job.run.device == "cuda"; }
 
 /// Of the job's token file, as the first unit's model cuts it.
 TokenCounts count_tokens(const Job& job, const ModelConfig& config, const std::string& config_path) {
@@ -37,6 +42,16 @@ TokenCounts count_tokens(const Job& job, const ModelConfig& config, const std::s
   return counts;
 }
 
+PassSetting pass_setting(const Job& job, const Planned& planned) {
+  return {job,
+          planned.config,
+          planned.dtype,
+          planned.tokens.heldout > 0,
+          std::max(planned.tokens.longest,
+                   batch_tokens(job.run, planned.tokens.total(), planned.group.data_parallel(), true)),
+          planned.group};
+}
+
 Planned make_planned(const Job& job, const PlanRequest& request) {
   const std::vector<Unit> units = list_units(job);
   if (units.empty() || units.front().kind != Unit::Kind::model)
@@ -49,12 +64,17 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
   planned.dtype = forward_dtype(job.model.dtype, planned.config, nullptr);
   check_layout(to_int(request.ranks), job.run.groups, 1, std::nullopt);
   planned.group.ranks = request.ranks / job.run.groups;
-  const double memory = job.run.memory_gib ? *job.run.memory_gib * (1 << 30) : INFINITY;
+  const std::optional<double> gib = on_gpus(job) ? job.run.gpu_memory_gib : job.run.memory_gib;
+  if (on_gpus(job) && !gib)
+    throw InputError("", "run.gpu_memory_gib", "auto", "is not known where nothing is run",
+                     "say how much memory a GPU has");
+  const double memory = gib ? *gib * (1 << 30) : INFINITY;
   planned.group.tensor_parallel = choose_tensor_parallel(job, {{units.front().path, planned.config}},
                                                          planned.dtype, to_int(planned.group.ranks), memory);
   check_layout(to_int(request.ranks), job.run.groups, planned.group.tensor_parallel, job.run.grid);
   planned.group.grid = job.run.grid.value_or(squarest_grid(planned.group.ranks));
   planned.tokens = count_tokens(job, planned.config, config_path);
+  if (on_gpus(job)) planned.passes = plan_passes(pass_setting(job, planned), memory);
   return planned;
 }
 
@@ -72,9 +92,34 @@ void phase_line(const char* name, const std::vector<Item>& phases, const Figure&
   line(name, values);
 }
 
+/// What stays in host memory where the model runs and the Grams grow on GPUs.
+MemoryCost beside_gpus(MemoryCost memory) {
+  constexpr double kPinned = 2 * 512.0 * (1 << 20);  // two stripes on their way (device/device_gram.cpp)
+  memory.weights = memory.forward = memory.waiting = 0;
+  memory.exchange = kPinned;
+  return memory;
+}
+
+void print_passes(const Job& job, const Planned& planned) {
+  const PassSetting setting = pass_setting(job, planned);
+  double largest = 0;
+  std::string names;
+  for (const DeviceShare& pass : planned.passes) {
+    largest = std::max(largest, pass_bytes(setting, pass));
+    names += (names.empty() ? "" : "; ") + pass_name(setting, pass);
+  }
+  const double beside = bytes_beside_passes(setting);
+  line("bytes_of_the_fullest_gpu", {{"beside", beside}, {"sums", largest}, {"peak", beside + largest}});
+  if (planned.passes.empty())
+    std::printf("passes=0: the Grams do not fit the GPUs and are summed on the CPU\n");
+  else
+    std::printf("passes=%zu: %s\n", planned.passes.size(), names.c_str());
+}
+
 void print(const Job& job, const PlanRequest& request, const Planned& planned, const MemoryCost& memory) {
   const GroupShape& group = planned.group;
-  const std::vector<PhaseCost> costs = phase_costs(job, planned.config, planned.dtype, planned.tokens, group);
+  const std::vector<PhaseCost> costs =
+      phase_costs(job, planned.config, planned.dtype, planned.tokens, group, planned.passes);
   const double read = read_cost(job, planned.config, planned.dtype);
   const Rates rates = request.rates.empty() ? Rates() : read_rates(request.rates);
   std::printf(
@@ -94,6 +139,7 @@ void print(const Job& job, const PlanRequest& request, const Planned& planned, c
                                      {"exchange", memory.exchange},
                                      {"statistics", memory.statistics},
                                      {"peak", memory.peak()}});
+  if (on_gpus(job)) print_passes(job, planned);
   const std::vector<PhaseSeconds> seconds = predict(costs, read, group.ranks, rates);
   double unit = 0;
   for (const PhaseSeconds& phase : seconds) unit += phase.total();
@@ -117,6 +163,7 @@ int plan(const Job& job, const PlanRequest& request, const Comm& world) {
     if (!world.is_root()) return;
     const Planned planned = make_planned(job, request);
     MemoryCost memory = memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group);
+    if (!planned.passes.empty()) memory = beside_gpus(memory);
     memory.program = idle_process_bytes();
     print(job, request, planned, memory);
     if (job.run.memory_gib && memory.peak() > *job.run.memory_gib * (1 << 30)) {

@@ -33,10 +33,11 @@ class ActivationReader {
     Collector<T> collector(team_.grid(), {columns()},
                            {gram_block(team_.grid().shape(), file_.heads(), file_.head_size())}, precision,
                            heldout_);
-    std::vector<std::uint8_t> done = state.resume(collector, (total() + kChunkTokens - 1) / kChunkTokens);
+    const UnitState::CollectorSource<T> source = [&]() -> Collector<T>& { return collector; };
+    PiecesDone chunks = state.resume(source, (total() + kChunkTokens - 1) / kChunkTokens);
     std::vector<std::int64_t> left;
-    for (std::int64_t chunk = 0; chunk < static_cast<std::int64_t>(done.size()); ++chunk) {
-      if (done[at(chunk)] == 0)
+    for (std::int64_t chunk = 0; chunk < static_cast<std::int64_t>(chunks.done.size()); ++chunk) {
+      if (chunks.done[at(chunk)] == 0)
         left.push_back(chunk);
       else
         progress.advance(tokens_of(chunk).count);
@@ -45,8 +46,8 @@ class ActivationReader {
     for (auto first = left.begin(); first != left.end();) {
       const auto last = first + std::min(ranks, left.end() - first);
       run_round(collector, {first, last}, progress);
-      for (; first != last; ++first) done[at(*first)] = 1;
-      state.keep(collector, done);
+      for (; first != last; ++first) chunks.done[at(*first)] = 1;
+      state.keep(source, chunks);
     }
     return std::move(collector.finish().front());
   }

@@ -3,8 +3,8 @@
 #include "app/capture.h"
 #include "app/gram_source.h"
 #include "app/model_input.h"
+#include "app/passes.h"
 #include "dist/agreement.h"
-#include "dist/gpu.h"
 #include "model/projections.h"
 
 namespace headspan {
@@ -47,21 +47,30 @@ StreamEvidence announce(const Job& job, const Prepared& prepared, const std::str
           {}};
 }
 
-/// Whether Grams can grow on the GPUs beside the weights that lie there: the triangle, the rows that wait and
-/// the panels, with copies of them in other types, take no more than both triangles, and 1 GiB (panels of
-/// small Grams). Collective over the team's group.
-bool grams_fit_gpu(const ModelConfig& config, const CaptureRequest& request, bool heldout, const Team& team) {
-  double bytes = 1 << 30;
-  for (const Stream stream : request.streams) {
-    const auto columns = static_cast<double>(stream_layout(config, stream).columns());
-    bytes += (heldout ? 2 : 1) * sizeof(double) * columns * columns / team.group().size();
+/// Where the Grams grow and in which passes; tells where that is not in one pass on the GPUs. Their names.
+std::vector<std::string> choose_passes(const Job& job, const std::string& unit, const Prepared& prepared,
+                                       const Team& team, const Log& log, CaptureRequest& request) {
+  if (!team.gpu()) return {};
+  std::int64_t longest = 0;
+  for (const Sequence& sequence : prepared.sample.sequences) longest = std::max(longest, sequence.length);
+  const PassSetting setting{job,
+                            prepared.input.config,
+                            prepared.input.dtype,
+                            prepared.sample.has_heldout(),
+                            std::max(longest, request.batch_tokens),
+                            {team.group().size(), team.tensor().size(), team.grid().shape()}};
+  request.passes = plan_passes(setting, team.gpu_memory());
+  if (request.passes.empty()) {
+    log.notice(unit + ": the Grams do not fit the memory of the GPUs; they are summed on the CPU");
+    return {};
   }
-  // Ranks of a group that share GPUs: as if those of a node shared one.
-  const bool shared = team.group().size() > 1 && !team.group_device().gpu();
-  if (shared) bytes *= team.group().split_shared().size();
-  int fits = 0;
-  agree(team.group(), [&] { fits = static_cast<double>(free_gpu_memory(*team.gpu())) >= bytes; });
-  return team.group().min(fits) != 0;
+  request.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu()));
+  std::vector<std::string> names;
+  for (const DeviceShare& pass : request.passes) names.push_back(pass_name(setting, pass));
+  if (names.size() > 1)
+    log.notice(unit + ": the Grams do not fit the memory of the GPUs at once; they are summed in " +
+               std::to_string(names.size()) + " passes over the tokens");
+  return names;
 }
 
 /// Fills in the Grams of the streams; the weights are in memory no longer than that.
@@ -83,15 +92,14 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   request.precision = product_precision(job.predict.precision);
   request.skip_first = job.tokens.skip_first;
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
-  if (team.gpu() && grams_fit_gpu(config, request, prepared.sample.has_heldout(), team))
-    request.device = model.device();
-  else if (team.gpu())
-    log.notice(unit.name + ": the Grams do not fit the memory of the GPUs; they are summed on the CPU");
+  const std::vector<std::string> passes = choose_passes(job, unit.name, prepared, team, log, request);
   std::optional<AttentionSums> sums;
   if (attention) sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
   AttentionSums* const summed = sums ? &*sums : nullptr;
-  const UnitState state(job, unit, team, clock, log, saved, summed);
-  Progress progress(log, "forward", "tokens", prepared.sample.total(), {{"unit", unit.name}});
+  const UnitState state(job, unit, team, clock, log, saved, summed, passes);
+  std::int64_t tokens_run = request.passes.empty() ? prepared.sample.total() : 0;
+  for (const DeviceShare& pass : request.passes) tokens_run += tokens_of(pass, prepared.sample);
+  Progress progress(log, "forward", "tokens", tokens_run, {{"unit", unit.name}});
   const auto run = [&](auto zero) {
     return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress, profile,
                                          &state, summed);

@@ -28,6 +28,7 @@ struct Plan {
   std::vector<Unit> units;  // still to be computed
   std::int64_t skipped = 0;
   int tensor_parallel = 1;
+  double gpu_memory = 0;  // of a rank, where it has a GPU
 };
 
 /// Takes out of `plan` what is published already. Collective over world.
@@ -61,9 +62,10 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
 }
 
 /// Everything that can be wrong with the job as a whole is found here. Collective over world.
-Plan make_plan(const Job& job, const Comm& world) {
+Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
   Plan plan;
-  const double memory = memory_of_rank(job, world);
+  if (gpu) plan.gpu_memory = gpu_memory_of_rank(job, world, *gpu);
+  const double memory = gpu ? plan.gpu_memory : memory_of_rank(job, world);  // where the weights lie
   agree(world, [&] {
     check_layout(world.size(), job.run.groups, job.run.tensor_parallel.value_or(1), job.run.grid);
     plan.units = list_units(job);
@@ -144,7 +146,7 @@ int study(const Job& job, const Comm& world) {
   const Log log(world.is_root());
   const std::optional<int> gpu = choose_gpu(job, world);
   const int threads = start_threads(world);
-  const Plan plan = make_plan(job, world);
+  const Plan plan = make_plan(job, world, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
   log.event("study", {{"units", std::to_string(plan.units.size())},
                       {"skipped", std::to_string(plan.skipped)},
@@ -153,7 +155,7 @@ int study(const Job& job, const Comm& world) {
                       {"tensor_parallel", std::to_string(plan.tensor_parallel)},
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
-  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu);
+  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu, plan.gpu_memory);
   const int code = report(run_units(job, plan, team, clock, log), world);
   if ((code == 0 || code == 3) && world.is_root())
     std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",

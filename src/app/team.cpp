@@ -24,8 +24,8 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
 }
 
 Team::Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid,
-           std::optional<int> gpu)
-    : world_(Comm::duplicate(world.get())), gpu_(gpu), groups_(groups) {
+           std::optional<int> gpu, double gpu_memory)
+    : world_(Comm::duplicate(world.get())), gpu_(gpu), gpu_memory_(gpu_memory), groups_(groups) {
   const int size = world.size() / groups;
   group_ = world_.split(world.rank() / size, world.rank());
   const Comm row = group_.split(group_.rank() / tensor_parallel, group_.rank());

@@ -19,9 +19,10 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
 class Team {
  public:
   /// A layout that check_layout accepts. `gpu`: on which of the GPUs that it sees this rank computes; none:
-  /// on the CPU. Throws AgreedError where the GPUs of a row cannot be joined. Collective over world.
+  /// on the CPU; `gpu_memory`: bytes of it that the rank may use. Throws AgreedError where the GPUs of a row
+  /// cannot be joined. Collective over world.
   Team(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid,
-       std::optional<int> gpu = {});
+       std::optional<int> gpu = {}, double gpu_memory = 0);
 
   const Comm& world() const { return world_; }
   const Comm& group() const { return group_; }
@@ -33,12 +34,14 @@ class Team {
   const Comm& data() const { return data_; }  ///< the ranks of other rows with the same share of the weights
   const Grid& grid() const { return *grid_; }
   std::optional<int> gpu() const { return gpu_; }
+  double gpu_memory() const { return gpu_memory_; }
   int groups() const { return groups_; }
   int group_number() const { return world_.rank() / group_.size(); }
 
  private:
   Comm world_;
   std::optional<int> gpu_;
+  double gpu_memory_;
   int groups_;
   Comm group_;
   std::unique_ptr<DeviceComm> gathering_;

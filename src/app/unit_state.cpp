@@ -120,27 +120,30 @@ void read_attention(const H5File& file, const Team& team, bool same_layout, Atte
 }  // namespace
 
 UnitState::UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-                     std::vector<GramStream> streams, AttentionSums* attention)
+                     std::vector<GramStream> streams, AttentionSums* attention,
+                     const std::vector<std::string>& passes)
     : job_(job),
       unit_(unit),
       team_(team),
       clock_(clock),
       log_(log),
       streams_(std::move(streams)),
-      attention_(attention) {}
+      attention_(attention) {
+  if (passes.size() < 2) return;
+  for (const std::string& pass : passes) passes_ += (passes_.empty() ? "" : "; ") + pass;
+}
 
 template <class T>
-void UnitState::keep(const std::function<Collector<T>&()>& collector,
-                     const std::vector<std::uint8_t>& done) const {
+void UnitState::keep(const CollectorSource<T>& collector, const PiecesDone& pieces) const {
   const RunClock::Step step = clock_.next(team_.group());
   if (step == RunClock::Step::go_on) return;
-  save(collector(), done);
+  save(collector(), pieces);
   clock_.saved();
   if (step == RunClock::Step::save_and_stop) throw Stopped();
 }
 
 template <class T>
-void UnitState::save(Collector<T>& collector, const std::vector<std::uint8_t>& done) const {
+void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
   const Comm& comm = team_.group();
   const std::string identity = unit_identity(job_, unit_), path = state_path(job_, unit_);
   collector.settle();
@@ -152,9 +155,11 @@ void UnitState::save(Collector<T>& collector, const std::vector<std::uint8_t>& d
         file.write_attribute("/", "ranks", static_cast<std::int64_t>(comm.size()));
         file.write_attribute("/", "grid", grid_name(team_.grid()));
         file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(team_.tensor().size()));
-        const auto count = static_cast<std::int64_t>(done.size());
+        file.write_attribute("/", "passes", passes_);
+        file.write_attribute("/", "pass", static_cast<std::int64_t>(pieces.pass));
+        const auto count = static_cast<std::int64_t>(pieces.done.size());
         file.create_dataset<std::uint8_t>("done", {count})
-            .write_rows(done.data(), 0, comm.is_root() ? count : 0);
+            .write_rows(pieces.done.data(), 0, comm.is_root() ? count : 0);
         for (std::size_t s = 0; s < streams_.size(); ++s) {
           CollectedStream<T>& stream = collector.stream(s);
           std::vector<double> shift(stream.shift);
@@ -173,29 +178,37 @@ void UnitState::save(Collector<T>& collector, const std::vector<std::uint8_t>& d
       },
       [&](const std::string& temporary) { read_gram_streams(H5File::open(temporary)); });
   log_.event("saved", {{"unit", unit_.name},
-                       {"pieces", std::to_string(std::count(done.begin(), done.end(), 1))},
+                       {"pieces", std::to_string(std::count(pieces.done.begin(), pieces.done.end(), 1))},
                        {"file", path}});
 }
 
 template <class T>
-std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_t pieces) const {
+PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t count) const {
   const Comm& comm = team_.group();
   const std::string path = state_path(job_, unit_);
-  std::vector<std::uint8_t> done(to_size(pieces), 0);
+  PiecesDone pieces{0, std::vector<std::uint8_t>(to_size(count), 0)};
   int there = 0;
   agree(comm, [&] {
     there = comm.is_root() && is_complete(path) &&
             read_done(path)->job_digest == sha256_hex(unit_identity(job_, unit_));
   });
-  if (comm.max(there) == 0) return done;
+  if (comm.max(there) == 0) return pieces;
   const H5File file = H5File::open(comm, path);
   if (attention_ != nullptr && !file.has("attention")) {
     log_.notice(unit_.name +
                 " starts anew: its saved state has nothing of what attention does, which "
                 "output.save_gram asks for");
-    return done;
+    return pieces;
   }
-  file.open_dataset("done").read_rows(0, pieces, done.data());
+  if (file.read_attribute<std::string>("/", "passes").value_or("") != passes_) {
+    log_.notice(
+        unit_.name +
+        " starts anew: its saved state was summed in other passes over the tokens than this run takes");
+    return pieces;
+  }
+  pieces.pass = to_size(file.read_attribute<std::int64_t>("/", "pass").value_or(0));
+  file.open_dataset("done").read_rows(0, count, pieces.done.data());
+  Collector<T>& collector = source();
   const bool same_layout = file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
                            file.read_attribute<std::string>("/", "grid") == grid_name(team_.grid()) &&
                            file.read_attribute<std::int64_t>("/", "tensor_parallel") == team_.tensor().size();
@@ -214,9 +227,9 @@ std::vector<std::uint8_t> UnitState::resume(Collector<T>& collector, std::int64_
   }
   if (attention_ != nullptr) read_attention(file, team_, same_layout, attention_->sums());
   log_.event("resumed", {{"unit", unit_.name},
-                         {"pieces", std::to_string(std::count(done.begin(), done.end(), 1))},
+                         {"pieces", std::to_string(std::count(pieces.done.begin(), pieces.done.end(), 1))},
                          {"file", path}});
-  return done;
+  return pieces;
 }
 
 void remove_state(const Job& job, const Unit& unit) {
@@ -225,11 +238,9 @@ void remove_state(const Job& job, const Unit& unit) {
   std::filesystem::remove(path);
 }
 
-template void UnitState::keep(const std::function<Collector<double>&()>&,
-                              const std::vector<std::uint8_t>&) const;
-template void UnitState::keep(const std::function<Collector<float>&()>&,
-                              const std::vector<std::uint8_t>&) const;
-template std::vector<std::uint8_t> UnitState::resume(Collector<double>&, std::int64_t) const;
-template std::vector<std::uint8_t> UnitState::resume(Collector<float>&, std::int64_t) const;
+template void UnitState::keep(const CollectorSource<double>&, const PiecesDone&) const;
+template void UnitState::keep(const CollectorSource<float>&, const PiecesDone&) const;
+template PiecesDone UnitState::resume(const CollectorSource<double>&, std::int64_t) const;
+template PiecesDone UnitState::resume(const CollectorSource<float>&, std::int64_t) const;
 
 }  // namespace headspan

@@ -4,15 +4,15 @@
 // on any number of ranks and any grid. On the layout that saved it the unit goes on as if nothing had
 // happened, to the bit. Removed when the result is published.
 //
-//   /                  attributes identity, ranks, grid, tensor_parallel;  done: [pieces] 1 where it was
-//   added /STREAM/PART       as in a Gram file (io/gram_file.h), with the provisional mean in place of the
-//   mean
+//   /                  attributes identity, ranks, grid, tensor_parallel; passes, pass: the names of all
+//                      passes over the tokens and the number of the one under way
+//     done             [pieces] 1 where it was added in that pass
+//   /STREAM/PART       as in a Gram file (io/gram_file.h), with the provisional mean in place of the mean
 //     sum              [ranks, D] of the shifted values of each rank's tokens
 //     waiting          [tokens, D] rows that wait, by rank; attribute waiting_tokens: [ranks]
-//
-//   attention          where the unit sums it (app/gram_source.h): scale [ranks, layers], query [ranks,
-//   layers,
-//                      heads of the rank, d, d], the sums of each rank
+//   /attention         where the unit sums it (app/gram_source.h), the sums of each rank
+//     scale            [ranks, layers]
+//     query            [ranks, layers, heads of the rank, d, d]
 #pragma once
 
 #include <functional>
@@ -27,30 +27,37 @@
 
 namespace headspan {
 
+/// How far a unit has come.
+struct PiecesDone {
+  std::size_t pass = 0;            ///< over the tokens; those before it are complete
+  std::vector<std::uint8_t> done;  ///< [pieces] 1 where it was added in this pass
+};
+
 class UnitState {
  public:
-  /// `streams`: as they are collected, in order. `attention`: what is summed beside them, or null. Everything
-  /// must outlive the object.
+  /// A collector that is made, or brought to the host, when it is asked for.
+  template <class T>
+  using CollectorSource = std::function<Collector<T>&()>;
+
+  /// `streams`: as they are collected, in order. `attention`: what is summed beside them, or null. `passes`:
+  /// what each pass sums, in words, where there are several. Everything must outlive the object.
   UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-            std::vector<GramStream> streams, AttentionSums* attention = nullptr);
+            std::vector<GramStream> streams, AttentionSums* attention = nullptr,
+            const std::vector<std::string>& passes = {});
 
-  /// Fills the collector and the sums, which are fresh, from what an earlier run of this job has saved. Which
-  /// pieces that covers: [pieces]; zeros where nothing is saved, or not all. Collective over the group.
+  /// Fills the collector and the sums, which are fresh, from what an earlier run of this job has saved, in
+  /// the same passes. How far that is; pass 0 and zeros where nothing is saved, or not all. Collective over
+  /// the group.
   template <class T>
-  std::vector<std::uint8_t> resume(Collector<T>& collector, std::int64_t pieces) const;
+  PiecesDone resume(const CollectorSource<T>& collector, std::int64_t pieces) const;
 
-  /// Between rounds: saves where it is time to what `collector` then gives; throws Stopped behind a save that
-  /// ends the run. Collective.
+  /// Between rounds: saves where it is time to; throws Stopped behind a save that ends the run. Collective.
   template <class T>
-  void keep(const std::function<Collector<T>&()>& collector, const std::vector<std::uint8_t>& done) const;
-  template <class T>
-  void keep(Collector<T>& collector, const std::vector<std::uint8_t>& done) const {
-    keep<T>([&]() -> Collector<T>& { return collector; }, done);
-  }
+  void keep(const CollectorSource<T>& collector, const PiecesDone& pieces) const;
 
  private:
   template <class T>
-  void save(Collector<T>& collector, const std::vector<std::uint8_t>& done) const;
+  void save(Collector<T>& collector, const PiecesDone& pieces) const;
 
   const Job& job_;
   const Unit& unit_;
@@ -59,6 +66,7 @@ class UnitState {
   const Log& log_;
   std::vector<GramStream> streams_;
   AttentionSums* attention_;
+  std::string passes_;
 };
 
 /// Removes the state of a unit whose result is published. One rank.

@@ -25,20 +25,47 @@ DeviceCollector<T>::DeviceCollector(const Grid& grid, const DeviceComm& comm,
                                     bool heldout, at::Device device, at::ScalarType values,
                                     std::int64_t stripe)
     : grid_(&grid),
+      comm_(&comm),
       columns_(columns),
       blocks_(blocks),
       precision_(precision),
       device_(device),
       values_(values),
       panel_tokens_(panel_tokens<T>(grid.shape(), columns, precision, heldout)),
-      waiting_tokens_(heldout ? 2 : 1, 0) {
-  for (std::size_t s = 0; s < columns.size(); ++s) {
-    Stream& stream = streams_.emplace_back();
-    stream.exchange.emplace(grid, comm, columns[s], blocks[s], device);
-    stream.waiting.resize(waiting_tokens_.size());
-    for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
-      stream.sums.push_back({DeviceGram(grid, columns[s], blocks[s], device, stripe),
-                             at::zeros({columns[s]}, at::dtype(at::kDouble).device(device)), 0});
+      stripe_(stripe),
+      waiting_tokens_(heldout ? 2 : 1, 0) {}
+
+template <class T>
+void DeviceCollector<T>::begin(const DeviceShare& share) {
+  end_share();
+  share_ = share;
+  for (const std::size_t s : share.streams) {
+    Stream& stream = streams_.emplace(s, make_stream(s)).first->second;
+    if (host_ && !host_->stream(s).shift.empty()) set_shift(stream, host_->stream(s).shift);
+  }
+}
+
+template <class T>
+typename DeviceCollector<T>::Stream DeviceCollector<T>::make_stream(std::size_t stream) const {
+  const std::int64_t columns = columns_.at(stream), block = blocks_.at(stream);
+  Stream made{DeviceExchange(*grid_, *comm_, columns, block, device_), {}, {}, {}, {}};
+  made.sums.resize(waiting_tokens_.size());
+  made.waiting.resize(waiting_tokens_.size());
+  for (const Part part : share_.parts)
+    made.sums.at(static_cast<std::size_t>(part)) = {
+        DeviceGram(*grid_, columns, block, device_, stripe_, share_.piece),
+        at::zeros({columns}, at::dtype(at::kDouble).device(device_)), 0};
+  return made;
+}
+
+/// What it has gathered goes to the host, and its memory back, stream by stream.
+template <class T>
+void DeviceCollector<T>::end_share() {
+  for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
+    if (waiting_tokens_[part] > 0) flush(part);
+  while (!streams_.empty()) {
+    copy_to_host(streams_.begin()->first);
+    streams_.erase(streams_.begin());
   }
 }
 
@@ -67,8 +94,7 @@ void DeviceCollector<T>::end_round(Part part, std::int64_t tokens) {
 template <class T>
 void DeviceCollector<T>::flush(std::size_t part) {
   waiting_tokens_[part] = 0;
-  for (std::size_t s = 0; s < streams_.size(); ++s) {
-    Stream& stream = streams_[s];
+  for (auto& [s, stream] : streams_) {
     const at::Tensor rows = add_rows(s, static_cast<Part>(part), 0);  // makes room where nothing came
     Waiting& buffer = stream.waiting[part];
     const at::Tensor waiting = buffer.rows.narrow(0, 0, buffer.tokens);
@@ -111,65 +137,67 @@ void DeviceCollector<T>::add_panel(Stream& stream, std::size_t part, const at::T
   at::Tensor values = at::empty(rows.sizes(), at::dtype(panel_type(precision_)).device(device_));
   shift_values(rows, stream.device_shift, precision_, values);
   sums.sum.add_(at::sum(values, at::IntArrayRef{0}, false, at::kDouble));
-  const DeviceOperands operands = stream.exchange->gather(values);
+  const DeviceOperands operands = stream.exchange.gather(values);
   sums.gram->add(operands.rows, operands.columns, precision_);
   sums.tokens += operands.rows.size(0);
 }
 
 template <class T>
 std::vector<StreamGrams> DeviceCollector<T>::finish() {
-  for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
-    if (waiting_tokens_[part] > 0) flush(part);
-  return to_host(true)->finish();
+  end_share();
+  std::vector<StreamGrams> grams = host().finish();
+  host_.reset();
+  return grams;
 }
 
 template <class T>
-std::unique_ptr<Collector<T>> DeviceCollector<T>::on_host() {
-  return to_host(false);
+Collector<T>& DeviceCollector<T>::host() {
+  if (!host_)
+    host_ = std::make_unique<Collector<T>>(*grid_, columns_, blocks_, precision_, waiting_tokens_.size() > 1);
+  return *host_;
 }
 
 template <class T>
-std::unique_ptr<Collector<T>> DeviceCollector<T>::to_host(bool release) {
-  const bool heldout = waiting_tokens_.size() > 1;
-  auto host = std::make_unique<Collector<T>>(*grid_, columns_, blocks_, precision_, heldout);
-  for (std::size_t s = 0; s < streams_.size(); ++s) {
-    CollectedStream<T>& copy = host->stream(s);
-    copy.shift = streams_[s].shift;
-    for (std::size_t part = 0; part < waiting_tokens_.size(); ++part) {
-      Sums& sums = streams_[s].sums[part];
-      sums.gram->copy_to(copy.sums[part].matrix);
-      view_of(copy.sums[part].sum.data(), {columns_[s]}).copy_(sums.sum);
-      copy.sums[part].tokens = sums.tokens;
-      Waiting& waiting = streams_[s].waiting[part];
-      T* const rows = host->add_rows(s, static_cast<Part>(part), waiting.tokens);
-      if (waiting.tokens > 0)
-        view_of(rows, {waiting.tokens, columns_[s]}).copy_(waiting.rows.narrow(0, 0, waiting.tokens));
-      host->set_waiting(static_cast<Part>(part), waiting_tokens_[part]);
-      if (!release) continue;
-      sums.gram.reset();
-      waiting = {};
-    }
+Collector<T>& DeviceCollector<T>::on_host() {
+  for (const auto& [s, stream] : streams_) copy_to_host(s);
+  return host();
+}
+
+template <class T>
+void DeviceCollector<T>::copy_to_host(std::size_t s) {
+  const Stream& stream = streams_.at(s);
+  CollectedStream<T>& copy = host().stream(s);
+  copy.shift = stream.shift;
+  for (const Part part : share_.parts) {
+    const auto p = static_cast<std::size_t>(part);
+    const Sums& sums = stream.sums[p];
+    sums.gram->copy_to(copy.sums[p].matrix);
+    view_of(copy.sums[p].sum.data(), {columns_[s]}).copy_(sums.sum);
+    copy.sums[p].tokens = sums.tokens;
+    copy.waiting[p] = {};
+    const Waiting& waiting = stream.waiting[p];
+    T* const rows = host_->add_rows(s, part, waiting.tokens);
+    if (waiting.tokens > 0)
+      view_of(rows, {waiting.tokens, columns_[s]}).copy_(waiting.rows.narrow(0, 0, waiting.tokens));
+    host_->set_waiting(part, waiting_tokens_[p]);
   }
-  return host;
 }
 
 template <class T>
-void DeviceCollector<T>::take(Collector<T>& host) {
-  host.settle();
-  for (std::size_t s = 0; s < streams_.size(); ++s) {
-    CollectedStream<T>& from = host.stream(s);
-    if (!from.shift.empty()) set_shift(streams_[s], from.shift);
-    for (std::size_t part = 0; part < waiting_tokens_.size(); ++part) {
-      Sums& sums = streams_[s].sums[part];
-      sums.gram->copy_from(from.sums[part].matrix);
-      sums.sum.copy_(view_of(from.sums[part].sum.data(), {columns_[s]}));
-      sums.tokens = from.sums[part].tokens;
-      const std::int64_t tokens = from.waiting[part].tokens;
-      at::Tensor rows = add_rows(s, static_cast<Part>(part), tokens);
-      if (tokens > 0) rows.copy_(view_of(from.waiting[part].rows.data(), {tokens, columns_[s]}));
-      std::int64_t all = tokens;
-      grid_->comm().sum(&all, 1);
-      waiting_tokens_[part] = all;
+void DeviceCollector<T>::take() {
+  for (auto& [s, stream] : streams_) {
+    CollectedStream<T>& from = host().stream(s);
+    for (const Part part : share_.parts) {
+      const auto p = static_cast<std::size_t>(part);
+      Sums& sums = stream.sums[p];
+      sums.gram->copy_from(from.sums[p].matrix);
+      sums.sum.copy_(view_of(from.sums[p].sum.data(), {columns_[s]}));
+      sums.tokens = from.sums[p].tokens;
+      const std::int64_t tokens = from.waiting[p].tokens;
+      at::Tensor rows = add_rows(s, part, tokens);
+      if (tokens > 0) rows.copy_(view_of(from.waiting[p].rows.data(), {tokens, columns_[s]}));
+      waiting_tokens_[p] = tokens;
+      grid_->comm().sum(&waiting_tokens_[p], 1);
     }
   }
 }

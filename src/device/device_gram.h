@@ -7,6 +7,8 @@
 //
 //   stripe c: [its columns, local rows - first row], FP64, row-major: the columns of the host's column-major
 //   array
+//
+// Where the share is more than a device holds, an object has one piece of it: neighbouring stripes.
 #pragma once
 
 #include <vector>
@@ -23,20 +25,33 @@ namespace headspan {
 /// is formed in FP32 takes 256 MiB at most, but enough for products at full speed.
 std::int64_t stripe_width(std::int64_t local_rows, std::int64_t local_columns);
 
+/// Part `number` of `of` nearly equal ones.
+struct GramPiece {
+  std::int64_t number = 0;
+  std::int64_t of = 1;
+};
+
+/// How many numbers the fullest rank of a grid has in the largest of `pieces` pieces of a square of `columns`
+/// in blocks.
+std::int64_t most_elements(const GridShape& grid, std::int64_t columns, std::int64_t block,
+                           std::int64_t pieces);
+
 class DeviceGram {
  public:
   /// Zeros. The sums of a square of `columns` in blocks on the grid; `width`: of a stripe, 0: stripe_width's.
   DeviceGram(const Grid& grid, std::int64_t columns, std::int64_t block, at::Device device,
-             std::int64_t width = 0);
+             std::int64_t width = 0, GramPiece piece = {});
 
   /// Adds a panel, the same tokens in both: rows [tokens, local rows] and columns [tokens, local columns], of
   /// panel_type. Local.
   void add(const at::Tensor& rows, const at::Tensor& columns, Precision precision);
 
-  /// Copies the sums to the host, or takes what the host has; `matrix` has this grid, size and block. Above
-  /// the tiles on the diagonal it is not touched. Local.
+  /// Copies the sums to the host, or takes what the host has; `matrix` has this grid, size and block. Of it
+  /// the columns of other pieces and what lies above the tiles on the diagonal are not touched. Local.
   void copy_to(Matrix& matrix) const;
   void copy_from(const Matrix& matrix);
+
+  std::int64_t elements() const;
 
  private:
   struct Stripe {

@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "app/capture.h"
+#include "app/gram_source.h"
 #include "base/log.h"
+#include "dist/agreement.h"
 #include "dist/gpu.h"
 #include "model/golden.h"
 #include "model/weight_loader.h"
 #include "support/synthetic.h"
+#include "support/temp_folder.h"
 
 namespace headspan {
 namespace {
@@ -66,6 +69,14 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
 INSTANTIATE_TEST_SUITE_P(On, DeviceCapture, testing::Values(at::kCPU, at::kCUDA),
                          [](const auto& info) { return info.param == at::kCPU ? "cpu" : "gpu"; });
 
+constexpr Part kFit = Part::fit, kHeldout = Part::heldout;
+
+/// Of two streams: in one pass, part by part, and stream by stream with stripes of the first.
+const std::vector<std::vector<DeviceShare>> kPasses{
+    {},
+    {{{0, 1}, {kFit}, {}}, {{0, 1}, {kHeldout}, {}}},
+    {{{0}, {kFit}, {0, 2}}, {{0}, {kFit}, {1, 2}}, {{0}, {kHeldout}, {}}, {{1}, {kFit, kHeldout}, {}}}};
+
 TEST_P(DeviceCapture, AgreesWithTheHost) {
   const std::string folder = golden_folder("llama_gqa");
   const ModelConfig config = read_model_config(folder + "/config.json");
@@ -108,6 +119,110 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
         EXPECT_EQ(of_device.sums().query, of_host.sums().query);
       }
     }
+}
+
+// A pass over one part runs other batches, which in float64 changes its values by no more than sums err.
+TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
+  const std::string folder = golden_folder("llama_gqa");
+  const ModelConfig config = read_model_config(folder + "/config.json");
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  const Sample sample = make_sample(config.vocab_size);
+  const Log silent(false);
+  for (const int t : {1, 2}) {
+    if (world_.size() % t != 0) continue;
+    SCOPED_TRACE("tensor parallel " + std::to_string(t));
+    const Team team(world_, 1, t, std::nullopt, gpu_);
+    const auto model = Transformer::load(config, checkpoint, Dtype::float64, {config.layers, true},
+                                         team.tensor_device(), team.data(), device_);
+    CaptureRequest request;
+    request.streams = {Stream::k, Stream::v};
+    request.batch_tokens = 12;
+    const auto capture = [&](std::vector<double>& query) {
+      Progress progress(silent, "forward", "tokens", sample.total());
+      Profile profile;
+      AttentionSums sums(config.layers, config.heads, config.kv_heads, config.head_size);
+      auto grams =
+          capture_grams<double>(model, config, sample, request, team, progress, profile, nullptr, &sums);
+      query = sums.sums().query;
+      team.group().sum(query.data(), static_cast<std::int64_t>(query.size()));
+      return grams;
+    };
+    for (const bool by_layer : {false, true})
+      for (const auto& passes : kPasses) {
+        std::vector<double> expected_query, query;
+        request.by_layer = by_layer;
+        request.device = std::nullopt;
+        request.passes = {};
+        const std::vector<StreamGrams> expected = capture(expected_query);
+        request.device = device_;
+        request.passes = passes;
+        const std::vector<StreamGrams> grams = capture(query);
+        ASSERT_EQ(grams.size(), expected.size());
+        for (std::size_t s = 0; s < grams.size(); ++s) {
+          expect_same(grams[s].fit, expected[s].fit);
+          expect_same(*grams[s].heldout, *expected[s].heldout);
+        }
+        for (std::size_t i = 0; i < query.size(); ++i)
+          ASSERT_NEAR(query[i], expected_query[i], 1e-12 * (1 + std::abs(expected_query[i])));
+      }
+  }
+}
+
+// A run whose time is up at every round, begun again until it is through: as if it had not been stopped.
+TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
+  const std::string folder = golden_folder("llama_gqa");
+  const ModelConfig config = read_model_config(folder + "/config.json");
+  const Sample sample = make_sample(config.vocab_size);
+  const Log silent(false);
+  const TempFolder results("device_capture");
+  const Team team(world_, 1, 1, std::nullopt, gpu_);
+  const auto model = Transformer::load(config, Checkpoint::open(folder), Dtype::float32,
+                                       {config.layers, false}, team.tensor_device(), team.data(), device_);
+  CaptureRequest request;
+  request.streams = {Stream::k, Stream::v};
+  request.batch_tokens = 12;
+  request.device = device_;
+  Job job;
+  job.output.directory = world_.broadcast(results.path("results"), 0);
+  job.run.time_limit = 1e-9;
+  Unit unit;
+  unit.model_name = "model";
+  unit.name = "unit";
+  std::vector<GramStream> streams;
+  for (const char* name : {"k", "v"})
+    streams.push_back(gram_stream({name, "roped", "float32", "float64", 0},
+                                  stream_layout(config, stream_named(name)), true));
+  for (const auto& passes : kPasses) {
+    request.passes = passes;
+    const std::vector<std::string> names(passes.size(), "pass");
+    const auto capture = [&](const UnitState* state) {
+      Progress progress(silent, "forward", "tokens", sample.total());
+      Profile profile;
+      return capture_grams<float>(model, config, sample, request, team, progress, profile, state);
+    };
+    const std::vector<StreamGrams> expected = capture(nullptr);
+    std::vector<StreamGrams> grams;
+    std::size_t runs = 0;
+    for (; grams.empty(); ++runs) {
+      RunClock clock(job.run);
+      const UnitState state(job, unit, team, clock, silent, streams, nullptr, names);
+      try {
+        grams = capture(&state);
+      } catch (const Stopped&) {
+      }
+    }
+    EXPECT_GT(runs, std::max<std::size_t>(2, passes.size()));
+    for (std::size_t s = 0; s < grams.size(); ++s)
+      for (const bool heldout : {false, true}) {
+        const HeadGram &gram = heldout ? *grams[s].heldout : grams[s].fit,
+                       &whole = heldout ? *expected[s].heldout : expected[s].fit;
+        EXPECT_EQ(gram.mean, whole.mean);
+        EXPECT_EQ(gather_symmetric(gram.matrix), gather_symmetric(whole.matrix));
+      }
+    agree(world_, [&] {
+      if (world_.is_root()) remove_state(job, unit);
+    });
+  }
 }
 
 }  // namespace

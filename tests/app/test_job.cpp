@@ -36,7 +36,7 @@ TEST(Job, HasTheDefaultsOfTheContract) {
             "\n[overlap]\nenabled = true\nprojections = q,k,v\ntolerances = "
             "paper,1e-1,1e-2,1e-3,1e-4\neffective = both\n"
             "\n[run]\ndevice = auto\ngroups = 1\ntensor_parallel = auto\ngrid = auto\nbatch_tokens = auto\n"
-            "save_minutes = 30\ntime_limit = 0\nmemory_gib = auto\n"
+            "save_minutes = 30\ntime_limit = 0\nmemory_gib = auto\ngpu_memory_gib = auto\n"
             "\n[output]\ndirectory = out\nsave_gram = false\noverwrite = false\n");
 }
 
@@ -51,7 +51,7 @@ TEST(Job, ReadsEveryKey) {
       "\n[ceiling]\nenabled = false\nscope = both\n"
       "\n[overlap]\nenabled = false\nprojections = k\ntolerances = 0.03\neffective = raw\n"
       "\n[run]\ndevice = cpu\ngroups = 2\ntensor_parallel = 4\ngrid = 2x3\nbatch_tokens = 4096\n"
-      "save_minutes = 0.5\ntime_limit = 115\nmemory_gib = 3.5\n"
+      "save_minutes = 0.5\ntime_limit = 115\nmemory_gib = 3.5\ngpu_memory_gib = 79.5\n"
       "\n[output]\ndirectory = out dir\nsave_gram = true\noverwrite = true\n";
 
   const Job job = read(text);
@@ -64,6 +64,7 @@ TEST(Job, ReadsEveryKey) {
   EXPECT_EQ(job.run.grid->rows, 2);
   EXPECT_EQ(job.run.grid->columns, 3);
   EXPECT_EQ(job.run.memory_gib, 3.5);
+  EXPECT_EQ(job.run.gpu_memory_gib, 79.5);
   EXPECT_TRUE(job.output.overwrite);
 }
 

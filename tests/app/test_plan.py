@@ -116,6 +116,44 @@ class Plan(StudyTest):
         self.assertAlmostEqual(flops["gram"] / (n * (2 * (layers * kv) ** 2 + layers * q * d)), 1, delta=1e-3)
         self.assertAlmostEqual(memory["attention"] / (2 * 8 * layers * q * d), 1, delta=1e-3)
 
+    def planned_passes(self, gib, ranks=1):
+        """The passes of a plan for GPUs of so much memory, and the forward's operations."""
+        code, printed, told = self.plan(*self.job("passes"), "--run.device=cuda", f"--run.gpu_memory_gib={gib}",
+                                        f"--ranks={ranks}")
+        self.assertEqual(code, 0, told)
+        passes = re.search(r"^passes=(\d+): (.*)$", printed, re.MULTILINE)
+        forward = float(re.search(r"^flops_of_a_unit .*forward=(\S+)", printed, re.MULTILINE)[1])
+        peak = float(re.search(r"^bytes_of_the_fullest_gpu .*peak=(\S+)", printed, re.MULTILINE)[1])
+        self.assertLessEqual(peak, gib * 2**30)
+        return (passes[2].split("; ") if int(passes[1]) else []), forward
+
+    def test_passes_are_as_few_as_the_gpu_allows(self):
+        # K, Q, V of 16 layers x 16 heads x 64: a triangle of 16384 columns is 1.07 GB, with stripes 6 % more.
+        (self.folder / "passes").mkdir(exist_ok=True)
+        config = json.loads((self.folder / "mha" / "config.json").read_text())
+        config.update(num_hidden_layers=16, hidden_size=1024, num_attention_heads=16, num_key_value_heads=16)
+        (self.folder / "passes" / "config.json").write_text(json.dumps(config))
+
+        def passes_of(*streams, parts=("fit", "heldout"), of=""):
+            return [f"{stream} {part}{stripe}" for stream in streams for part in parts
+                    for stripe in ([f" {i + 1}/{of} on 1x1" for i in range(of)] if of else [""])]
+
+        whole, forward = self.planned_passes(80)
+        self.assertEqual(whole, ["k,q,v fit,heldout"])
+        # Beside the sums go 2.1 GiB (weights, a forward, libraries) and with them 1.4 GiB (rows and panels of a stream).
+        for gib, expected, forwards in ((10, passes_of("k,q,v"), 1), (7, passes_of("k,q", "v"), 2),
+                                        (5, passes_of("k", "q", "v"), 3), (4.2, passes_of("k", "q", "v", of=2), 6)):
+            with self.subTest(gib=gib):
+                passes, run = self.planned_passes(gib)
+                self.assertEqual(passes, expected)
+                self.assertAlmostEqual(run / forward, forwards, delta=1e-3)
+        self.assertEqual(self.planned_passes(3)[0], [])  # not even one stripe: on the CPU
+        self.assertEqual(len(self.planned_passes(7, ranks=4)[0]), 1)
+
+        code, _, told = self.plan(*self.job("passes"), "--run.device=cuda", "--ranks=1")
+        self.assertEqual(code, 2)
+        self.assertRegex(told, r"^headspan: run.gpu_memory_gib = auto: is not known where nothing is run; ")
+
     def test_refuses_what_does_not_fit(self):
         job = self.job("mha")
         peak = self.planned(job, 2, "bytes_of_the_fullest_rank")["peak"] / 2**30

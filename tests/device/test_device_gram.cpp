@@ -96,6 +96,26 @@ void expect_same_bits(const std::vector<StreamGrams>& a, const std::vector<Strea
   }
 }
 
+const DeviceShare kEverything{{0, 1}, {Part::fit, Part::heldout}, {}};
+
+/// As if `from` had been saved and read.
+template <class T>
+void copy_state(Collector<T>& from, Collector<T>& to) {
+  for (std::size_t s = 0; s < 2; ++s) {
+    CollectedStream<T>&source = from.stream(s), &target = to.stream(s);
+    target.shift = source.shift;
+    for (std::size_t part = 0; part < 2; ++part) {
+      const Matrix& matrix = source.sums[part].matrix;
+      std::copy_n(matrix.data(), matrix.leading() * matrix.local_columns(), target.sums[part].matrix.data());
+      target.sums[part].sum = source.sums[part].sum;
+      target.sums[part].tokens = source.sums[part].tokens;
+      const WaitingRows<T>& waiting = source.waiting[part];
+      std::copy_n(waiting.rows.data(), waiting.tokens * source.columns,
+                  to.add_rows(s, static_cast<Part>(part), waiting.tokens));
+    }
+  }
+}
+
 class DeviceGramList : public testing::TestWithParam<at::DeviceType> {
  protected:
   void SetUp() override {
@@ -116,16 +136,18 @@ class DeviceGramList : public testing::TestWithParam<at::DeviceType> {
 
   template <class T>
   DeviceCollector<T> on_device(const Grid& grid, Precision precision, at::ScalarType type) const {
-    return {grid, *comm_, columns_, blocks_, precision, true, device_, type, 5};
+    DeviceCollector<T> collector(grid, *comm_, columns_, blocks_, precision, true, device_, type, 5);
+    collector.begin(kEverything);
+    return collector;
   }
 
   /// Adds rows [first, last) of z[stream][part] as one round: uneven shares, none for every third rank.
   template <class T>
   void add_round(DeviceCollector<T>& collector, const Activations (&z)[2][2], std::int64_t first,
-                 std::int64_t last) const {
+                 std::int64_t last, const DeviceShare& share = kEverything) const {
     const Slab mine = dealt_tokens(last - first, comm_->size(), comm_->rank());
-    for (const Part part : {Part::fit, Part::heldout}) {
-      for (std::size_t s = 0; s < 2; ++s) {
+    for (const Part part : share.parts) {
+      for (const std::size_t s : share.streams) {
         const Activations& rows = z[s][static_cast<std::size_t>(part)];
         at::Tensor room = collector.add_rows(s, part, mine.count);
         room.copy_(
@@ -243,13 +265,45 @@ TEST_P(DeviceGramList, GoesOnFromASavedStateToTheBit) {
       for (const std::int64_t round : kRounds) {
         add_round(whole, z, first, first + round);
         add_round(*before, z, first, first + round);
-        auto after =
-            std::make_unique<DeviceCollector<float>>(on_device<float>(grid, precision, at::kBFloat16));
-        after->take(*before->on_host());
+        auto after = std::make_unique<DeviceCollector<float>>(grid, *comm_, columns_, blocks_, precision,
+                                                              true, device_, at::kBFloat16, 5);
+        copy_state(before->on_host(), after->on_host());
+        after->begin(kEverything);
+        after->take();
         before = std::move(after);
         first += round;
       }
       expect_same_bits(whole.finish(), before->finish());
+    }
+  });
+}
+
+// Part by part, stream by stream, stripe by stripe: the same panels, about the same provisional means, so the
+// same bits. A piece may be empty: on many ranks there are fewer stripes than pieces.
+TEST_P(DeviceGramList, InSeveralPassesGivesTheSameBits) {
+  const Activations z[2][2] = {{make_values(30, 1, 1, at::kBFloat16), make_values(30, 2, 1, at::kBFloat16)},
+                               {make_values(7, 3, 1, at::kBFloat16), make_values(7, 4, 1, at::kBFloat16)}};
+  const std::vector<DeviceShare> shares{{{0}, {Part::fit}, {0, 3}},        {{0}, {Part::fit}, {1, 3}},
+                                        {{0}, {Part::fit}, {2, 3}},        {{1}, {Part::fit}, {}},
+                                        {{0, 1}, {Part::heldout}, {0, 2}}, {{0, 1}, {Part::heldout}, {1, 2}}};
+  on_all_grids([&](const Grid& grid) {
+    for (const Precision precision : {Precision::float64, Precision::bfloat16}) {
+      SCOPED_TRACE(name_of(precision));
+      auto whole = on_device<float>(grid, precision, at::kBFloat16);
+      DeviceCollector<float> cut(grid, *comm_, columns_, blocks_, precision, true, device_, at::kBFloat16, 5);
+      const auto run = [&](DeviceCollector<float>& collector, const DeviceShare& share) {
+        std::int64_t first = 0;
+        for (const std::int64_t round : kRounds) {
+          add_round(collector, z, first, first + round, share);
+          first += round;
+        }
+      };
+      run(whole, kEverything);
+      for (const DeviceShare& share : shares) {
+        cut.begin(share);
+        run(cut, share);
+      }
+      expect_same_bits(whole.finish(), cut.finish());
     }
   });
 }
@@ -264,6 +318,24 @@ TEST_P(DeviceGramList, OfNoRowsIsEmpty) {
   ASSERT_EQ(grams.size(), 2u);
   EXPECT_EQ(grams[0].fit.tokens, 0);
   EXPECT_EQ(grams[0].heldout->tokens, 0);
+}
+
+TEST(DeviceGram, IsNoLargerThanSaid) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  for (const std::int64_t pieces : {1, 2, 5})
+    on_all_grids([&](const Grid& grid) {
+      std::int64_t most = 0, all = 0;
+      for (std::int64_t piece = 0; piece < pieces; ++piece) {
+        const std::int64_t own = DeviceGram(grid, 2050, 3, at::kCPU, 0, {piece, pieces}).elements();
+        most = std::max(most, own);
+        all += own;
+      }
+      EXPECT_EQ(world.max(most), most_elements(grid.shape(), 2050, 3, pieces));
+      EXPECT_EQ(all, DeviceGram(grid, 2050, 3, at::kCPU).elements());
+    });
+  // Of one rank: half of the square, and of a stripe of 256 columns a triangle on each side of the diagonal.
+  EXPECT_EQ(most_elements({1, 1}, 2048, 2, 1), 2048 * 2048 / 2 + 2048 * 256 / 2);
+  EXPECT_EQ(most_elements({1, 1}, 2048, 2, 2), 256 * (2048 + 1792 + 1536));
 }
 
 TEST(DeviceGram, HasStripesThatSuitItsSize) {

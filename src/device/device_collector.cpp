@@ -109,6 +109,7 @@ void DeviceCollector<T>::flush(std::size_t part) {
     }
     buffer.tokens = 0;
   }
+  multiply();
 }
 
 /// As provisional_mean has it.
@@ -137,9 +138,20 @@ void DeviceCollector<T>::add_panel(Stream& stream, std::size_t part, const at::T
   at::Tensor values = at::empty(rows.sizes(), at::dtype(panel_type(precision_)).device(device_));
   shift_values(rows, stream.device_shift, precision_, values);
   sums.sum.add_(at::sum(values, at::IntArrayRef{0}, false, at::kDouble));
-  const DeviceOperands operands = stream.exchange.gather(values);
-  sums.gram->add(operands.rows, operands.columns, precision_);
-  sums.tokens += operands.rows.size(0);
+  Pending next{&stream, &sums, stream.exchange.begin(values)};
+  multiply();
+  pending_ = std::move(next);
+  if (grid_->comm().size() == 1) multiply();  // nothing to overlap: one panel's memory is enough
+}
+
+/// Adds the panel that is under way, if there is one.
+template <class T>
+void DeviceCollector<T>::multiply() {
+  if (!pending_) return;
+  const DeviceOperands operands = pending_->stream->exchange.finish(pending_->panel);
+  pending_->sums->gram->add(operands.rows, operands.columns, precision_);
+  pending_->sums->tokens += operands.rows.size(0);
+  pending_.reset();
 }
 
 template <class T>

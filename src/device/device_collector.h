@@ -70,6 +70,13 @@ class DeviceCollector {
     std::vector<Waiting> waiting;
   };
 
+  /// A panel that is exchanged while the one before is multiplied.
+  struct Pending {
+    const Stream* stream;
+    Sums* sums;
+    DevicePanel panel;
+  };
+
   Collector<T>& host();
   Stream make_stream(std::size_t stream) const;
   void flush(std::size_t part);
@@ -77,6 +84,7 @@ class DeviceCollector {
   void set_shift(Stream& stream, std::vector<double> shift);
   std::vector<double> mean_of(const at::Tensor& rows) const;
   void add_panel(Stream& stream, std::size_t part, const at::Tensor& rows);
+  void multiply();
   void copy_to_host(std::size_t stream);
 
   const Grid* grid_;
@@ -89,6 +97,7 @@ class DeviceCollector {
   std::int64_t stripe_;
   DeviceShare share_;
   std::map<std::size_t, Stream> streams_;     // of the share
+  std::optional<Pending> pending_;            // within a flush
   std::vector<std::int64_t> waiting_tokens_;  // by part, of all ranks
   std::unique_ptr<Collector<T>> host_;        // null: nothing has been there yet
 };

@@ -33,12 +33,27 @@ DeviceExchange::Axis DeviceExchange::axis(const BlockCyclic& distribution) const
   return result;
 }
 
-DeviceOperands DeviceExchange::gather(const at::Tensor& values) const {
-  if (comm_->size() == 1) return {values, values};
-  return {gather_axis(rows_, values, true), gather_axis(columns_, values, false)};
+DevicePanel DeviceExchange::begin(const at::Tensor& values) const {
+  DevicePanel panel;
+  if (comm_->size() == 1) {
+    panel.received = {values, values};
+    return panel;
+  }
+  const std::vector<std::int64_t> counts = comm_->host().all_gather(values.size(0));
+  panel.received.rows = begin_axis(rows_, values, counts, true, panel);
+  panel.received.columns = begin_axis(columns_, values, counts, false, panel);
+  return panel;
 }
 
-at::Tensor DeviceExchange::gather_axis(const Axis& axis, const at::Tensor& values, bool by_row) const {
+DeviceOperands DeviceExchange::finish(const DevicePanel& panel) const {
+  for (const DeviceComm::Ticket ticket : panel.tickets) comm_->wait(ticket);
+  if (comm_->size() == 1) return panel.received;
+  return {panel.received.rows.to(device_), panel.received.columns.to(device_)};
+}
+
+at::Tensor DeviceExchange::begin_axis(const Axis& axis, const at::Tensor& values,
+                                      const std::vector<std::int64_t>& counts, bool by_row,
+                                      DevicePanel& panel) const {
   const auto part_of = [&](int rank) {
     return to_size(by_row ? rank / grid_->columns() : rank % grid_->columns());
   };
@@ -46,7 +61,6 @@ at::Tensor DeviceExchange::gather_axis(const Axis& axis, const at::Tensor& value
   std::vector<at::Tensor> sent;  // by part
   for (const at::Tensor& columns : axis.columns)
     sent.push_back(values.index_select(1, columns).to(where).contiguous());
-  const std::vector<std::int64_t> counts = comm_->host().all_gather(values.size(0));
   const std::int64_t tokens = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   const std::int64_t width = axis.columns[part_of(comm_->rank())].size(0);
   const at::Tensor received = at::empty({tokens, width}, values.options().device(where));
@@ -60,8 +74,9 @@ at::Tensor DeviceExchange::gather_axis(const Axis& axis, const at::Tensor& value
     to.push_back({next, counts[to_size(rank)] * row_bytes});
     next += counts[to_size(rank)] * row_bytes;
   }
-  comm_->exchange(from, to);
-  return received.to(device_);
+  panel.tickets.push_back(comm_->begin_exchange(from, to));
+  panel.sent.insert(panel.sent.end(), sent.begin(), sent.end());
+  return received;
 }
 
 }  // namespace headspan

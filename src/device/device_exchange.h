@@ -1,6 +1,6 @@
 // Brings a panel of tokens on devices to the ranks that multiply it: what dist/panel_exchange.h is for values
-// in host memory, with the same operands. It has no overlap of its own: on GPUs its messages are put behind
-// the product of the panel before and the host goes on at once.
+// in host memory, with the same operands. On GPUs the messages of a panel are under way while the product of
+// the one before is formed, where that is put on the default stream between `begin` and `finish`.
 #pragma once
 
 #include <vector>
@@ -19,6 +19,13 @@ struct DeviceOperands {
   at::Tensor columns;  ///< [tokens, local columns]; the same tensor as `rows` on a 1x1 grid
 };
 
+/// A panel that is under way. What it sends must live until it is finished.
+struct DevicePanel {
+  std::vector<at::Tensor> sent;
+  DeviceOperands received;  // where the communicator's buffers lie
+  std::vector<DeviceComm::Ticket> tickets;
+};
+
 class DeviceExchange {
  public:
   /// For panels of `columns` in blocks on the grid, on `device`. `comm` joins the ranks of the grid; where
@@ -27,14 +34,17 @@ class DeviceExchange {
                  at::Device device);
 
   /// values: [this rank's tokens, D]; tokens may differ between ranks and be 0. Collective over the grid.
-  DeviceOperands gather(const at::Tensor& values) const;
+  DevicePanel begin(const at::Tensor& values) const;
+  /// Local.
+  DeviceOperands finish(const DevicePanel& panel) const;
 
  private:
   struct Axis {
     std::vector<at::Tensor> columns;  // by part: which of D it has
   };
   Axis axis(const BlockCyclic& distribution) const;
-  at::Tensor gather_axis(const Axis& axis, const at::Tensor& values, bool by_row) const;
+  at::Tensor begin_axis(const Axis& axis, const at::Tensor& values, const std::vector<std::int64_t>& counts,
+                        bool by_row, DevicePanel& panel) const;
 
   const Grid* grid_;
   const DeviceComm* comm_;

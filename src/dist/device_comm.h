@@ -6,14 +6,15 @@
 // On GPUs a call returns before it is done, and no call waits for the GPU. What it does is ordered by the GPU
 // alone: behind all that was put on the device's default stream before the call, on a stream of the
 // communicator's own, and all that is put on the default stream afterwards comes behind it. So whatever works
-// on the default stream, as ATen does, may read and free the buffers right away. With buffers in host memory
-// a call returns when it is done.
+// on the default stream, as ATen does, may read and free the buffers right away. Behind a call that begins
+// something (begin_*) the default stream goes on beside it, until `wait`. With buffers in host memory a call
+// returns when it is done.
 //
-// Every function but the small ones without arguments is collective over the ranks of the communicator:
-// all call, in the same order, with counts that match. Counts may be 0 and may exceed 2^31. Errors of MPI are
-// Error. On GPUs an error behind the set-up, also one of a call that has returned, prints `rank R: ...` and
-// ends the job, and so does a call that has begun and is not done after `patience`: a rank that hangs, or
-// that does not call, leaves none waiting.
+// Every function but `wait` and the small ones without arguments is collective over the ranks of the
+// communicator: all call, in the same order, with counts that match. Counts may be 0 and may exceed 2^31.
+// Errors of MPI are Error. On GPUs an error behind the set-up, also one of a call that has returned, prints
+// `rank R: ...` and ends the job, and so does a call that has begun and is not done after `patience`: a rank
+// that hangs, or that does not call, leaves none waiting.
 #pragma once
 
 #include <chrono>
@@ -42,10 +43,15 @@ class DeviceComm {
   /// The GPU in whose memory the buffers lie; none: in host memory.
   std::optional<int> gpu() const { return gpu_; }
 
+  /// What was begun.
+  using Ticket = std::int64_t;
+
   /// In place the sum of `values`: [count] over the ranks. Every rank gets the same bits; on GPUs in which
   /// order is summed is NCCL's choice, which depends on the count, the ranks and how they are connected.
-  virtual void sum(double* values, std::int64_t count) const = 0;
-  virtual void sum(float* values, std::int64_t count) const = 0;
+  void sum(double* values, std::int64_t count) const { wait(begin_sum(values, count)); }
+  void sum(float* values, std::int64_t count) const { wait(begin_sum(values, count)); }
+  virtual Ticket begin_sum(double* values, std::int64_t count) const = 0;
+  virtual Ticket begin_sum(float* values, std::int64_t count) const = 0;
 
   /// `bytes` of `data` from `root` to all.
   virtual void broadcast(void* data, std::int64_t bytes, int root) const = 0;
@@ -59,8 +65,16 @@ class DeviceComm {
 
   /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long as rank r's
   /// send[rank()]. What is received overlaps nothing.
-  virtual void exchange(const std::vector<Bytes<const char>>& send,
-                        const std::vector<Bytes<char>>& receive) const = 0;
+  void exchange(const std::vector<Bytes<const char>>& send, const std::vector<Bytes<char>>& receive) const {
+    wait(begin_exchange(send, receive));
+  }
+  virtual Ticket begin_exchange(const std::vector<Bytes<const char>>& send,
+                                const std::vector<Bytes<char>>& receive) const = 0;
+
+  /// What comes on the default stream stands behind what was begun, whose buffers are to be left alone until
+  /// then. At most kMostBegun later calls may have been made since. Local.
+  virtual void wait(Ticket ticket) const = 0;
+  static constexpr int kMostBegun = 8;
 
  protected:
   /// Collective over comm.

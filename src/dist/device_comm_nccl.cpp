@@ -81,21 +81,27 @@ class NcclComm : public DeviceComm {
   /// Local; behind a connect that succeeded everywhere.
   void start_watch();
 
-  using DeviceComm::exchange;
-  void sum(double* values, std::int64_t count) const override { sum(values, count, ncclFloat64); }
-  void sum(float* values, std::int64_t count) const override { sum(values, count, ncclFloat32); }
+  Ticket begin_sum(double* values, std::int64_t count) const override {
+    return begin_sum(values, count, ncclFloat64);
+  }
+  Ticket begin_sum(float* values, std::int64_t count) const override {
+    return begin_sum(values, count, ncclFloat32);
+  }
   void broadcast(void* data, std::int64_t bytes, int root) const override;
   void all_gather(const void* send, std::int64_t bytes, void* receive) const override;
-  void exchange(const std::vector<Bytes<const char>>& send,
-                const std::vector<Bytes<char>>& receive) const override;
+  Ticket begin_exchange(const std::vector<Bytes<const char>>& send,
+                        const std::vector<Bytes<char>>& receive) const override;
+  void wait(Ticket ticket) const override;
 
  private:
+  static constexpr Ticket kNothing = -1;  // of a call of nothing, which is none
+
   struct Call {
     Event begun, done;
   };
 
-  void sum(void* values, std::int64_t count, ncclDataType_t type) const;
-  void run(const char* name, const std::function<ncclResult_t()>& call) const;
+  Ticket begin_sum(void* values, std::int64_t count, ncclDataType_t type) const;
+  Ticket run(const char* name, const std::function<ncclResult_t()>& call) const;
   ncclResult_t send_and_receive(const std::vector<Bytes<const char>>& send,
                                 const std::vector<Bytes<char>>& receive) const;
   ncclResult_t settled(ncclResult_t code) const;
@@ -110,6 +116,7 @@ class NcclComm : public DeviceComm {
   /// Calls that may be under way at once. Few, so that the GPU's queue never fills up behind a peer that
   /// hangs: a full queue blocks the launching thread inside CUDA, and the watch with it.
   static constexpr std::int64_t kCalls = 16;
+  static_assert(kCalls > kMostBegun);
 
   std::chrono::milliseconds patience_;
   Stream stream_;
@@ -160,31 +167,31 @@ NcclComm::~NcclComm() {
 
 void NcclComm::broadcast(void* data, std::int64_t bytes, int root) const {
   if (bytes == 0) return;
-  run("ncclBroadcast", [&] {
+  wait(run("ncclBroadcast", [&] {
     return ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclInt8, root, comm_, stream_.get());
-  });
+  }));
 }
 
 void NcclComm::all_gather(const void* send, std::int64_t bytes, void* receive) const {
   if (bytes == 0) return;
-  run("ncclAllGather", [&] {
+  wait(run("ncclAllGather", [&] {
     return ncclAllGather(send, receive, static_cast<std::size_t>(bytes), ncclInt8, comm_, stream_.get());
-  });
+  }));
 }
 
-void NcclComm::sum(void* values, std::int64_t count, ncclDataType_t type) const {
-  if (count == 0) return;
-  run("ncclAllReduce", [&] {
+DeviceComm::Ticket NcclComm::begin_sum(void* values, std::int64_t count, ncclDataType_t type) const {
+  if (count == 0) return kNothing;
+  return run("ncclAllReduce", [&] {
     return ncclAllReduce(values, values, static_cast<std::size_t>(count), type, ncclSum, comm_,
                          stream_.get());
   });
 }
 
-void NcclComm::exchange(const std::vector<Bytes<const char>>& send,
-                        const std::vector<Bytes<char>>& receive) const {
+DeviceComm::Ticket NcclComm::begin_exchange(const std::vector<Bytes<const char>>& send,
+                                            const std::vector<Bytes<char>>& receive) const {
   const auto own = static_cast<std::size_t>(rank()), ranks = static_cast<std::size_t>(size());
   HS_ASSERT(send.size() == ranks && receive.size() == ranks && send[own].count == receive[own].count);
-  run("ncclSend and ncclRecv", [&] {
+  return run("ncclSend and ncclRecv", [&] {
     if (send[own].count > 0)
       HS_CUDA(cudaMemcpyAsync(receive[own].data, send[own].data, static_cast<std::size_t>(send[own].count),
                               cudaMemcpyDeviceToDevice, stream_.get()));
@@ -208,8 +215,8 @@ ncclResult_t NcclComm::send_and_receive(const std::vector<Bytes<const char>>& se
   return is_accepted(code) ? end : code;
 }
 
-/// Puts a call on the stream, between what is on the default stream and what comes there.
-void NcclComm::run(const char* name, const std::function<ncclResult_t()>& nccl_call) const {
+/// Puts a call on the stream, behind what is on the default stream.
+DeviceComm::Ticket NcclComm::run(const char* name, const std::function<ncclResult_t()>& nccl_call) const {
   try {
     HS_CUDA(cudaSetDevice(*gpu()));
     make_room();
@@ -224,11 +231,21 @@ void NcclComm::run(const char* name, const std::function<ncclResult_t()>& nccl_c
     }
     check(settled(code), name);
     HS_CUDA(cudaEventRecord(place.done.get(), stream_.get()));
-    HS_CUDA(cudaStreamWaitEvent(cudaStreamLegacy, place.done.get(), 0));
     const Lock lock(counts_);
-    ++issued_;
+    return issued_++;
   } catch (const Error& e) {
     give_up(e.what());  // the peers are in the call already
+  }
+}
+
+void NcclComm::wait(Ticket ticket) const {
+  if (ticket == kNothing) return;
+  HS_ASSERT(issued_ - ticket <= kCalls);  // else the event is another call's
+  try {
+    HS_CUDA(cudaSetDevice(*gpu()));
+    HS_CUDA(cudaStreamWaitEvent(cudaStreamLegacy, call(ticket).done.get(), 0));
+  } catch (const Error& e) {
+    give_up(e.what());
   }
 }
 

@@ -17,15 +17,21 @@ std::int64_t bytes_of(const at::Tensor& values) { return static_cast<std::int64_
 
 }  // namespace
 
-void sum_over(const DeviceComm& comm, at::Tensor& values) {
+void sum_over(const DeviceComm& comm, at::Tensor& values) { BegunSum(comm, values).finish(); }
+
+BegunSum::BegunSum(const DeviceComm& comm, const at::Tensor& values) : comm_(&comm), values_(values) {
   if (comm.size() == 1) return;
   const bool wide = values.scalar_type() == at::kDouble;
-  at::Tensor sums = buffer(comm, values.to(wide ? at::kDouble : at::kFloat));
-  if (wide)
-    comm.sum(sums.data_ptr<double>(), sums.numel());
-  else
-    comm.sum(sums.data_ptr<float>(), sums.numel());
-  if (!sums.is_same(values)) values.copy_(sums);
+  sums_ = buffer(comm, values.to(wide ? at::kDouble : at::kFloat));
+  ticket_ = wide ? comm.begin_sum(sums_.data_ptr<double>(), sums_.numel())
+                 : comm.begin_sum(sums_.data_ptr<float>(), sums_.numel());
+}
+
+const at::Tensor& BegunSum::finish() {
+  if (!sums_.defined()) return values_;
+  comm_->wait(ticket_);
+  if (!sums_.is_same(values_)) values_.copy_(sums_);
+  return values_;
 }
 
 at::Tensor join_columns(const DeviceComm& comm, const at::Tensor& part) {

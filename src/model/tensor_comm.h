@@ -12,6 +12,20 @@ namespace headspan {
 /// float32. Collective over comm.
 void sum_over(const DeviceComm& comm, at::Tensor& values);
 
+/// The same in two steps, between which other work goes on where buffers lie on GPUs: `values` is the sum
+/// behind `finish`. Nothing is begun on one rank.
+class BegunSum {
+ public:
+  BegunSum(const DeviceComm& comm, const at::Tensor& values);
+  /// Local.
+  const at::Tensor& finish();
+
+ private:
+  const DeviceComm* comm_;
+  at::Tensor values_, sums_;
+  DeviceComm::Ticket ticket_ = 0;
+};
+
 /// The columns of all ranks side by side, in rank order; `part`: [rows, columns of this rank]. Collective.
 at::Tensor join_columns(const DeviceComm& comm, const at::Tensor& part);
 

@@ -19,6 +19,8 @@
 namespace headspan {
 namespace {
 
+constexpr std::int64_t kPieceNumbers = 1 << 16;  // of a sum over the ranks, below which latency is most of it
+
 /// gate = silu(gate) * up.
 void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
   if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
@@ -162,18 +164,43 @@ void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const Ro
   for (const Stream stream : *capture.streams) project(layer, stream, input, table, &capture);
 }
 
-at::Tensor Transformer::run_layer(std::int64_t layer, at::Tensor x, const PackedBatch& batch,
+/// Which rows go through a layer behind its attention one after another. Where ranks share the layer there
+/// are two pieces, if they are large enough for it: the sum over the ranks of one goes on while the other is
+/// computed.
+std::vector<Range> Transformer::row_pieces(std::int64_t rows, const Capture* capture) const {
+  const std::int64_t half = rows / 2;
+  const bool measured = capture != nullptr && *capture->mean_squares;  // of all rows at once
+  if (tensor_parallel_->size() == 1 || measured || half * config_.hidden_size < kPieceNumbers)
+    return {{0, rows}};
+  return {{0, half}, {half, rows - half}};
+}
+
+at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
                                   const RopeTable& table, const Capture* capture, KvCache* cache) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-  if (config_.norm_after) {
-    const at::Tensor attended = attention(layer, x, batch, table, capture, cache);
-    measure(layer, attended, capture);
-    x = x + norm(attended, weights.attention_norm);
-    return x.add_(norm(mlp(weights, x), weights.mlp_norm));
+  const auto before = [&](const at::Tensor& in, const at::Tensor& gain) {
+    return config_.norm_after ? in : norm(in, gain);
+  };
+  const auto behind = [&](const at::Tensor& block, const at::Tensor& gain) {
+    return config_.norm_after ? norm(block, gain) : block;
+  };
+  const at::Tensor mixed = attention(layer, before(x, weights.attention_norm), batch, table, capture, cache);
+  const std::vector<Range> pieces = row_pieces(x.size(0), capture);
+  std::vector<BegunSum> attended, outputs;
+  for (const Range& rows : pieces)
+    attended.push_back(begin_parts(weights.o, mixed.narrow(0, rows.begin, rows.count)));
+  const at::Tensor sum = at::empty_like(x);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    at::Tensor own = sum.narrow(0, pieces[i].begin, pieces[i].count);
+    const at::Tensor block = finish_parts(weights.o, attended[i]);
+    at::add_out(own, x.narrow(0, pieces[i].begin, pieces[i].count), behind(block, weights.attention_norm));
+    measure(layer, config_.norm_after ? block : own, capture);
+    outputs.push_back(begin_parts(weights.down, mlp(weights, before(own, weights.mlp_norm))));
   }
-  x = x + attention(layer, norm(x, weights.attention_norm), batch, table, capture, cache);
-  measure(layer, x, capture);
-  return x.add_(mlp(weights, norm(x, weights.mlp_norm)));
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    sum.narrow(0, pieces[i].begin, pieces[i].count)
+        .add_(behind(finish_parts(weights.down, outputs[i]), weights.mlp_norm));
+  return sum;
 }
 
 /// One stream as attention takes it, handed out on the way at the point that is asked for.
@@ -196,6 +223,7 @@ at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Ten
   return values;
 }
 
+/// What the heads of this rank gather: [tokens, heads d].
 at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
                                   const RopeTable& table, const Capture* capture, KvCache* cache) const {
   const at::Tensor q = project(layer, Stream::q, x, table, capture);
@@ -203,8 +231,7 @@ at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const
   const at::Tensor v = project(layer, Stream::v, x, table, capture);
   const at::Tensor mixed = cache != nullptr ? cache->attend(layer, q, k, v, batch.lengths)
                                             : causal_attention(q, k, v, batch.lengths);
-  const Linear& linear = weights_.layers[static_cast<std::size_t>(layer)].o;
-  return sum_parts(linear, apply(own_part(linear), mixed.view({x.size(0), -1})));
+  return mixed.view({x.size(0), -1});
 }
 
 void Transformer::measure(std::int64_t layer, const at::Tensor& x, const Capture* capture) const {
@@ -225,21 +252,21 @@ std::vector<double> Transformer::output_metric(std::int64_t layer) const {
   return {metric.data_ptr<double>(), metric.data_ptr<double>() + metric.numel()};
 }
 
+/// The input of the down projection.
 at::Tensor Transformer::mlp(const LayerWeights& layer, const at::Tensor& x) const {
   at::Tensor gate = apply(layer.gate, x);
   silu_and_multiply(gate, apply(layer.up, x));
-  return sum_parts(layer.down, apply(own_part(layer.down), gate));
+  return gate;
 }
 
 /// Of a layer whose inputs are split over the ranks: a bias is added once, after the sum.
-Linear Transformer::own_part(const Linear& linear) const {
-  return tensor_parallel_->size() == 1 ? linear : Linear{linear.weight, {}};
+BegunSum Transformer::begin_parts(const Linear& linear, const at::Tensor& x) const {
+  return {*tensor_parallel_, apply(tensor_parallel_->size() == 1 ? linear : Linear{linear.weight, {}}, x)};
 }
 
-at::Tensor Transformer::sum_parts(const Linear& linear, at::Tensor part) const {
-  if (tensor_parallel_->size() == 1) return part;
-  sum_over(*tensor_parallel_, part);
-  return linear.bias.defined() ? part.add_(linear.bias) : part;
+at::Tensor Transformer::finish_parts(const Linear& linear, BegunSum& parts) const {
+  at::Tensor sum = parts.finish();
+  return tensor_parallel_->size() > 1 && linear.bias.defined() ? sum.add_(linear.bias) : sum;
 }
 
 at::Tensor Transformer::norm(const at::Tensor& x, const at::Tensor& gain) const {

@@ -15,6 +15,7 @@
 #include "model/model_config.h"
 #include "model/rope.h"
 #include "model/stream.h"
+#include "model/tensor_comm.h"
 #include "model/weights.h"
 
 namespace headspan {
@@ -109,16 +110,17 @@ class Transformer {
   at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture, KvCache* cache) const;
   void project_only(std::int64_t layer, const at::Tensor& x, const RopeTable& table,
                     const Capture& capture) const;
-  at::Tensor run_layer(std::int64_t layer, at::Tensor x, const PackedBatch& batch, const RopeTable& table,
-                       const Capture* capture, KvCache* cache) const;
+  at::Tensor run_layer(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
+                       const RopeTable& table, const Capture* capture, KvCache* cache) const;
   at::Tensor project(std::int64_t layer, Stream stream, const at::Tensor& x, const RopeTable& table,
                      const Capture* capture) const;
   at::Tensor attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
                        const RopeTable& table, const Capture* capture, KvCache* cache) const;
+  std::vector<Range> row_pieces(std::int64_t rows, const Capture* capture) const;
   void measure(std::int64_t layer, const at::Tensor& x, const Capture* capture) const;
   at::Tensor mlp(const LayerWeights& layer, const at::Tensor& x) const;
-  Linear own_part(const Linear& linear) const;
-  at::Tensor sum_parts(const Linear& linear, at::Tensor part) const;
+  BegunSum begin_parts(const Linear& linear, const at::Tensor& x) const;
+  at::Tensor finish_parts(const Linear& linear, BegunSum& parts) const;
   at::Tensor norm(const at::Tensor& x, const at::Tensor& gain) const;
   at::Tensor norm_heads(const at::Tensor& x, const at::Tensor& gain) const;
 

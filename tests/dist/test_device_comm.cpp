@@ -199,6 +199,44 @@ TEST_P(DeviceCommList, CallsFollowEachOther) {
   EXPECT_EQ(array.values(), (std::vector<double>{power, 2 * power, 3 * power}));  // exact: at most 2^20 3^21
 }
 
+/// Several that are under way at once, waited for in another order than they were begun in.
+TEST_P(DeviceCommList, GoesOnBesideWhatWasBegun) {
+  std::vector<char> send, expected;
+  std::vector<Bytes<const char>> from;
+  std::vector<Bytes<char>> to;
+  for (int r = 0; r < size(); ++r) {
+    for (const char value : letters(rank(), r, 1009)) send.push_back(value);
+    for (const char value : letters(r, rank(), 1009)) expected.push_back(value);
+  }
+  DeviceArray<char> sent(comm(), send), received(comm(), std::vector<char>(expected.size(), 'e'));
+  for (int r = 0; r < size(); ++r) {
+    from.push_back({sent.data() + r * 1009, 1009});
+    to.push_back({received.data() + r * 1009, 1009});
+  }
+  DeviceArray<double> first(comm(), {1, 2}), late(comm(), {-1, -1}), own(comm(), {-1, -1});
+  DeviceArray<float> second(comm(), {3});
+
+  const auto sum = comm().begin_sum(first.data(), 2);
+  const auto exchanged = comm().begin_exchange(from, to);
+  own.write_late({5, 6});  // between: stands behind neither
+  const auto small = comm().begin_sum(second.data(), 1);
+  const auto nothing = comm().begin_sum(first.data(), 0);
+  comm().wait(small);
+  comm().wait(nothing);
+  late.write_late({1.0 + rank(), 10});
+  const auto behind = comm().begin_sum(late.data(), 2);
+  comm().wait(exchanged);
+  comm().wait(sum);
+  comm().wait(behind);
+
+  const double n = size();
+  EXPECT_EQ(first.values(), (std::vector<double>{n, 2 * n}));
+  EXPECT_EQ(second.values(), (std::vector<float>{3 * static_cast<float>(size())}));
+  EXPECT_EQ(received.values(), expected);
+  EXPECT_EQ(own.values(), (std::vector<double>{5, 6}));
+  EXPECT_EQ(late.values(), (std::vector<double>{n * (n + 1) / 2, 10 * n}));
+}
+
 TEST_P(DeviceCommList, StandsBehindWhatTheDefaultStreamHas) {
   DeviceArray<double> array(comm(), {-1, -1});
   array.write_late({1.0 + rank(), 10});

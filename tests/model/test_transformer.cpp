@@ -86,6 +86,29 @@ TEST_P(TransformerGolden, agrees_in_float64_on_every_layout) {
   }
 }
 
+// The same sequences many times over: more rows than ranks sum at once, cut somewhere in a sequence.
+TEST_P(TransformerGolden, agrees_where_rows_go_in_pieces) {
+  for (const int size : {2, 4}) {
+    const Layout world(1);
+    if (world.world.size() % size != 0 || config_.kv_heads % size != 0) continue;
+    const Layout layout(size);
+    const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
+    const auto tokens = static_cast<std::int64_t>(golden.batch.tokens.size());
+    const std::int64_t copies = (1 << 17) / (config_.hidden_size * tokens) + 2;
+    PackedBatch batch;
+    for (std::int64_t i = 0; i < copies; ++i) {
+      batch.tokens.insert(batch.tokens.end(), golden.batch.tokens.begin(), golden.batch.tokens.end());
+      batch.lengths.insert(batch.lengths.end(), golden.batch.lengths.begin(), golden.batch.lengths.end());
+    }
+    const auto model = Transformer::load(config_, checkpoint_, Dtype::float64, {config_.layers, true},
+                                         layout.tensor_parallel, layout.data_parallel);
+
+    const at::Tensor logits = model.logits(batch);
+
+    EXPECT_LE(relative_error(logits, golden["float64/logits"].repeat({copies, 1})), 1e-12) << size;
+  }
+}
+
 TEST_P(TransformerGolden, agrees_in_float32) {
   const Layout layout(1);
 

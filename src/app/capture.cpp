@@ -101,10 +101,12 @@ class Capture {
       {
         const Profile::Phase phase = profile.enter("forward");
         run_batch(round[to_size(team_.group().rank() / team_.tensor().size())]);
+        rows_->wait();
       }
       {
         const Profile::Phase phase = profile.enter("gram");
         end_round(round, progress);
+        rows_->wait();
       }
       for (const auto& batch : round)
         for (const std::int64_t s : batch) pieces.done[to_size(s)] = 1;

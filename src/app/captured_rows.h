@@ -56,6 +56,8 @@ class CapturedRows {
   /// unset: not. Collective over the data-parallel row.
   virtual void run(const PackedBatch& batch, const Kept& kept, const QuerySink<T>& queries,
                    const MeanSquareSink& mean_squares) = 0;
+  /// Returns when what was asked for is computed: for whoever reads a clock. Local.
+  virtual void wait() const = 0;
   /// As UnitState's and Collector's. Collective over the group.
   virtual void keep(const UnitState& state, const PiecesDone& pieces) = 0;
   virtual void end_round(Part part, std::int64_t tokens) = 0;

@@ -1,5 +1,6 @@
 #include "app/captured_rows.h"
 #include "device/device_collector.h"
+#include "device/device_values.h"
 #include "device/token_rows.h"
 
 namespace headspan {
@@ -44,6 +45,8 @@ class DeviceRows : public CapturedRows<T> {
         share_.streams.push_back(setup_.gram(place, piece));
     collector_.begin(share_);
   }
+
+  void wait() const override { wait_for(device_); }
 
   /// Through a collector on the host: what is saved is the same wherever the Grams grow.
   PiecesDone resume(const UnitState& state, std::int64_t pieces) override {

@@ -38,6 +38,7 @@ class HostRows : public CapturedRows<T> {
   void end_round(Part part, std::int64_t tokens) override { collector_.end_round(part, tokens); }
   std::vector<StreamGrams> finish() override { return collector_.finish(); }
   void begin(std::size_t) override {}
+  void wait() const override {}
   PiecesDone resume(const UnitState& state, std::int64_t pieces) override {
     return state.resume(source(), pieces);
   }

@@ -30,6 +30,8 @@ at::Tensor float_product(const at::Tensor& a, const at::Tensor& b) {
 
 void set_exact_products() { at::globalContext().setFloat32MatmulPrecision("highest"); }
 
+void wait_for(at::Device device) { at::zeros({1}, at::dtype(at::kInt).device(device)).item(); }
+
 at::ScalarType panel_type(Precision precision) {
   switch (precision) {
     case Precision::float64:

@@ -12,6 +12,9 @@ namespace headspan {
 /// Sees to it that products in FP32 are formed in FP32, TF32 never. Once, before the first product. Local.
 void set_exact_products();
 
+/// Returns when the device has done all that was put on its default stream. Local.
+void wait_for(at::Device device);
+
 /// In what type the values of a panel travel: the narrowest that holds what `precision` multiplies.
 at::ScalarType panel_type(Precision precision);
 

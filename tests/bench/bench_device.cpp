@@ -34,9 +34,6 @@ std::optional<int> choose_device(const Comm& comm) {
   return visible_gpus().count > 0 ? std::optional<int>(0) : std::nullopt;
 }
 
-/// Returns when the device is done with what was asked of it.
-void wait_for(const at::Tensor& values) { values.flatten()[0].item(); }
-
 /// R² of all pairs, stream by stream. T: double for a forward in float64, else float.
 template <class T>
 std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, Precision precision,
@@ -100,11 +97,11 @@ bool measure_products(const BenchOptions& options, const Comm& comm, std::option
       comm, options.repeats,
       [&] {
         square = at::mm(panel.t(), panel);
-        wait_for(square);
+        wait_for(square.device());
       },
       [&] {
         gram.add(panel, panel, precision);
-        wait_for(panel);  // in turn behind the products
+        wait_for(panel.device());
       });
   const double gflop =
       1e-9 * static_cast<double>(tokens) * static_cast<double>(columns) * static_cast<double>(columns);

@@ -1,10 +1,14 @@
-// forward: the forward pass in float32, on every rank a batch of its own, against the bare matrix products of
-// the linear layers that it runs. Its peer is `peers.py transformers` on the same folder and lengths.
+// forward: the forward pass, on every rank a batch of its own, against the bare matrix products of the linear
+// layers that it runs: in float32 on the CPU, in bfloat16 on a GPU where this process sees one. The weights
+// are drawn where the folder has none. Its peer is `peers.py transformers` on the same folder and lengths.
+#include <filesystem>
 #include <map>
 
 #include <ATen/ATen.h>
 
 #include "bench/bench.h"
+#include "device/device_values.h"
+#include "dist/gpu.h"
 #include "model/transformer.h"
 
 namespace headspan {
@@ -13,8 +17,10 @@ namespace {
 /// The matrix products of the linear layers of an extent, and nothing else.
 class BareProducts {
  public:
-  BareProducts(const ModelConfig& config, Extent extent, std::int64_t tokens) {
-    const Weights weights = allocate_weights(config, extent, {}, at::kFloat, at::Device(at::kCPU));
+  BareProducts(const ModelConfig& config, Extent extent, std::int64_t tokens, at::TensorOptions where)
+      : where_(where) {
+    const Weights weights =
+        allocate_weights(config, extent, {}, c10::typeMetaToScalarType(where.dtype()), where.device());
     for (const LayerWeights& layer : weights.layers)
       for (const Linear* linear :
            {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down})
@@ -31,10 +37,11 @@ class BareProducts {
   void add(const at::Tensor& weight, std::int64_t tokens) {
     if (!weight.defined()) return;
     weights_.push_back(weight.fill_(0.01));
-    rows_[weight.size(1)] = at::ones({tokens, weight.size(1)});
-    rows_[-weight.size(0)] = at::empty({tokens, weight.size(0)});
+    rows_[weight.size(1)] = at::ones({tokens, weight.size(1)}, where_);
+    rows_[-weight.size(0)] = at::empty({tokens, weight.size(0)}, where_);
   }
 
+  at::TensorOptions where_;
   std::vector<at::Tensor> weights_;
   std::map<std::int64_t, at::Tensor> rows_;  // [tokens, width] by width: inputs; by -width: outputs
 };
@@ -48,13 +55,30 @@ PackedBatch make_batch(const BenchOptions& options, std::int64_t vocab_size) {
 }
 
 bool against_products(const BenchOptions& options, const Comm& comm, const std::string& name,
-                      BareProducts products, const std::function<void()>& forward) {
+                      at::Device device, BareProducts products, const std::function<void()>& forward) {
   const TurnTimes times = time_in_turn(
-      comm, options.repeats, [&] { products.run(); }, forward);
+      comm, options.repeats,
+      [&] {
+        products.run();
+        wait_for(device);
+      },
+      [&] {
+        forward();
+        wait_for(device);
+      });
   const auto tokens = static_cast<double>(options.tokens * comm.size());
   return report(options, comm,
                 {name + ", against its bare matrix products", "tokens/s", tokens / times.routine,
                  tokens / times.limit, times.speed});
+}
+
+Transformer make_model(const std::string& folder, const ModelConfig& config, Dtype dtype,
+                       const DeviceComm& self, const Comm& comm, at::Device device) {
+  const Extent all{config.layers, true};
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors")
+      return Transformer::load(config, Checkpoint::open(folder), dtype, all, self, comm, device);
+  return Transformer::random(config, 0, dtype, all, self, device);
 }
 
 }  // namespace
@@ -62,20 +86,24 @@ bool against_products(const BenchOptions& options, const Comm& comm, const std::
 bool bench_forward(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   BenchOptions options = with_shape_of(config, given);
-  options.precision = "float32";
+  const bool on_gpu = visible_gpus().count > 0;
+  const at::Device device = on_gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const Dtype dtype = on_gpu ? Dtype::bfloat16 : Dtype::float32;
+  options.precision = dtype_name(dtype);
+  const at::TensorOptions where = at::dtype(scalar_type(dtype)).device(device);
   const auto self = make_device_comm(comm.split(comm.rank(), 0), {});
-  const Checkpoint checkpoint = Checkpoint::open(options.folder);
   const Extent all{config.layers, true}, captured{config.layers, false};
-  const Transformer model = Transformer::load(config, checkpoint, Dtype::float32, all, *self, comm);
+  const Transformer model = make_model(options.folder, config, dtype, *self, comm, device);
   const PackedBatch batch = make_batch(options, config.vocab_size);
-  const auto keep_none = [](std::int64_t, Stream, const float*) {};
+  const auto keep_none = [](std::int64_t, Stream, const at::Tensor&) {};
   const bool capture = against_products(
-      options, comm, "capture of K, Q and V", BareProducts(config, captured, options.tokens), [&] {
-        model.capture<float>(batch, CapturePoint::roped, {Stream::k, Stream::q, Stream::v}, keep_none);
+      options, comm, "capture of K, Q and V", device, BareProducts(config, captured, options.tokens, where),
+      [&] {
+        model.capture_tensors(batch, CapturePoint::roped, {Stream::k, Stream::q, Stream::v}, keep_none);
       });
   const bool logits =
-      against_products(options, comm, "forward to logits", BareProducts(config, all, options.tokens),
-                       [&] { model.logits(batch); });
+      against_products(options, comm, "forward to logits", device,
+                       BareProducts(config, all, options.tokens, where), [&] { model.logits(batch); });
   return capture && logits;
 }
 

@@ -6,7 +6,8 @@
   peers.py paper         the paper's least squares, one for each pair of source head and target layer;
                          measured for a few sources and extrapolated to all pairs
   peers.py spectra       eigenvalues of W^T W and singular values of one projection W of a layer
-  peers.py transformers  the forward pass of the checkpoint in --folder, float32
+  peers.py transformers  the forward pass of the checkpoint in --folder, float32; with --device cuda on a GPU in
+                         bfloat16, with random weights where the folder has none
   peers.py study         a whole study of K, Q and V: the forward pass of the checkpoint in --folder over the tokens
                          in --ids (float32), and numpy's Gram, all pairs and top-5 of what it captures; with
                          --result how far its R² are from those of a study with headspan
@@ -21,6 +22,7 @@ medians of --repeats runs after one that warms up. Needs numpy and scipy; `trans
 and transformers. Runs on the cores it is given (taskset), with --threads threads.
 """
 import argparse
+import glob
 import importlib
 import multiprocessing
 import os
@@ -47,6 +49,7 @@ def parse():
     parser.add_argument("--precision", choices=["float64", "float32"], default="float64")
     parser.add_argument("--samples", type=int, default=4, help="of paper: source heads that are measured")
     parser.add_argument("--folder", help="of transformers, study, decode and make")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of transformers")
     parser.add_argument("--ids", help="of study: a file of uint16 tokens, a multiple of --sequence-length")
     parser.add_argument("--result", help="of study: a file that headspan wrote of the same tokens, none held out")
     model = parser.add_argument_group("the model of make (heads: --heads, layers: --layers)")
@@ -170,9 +173,18 @@ def load_model(options):
     """The checkpoint in --folder; its shape becomes that of the options."""
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
-    model = transformers.AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32).eval()
-    options.precision, options.layers = "float32", model.config.num_hidden_layers
-    options.heads, options.head_size = model.config.num_key_value_heads, model.config.head_dim
+    options.precision = "bfloat16" if options.device == "cuda" else "float32"
+    dtype = getattr(torch, options.precision)
+    if glob.glob(f"{options.folder}/*.safetensors"):
+        model = transformers.AutoModelForCausalLM.from_pretrained(options.folder, dtype=dtype)
+    else:
+        config = transformers.AutoConfig.from_pretrained(options.folder)
+        with torch.device(options.device):
+            model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model = model.to(options.device).eval()
+    options.layers = model.config.num_hidden_layers
+    options.heads = model.config.num_key_value_heads
+    options.head_size = model.model.layers[0].self_attn.head_dim
     return model
 
 
@@ -181,10 +193,16 @@ def run_transformers(options):
     batch = options.tokens // options.sequence_length
     if batch * options.sequence_length != options.tokens:
         sys.exit("peers.py: --tokens must be a multiple of --sequence-length")
-    ids = torch.arange(options.tokens).mul(7919).remainder(model.config.vocab_size).view(batch, -1)
+    ids = torch.arange(options.tokens).mul(7919).remainder(model.config.vocab_size).view(batch, -1).to(options.device)
+
+    def wait_for(result):
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        return result
+
     for figure, forward in (
-            ("trunk, K and V kept", lambda: model.model(ids, use_cache=True).past_key_values),
-            ("forward to logits", lambda: model(ids, use_cache=False).logits)):
+            ("trunk, K and V kept", lambda: wait_for(model.model(ids, use_cache=True).past_key_values)),
+            ("forward to logits", lambda: wait_for(model(ids, use_cache=False).logits))):
         report(options, figure, "tokens/s", options.tokens / median_seconds(options, forward))
 
 
@@ -300,7 +318,8 @@ def main():
         os.environ[name] = str(threads)  # before any of them is loaded
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    if options.device == "cpu":
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     global np, scipy, torch, transformers, least_squares
     of_models = ("transformers", "decode", "make")
     if options.peer in (*of_models, "study", "versions"):

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "dist/onednn.h"
 #include "model/few_rows.h"
 
 namespace headspan {
@@ -51,6 +52,15 @@ at::Tensor apply_to_few(const Linear& linear, const at::Tensor& x) {
   return y.to(x.scalar_type());
 }
 
+/// x: [tokens, inputs], weight: [outputs, inputs], both FP32 in host memory.
+at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight) {
+  const at::Tensor rows = x.contiguous(), matrix = weight.contiguous();
+  at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+  onednn_linear(rows.data_ptr<float>(), x.size(0), x.size(1), matrix.data_ptr<float>(), weight.size(0),
+                y.data_ptr<float>());
+  return y;
+}
+
 }  // namespace
 
 at::Tensor apply(const Linear& linear, const at::Tensor& x) {
@@ -58,6 +68,10 @@ at::Tensor apply(const Linear& linear, const at::Tensor& x) {
     return apply_to_few(linear, x);
   if (x.is_cpu() && !multiplies(x.scalar_type())) return apply(linear, x.to(at::kFloat)).to(x.scalar_type());
   const at::Tensor weight = linear.weight.to(x.scalar_type());
+  if (x.is_cpu() && x.scalar_type() == at::kFloat && onednn_gains()) {
+    at::Tensor y = onednn_product(x, weight);
+    return linear.bias.defined() ? y.add_(linear.bias.to(at::kFloat)) : y;
+  }
   if (linear.bias.defined()) return at::addmm(linear.bias.to(x.scalar_type()), x, weight.t());
   return at::mm(x, weight.t());  // the transposed weight is a view that BLAS takes as it is
 }

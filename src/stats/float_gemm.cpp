@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "dist/onednn.h"
 #include "dist/scalapack.h"
-#include "stats/onednn.h"
 
 namespace headspan {
 namespace {
@@ -32,9 +32,8 @@ FloatGemm::Kind FloatGemm::best(Precision precision) {
 
 bool FloatGemm::is_possible(Kind kind) {
 #if defined(__x86_64__)
-  if (kind != Kind::blas && !has_onednn()) return false;
-  if (kind == Kind::onednn_float) return __builtin_cpu_supports("avx512bw") != 0;
-  if (kind == Kind::onednn_bfloat16) return __builtin_cpu_supports("avx512bf16") != 0;
+  if (kind == Kind::onednn_float) return onednn_gains();
+  if (kind == Kind::onednn_bfloat16) return has_onednn() && __builtin_cpu_supports("avx512bf16") != 0;
 #endif
   return kind == Kind::blas;
 }

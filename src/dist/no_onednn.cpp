@@ -1,9 +1,15 @@
 #include "base/error.h"
-#include "stats/onednn.h"
+#include "dist/onednn.h"
 
 namespace headspan {
 
 bool has_onednn() { return false; }
+
+bool onednn_gains() { return false; }
+
+void onednn_linear(const float*, std::int64_t, std::int64_t, const float*, std::int64_t, float*) {
+  throw Error("this program was built without oneDNN");
+}
 
 void onednn_product(const float*, std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t,
                     std::int64_t, float*) {

@@ -1,4 +1,4 @@
-#include "stats/onednn.h"
+#include "dist/onednn.h"
 
 #include <dnnl.hpp>
 
@@ -20,6 +20,23 @@ void checked_onednn(const Work& work) {
 }  // namespace
 
 bool has_onednn() { return true; }
+
+bool onednn_gains() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bw") != 0;
+#else
+  return false;
+#endif
+}
+
+void onednn_linear(const float* x, std::int64_t tokens, std::int64_t inputs, const float* weight,
+                   std::int64_t outputs, float* y) {
+  checked_onednn([&] {
+    const dnnl::status status =
+        dnnl::sgemm('N', 'T', tokens, outputs, inputs, 1, x, inputs, weight, inputs, 0, y, outputs);
+    if (status != dnnl::status::success) throw dnnl::error(dnnl_status_t(status), "sgemm");
+  });
+}
 
 // oneDNN's matrices are row-major: block^T = columns^T rows, [n, tokens] times [tokens, m].
 void onednn_product(const float* columns, std::int64_t ldb, const float* rows, std::int64_t lda,

@@ -1,12 +1,9 @@
 #include "stats/pairwise.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
-#include <map>
+#include <mutex>
 
-#include "base/checked.h"
-#include "dist/scalapack.h"
+#include "dist/agreement.h"
 #include "dist/threads.h"
 
 namespace headspan {
@@ -21,54 +18,28 @@ struct PairFit {
   std::int64_t status;
 };
 
-/// What a source head's diagonal tiles say. With them the fit of any target is products alone: X = G_ts U and
-/// the held-out errors diag(M_tt - 2 X (M_ts U)^T + X S X^T).
-struct Source {
-  std::int64_t rank = 0;
-  double pivot = 0;
-  std::vector<double> whitener;  // U = D P L^-T, [d, d], columns beyond the rank 0
-  std::vector<double> moment;    // S = U^T M_ss U, [d, d]; empty without a held-out part
-};
-
-/// The targets of one source whose tiles lie side by side in this rank's array: local rows below the source's
-/// tile or local columns to the left of it.
-struct TargetRun {
-  std::int64_t source;
-  bool in_column;  // the source is the tile's column and the targets its rows; else the other way round
-  std::int64_t first, last;  // local rows or columns, whole heads
-};
-
-/// Numbers of a Source: rank, pivot, whitener, moment.
+/// Numbers of a PairSource: rank, pivot, whitener, moment.
 std::int64_t record_length(std::int64_t d, bool has_moment) { return 2 + (has_moment ? 2 : 1) * d * d; }
 
-void append_record(const Source& source, std::vector<double>& out) {
+void append_record(const PairSource& source, std::vector<double>& out) {
   out.push_back(static_cast<double>(source.rank));
   out.push_back(source.pivot);
   out.insert(out.end(), source.whitener.begin(), source.whitener.end());
   out.insert(out.end(), source.moment.begin(), source.moment.end());
 }
 
-Source read_record(const double* record, std::int64_t d, bool has_moment) {
+PairSource read_record(const double* record, std::int64_t d, bool has_moment) {
   const double* whitener = record + 2;
   const double* moment = whitener + d * d;
   return {static_cast<std::int64_t>(record[0]), record[1], std::vector<double>(whitener, moment),
           has_moment ? std::vector<double>(moment, moment + d * d) : std::vector<double>()};
 }
 
-/// op(a) b for b: [d, d]: [m, d]; a: [m, d], or [d, m] where transposed.
-std::vector<double> times(const double* a, std::int64_t lda, bool transposed, std::int64_t m, std::int64_t d,
-                          const std::vector<double>& b) {
-  std::vector<double> c(to_size(m * d));
-  const int rows = to_int(m), n = to_int(d), ld = to_int(lda);
-  const double one = 1, zero = 0;
-  dgemm_(transposed ? "T" : "N", "N", &rows, &n, &n, &one, a, &ld, b.data(), &n, &zero, c.data(), &rows);
-  return c;
-}
-
 class Pairs {
  public:
-  explicit Pairs(const RegressionData& data)
+  Pairs(const RegressionData& data, const PairSums& sums)
       : data_(data),
+        sums_(sums),
         matrix_(data.fit.matrix),
         grid_(matrix_.grid()),
         d_(data.layout.head_size),
@@ -114,16 +85,16 @@ class Pairs {
     return matrix.at(matrix.rows().local(head * d_), matrix.columns().local(head * d_));
   }
 
-  Source factor_source(std::int64_t head) const {
+  PairSource factor_source(std::int64_t head) const {
     const Factor factor = factor_regressors(diagonal_tile(matrix_, head), d_, matrix_.leading(),
                                             &data_.sst[to_size(head * d_)], data_.rules.pivot_tolerance(d_));
-    Source source{factor.rank, factor.pivot, whitener(factor, d_), {}};
+    PairSource source{factor.rank, factor.pivot, whitener(factor, d_), {}};
     source.whitener.resize(to_size(d_ * d_), 0.0);
     if (!data_.heldout) return source;
     const Matrix& moment = data_.heldout->matrix;
     const std::vector<double> half =
-        times(diagonal_tile(moment, head), moment.leading(), false, d_, d_, source.whitener);
-    source.moment = times(source.whitener.data(), d_, true, d_, d_, half);
+        times_square(diagonal_tile(moment, head), moment.leading(), false, d_, d_, source.whitener);
+    source.moment = times_square(source.whitener.data(), d_, true, d_, d_, half);
     return source;
   }
 
@@ -133,7 +104,7 @@ class Pairs {
     std::vector<std::int64_t> mine;
     for (std::int64_t h = 0; h < heads_; ++h)
       if (row_of(h) == grid_.row() && column_of(h) == grid_.column()) mine.push_back(h);
-    std::vector<Source> factored(mine.size());
+    std::vector<PairSource> factored(mine.size());
     {
       const SingleThreadedBlas single;
 #pragma omp parallel for schedule(dynamic)
@@ -164,81 +135,32 @@ class Pairs {
     grid_.comm().sum(table.rank.data(), heads_);
   }
 
-  std::vector<TargetRun> runs() const {
-    constexpr std::int64_t kHeads =
-        16;  // targets of one piece of work: fits a core's cache, spreads over threads
-    std::vector<TargetRun> result;
-    const auto cut = [&](std::int64_t source, bool in_column, std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; i += kHeads * d_)
-        result.push_back({source, in_column, i, std::min(last, i + kHeads * d_)});
-    };
-    for (std::int64_t s = 0; s < heads_; ++s) {
-      if (column_of(s) == grid_.column())
-        cut(s, true, matrix_.rows().local_before(grid_.row(), (s + 1) * d_), matrix_.local_rows());
-      if (row_of(s) == grid_.row()) cut(s, false, 0, matrix_.columns().local_before(grid_.column(), s * d_));
-    }
-    return result;
-  }
-
-  /// Z_ts b for the run's targets, Z: `matrix`.
-  std::vector<double> run_times(const Matrix& matrix, const TargetRun& run,
-                                const std::vector<double>& b) const {
-    const double* tiles = run.in_column ? matrix.at(run.first, matrix.columns().local(run.source * d_))
-                                        : matrix.at(matrix.rows().local(run.source * d_), run.first);
-    return times(tiles, matrix.leading(), !run.in_column, run.last - run.first, d_, b);
-  }
-
-  /// The held-out errors of the run's targets from X: [m, d].
-  std::vector<double> errors_of(const TargetRun& run, const Source& source,
-                                const std::vector<double>& x) const {
-    const BlockCyclic& axis = run.in_column ? matrix_.rows() : matrix_.columns();
-    const int part = run.in_column ? grid_.row() : grid_.column();
-    const std::int64_t m = run.last - run.first;
-    const std::vector<double> cross = run_times(data_.heldout->matrix, run, source.whitener);
-    const std::vector<double> product = times(x.data(), m, false, m, d_, source.moment);
-    std::vector<double> errors;
-    for (std::int64_t j = 0; j < m; ++j)
-      errors.push_back(data_.moment_diagonal[to_size(axis.global(part, run.first + j))]);
-    for (std::size_t i = 0; i < x.size(); i += to_size(m))
-      for (std::size_t j = 0; j < to_size(m); ++j)
-        errors[j] += x[i + j] * (product[i + j] - 2 * cross[i + j]);
-    return errors;
-  }
-
-  void fit_run(const TargetRun& run, std::vector<PairFit>& fits) const {
-    const Source& source = sources_.at(run.source);
-    const BlockCyclic& axis = run.in_column ? matrix_.rows() : matrix_.columns();
-    const int part = run.in_column ? grid_.row() : grid_.column();
-    const std::int64_t m = run.last - run.first;
-    const std::vector<double> x = run_times(matrix_, run, source.whitener);
-    const std::vector<double> gained = explained(x, m);
-    std::vector<double> errors;
-    if (data_.heldout) errors = errors_of(run, source, x);
-    for (std::int64_t j = 0; j < m; j += d_) {
-      const std::int64_t column = axis.global(part, run.first + j);
-      const Score score =
-          score_fit(data_.rules, d_, &gained[to_size(j)], &data_.sst[to_size(column)],
-                    data_.heldout ? &errors[to_size(j)] : nullptr,
-                    data_.heldout ? &data_.sst_heldout[to_size(column)] : nullptr, source.rank < d_);
-      fits.push_back({static_cast<std::int32_t>(column / d_), static_cast<std::int32_t>(run.source), score.r2,
-                      score.r2_weighted, score.r2_heldout, score.status});
-    }
-  }
-
-  /// The fits of all tiles that this rank stores, by the rank that keeps the target.
+  /// The fits of all tiles that this rank stores, by the rank that keeps the target. Collective.
   std::vector<std::vector<PairFit>> fit_all() const {
-    const std::vector<TargetRun> work = runs();
-    std::vector<std::vector<PairFit>> fits(work.size());
-    {
-      const SingleThreadedBlas single;
-#pragma omp parallel for schedule(dynamic)
-      for (std::size_t k = 0; k < work.size(); ++k) fit_run(work[k], fits[k]);
-    }
     const int ranks = grid_.comm().size();
     std::vector<std::vector<PairFit>> send(to_size(ranks));
-    for (const auto& part : fits)
-      for (const PairFit& fit : part) send[to_size(slab_owner(heads_, ranks, fit.target))].push_back(fit);
+    std::mutex adding;
+    const auto take = [&](std::int64_t target, std::int64_t source, const double* gained,
+                          const double* errors) {
+      const PairFit fit = score(target, source, gained, errors);
+      const std::lock_guard<std::mutex> lock(adding);
+      send[to_size(slab_owner(heads_, ranks, target))].push_back(fit);
+    };
+    agree(grid_.comm(), [&] { sums_(data_, sources_, take); });
     return send;
+  }
+
+  PairFit score(std::int64_t target, std::int64_t source, const double* gained, const double* errors) const {
+    const std::size_t column = to_size(target * d_);
+    const Score score =
+        score_fit(data_.rules, d_, gained, &data_.sst[column], errors,
+                  errors != nullptr ? &data_.sst_heldout[column] : nullptr, sources_.at(source).rank < d_);
+    return {static_cast<std::int32_t>(target),
+            static_cast<std::int32_t>(source),
+            score.r2,
+            score.r2_weighted,
+            score.r2_heldout,
+            score.status};
   }
 
   void collect(const std::vector<std::vector<PairFit>>& send, PairTable& table) const {
@@ -253,15 +175,16 @@ class Pairs {
   }
 
   const RegressionData& data_;
+  const PairSums& sums_;
   const Matrix& matrix_;
   const Grid& grid_;
   std::int64_t d_;
   std::int64_t heads_;
-  std::map<std::int64_t, Source> sources_;  // of the heads in this rank's process row and column
+  PairSources sources_;  // of the heads in this rank's process row and column
 };
 
 }  // namespace
 
-PairTable all_pairs(const RegressionData& data) { return Pairs(data).compute(); }
+PairTable all_pairs(const RegressionData& data, const PairSums& sums) { return Pairs(data, sums).compute(); }
 
 }  // namespace headspan

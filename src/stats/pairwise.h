@@ -3,7 +3,7 @@
 // column of its tile, and a stored tile (i, j) then serves both directions, i from j and j from i.
 #pragma once
 
-#include "stats/regression_data.h"
+#include "stats/pair_sums.h"
 
 namespace headspan {
 
@@ -19,7 +19,8 @@ struct PairTable {
   std::vector<double> pivot;         ///< [heads] smallest kept pivot of each source, on all ranks
 };
 
-/// All ordered pairs. Collective over the Gram's grid.
-PairTable all_pairs(const RegressionData& data);
+/// All ordered pairs; `sums` says where each rank multiplies its tiles. Throws AgreedError on all ranks where
+/// that fails on one. Collective over the Gram's grid.
+PairTable all_pairs(const RegressionData& data, const PairSums& sums = host_pair_sums);
 
 }  // namespace headspan

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "dist/agreement.h"
 #include "stats/pairwise.h"
 #include "support/grids.h"
 #include "support/reference_ols.h"
@@ -295,6 +296,20 @@ TEST(Pairwise, OfOneHeadHasNothingToSay) {
     EXPECT_TRUE(std::isnan(table.r2[0]));
     EXPECT_EQ(table.status[0], kNotComputed);
     EXPECT_EQ(table.rank[0], 3);
+  });
+}
+
+TEST(Pairwise, TellsAllRanksOfAFailureOnOne) {
+  const HeadLayout layout = make_layout(1, 3, 2);
+  const Activations z = gaussian(20, layout.columns(), 23);
+  on_every_grid(layout, [&](const Grid& grid, std::int64_t block) {
+    const RegressionData data = make_data(grid, layout, z, nullptr, {block});
+    const bool last = grid.comm().rank() == grid.comm().size() - 1;
+    const auto fails = [&](const RegressionData& d, const PairSources& sources, const TakePair& take) {
+      if (last) throw Error("no such device");
+      host_pair_sums(d, sources, take);
+    };
+    EXPECT_THROW(all_pairs(data, fails), AgreedError);
   });
 }
 

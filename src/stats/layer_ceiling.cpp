@@ -5,10 +5,7 @@
 #include <limits>
 
 #include "dist/threads.h"
-#include "stats/head_moments.h"
 #include "stats/joint_fit.h"
-#include "stats/layer_inverse.h"
-#include "stats/layer_share.h"
 
 namespace headspan {
 namespace {
@@ -19,8 +16,8 @@ std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 class Ceilings {
  public:
-  Ceilings(const RegressionData& data, std::int64_t distribute_from)
-      : data_(data), distribute_from_(distribute_from), d_(data.layout.head_size) {}
+  Ceilings(const RegressionData& data, std::int64_t invert_from, const LayerInverse& invert)
+      : data_(data), invert_from_(invert_from), invert_(invert), d_(data.layout.head_size) {}
 
   LayerCeiling compute() {
     ceiling_.targets = slab_of(data_.layout.heads(), data_.comm().size(), data_.comm().rank());
@@ -28,10 +25,16 @@ class Ceilings {
     ceiling_.r2.assign(n, kNaN);
     ceiling_.r2_adjusted = ceiling_.r2_heldout = ceiling_.r2;
     ceiling_.status.assign(n, kNotComputed);
-    std::vector<LayerShare> target_by_target;
-    for (const LayerShare& layer : whole_layers(data_.layout)) {
-      if (!answered_without_fit(layer) && !invert(layer)) target_by_target.push_back(layer);
-    }
+    std::vector<LayerShare> wide, target_by_target;
+    for (const LayerShare& layer : whole_layers(data_.layout))
+      if (!answered_without_fit(layer))
+        (regressors(layer) + d_ < invert_from_ ? target_by_target : wide).push_back(layer);
+    const auto residuals = residuals_of(wide);
+    for (std::size_t k = 0; k < wide.size(); ++k)
+      if (residuals[k])
+        score(wide[k], *residuals[k]);
+      else
+        target_by_target.push_back(wide[k]);
     regress(target_by_target);
     return std::move(ceiling_);
   }
@@ -55,23 +58,27 @@ class Ceilings {
     return true;
   }
 
-  /// False where the layer has to be answered target by target. Collective.
-  bool invert(const LayerShare& layer) {
-    if (regressors(layer) + d_ < distribute_from_) return false;
-    const auto residuals = layer_residuals(data_, layer.first, layer.last);
-    if (!residuals) return false;
+  /// Nothing for layers that have to be answered target by target. Collective.
+  std::vector<std::optional<LayerResiduals>> residuals_of(const std::vector<LayerShare>& layers) const {
+    if (invert_) return dealt_layer_residuals(data_, layers, invert_);
+    std::vector<std::optional<LayerResiduals>> residuals;
+    for (const LayerShare& layer : layers)
+      residuals.push_back(layer_residuals(data_, layer.first, layer.last));
+    return residuals;
+  }
+
+  void score(const LayerShare& layer, const LayerResiduals& residuals) {
     for_own_targets(layer, [&](std::int64_t t, std::size_t row) {
       const std::size_t column = to_size(t * d_), own = to_size((t - layer.first) * d_);
       std::vector<double> explained(to_size(d_));
       for (std::size_t j = 0; j < to_size(d_); ++j)
-        explained[j] = data_.sst[column + j] - residuals->errors[own + j];
+        explained[j] = data_.sst[column + j] - residuals.errors[own + j];
       const bool heldout = data_.heldout.has_value();
       take(row, regressors(layer),
            score_fit(data_.rules, d_, explained.data(), &data_.sst[column],
-                     heldout ? &residuals->errors_heldout[own] : nullptr,
+                     heldout ? &residuals.errors_heldout[own] : nullptr,
                      heldout ? &data_.sst_heldout[column] : nullptr, false));
     });
-    return true;
   }
 
   void take(std::size_t row, std::int64_t regressors, const Score& score) {
@@ -132,15 +139,16 @@ class Ceilings {
   }
 
   const RegressionData& data_;
-  std::int64_t distribute_from_;
+  std::int64_t invert_from_;
+  const LayerInverse& invert_;
   std::int64_t d_;
   LayerCeiling ceiling_;
 };
 
 }  // namespace
 
-LayerCeiling layer_ceiling(const RegressionData& data, std::int64_t distribute_from) {
-  return Ceilings(data, distribute_from).compute();
+LayerCeiling layer_ceiling(const RegressionData& data, std::int64_t invert_from, const LayerInverse& invert) {
+  return Ceilings(data, invert_from, invert).compute();
 }
 
 }  // namespace headspan

@@ -6,12 +6,13 @@
 //
 //   residual covariance of head t = P_tt^-1,   held-out errors = diag(P_tt^-1 (P M P)_tt P_tt^-1),
 //
-// by p?potrf, p?potri and p?gemm over the whole grid. A narrow layer, and one that is not safely of full rank
+// by p?potrf, p?potri and p?gemm over the whole grid, or, where the ranks have devices, layers dealt out to
+// them. A narrow layer, and one that is not safely of full rank
 // (its coordinates' mean variance inflation, tr P / D, is above 1e4, or one is constant), is answered target
 // by target with the pivoted regression of every other fit of headspan, ranks sharing the targets.
 #pragma once
 
-#include "stats/regression_data.h"
+#include "stats/layer_inverse.h"
 
 namespace headspan {
 
@@ -25,8 +26,11 @@ struct LayerCeiling {
   std::vector<std::uint8_t> status;  ///< likewise
 };
 
-/// Layers of `distribute_from` columns and more are inverted over the whole grid. Collective over the Gram's
-/// grid.
-LayerCeiling layer_ceiling(const RegressionData& data, std::int64_t distribute_from = 512);
+constexpr std::int64_t kWideLayer = 512;  ///< columns
+
+/// Layers of `invert_from` columns and more are inverted: over the whole grid, or by `invert` on one rank
+/// each. Throws AgreedError on all ranks where that fails on one. Collective over the Gram's grid.
+LayerCeiling layer_ceiling(const RegressionData& data, std::int64_t invert_from = kWideLayer,
+                           const LayerInverse& invert = {});
 
 }  // namespace headspan

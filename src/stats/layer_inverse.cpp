@@ -4,14 +4,12 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "dist/agreement.h"
 #include "dist/linear_algebra.h"
 #include "dist/scalapack.h"
-#include "dist/tile_exchange.h"
 
 namespace headspan {
 namespace {
-
-constexpr double kMostInflation = 1e4;
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -81,16 +79,66 @@ bool invert_layer(Matrix& a, std::int64_t d) {
   return true;
 }
 
+/// Whether every coordinate of the heads first .. last - 1 varies.
+bool varies(const RegressionData& data, std::int64_t first, std::int64_t last) {
+  const std::int64_t d = data.layout.head_size;
+  return std::all_of(data.sst.begin() + first * d, data.sst.begin() + last * d,
+                     [](double sst) { return sst > 0; });
+}
+
+/// The inverse of one layer, which may have no heads: then its rank only helps others to theirs. Collective.
+std::optional<LayerResiduals> invert_alone(const RegressionData& data, const LayerShare& layer,
+                                           const LayerInverse& invert) {
+  const std::vector<Tile> tiles = tiles_among(layer.heads());
+  const TileViews fit = view_tiles(data.fit.matrix, data.layout.head_size, tiles);
+  TileViews heldout;
+  if (data.heldout) heldout = view_tiles(data.heldout->matrix, data.layout.head_size, tiles);
+  std::optional<LayerResiduals> residuals;
+  agree(data.comm(), [&] {
+    if (tiles.empty()) return;
+    const std::int64_t d = data.layout.head_size;
+    residuals = invert({layer.heads(), d, fit.tiles.data(), data.heldout ? heldout.tiles.data() : nullptr,
+                        &data.sst[to_size(layer.first * d)]});
+  });
+  return residuals;
+}
+
+/// The residuals of layers on all ranks, from those that each rank has, by layer. Collective.
+std::vector<std::optional<LayerResiduals>> share_residuals(
+    const RegressionData& data, const std::vector<LayerShare>& layers,
+    const std::vector<std::optional<LayerResiduals>>& mine) {
+  std::vector<int> known;
+  std::vector<double> errors(data.sst.size(), 0.0), errors_heldout(data.sst_heldout.size(), 0.0);
+  const auto column = [&](std::size_t k) { return layers[k].first * data.layout.head_size; };
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    known.push_back(mine[k] ? 1 : 0);
+    if (!mine[k]) continue;
+    std::copy(mine[k]->errors.begin(), mine[k]->errors.end(), errors.begin() + column(k));
+    std::copy(mine[k]->errors_heldout.begin(), mine[k]->errors_heldout.end(),
+              errors_heldout.begin() + column(k));
+  }
+  data.comm().sum(known.data(), static_cast<std::int64_t>(known.size()));
+  data.comm().sum(errors.data(), static_cast<std::int64_t>(errors.size()));
+  data.comm().sum(errors_heldout.data(), static_cast<std::int64_t>(errors_heldout.size()));
+  const auto part = [&](const std::vector<double>& all, std::size_t k) {
+    if (all.empty()) return all;
+    const auto first = all.begin() + column(k);
+    return std::vector<double>(first, first + (layers[k].last - layers[k].first) * data.layout.head_size);
+  };
+  std::vector<std::optional<LayerResiduals>> residuals(layers.size());
+  for (std::size_t k = 0; k < layers.size(); ++k)
+    if (known[k] != 0) residuals[k] = LayerResiduals{part(errors, k), part(errors_heldout, k)};
+  return residuals;
+}
+
 }  // namespace
 
 std::optional<LayerResiduals> layer_residuals(const RegressionData& data, std::int64_t first,
                                               std::int64_t last) {
   const std::int64_t d = data.layout.head_size, begin = first * d, size = (last - first) * d;
+  if (!varies(data, first, last)) return {};
   std::vector<double> scale;
-  for (std::int64_t j = begin; j < begin + size; ++j) {
-    if (!(data.sst[to_size(j)] > 0)) return {};
-    scale.push_back(1 / std::sqrt(data.sst[to_size(j)]));
-  }
+  for (std::int64_t j = begin; j < begin + size; ++j) scale.push_back(1 / std::sqrt(data.sst[to_size(j)]));
   Matrix p = scaled_part(data.fit.matrix, begin, scale);
   if (!invert_layer(p, d)) return {};
   std::vector<double> covariance = diagonal_tiles(p, d), moments;  // by head [d, d]
@@ -114,6 +162,22 @@ std::optional<LayerResiduals> layer_residuals(const RegressionData& data, std::i
     }
   }
   return residuals;
+}
+
+std::vector<std::optional<LayerResiduals>> dealt_layer_residuals(const RegressionData& data,
+                                                                 const std::vector<LayerShare>& layers,
+                                                                 const LayerInverse& invert) {
+  std::vector<std::size_t> safe;
+  for (std::size_t k = 0; k < layers.size(); ++k)
+    if (varies(data, layers[k].first, layers[k].last)) safe.push_back(k);
+  std::vector<std::optional<LayerResiduals>> mine(layers.size());
+  const auto ranks = to_size(data.comm().size()), rank = to_size(data.comm().rank());
+  for (std::size_t first = 0; first < safe.size(); first += ranks) {
+    const bool has_one = first + rank < safe.size();
+    auto residuals = invert_alone(data, has_one ? layers[safe[first + rank]] : LayerShare{}, invert);
+    if (has_one) mine[safe[first + rank]] = std::move(residuals);
+  }
+  return share_residuals(data, layers, mine);
 }
 
 }  // namespace headspan

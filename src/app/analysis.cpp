@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "device/device_layers.h"
+#include "device/device_room.h"
 #include "stats/causal_ceiling.h"
 
 namespace headspan {
@@ -18,6 +20,10 @@ HeadAngles canonical_correlations(const RegressionData& data) {
 
 }  // namespace
 
+bool fits_device(const RegressionData& data, at::Device device) {
+  return have_room(data.comm(), device, std::max(device_pair_bytes(data), device_layer_bytes(data.layout)));
+}
+
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
                      Profile& profile) {
   const auto timed = [&](const char* phase, const auto& work) {
@@ -25,7 +31,9 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
     return work();
   };
   StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}};
-  result.pairs = timed("pairs", [&] { return all_pairs(data); });
+  result.pairs = timed("pairs", [&] {
+    return all_pairs(data, request.device ? device_pair_sums(*request.device) : PairSums(host_pair_sums));
+  });
   result.heads = timed("heads", [&] { return summarise_heads(data); });
   result.angles = timed("heads", [&] { return canonical_correlations(data); });
   const auto selected = [&](SelectionRule rule) {
@@ -34,7 +42,11 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
   };
   if (request.pairwise) result.pairwise = selected(SelectionRule::pairwise);
   if (request.forward) result.forward = selected(SelectionRule::forward);
-  if (request.layer_ceiling) result.layer_ceiling = timed("ceiling", [&] { return layer_ceiling(data); });
+  if (request.layer_ceiling)
+    result.layer_ceiling = timed("ceiling", [&] {
+      const LayerInverse invert = request.device ? device_layer_inverse(*request.device) : LayerInverse();
+      return layer_ceiling(data, kWideLayer, invert);
+    });
   if (request.causal_ceiling) result.causal_ceiling = timed("ceiling", [&] { return causal_ceiling(data); });
   return result;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/profile.h"
+#include "device/device_pairs.h"
 #include "stats/head_angles.h"
 #include "stats/head_summary.h"
 #include "stats/layer_ceiling.h"
@@ -20,6 +21,8 @@ struct AnalysisRequest {
   bool forward = true;
   bool layer_ceiling = true;
   bool causal_ceiling = false;
+  /// Where pairs and wide layers are multiplied; none: on the CPU. `fits_device` has said yes.
+  std::optional<at::Device> device{};
 };
 
 /// How the numbers of a stream came about: attributes of its group in the result.
@@ -45,8 +48,13 @@ struct StreamResult {
   std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
 };
 
+/// Whether the devices of all ranks hold what analyse puts there; the Grams stay on the host. Collective over
+/// the grid of the Grams.
+bool fits_device(const RegressionData& data, at::Device device);
+
 /// The Gram of the fit part is lost where the causal ceiling is asked for. Phases of `profile`: pairs, heads,
-/// selection, ceiling. Collective over the grid of the Grams.
+/// selection, ceiling. Throws AgreedError on all ranks where a device fails. Collective over the grid of the
+/// Grams.
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
                      Profile& profile);
 

@@ -36,14 +36,26 @@ void warn_of_few_tokens(const Unit& unit, const std::vector<StreamResult>& resul
                            " references and more (p >= n - 1): those R2 are NaN with status 4");
 }
 
+/// Where the statistics of a stream are computed: on the GPUs where these hold what it takes. Collective.
+std::optional<at::Device> analysis_device(const RegressionData& data, const std::string& stream,
+                                          const Team& team, const Log& log) {
+  if (!team.gpu()) return {};
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu()));
+  if (fits_device(data, device)) return device;
+  log.notice("stream " + stream +
+             ": the GPUs have too little memory for its statistics; they are computed on the CPU");
+  return {};
+}
+
 std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,
-                                      const Log& log, Profile& profile) {
+                                      const Team& team, const Log& log, Profile& profile) {
   AnalysisRequest request{job.predict.references,
                           job.predict.pool,
                           false,
                           false,
                           job.ceiling.enabled && job.ceiling.scope != "causal",
-                          job.ceiling.enabled && job.ceiling.scope != "layer"};
+                          job.ceiling.enabled && job.ceiling.scope != "layer",
+                          {}};
   for (const std::string& rule : job.predict.selection)
     (rule == "forward" ? request.forward : request.pairwise) = true;
   std::vector<StreamResult> results;
@@ -53,6 +65,7 @@ std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvid
     const Profile::Phase phase = profile.enter("pairs");
     RegressionData data = regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
                                           std::move(stream.grams->heldout));
+    request.device = analysis_device(data, stream.origin.name, team, log);
     results.push_back(analyse(std::move(data), stream.origin, request, profile));
     progress.advance(1);
   }
@@ -141,7 +154,7 @@ void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& cloc
     publish_grams(unit, grams, header.attributes, evidence, team);
     evidence.attention.reset();
   }
-  const std::vector<StreamResult> results = analyse_all(job, unit, evidence, log, profile);
+  const std::vector<StreamResult> results = analyse_all(job, unit, evidence, team, log, profile);
   {
     const Profile::Phase phase = profile.enter("publish");
     publish(

@@ -1,0 +1,43 @@
+// What a study asks of a Gram, with the heavy products on a device against the host's.
+#include "app/analysis.h"
+#include "support/on_device.h"
+#include "support/tables.h"
+
+namespace headspan {
+namespace {
+
+using Analysis = OnDevice;
+INSTANTIATE_TEST_SUITE_P(On, Analysis, testing::Values(at::kCPU, at::kCUDA), name_of_device);
+
+// Layers of 4 heads and 1: the first is wide (512 columns), so that it is inverted.
+TEST_P(Analysis, OnADeviceIsThatOfTheHost) {
+  HeadLayout layout = make_layout(1, 5, 128);
+  layout.layer = {0, 0, 0, 0, 1};
+  layout.head = {0, 1, 2, 3, 0};
+  const Activations fit = correlated(700, layout.columns(), 30, 1, 1, 2);
+  const Activations heldout = correlated(300, layout.columns(), 30, 1, 1, 3);
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const ProcessGrid shape = usual_grid(world.size());
+  const Grid grid(world, shape.rows, shape.columns);
+  const auto data = [&] { return make_data(grid, layout, fit, &heldout, {128}); };
+  ASSERT_TRUE(fits_device(data(), device_));
+  AnalysisRequest request;
+  request.references = request.pool = 2;
+  Profile profile;
+
+  const StreamResult host = analyse(data(), {}, request, profile);
+  request.device = device_;
+  const StreamResult result = analyse(data(), {}, request, profile);
+
+  // Sums of 128 products here, 512 there, with coordinates of mean inflation below 1e2.
+  expect_near(result.pairs.r2, host.pairs.r2, 1e-12, "pairs");
+  expect_near(result.pairs.r2_heldout, host.pairs.r2_heldout, 1e-12, "pairs, held out");
+  EXPECT_EQ(result.pairs.status, host.pairs.status);
+  expect_near(result.forward->r2, host.forward->r2, 1e-12, "forward");
+  expect_near(result.layer_ceiling->r2, host.layer_ceiling->r2, 1e-12, "ceiling");
+  expect_near(result.layer_ceiling->r2_heldout, host.layer_ceiling->r2_heldout, 1e-11, "ceiling, held out");
+  EXPECT_EQ(result.layer_ceiling->status, host.layer_ceiling->status);
+}
+
+}  // namespace
+}  // namespace headspan

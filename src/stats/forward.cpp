@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/checked.h"
+#include "dist/large_array.h"
 #include "dist/scalapack.h"
+#include "dist/threads.h"
+#include "stats/joint_fit.h"
 
 namespace headspan {
 namespace {
@@ -142,6 +146,34 @@ std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t 
                                             const double* moments, const double* variance,
                                             std::int64_t most) {
   return ForwardSelection(rules, d, pool, moments, variance).run(most);
+}
+
+std::vector<std::vector<std::int64_t>> choose_forward(const RegressionData& data,
+                                                      const std::vector<ForwardProblem>& problems,
+                                                      std::int64_t most, const ForwardChoices& elsewhere) {
+  const std::int64_t d = data.layout.head_size;
+  std::vector<std::optional<std::vector<std::int64_t>>> known(problems.size());
+  if (elsewhere) known = elsewhere(data, problems, most);
+  std::vector<std::vector<std::int64_t>> choices(problems.size());
+  const SingleThreadedBlas single;
+#pragma omp parallel
+  {
+    LargeArray<double> moments;
+#pragma omp for schedule(dynamic)
+    for (std::size_t k = 0; k < problems.size(); ++k) {
+      if (known[k]) {
+        choices[k] = std::move(*known[k]);
+        continue;
+      }
+      const std::vector<std::int64_t>& heads = problems[k].heads;
+      const auto count = static_cast<std::int64_t>(heads.size());
+      moments.reserve(count * d * count * d);
+      assemble(heads, d, problems[k].tiles, moments.data());
+      const std::vector<double> variance = gather(data.sst, heads, d);
+      choices[k] = forward_selection(data.rules, d, count - 1, moments.data(), variance.data(), most);
+    }
+  }
+  return choices;
 }
 
 }  // namespace headspan

@@ -1,11 +1,12 @@
-// Greedy forward selection for one target from the moments of a pool of candidate heads, by Schur
-// complements: after each choice the candidates' own and cross moments are those of their residuals. Local.
+// Greedy forward selection from the moments of a pool of candidate heads, by Schur complements: after each
+// choice the candidates' own and cross moments are those of their residuals. Not the ranking that makes the
+// pool, nor the scores of what is chosen (selection.h). Local.
 #pragma once
 
-#include <cstdint>
-#include <vector>
+#include <functional>
+#include <optional>
 
-#include "stats/regression.h"
+#include "stats/head_moments.h"
 
 namespace headspan {
 
@@ -16,5 +17,22 @@ namespace headspan {
 /// beyond that no R² is answered.
 std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t d, std::int64_t pool,
                                             const double* moments, const double* variance, std::int64_t most);
+
+/// One target and its pool.
+struct ForwardProblem {
+  std::vector<std::int64_t> heads;  ///< the candidates by falling pairwise R², then the target
+  const TileView* tiles = nullptr;  ///< of `tiles_among(heads)`, of the fit part
+};
+
+/// forward_selection for several targets: by problem the chosen, as positions in `heads`, or nothing where it
+/// is left to the host. Local.
+using ForwardChoices = std::function<std::vector<std::optional<std::vector<std::int64_t>>>(
+    const RegressionData& data, const std::vector<ForwardProblem>& problems, std::int64_t most)>;
+
+/// The chosen by problem: by `elsewhere` where there is one, what that leaves by BLAS and LAPACK, problems
+/// spread over the threads of the rank. Local.
+std::vector<std::vector<std::int64_t>> choose_forward(const RegressionData& data,
+                                                      const std::vector<ForwardProblem>& problems,
+                                                      std::int64_t most, const ForwardChoices& elsewhere);
 
 }  // namespace headspan

@@ -4,10 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "dist/agreement.h"
 #include "dist/large_array.h"
 #include "dist/threads.h"
-#include "stats/forward.h"
-#include "stats/head_moments.h"
 #include "stats/joint_fit.h"
 
 namespace headspan {
@@ -30,10 +29,11 @@ struct RoundTiles {
 class Selection {
  public:
   Selection(const RegressionData& data, const PairTable& pairs, SelectionRule rule, std::int64_t references,
-            std::int64_t pool)
+            std::int64_t pool, const ForwardChoices& forward)
       : data_(data),
         pairs_(pairs),
         rule_(rule),
+        forward_(forward),
         references_(references),
         pool_(rule == SelectionRule::forward ? pool : references),
         d_(data.layout.head_size) {}
@@ -77,7 +77,7 @@ class Selection {
       problems.push_back({target, ranked_sources(data_.layout, pairs_, target, pool_)});
       problems.back().heads.push_back(target);
     }
-    if (rule_ == SelectionRule::forward) choose_forward(problems);
+    if (rule_ == SelectionRule::forward) narrow_pools(problems);
     score(problems);
   }
 
@@ -104,25 +104,17 @@ class Selection {
   }
 
   /// Replaces the pool of each problem by what forward selection takes of it. Collective.
-  void choose_forward(std::vector<Problem>& problems) const {
+  void narrow_pools(std::vector<Problem>& problems) const {
     const RoundTiles tiles = view(data_.fit.matrix, problems);
-    const SingleThreadedBlas single;
-#pragma omp parallel
-    {
-      LargeArray<double> memory;
-#pragma omp for schedule(dynamic)
-      for (std::size_t k = 0; k < problems.size(); ++k) {
-        std::vector<std::int64_t>& heads = problems[k].heads;
-        const auto pool = static_cast<std::int64_t>(heads.size()) - 1;
-        const std::vector<double> variance = gather(data_.sst, heads, d_);
-        const double* moments = dense(tiles, problems, k, memory);
-        std::vector<std::int64_t> chosen;
-        for (const std::int64_t c :
-             forward_selection(data_.rules, d_, pool, moments, variance.data(), references_))
-          chosen.push_back(heads[to_size(c)]);
-        chosen.push_back(problems[k].target);
-        heads = std::move(chosen);
-      }
+    std::vector<ForwardProblem> pools;
+    for (std::size_t k = 0; k < problems.size(); ++k)
+      pools.push_back({problems[k].heads, &tiles.views.tiles[tiles.first[k]]});
+    std::vector<std::vector<std::int64_t>> choices;
+    agree(data_.comm(), [&] { choices = choose_forward(data_, pools, references_, forward_); });
+    for (std::size_t k = 0; k < problems.size(); ++k) {
+      problems[k].heads.clear();
+      for (const std::int64_t c : choices[k]) problems[k].heads.push_back(pools[k].heads[to_size(c)]);
+      problems[k].heads.push_back(problems[k].target);
     }
   }
 
@@ -188,6 +180,7 @@ class Selection {
   const RegressionData& data_;
   const PairTable& pairs_;
   SelectionRule rule_;
+  const ForwardChoices& forward_;
   std::int64_t references_;
   std::int64_t pool_;
   std::int64_t d_;
@@ -210,8 +203,8 @@ std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTab
 }
 
 SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
-                      std::int64_t references, std::int64_t pool) {
-  return Selection(data, pairs, rule, references, pool).compute();
+                      std::int64_t references, std::int64_t pool, const ForwardChoices& forward) {
+  return Selection(data, pairs, rule, references, pool, forward).compute();
 }
 
 }  // namespace headspan

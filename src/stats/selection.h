@@ -4,6 +4,7 @@
 // took.
 #pragma once
 
+#include "stats/forward.h"
 #include "stats/pairwise.h"
 
 namespace headspan {
@@ -28,8 +29,10 @@ std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTab
                                          std::int64_t target, std::int64_t most);
 
 /// Selects up to `references` sources for every target; forward looks at the best `pool` of the ranking.
-/// Targets are dealt out by slab and the tiles they need fetched. Collective over the Gram's grid.
+/// Targets are dealt out by slab and the tiles they need fetched; `forward`, where there is one, selects for
+/// those of a rank that it can. Throws AgreedError on all ranks where that fails on one. Collective over the
+/// Gram's grid.
 SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
-                      std::int64_t references, std::int64_t pool);
+                      std::int64_t references, std::int64_t pool, const ForwardChoices& forward = {});
 
 }  // namespace headspan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "device/device_forward.h"
 #include "device/device_layers.h"
 #include "device/device_room.h"
 #include "stats/causal_ceiling.h"
@@ -20,8 +21,10 @@ HeadAngles canonical_correlations(const RegressionData& data) {
 
 }  // namespace
 
-bool fits_device(const RegressionData& data, at::Device device) {
-  return have_room(data.comm(), device, std::max(device_pair_bytes(data), device_layer_bytes(data.layout)));
+bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device) {
+  return have_room(data.comm(), device,
+                   std::max({device_pair_bytes(data), device_layer_bytes(data.layout),
+                             device_forward_bytes(data.layout, request.pool)}));
 }
 
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
@@ -36,9 +39,10 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
   });
   result.heads = timed("heads", [&] { return summarise_heads(data); });
   result.angles = timed("heads", [&] { return canonical_correlations(data); });
+  const ForwardChoices forward = request.device ? device_forward_choices(*request.device) : ForwardChoices();
   const auto selected = [&](SelectionRule rule) {
     return timed("selection",
-                 [&] { return select(data, result.pairs, rule, request.references, request.pool); });
+                 [&] { return select(data, result.pairs, rule, request.references, request.pool, forward); });
   };
   if (request.pairwise) result.pairwise = selected(SelectionRule::pairwise);
   if (request.forward) result.forward = selected(SelectionRule::forward);

@@ -21,7 +21,7 @@ struct AnalysisRequest {
   bool forward = true;
   bool layer_ceiling = true;
   bool causal_ceiling = false;
-  /// Where pairs and wide layers are multiplied; none: on the CPU. `fits_device` has said yes.
+  /// Where the heavy work is done, which `fits_device` has said yes to; none: on the CPU.
   std::optional<at::Device> device{};
 };
 
@@ -50,7 +50,7 @@ struct StreamResult {
 
 /// Whether the devices of all ranks hold what analyse puts there; the Grams stay on the host. Collective over
 /// the grid of the Grams.
-bool fits_device(const RegressionData& data, at::Device device);
+bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device);
 
 /// The Gram of the fit part is lost where the causal ceiling is asked for. Phases of `profile`: pairs, heads,
 /// selection, ceiling. Throws AgreedError on all ranks where a device fails. Collective over the grid of the

@@ -37,11 +37,11 @@ void warn_of_few_tokens(const Unit& unit, const std::vector<StreamResult>& resul
 }
 
 /// Where the statistics of a stream are computed: on the GPUs where these hold what it takes. Collective.
-std::optional<at::Device> analysis_device(const RegressionData& data, const std::string& stream,
-                                          const Team& team, const Log& log) {
+std::optional<at::Device> analysis_device(const RegressionData& data, const AnalysisRequest& request,
+                                          const std::string& stream, const Team& team, const Log& log) {
   if (!team.gpu()) return {};
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu()));
-  if (fits_device(data, device)) return device;
+  if (fits_device(data, request, device)) return device;
   log.notice("stream " + stream +
              ": the GPUs have too little memory for its statistics; they are computed on the CPU");
   return {};
@@ -65,7 +65,7 @@ std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvid
     const Profile::Phase phase = profile.enter("pairs");
     RegressionData data = regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
                                           std::move(stream.grams->heldout));
-    request.device = analysis_device(data, stream.origin.name, team, log);
+    request.device = analysis_device(data, request, stream.origin.name, team, log);
     results.push_back(analyse(std::move(data), stream.origin, request, profile));
     progress.advance(1);
   }

@@ -1,0 +1,215 @@
+#include "device/device_forward.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "stats/joint_fit.h"
+
+namespace headspan {
+namespace {
+
+using Choices = std::vector<std::optional<std::vector<std::int64_t>>>;  // nothing: left to the host
+
+constexpr double kSafePivot = 1e4;  // of a factor without pivoting, in tolerances
+constexpr double kTie = 1e-10;      // of two candidates' gains in R²
+constexpr std::int64_t kBatchBytes = std::int64_t{1} << 31;
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// Bytes of one target: its tiles, both ways round, and its moments in two orders.
+std::int64_t target_bytes(std::int64_t side) {
+  return 4 * side * side * static_cast<std::int64_t>(sizeof(double));
+}
+
+/// Targets with as many candidates each.
+class Batch {
+ public:
+  Batch(const RegressionData& data, std::vector<const ForwardProblem*> problems, at::Device device)
+      : rules_(data.rules),
+        d_(data.layout.head_size),
+        count_(static_cast<std::int64_t>(problems.size())),
+        heads_(static_cast<std::int64_t>(problems.front()->heads.size())),
+        device_(device) {
+    std::vector<double> variance;
+    for (const ForwardProblem* problem : problems)
+      for (const double value : gather(data.sst, problem->heads, d_)) variance.push_back(value);
+    const at::Tensor sst = on_device(variance, at::kDouble).view({count_, heads_ * d_});
+    const at::Tensor scale = at::where(sst > 0, sst.rsqrt(), at::zeros_like(sst));
+    residual_ = moments(problems).mul_(scale.unsqueeze(2)).mul_(scale.unsqueeze(1));
+    used_ = at::zeros({count_, heads_ - 1}, at::dtype(at::kBool).device(device));
+    safe_ = at::ones({count_}, at::dtype(at::kBool).device(device));
+    batch_ = at::arange(count_, at::dtype(at::kLong).device(device));
+  }
+
+  Choices run(std::int64_t most) {
+    const std::int64_t steps = std::min(most, heads_ - 1);
+    std::vector<at::Tensor> chosen;
+    for (std::int64_t regressors = d_; regressors <= steps * d_ && !rules_.too_few(regressors);
+         regressors += d_)
+      chosen.push_back(step(regressors, regressors < steps * d_));
+    const at::Tensor safe = safe_.to(at::kCPU);
+    for (at::Tensor& choice : chosen) choice = choice.to(at::kCPU);
+    Choices choices(to_size(count_));
+    for (std::int64_t b = 0; b < count_; ++b) {
+      if (!safe.data_ptr<bool>()[b]) continue;
+      choices[to_size(b)].emplace();
+      for (const at::Tensor& choice : chosen)
+        choices[to_size(b)]->push_back(choice.data_ptr<std::int64_t>()[b]);
+    }
+    return choices;
+  }
+
+ private:
+  template <class T>
+  at::Tensor on_device(const std::vector<T>& values, at::ScalarType type) const {
+    return at::from_blob(const_cast<T*>(values.data()), {static_cast<std::int64_t>(values.size())}, type)
+        .to(device_, /*non_blocking=*/false, /*copy=*/true);
+  }
+
+  /// The tiles as they lie in the Gram, and turned where the problem has its heads in the other order: row
+  /// head, column head of tiles_among. [count, tiles, d, d].
+  at::Tensor turned_tiles(const std::vector<const ForwardProblem*>& problems) const {
+    const std::int64_t tiles = heads_ * (heads_ + 1) / 2;
+    const at::Tensor host =
+        at::empty({count_, tiles, d_, d_}, at::dtype(at::kDouble).pinned_memory(!device_.is_cpu()));
+    std::vector<std::uint8_t> as_they_lie(to_size(count_ * tiles));
+    double* const values = host.data_ptr<double>();
+#pragma omp parallel for
+    for (std::int64_t b = 0; b < count_; ++b) {
+      const ForwardProblem& problem = *problems[to_size(b)];
+      double* out = values + b * tiles * d_ * d_;
+      std::int64_t k = 0;
+      for (std::int64_t row = 0; row < heads_; ++row)
+        for (std::int64_t column = 0; column <= row; ++column, ++k) {
+          const TileView& tile = problem.tiles[k];
+          for (std::int64_t j = 0; j < d_; ++j, out += d_)
+            std::copy_n(tile.values + j * tile.leading, d_, out);
+          as_they_lie[to_size(b * tiles + k)] =
+              problem.heads[to_size(row)] >= problem.heads[to_size(column)] ? 1 : 0;
+        }
+    }
+    const at::Tensor columns = host.to(device_, /*non_blocking=*/true);  // column-major tiles
+    const at::Tensor lie = on_device(as_they_lie, at::kByte).to(at::kBool).view({count_, tiles, 1, 1});
+    return at::where(lie, columns.transpose(2, 3), columns);
+  }
+
+  /// Of all heads of each problem, both triangles: [count, heads * d, heads * d].
+  at::Tensor moments(const std::vector<const ForwardProblem*>& problems) const {
+    std::vector<std::int64_t> below, above;
+    for (std::int64_t row = 0; row < heads_; ++row)
+      for (std::int64_t column = 0; column <= row; ++column) {
+        below.push_back(row * heads_ + column);
+        above.push_back(column * heads_ + row);
+      }
+    const at::Tensor tiles = turned_tiles(problems);
+    at::Tensor all = at::empty({count_, heads_ * heads_, d_, d_}, tiles.options());
+    all.index_copy_(1, on_device(above, at::kLong), tiles.transpose(2, 3));
+    all.index_copy_(1, on_device(below, at::kLong), tiles);
+    return all.view({count_, heads_, heads_, d_, d_})
+        .permute({0, 1, 3, 2, 4})
+        .reshape({count_, heads_ * d_, heads_ * d_});
+  }
+
+  /// Chooses the next candidate of every target: [count]. `goes_on`: another step follows.
+  at::Tensor step(std::int64_t regressors, bool goes_on) {
+    const at::Tensor lower = factor_candidates(regressors);
+    const at::Tensor choice = regressors == d_ ? at::zeros_like(batch_) : best_candidates(lower);
+    used_.scatter_(1, choice.unsqueeze(1), true);
+    if (goes_on) remove_explained_by(choice, lower);
+    return choice;
+  }
+
+  /// The factors of the candidates' residuals that are left: [count, candidates, d, d].
+  at::Tensor factor_candidates(std::int64_t regressors) {
+    const at::Tensor used = used_.unsqueeze(2).unsqueeze(3);
+    const at::Tensor own = residual_.view({count_, heads_, d_, heads_, d_})
+                               .diagonal(0, 1, 3)
+                               .permute({0, 3, 1, 2})
+                               .narrow(1, 0, heads_ - 1);
+    const auto [lower, info] = at::linalg_cholesky_ex(at::where(used, at::eye(d_, own.options()), own));
+    const at::Tensor pivots = lower.diagonal(0, 2, 3).square().amin(2);
+    const at::Tensor safe = info.eq(0).logical_and(pivots > kSafePivot * rules_.pivot_tolerance(regressors));
+    safe_.logical_and_(safe.logical_or(used_).all(1));
+    return lower;
+  }
+
+  /// Which candidates explain most of what is left of the targets.
+  at::Tensor best_candidates(const at::Tensor& lower) {
+    const at::Tensor cross = residual_.view({count_, heads_, d_, heads_, d_})
+                                 .select(1, heads_ - 1)
+                                 .narrow(2, 0, heads_ - 1)
+                                 .permute({0, 2, 3, 1});  // [count, candidates, d, d of the target]
+    const at::Tensor x = at::linalg_solve_triangular(lower, cross, /*upper=*/false);
+    const at::Tensor gains = x.square().sum({2, 3}).masked_fill(used_, -1);
+    const auto [best, places] = gains.topk(2, 1);
+    safe_.logical_and_(best.select(1, 0) - best.select(1, 1) > kTie * static_cast<double>(d_));
+    return places.select(1, 0).contiguous();
+  }
+
+  /// residual -= Z Z^T, Z what the chosen explain of everything.
+  void remove_explained_by(const at::Tensor& choice, const at::Tensor& lower) {
+    const at::Tensor factor =
+        lower.reshape({count_ * (heads_ - 1), d_, d_}).index_select(0, batch_ * (heads_ - 1) + choice);
+    const at::Tensor rows =
+        residual_.view({count_ * heads_, d_, heads_ * d_}).index_select(0, batch_ * heads_ + choice);
+    const at::Tensor z = at::linalg_solve_triangular(factor, rows, /*upper=*/false);  // [count, d, heads * d]
+    residual_.baddbmm_(z.transpose(1, 2), z, 1, -1);
+  }
+
+  const FitRules& rules_;
+  std::int64_t d_;
+  std::int64_t count_;
+  std::int64_t heads_;  // of a problem: candidates and target
+  at::Device device_;
+  at::Tensor residual_;  // [count, heads * d, heads * d]
+  at::Tensor used_;      // [count, candidates]
+  at::Tensor safe_;      // [count]
+  at::Tensor batch_;     // [count] 0, 1, ..
+};
+
+/// Where the batch ends that begins with tried[first]: problems of equal size that fit the memory.
+std::size_t batch_end(const std::vector<ForwardProblem>& problems, const std::vector<std::size_t>& tried,
+                      std::size_t first, std::int64_t d) {
+  const std::size_t heads = problems[tried[first]].heads.size();
+  const auto side = static_cast<std::int64_t>(heads) * d;
+  const std::size_t most = first + to_size(std::max<std::int64_t>(1, kBatchBytes / target_bytes(side)));
+  std::size_t end = first;
+  while (end < std::min(most, tried.size()) && problems[tried[end]].heads.size() == heads) ++end;
+  return end;
+}
+
+Choices choose(const RegressionData& data, const std::vector<ForwardProblem>& problems, std::int64_t most,
+               at::Device device) {
+  const c10::DeviceGuard on(device);
+  Choices choices(problems.size());
+  std::vector<std::size_t> tried;
+  for (std::size_t k = 0; k < problems.size(); ++k)
+    if (problems[k].heads.size() > 1) tried.push_back(k);
+  for (std::size_t first = 0; first < tried.size();) {
+    const std::size_t end = batch_end(problems, tried, first, data.layout.head_size);
+    std::vector<const ForwardProblem*> batch;
+    for (std::size_t k = first; k < end; ++k) batch.push_back(&problems[tried[k]]);
+    Choices chosen = Batch(data, batch, device).run(most);
+    for (std::size_t k = first; k < end; ++k) choices[tried[k]] = std::move(chosen[k - first]);
+    first = end;
+  }
+  return choices;
+}
+
+}  // namespace
+
+ForwardChoices device_forward_choices(at::Device device) {
+  return [device](const RegressionData& data, const std::vector<ForwardProblem>& problems,
+                  std::int64_t most) { return choose(data, problems, most, device); };
+}
+
+std::int64_t device_forward_bytes(const HeadLayout& layout, std::int64_t pool) {
+  const std::int64_t heads = std::min(pool + 1, layout.heads()), one = target_bytes(heads * layout.head_size);
+  return std::min(std::max(kBatchBytes, one), layout.heads() * one);
+}
+
+}  // namespace headspan

@@ -60,6 +60,7 @@ python3 -c 'import random, array
 random.seed(1); array.array("H", (random.randrange(1, 49152) for _ in range(30000))).tofile(open(__import__("sys").argv[1], "wb"))' \
   "$work/tokens.bin"
 bench device --folder checkpoints/tiny-olmo2/step0 --tokens 4096
+bench solves --layers 4 --heads 32 --head-size 128 --repeats 3
 bench products --layers 8 --heads 32 --head-size 128 --tokens 8192
 study float32 --model.dtype bfloat16 --predict.precision float32
 study bfloat16 --model.dtype bfloat16 --predict.precision bfloat16

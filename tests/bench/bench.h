@@ -85,6 +85,7 @@ bool bench_cache(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);
 bool bench_scaling(const BenchOptions& options, const Comm& comm);
 bool bench_device(const BenchOptions& options, const Comm& comm);
+bool bench_solves(const BenchOptions& options, const Comm& comm);
 bool bench_products(const BenchOptions& options, const Comm& comm);
 bool bench_overlap(const BenchOptions& options, const Comm& comm);  ///< also eigenvalues and singular
 

@@ -39,6 +39,7 @@ const std::map<std::string, Benchmark>& benchmarks() {
                                                        {"singular", {bench_overlap, false}},
                                                        {"scaling", {bench_scaling, true, 8192}},
                                                        {"device", {bench_device, true, 8192}},
+                                                       {"solves", {bench_solves, false}},
                                                        {"products", {bench_products, false, 8192}},
                                                        {"memory", {bench_memory, true, 8192}}};
   return all;

@@ -6,6 +6,7 @@
 #include "app/gram_source.h"
 #include "app/job_sizes.h"
 #include "app/layout.h"
+#include "stats/layer_ceiling.h"
 
 namespace headspan {
 namespace {
@@ -188,11 +189,16 @@ class PhaseCosts {
     PhaseCost cost{"ceiling"};
     for (const StreamSize& stream : streams_) {
       const double w = width(stream), layers = real(config_.layers);
-      const bool wide = w >= 512;  // stats/layer_ceiling.h
+      const bool wide = w >= kWideLayer;
       if (ceilings_) {
         cost.flops += layers * w * w * w * (wide ? 1 + 2 * (parts_ - 1) : w / d_ / 3);
-        // A wide layer is copied, factored, inverted and multiplied over the whole grid.
-        if (wide) {
+        // A wide layer goes to one rank's GPU, or is copied, factored, inverted and multiplied over the whole
+        // grid.
+        if (wide && job_.run.device == "cuda") {
+          cost.fullest = std::max(cost.fullest, fullest_of(layers, ranks_));
+          cost.received += layers / ranks_ * remote_layer(stream) / 2 * parts_;
+          cost.messages += exchanges(2 * parts_ * std::ceil(layers / ranks_));
+        } else if (wide) {
           cost.received += layers * remote_layer(stream) * (1 + parts_) / std::sqrt(ranks_);
           cost.messages += layers * 8 * w / d_ * hops();
         } else {

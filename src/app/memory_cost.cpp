@@ -4,6 +4,7 @@
 #include "app/job_sizes.h"
 #include "app/layout.h"
 #include "dist/block_cyclic.h"
+#include "stats/layer_ceiling.h"
 
 namespace headspan {
 namespace {
@@ -42,7 +43,7 @@ double statistics_bytes(const Job& job, const ModelConfig& config, const TokenCo
     tables += h * h * (3 * 8 + 1) / ranks + h * d * 3 * 8 / ranks + h * width / d * 8;
     const double records = (h / real(group.grid.rows) + h / real(group.grid.columns)) * 2 * d * d * 8;
     const double fits = h * h / ranks * 48 * (group.ranks > 1 ? 2 : 1);  // on their way to their targets
-    const double layer = 4 * width * width * 8 * parts_of(tokens) / (width >= 512 ? ranks : 1);
+    const double layer = 4 * width * width * 8 * parts_of(tokens) / (width >= kWideLayer ? ranks : 1);
     const double remote = 2 * std::min(kRemoteTilesBytes, remote_tile_bytes(job, config, stream, ranks));
     work = std::max({work, records + fits, remote, layer});
   }

@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# What can only be seen on a GPU: that a study computes there what it computes on the CPU, and how fast it is. Prints one
-# table (Markdown) on standard output; exit code 0 when all that is required is met. A few minutes on one GPU.
+# What can only be seen on a GPU: that a study and a cache compute there what they compute on the CPU, and how fast they
+# are. Prints tables (Markdown) on standard output; exit code 0 when all that is required is met. Under 9 minutes on one
+# H200.
 #
 #   bash tests/gpu.sh [BUNDLE]
 #
 # BUNDLE is a folder that slurm/bundle.sh made of build/cuda, or that folder as .tar.xz, for machines without MPI and
 # compilers; PyTorch's wheel must be there (its folder in HEADSPAN_TORCH_DIR, or importable by python3). Without BUNDLE it
-# builds build/cuda (jobs/build.sh --cuda) and uses that. It does not measure several GPUs, compressed caches or
-# transformers yet.
+# builds build/cuda (jobs/build.sh --cuda) and uses that, and where there are several GPUs and mpiexec it runs the tests of
+# NCCL too. transformers is measured beside headspan where python3 has it.
+#
+# Shapes: OLMo-2-7B (32 layers of 32 heads x 128, hidden size 4096) for studies, Llama-3.1-8B (32 layers, 32 query heads
+# and 8 KV heads x 128) for caches, random weights. K, Q and V of OLMo-2-7B are three studies, for the Gram of one is 69
+# GB in host memory.
 set -euo pipefail
 bundle=${1:-}
 if (($# > 1)); then
@@ -23,9 +28,10 @@ if ! nvidia-smi --query-gpu=name,driver_version --format=csv,noheader > "$work/g
   echo "tests/gpu.sh: nvidia-smi finds no GPU; start it on a machine that has one" >&2
   exit 1
 fi
+built=
 if [[ -z $bundle ]]; then
-  bash jobs/build.sh --cuda headspan headspan-bench >&2
-  bundle=$PWD/build/cuda
+  bash jobs/build.sh --cuda >&2
+  bundle=$PWD/build/cuda built=yes
 elif [[ -f $bundle ]]; then
   mkdir "$work/bundle"
   tar -xJf "$bundle" -C "$work/bundle" --strip-components=1
@@ -34,38 +40,94 @@ fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 missed=0
+row='s/^bench=[^ ]+ figure="([^"]*)" unit=([^ ]*) value=([^ ]*) limit=([^ ]*) ratio=([^ ]*) required=([^ ]*) met=([^ ]*).*/| \1 | \3 \2 | \4 | \5 | \6 | \7 |/p'
 # bench NAME OPTION...: keeps its lines for programs.
 bench() {
   echo "== headspan-bench $*" >&2
   local status=0
   "$bundle/headspan-bench" "$@" > "$work/output" || status=$?
   grep -v ^bench= "$work/output" >&2 || true
-  sed -nE 's/^bench=[^ ]+ figure="([^"]*)" unit=([^ ]*) value=([^ ]*) limit=([^ ]*) ratio=([^ ]*) required=([^ ]*) met=([^ ]*).*/| \1 | \3 \2 | \4 | \5 | \6 | \7 |/p' \
-    "$work/output" >> "$work/table"
+  sed -nE "$row" "$work/output" >> "$work/table"
   ((status == 0)) || missed=1
 }
 
-# study NAME OPTION...: 30 000 drawn tokens through three layers of a 7B model with random weights; its log's seconds.
-study() {
-  local name=$1
-  shift
-  echo "== headspan study, $name" >&2
-  "$bundle/headspan" study --model.path checkpoints/random-4096 --model.init random --tokens.path "$work/tokens.bin" \
-    --run.device cuda --overlap.enabled false --output.directory "$work/$name" "$@" > "$work/output" 2> "$work/log" ||
-    { cat "$work/log" >&2; missed=1; }
-  sed -nE "s/.* headspan seconds unit=[^ ]* (.*)/| $name | \1 |/p" "$work/log" >> "$work/phases"
+# require FIGURE VALUE UNIT LIMIT: a row that is met where the value is no more than the limit.
+require() {
+  awk -v figure="$1" -v value="$2" -v unit="$3" -v limit="$4" 'BEGIN {
+    met = value + 0 <= limit + 0
+    printf "| %s | %.4g %s | %s | %.3f | 1 | %s |\n", figure, value, unit, limit, limit / value, met ? "yes" : "no"
+    exit !met }' >> "$work/table" || missed=1
 }
 
+# config NAME KV_HEADS MLP TYPE VOCABULARY: a folder with config.json alone.
+config() {
+  mkdir "$work/$1"
+  cat > "$work/$1/config.json" << END
+{"model_type": "$4", "hidden_size": 4096, "intermediate_size": $3, "num_hidden_layers": 32, "num_attention_heads": 32,
+ "num_key_value_heads": $2, "head_dim": 128, "vocab_size": $5, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+ "rope_theta": 500000.0, "initializer_range": 0.02, "attention_bias": false, "hidden_act": "silu",
+ "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 0, "torch_dtype": "bfloat16"}
+END
+}
+config olmo2-7b 32 11008 olmo2 100352
+config llama31-8b 8 14336 llama 128256
 python3 -c 'import random, array
 random.seed(1); array.array("H", (random.randrange(1, 49152) for _ in range(30000))).tofile(open(__import__("sys").argv[1], "wb"))' \
   "$work/tokens.bin"
+
+# study PRECISION LIMIT: K, Q and V of 30 000 tokens, all pairs, top-5; the seconds of its phases behind loading.
+study() {
+  local precision=$1 limit=$2 stream
+  for stream in k q v; do
+    echo "== headspan study, $precision products, $stream" >&2
+    "$bundle/headspan" study --model.path "$work/olmo2-7b" --model.init random --model.dtype bfloat16 \
+      --tokens.path "$work/tokens.bin" --tokens.heldout 0 --predict.streams "$stream" --predict.precision "$precision" \
+      --predict.selection pairwise --ceiling.enabled false --overlap.enabled false --run.device cuda --run.save_minutes 0 \
+      --output.directory "$work/$precision-$stream" > "$work/output" 2> "$work/log" || {
+      cat "$work/log" >&2
+      missed=1
+      return 0
+    }
+    sed -nE "s/.* headspan seconds unit=[^ ]* (.*)/$precision $stream \1/p" "$work/log" >> "$work/phases"
+    rm -rf "${work:?}/$precision-$stream"
+  done
+  require "study of K, Q and V, all pairs, top-5, $precision products, behind loading" \
+    "$(awk -v p="$precision" '$1 == p { for (i = 3; i <= NF; ++i) { split($i, x, "="); if (x[1] != "load") s += x[2] } } END { print s }' "$work/phases")" \
+    s "$limit"
+}
+
 bench device --folder checkpoints/tiny-olmo2/step0 --tokens 4096
 bench solves --layers 4 --heads 32 --head-size 128 --repeats 3
 bench products --layers 8 --heads 32 --head-size 128 --tokens 8192
-study float32 --model.dtype bfloat16 --predict.precision float32
-study bfloat16 --model.dtype bfloat16 --predict.precision bfloat16
+bench forward --folder "$work/olmo2-7b" --tokens 16384 --sequence-length 2048
+if python3 -c 'import transformers' 2> /dev/null; then
+  ours=$(sed -nE 's/^bench=forward figure="forward to logits[^"]*" unit=[^ ]* value=([^ ]*).*/\1/p' "$work/output")
+  peer=$(python3 tests/bench/peers.py transformers --device cuda --folder "$work/olmo2-7b" --tokens 16384 \
+    --sequence-length 2048 | sed -nE 's/^bench=transformers figure="forward to logits" unit=[^ ]* value=([^ ]*).*/\1/p')
+  require "seconds of a token, forward to logits, against transformers" \
+    "$(awk -v x="$ours" 'BEGIN { print 1 / x }')" s "$(awk -v x="$peer" 'BEGIN { print 1 / x }')"
+else
+  echo "| forward, against transformers | not measured: python3 has none | | | | |" >> "$work/table"
+fi
+bench cache --folder "$work/llama31-8b" --plan latent --batch 64 --sequence-length 4096
+bench cache --folder "$work/llama31-8b" --plan headspan --batch 64 --sequence-length 4096
+study float32 60
+study split 20
+study bfloat16 10
 
-echo "Device: $(head -1 "$work/gpu")"
+gpus=$(wc -l < "$work/gpu")
+if [[ -n $built ]] && ((gpus > 1)) && command -v mpiexec > /dev/null; then
+  echo "== tests of NCCL on $gpus GPUs" >&2
+  for ranks in 2 4 6; do
+    ((ranks <= gpus)) || continue
+    ctest --test-dir build/cuda --output-on-failure -R "(device_comm|tensor_comm|device_gram|device_capture)\.$ranks\$" >&2 ||
+      missed=1
+  done
+else
+  echo "| NCCL between GPUs | not tested: $gpus GPU$([[ -n $built ]] || echo ', a bundle') | | | | |" >> "$work/table"
+fi
+
+echo "Device: $(head -1 "$work/gpu") ($gpus)"
 echo "Date: $(date -u +%Y-%m-%d)"
 echo "Program: $("$bundle/headspan" --version)"
 echo
@@ -73,7 +135,7 @@ echo "| figure | value | limit | ratio | required | met |"
 echo "| --- | --- | --- | --- | --- | --- |"
 cat "$work/table"
 echo
-echo "| study of 3 layers, hidden size 4096, K, Q and V | seconds |"
+echo "| study, OLMo-2-7B shapes, 30 000 tokens | seconds |"
 echo "| --- | --- |"
-cat "$work/phases"
+sed -E 's/^([^ ]+) ([^ ]+) (.*)/| \1, \2 | \3 |/' "$work/phases"
 exit "$missed"

@@ -208,6 +208,8 @@ TEST(Job, RefusesMalformedValuesAndSaysWhatIsAllowed) {
   expect("[run]\ngrid = 2x0\n",
          "run.grid = 2x0: is too small; allowed: auto or PxQ, rows x columns of a process grid such as 2x3");
   expect("[run]\nmemory_gib = 0\n", "run.memory_gib = 0: is out of range; allowed: auto or a number above 0");
+  expect("[run]\ngpu_memory_gib = -1\n",
+         "run.gpu_memory_gib = -1: is out of range; allowed: auto or a number above 0");
   expect("[overlap]\ntolerances = paper,2\n",
          "overlap.tolerances = paper,2: is out of range; allowed: a comma-separated list of paper or a "
          "number above 0 "

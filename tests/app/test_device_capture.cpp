@@ -62,6 +62,11 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
   }
 
   const Comm world_ = Comm::duplicate(MPI_COMM_WORLD);
+  const std::string folder_ = golden_folder("llama_gqa");
+  const ModelConfig config_ = read_model_config(folder_ + "/config.json");
+  const Checkpoint checkpoint_ = Checkpoint::open(folder_);
+  const Sample sample_ = make_sample(config_.vocab_size);
+  const Log silent_{false};
   std::optional<int> gpu_;
   at::Device device_ = at::kCPU;
 };
@@ -78,21 +83,16 @@ const std::vector<std::vector<DeviceShare>> kPasses{
     {{{0}, {kFit}, {0, 2}}, {{0}, {kFit}, {1, 2}}, {{0}, {kHeldout}, {}}, {{1}, {kFit, kHeldout}, {}}}};
 
 TEST_P(DeviceCapture, AgreesWithTheHost) {
-  const std::string folder = golden_folder("llama_gqa");
-  const ModelConfig config = read_model_config(folder + "/config.json");
-  const Checkpoint checkpoint = Checkpoint::open(folder);
-  const Sample sample = make_sample(config.vocab_size);
-  const Log silent(false);
   for (const int t : {1, 2})
     for (const ProcessGrid shape : all_grids(world_.size())) {
-      if (world_.size() % t != 0 || config.kv_heads % t != 0) continue;
+      if (world_.size() % t != 0 || config_.kv_heads % t != 0) continue;
       SCOPED_TRACE("tensor parallel " + std::to_string(t) + ", " + std::to_string(shape.rows) + "x" +
                    std::to_string(shape.columns));
       const Team team(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
       for (const bool by_layer : {false, true}) {
         const auto model =
-            Transformer::load(config, checkpoint, by_layer ? Dtype::bfloat16 : Dtype::float32,
-                              {config.layers, true}, team.tensor_device(), team.data(), device_);
+            Transformer::load(config_, checkpoint_, by_layer ? Dtype::bfloat16 : Dtype::float32,
+                              {config_.layers, true}, team.tensor_device(), team.data(), device_);
         CaptureRequest request;
         request.streams = {Stream::k, Stream::v};  // queries for what attention does with them alone
         request.batch_tokens = 12;
@@ -100,13 +100,13 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
         request.by_layer = by_layer;
         const auto capture = [&](std::optional<at::Device> device, AttentionSums& sums) {
           request.device = device;
-          Progress progress(silent, "forward", "tokens", sample.total());
+          Progress progress(silent_, "forward", "tokens", sample_.total());
           Profile profile;
-          return capture_grams<float>(model, config, sample, request, team, progress, profile, nullptr,
+          return capture_grams<float>(model, config_, sample_, request, team, progress, profile, nullptr,
                                       &sums);
         };
-        AttentionSums of_host(config.layers, config.heads, config.kv_heads, config.head_size),
-            of_device(config.layers, config.heads, config.kv_heads, config.head_size);
+        AttentionSums of_host(config_.layers, config_.heads, config_.kv_heads, config_.head_size),
+            of_device(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
 
         const std::vector<StreamGrams> expected = capture(std::nullopt, of_host);
         const std::vector<StreamGrams> grams = capture(device_, of_device);
@@ -123,26 +123,21 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
 
 // A pass over one part runs other batches, which in float64 changes its values by no more than sums err.
 TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
-  const std::string folder = golden_folder("llama_gqa");
-  const ModelConfig config = read_model_config(folder + "/config.json");
-  const Checkpoint checkpoint = Checkpoint::open(folder);
-  const Sample sample = make_sample(config.vocab_size);
-  const Log silent(false);
   for (const int t : {1, 2}) {
     if (world_.size() % t != 0) continue;
     SCOPED_TRACE("tensor parallel " + std::to_string(t));
     const Team team(world_, 1, t, std::nullopt, gpu_);
-    const auto model = Transformer::load(config, checkpoint, Dtype::float64, {config.layers, true},
+    const auto model = Transformer::load(config_, checkpoint_, Dtype::float64, {config_.layers, true},
                                          team.tensor_device(), team.data(), device_);
     CaptureRequest request;
     request.streams = {Stream::k, Stream::v};
     request.batch_tokens = 12;
     const auto capture = [&](std::vector<double>& query) {
-      Progress progress(silent, "forward", "tokens", sample.total());
+      Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
-      AttentionSums sums(config.layers, config.heads, config.kv_heads, config.head_size);
+      AttentionSums sums(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
       auto grams =
-          capture_grams<double>(model, config, sample, request, team, progress, profile, nullptr, &sums);
+          capture_grams<double>(model, config_, sample_, request, team, progress, profile, nullptr, &sums);
       query = sums.sums().query;
       team.group().sum(query.data(), static_cast<std::int64_t>(query.size()));
       return grams;
@@ -170,14 +165,10 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
 
 // A run whose time is up at every round, begun again until it is through: as if it had not been stopped.
 TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
-  const std::string folder = golden_folder("llama_gqa");
-  const ModelConfig config = read_model_config(folder + "/config.json");
-  const Sample sample = make_sample(config.vocab_size);
-  const Log silent(false);
   const TempFolder results("device_capture");
   const Team team(world_, 1, 1, std::nullopt, gpu_);
-  const auto model = Transformer::load(config, Checkpoint::open(folder), Dtype::float32,
-                                       {config.layers, false}, team.tensor_device(), team.data(), device_);
+  const auto model = Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
+                                       team.tensor_device(), team.data(), device_);
   CaptureRequest request;
   request.streams = {Stream::k, Stream::v};
   request.batch_tokens = 12;
@@ -191,21 +182,21 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
   std::vector<GramStream> streams;
   for (const char* name : {"k", "v"})
     streams.push_back(gram_stream({name, "roped", "float32", "float64", 0},
-                                  stream_layout(config, stream_named(name)), true));
+                                  stream_layout(config_, stream_named(name)), true));
   for (const auto& passes : kPasses) {
     request.passes = passes;
     const std::vector<std::string> names(passes.size(), "pass");
     const auto capture = [&](const UnitState* state) {
-      Progress progress(silent, "forward", "tokens", sample.total());
+      Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
-      return capture_grams<float>(model, config, sample, request, team, progress, profile, state);
+      return capture_grams<float>(model, config_, sample_, request, team, progress, profile, state);
     };
     const std::vector<StreamGrams> expected = capture(nullptr);
     std::vector<StreamGrams> grams;
     std::size_t runs = 0;
     for (; grams.empty(); ++runs) {
       RunClock clock(job.run);
-      const UnitState state(job, unit, team, clock, silent, streams, nullptr, names);
+      const UnitState state(job, unit, team, clock, silent_, streams, nullptr, names);
       try {
         grams = capture(&state);
       } catch (const Stopped&) {

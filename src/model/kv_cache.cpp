@@ -11,10 +11,9 @@
 #include "dist/threads.h"
 #include "model/decode_attention.h"
 #include "model/few_rows.h"
-#include "model/linear.h"
 #include "model/page_attention.h"
 #include "model/partial_attention.h"
-#include "model/tensor_comm.h"
+#include "model/stored_columns.h"
 
 namespace headspan {
 namespace {
@@ -125,33 +124,12 @@ PageDeal PagedCache::deal(std::size_t sequence) const {
   return {(ranks - behind % ranks) % ranks, ranks};
 }
 
-/// x: [tokens, kv_heads, d] of the compute type; returns the stored columns [tokens, r].
-at::Tensor PagedCache::encode(const StoredBlock& block, const at::Tensor& x) const {
-  const at::Tensor flat = x.view({x.size(0), -1});
-  at::Tensor z;
-  if (block.projection.defined()) {
-    z = product(flat - block.mean, block.projection);
-  } else if (block.kept) {
-    const Range own =
-        share(x.size(1) * tensor_parallel_.size(), tensor_parallel_.rank(), tensor_parallel_.size());
-    z = at::zeros({x.size(0), static_cast<std::int64_t>(block.kept->size()) * x.size(2)}, x.options());
-    for (std::size_t i = 0; i < block.kept->size(); ++i) {
-      const std::int64_t head = (*block.kept)[i] - own.begin;
-      if (head >= 0 && head < own.count)
-        z.narrow(1, static_cast<std::int64_t>(i) * x.size(2), x.size(2)).copy_(x.select(1, head));
-    }
-  } else {
-    return flat;
-  }
-  if (block.shared) sum_over(tensor_parallel_, z);
-  return z;
-}
-
 void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
                         const std::vector<std::int64_t>& counts) {
   StreamCache& cache = stream_cache(stream);
   const at::Tensor wide = x.to(compute_).contiguous();
-  const at::Tensor z = encode((*cache.layers)[to_size(layer)].block, wide).contiguous();
+  const at::Tensor z =
+      stored_columns((*cache.layers)[to_size(layer)].block, wide, tensor_parallel_).contiguous();
   std::vector<std::int64_t> first_rows(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), first_rows.begin(), std::int64_t{0});
   for_each_in_parallel(counts.size(), [&](std::size_t s) {

@@ -94,7 +94,6 @@ class PagedCache : public KvCache {
   StreamCache& stream_cache(Stream stream) { return stream == Stream::k ? keys_ : values_; }
   const StreamCache& stream_cache(Stream stream) const { return stream == Stream::k ? keys_ : values_; }
   PageDeal deal(std::size_t sequence) const;
-  at::Tensor encode(const StoredBlock& block, const at::Tensor& x) const;
   StreamView view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const;
   std::vector<StreamView> views(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
                                 const std::vector<std::int64_t>& counts) const;

@@ -1,5 +1,7 @@
 #include "app/cached_model.h"
 
+#include "model/device_cache.h"
+
 namespace headspan {
 
 CacheKind cache_kind(const std::string& name) {
@@ -30,20 +32,35 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
       team_(team),
       plain_(input.dtype),
       compute_(input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32),
-      full_(full_plan(input.config, model.heads(Stream::k))) {
+      full_(make_plan(full_plan(input.config, model.heads(Stream::k)))) {
   if (!plan) return;
-  compressed_ =
+  CachePlan compressed =
       make_cache_plan(input.config, *plan, model.heads(Stream::k), scalar_type(compute_), shared, plan_path);
-  compressed_.exact_recent = exact_recent;
+  CachePlan replaced = full_.host;
+  compressed.exact_recent = replaced.exact_recent = exact_recent;
+  compressed_ = make_plan(std::move(compressed));
+  replaced_ = make_plan(std::move(replaced));
+}
+
+CachedModel::Plan CachedModel::make_plan(CachePlan plan) const {
+  if (model_.device().is_cpu()) return {std::move(plan), {}};
+  DevicePlan on_device = make_device_plan(plan, scalar_type(compute_), model_.device());
+  return {std::move(plan), std::move(on_device)};
+}
+
+std::unique_ptr<StoringCache> CachedModel::make_storing(const Plan& plan, std::size_t sequences,
+                                                        Dtype plain) const {
+  const auto count = static_cast<std::int64_t>(sequences);
+  if (plan.device)
+    return std::make_unique<DeviceCache>(*plan.device, count, compute_, plain, team_.tensor_device());
+  return std::make_unique<PagedCache>(plan.host, count, compute_, plain, team_.tensor_device());
 }
 
 std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t sequences) const {
-  const auto count = static_cast<std::int64_t>(sequences);
   if (kind == CacheKind::simulated)
-    return std::make_unique<SimulatedCache>(compressed_, full_, count, compute_, plain_,
-                                            team_.tensor_device());
-  return std::make_unique<PagedCache>(kind == CacheKind::full ? full_ : compressed_, count, compute_, plain_,
-                                      team_.tensor_device());
+    return std::make_unique<SimulatedCache>(make_storing(compressed_, sequences, plain_),
+                                            make_storing(replaced_, sequences, compute_));
+  return make_storing(kind == CacheKind::full ? full_ : compressed_, sequences, plain_);
 }
 
 }  // namespace headspan

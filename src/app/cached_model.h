@@ -1,4 +1,5 @@
-// A model together with the KV caches that an evaluation runs it with.
+// A model together with the KV caches that an evaluation runs it with: in host memory, or on the GPU where
+// the model is.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include "app/model_input.h"
 #include "app/team.h"
 #include "io/compression_plan.h"
+#include "model/device_plan.h"
 #include "model/kv_cache.h"
 
 namespace headspan {
@@ -25,7 +27,7 @@ SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int 
 class CachedModel {
  public:
   /// `plan` of the file at `plan_path` may be missing for full caches; all but it must outlive the object.
-  /// Where blocks are dealt out there is no simulated cache.
+  /// Where blocks are dealt out there is no simulated cache; on GPUs nothing is dealt out.
   CachedModel(const Transformer& model, const ModelInput& input, const std::optional<CompressionPlan>& plan,
               const std::string& plan_path, std::int64_t exact_recent, const Team& team,
               SharedBlocks shared = SharedBlocks::replicated);
@@ -37,10 +39,19 @@ class CachedModel {
   std::unique_ptr<KvCache> make_cache(CacheKind kind, std::size_t sequences) const;
 
  private:
+  struct Plan {
+    CachePlan host;
+    std::optional<DevicePlan> device;  // where the model is on a GPU
+  };
+
+  Plan make_plan(CachePlan plan) const;
+  std::unique_ptr<StoringCache> make_storing(const Plan& plan, std::size_t sequences, Dtype plain) const;
+
   const Transformer& model_;
   const Team& team_;
   Dtype plain_, compute_;
-  CachePlan full_, compressed_;
+  Plan full_, compressed_;
+  Plan replaced_;  // of all that a simulated cache puts in place of the model's keys and values
 };
 
 }  // namespace headspan

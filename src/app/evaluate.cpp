@@ -153,9 +153,10 @@ double largest_tokens(const Job& job, const Prepared& prepared) {
   return static_cast<double>(tokens);
 }
 
-/// Tells where blocks are dealt out.
-SharedBlocks choose_shared_blocks(const Job& job, const Prepared& prepared, int tensor_parallel,
-                                  double memory, const Log& log) {
+/// Tells where blocks are dealt out, or would be but for the GPUs.
+SharedBlocks choose_shared_blocks(const Job& job, const Prepared& prepared, const Team& team, double memory,
+                                  const Log& log) {
+  const int tensor_parallel = team.tensor().size();
   if (!prepared.plan || cache_kind(job.evaluate.cache) != CacheKind::compressed)
     return SharedBlocks::replicated;
   const SharedBlocks shared =
@@ -163,8 +164,9 @@ SharedBlocks choose_shared_blocks(const Job& job, const Prepared& prepared, int 
                            largest_tokens(job, prepared), free_memory(prepared, tensor_parallel, memory));
   if (shared == SharedBlocks::dealt)
     log.notice("the stored blocks of a batch on each of " + std::to_string(tensor_parallel) +
-               " tensor-parallel ranks would fill more than half of their free memory: they are dealt out");
-  return shared;
+               " tensor-parallel ranks would fill more than half of their free memory: " +
+               (team.gpu() ? "on GPUs each has all of them" : "they are dealt out"));
+  return team.gpu() ? SharedBlocks::replicated : shared;
 }
 
 /// Adds bytes, speeds and the largest batch to the summary.
@@ -212,9 +214,9 @@ void print(const Json& summary) {
 int evaluate(const Job& job, const Comm& world) {
   const double start = Progress::steady_seconds();
   const Log log(world.is_root());
-  refuse_gpu(job);
+  const std::optional<int> gpu = choose_gpu(job, world);
   start_threads(world);
-  const double memory = memory_of_rank(job, world);
+  const double memory = gpu ? gpu_memory_of_rank(job, world, *gpu) : memory_of_rank(job, world);
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
@@ -224,12 +226,12 @@ int evaluate(const Job& job, const Comm& world) {
   });
   for (const Text& text : prepared.texts)
     for (const std::string& notice : text.sample.notices) log.notice(notice);
-  const Team team(world, 1, tensor_parallel, std::nullopt);
+  const Team team(world, 1, tensor_parallel, std::nullopt, gpu);
   const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);
   std::optional<CachedModel> model;
   agree(world, [&] {
     model.emplace(transformer, prepared.input, prepared.plan, job.evaluate.plan, job.evaluate.exact_recent,
-                  team, choose_shared_blocks(job, prepared, tensor_parallel, memory, log));
+                  team, choose_shared_blocks(job, prepared, team, memory, log));
   });
   Json summary{{"plan", job.evaluate.plan}, {"cache", job.evaluate.cache}};
   summary["texts"] = score_texts(job, prepared, *model, log);

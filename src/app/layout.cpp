@@ -98,7 +98,7 @@ Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forw
 
 void refuse_gpu(const Job& job) {
   if (job.run.device == "cuda")
-    throw AgreedError("run.device = cuda: is for studies alone; leave it out here", 1);
+    throw AgreedError("run.device = cuda: is for study and evaluate; leave it out here", 1);
 }
 
 std::optional<int> choose_gpu(const Job& job, const Comm& world) {

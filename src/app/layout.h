@@ -36,8 +36,8 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
 /// it, and the forward's own where weights are drawn. Local.
 Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward);
 
-/// Throws AgreedError (exit code 1) where run.device asks for a GPU. For commands that have no work for one.
-/// Local; the same on all.
+/// Throws AgreedError (exit code 1) where run.device asks for a GPU. For calibration, which has no work for
+/// one. Local; the same on all.
 void refuse_gpu(const Job& job);
 
 /// The GPU that this rank computes on, by its place among the ranks of its node; none where run.device asks

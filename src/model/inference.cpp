@@ -38,27 +38,29 @@ at::Tensor log_probabilities(const Transformer& model, const at::Tensor& hidden)
   return at::log_softmax(model.logits(hidden).to(at::kDouble), 1);
 }
 
+/// values: [n], from where they lie.
+template <class T>
+void append(const at::Tensor& values, std::vector<T>& out) {
+  const at::Tensor host = values.to(at::kCPU).to(at::CppTypeToScalarType<T>::value).contiguous();
+  out.insert(out.end(), host.data_ptr<T>(), host.data_ptr<T>() + host.numel());
+}
+
 /// Adds the scores of `targets`, the tokens behind the rows of hidden.
 void add_scores(const Transformer& model, const at::Tensor& hidden, const at::Tensor& reference,
                 const std::vector<std::int64_t>& targets, Scores& scores) {
   for (std::int64_t begin = 0; begin < hidden.size(0); begin += kLogitRows) {
     const std::int64_t count = std::min(kLogitRows, hidden.size(0) - begin);
     const at::Tensor own = log_probabilities(model, hidden.narrow(0, begin, count));
-    const at::Tensor largest = std::get<0>(own.max(1));
-    at::Tensor other, divergence;
-    if (reference.defined()) {
-      other = log_probabilities(model, reference.narrow(0, begin, count));
-      divergence = (other.exp() * (other - own)).sum(1).contiguous();
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t target = targets[to_size(begin + i)];
-      const double value = own[i][target].item<double>();
-      scores.log_probability.push_back(value);
-      scores.greedy.push_back(value >= largest[i].item<double>() ? 1 : 0);
-      if (!reference.defined()) continue;
-      scores.reference.push_back(other[i][target].item<double>());
-      scores.divergence.push_back(divergence[i].item<double>());
-    }
+    const at::Tensor target = at::tensor(at::IntArrayRef(targets.data() + begin, to_size(count)), at::kLong)
+                                  .to(own.device())
+                                  .unsqueeze(1);
+    const at::Tensor found = own.gather(1, target).squeeze(1);
+    append(found, scores.log_probability);
+    append(found.ge(std::get<0>(own.max(1))), scores.greedy);
+    if (!reference.defined()) continue;
+    const at::Tensor other = log_probabilities(model, reference.narrow(0, begin, count));
+    append(other.gather(1, target).squeeze(1), scores.reference);
+    append((other.exp() * (other - own)).sum(1), scores.divergence);
   }
 }
 
@@ -84,10 +86,11 @@ at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<s
 /// chosen: of the sequences that got tokens, in order; -1 for the others.
 std::vector<std::int64_t> by_sequence(const std::vector<std::vector<std::int64_t>>& tokens,
                                       const at::Tensor& chosen) {
-  std::vector<std::int64_t> next(tokens.size(), -1);
-  std::int64_t taken = 0;
+  std::vector<std::int64_t> next(tokens.size(), -1), found;
+  if (chosen.defined()) append(chosen, found);
+  std::size_t taken = 0;
   for (std::size_t s = 0; s < tokens.size(); ++s)
-    if (!tokens[s].empty()) next[s] = chosen[taken++].item<std::int64_t>();
+    if (!tokens[s].empty()) next[s] = found[taken++];
   return next;
 }
 
@@ -151,7 +154,7 @@ std::vector<std::int64_t> drawn_tokens(const Transformer& model,
   const at::Tensor below = at::log_softmax(logits.to(at::kDouble), 1)
                                .exp()
                                .cumsum(1)
-                               .le(at::tensor(own, at::kDouble).unsqueeze(1));
+                               .le(at::tensor(own, at::kDouble).to(logits.device()).unsqueeze(1));
   return by_sequence(tokens, below.sum(1).clamp_max(logits.size(1) - 1));
 }
 

@@ -96,9 +96,16 @@ void KvCache::advance(const std::vector<std::int64_t>& counts) {
   for (std::size_t s = 0; s < lengths_.size(); ++s) lengths_[s] += counts[s];
 }
 
+at::Tensor StoringCache::attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                                const at::Tensor& v, const std::vector<std::int64_t>& counts) {
+  append(Stream::k, layer, k, counts);
+  append(Stream::v, layer, v, counts);
+  return attend_appended(layer, q, k, v, counts);
+}
+
 PagedCache::PagedCache(const CachePlan& plan, std::int64_t sequences, Dtype compute, Dtype plain,
                        const DeviceComm& tensor_parallel)
-    : KvCache(sequences),
+    : StoringCache(sequences),
       plan_(plan),
       plain_(plain),
       compute_(scalar_type(compute)),
@@ -181,13 +188,6 @@ std::vector<StreamView> PagedCache::views(StreamCache& cache, std::int64_t layer
   return views;
 }
 
-at::Tensor PagedCache::attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const std::vector<std::int64_t>& counts) {
-  append(Stream::k, layer, k, counts);
-  append(Stream::v, layer, v, counts);
-  return attend_appended(layer, q, k, v, counts);
-}
-
 at::Tensor PagedCache::attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const std::vector<std::int64_t>& counts) {
   const std::vector<StreamView> keys = views(keys_, layer, k, counts),
@@ -258,8 +258,7 @@ at::Tensor PagedCache::attend_dealt(const at::Tensor& q, const std::vector<Strea
   return join_attention(tensor_parallel_, stored, exact);
 }
 
-at::Tensor PagedCache::lifted(Stream stream, std::int64_t layer,
-                              const std::vector<std::int64_t>& counts) const {
+at::Tensor PagedCache::lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) {
   HS_ASSERT(plan_.shared == SharedBlocks::replicated);
   const StreamCache& cache = stream_cache(stream);
   const CachedLayer& plan = (*cache.layers)[to_size(layer)];
@@ -290,30 +289,26 @@ CacheBytes PagedCache::bytes() const {
   return bytes;
 }
 
-SimulatedCache::SimulatedCache(const CachePlan& plan, const CachePlan& full, std::int64_t sequences,
-                               Dtype compute, Dtype plain, const DeviceComm& tensor_parallel)
-    : KvCache(sequences),
-      full_plan_(full),
-      stored_(plan, sequences, compute, plain, tensor_parallel),
-      full_(full_plan_, sequences, compute, compute, tensor_parallel) {
-  full_plan_.exact_recent = plan.exact_recent;
-}
+SimulatedCache::SimulatedCache(std::unique_ptr<StoringCache> stored, std::unique_ptr<StoringCache> full)
+    : KvCache(static_cast<std::int64_t>(stored->lengths().size())),
+      stored_(std::move(stored)),
+      full_(std::move(full)) {}
 
 at::Tensor SimulatedCache::attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                   const at::Tensor& v, const std::vector<std::int64_t>& counts) {
-  stored_.append(Stream::k, layer, k, counts);
-  stored_.append(Stream::v, layer, v, counts);
-  full_.append(Stream::k, layer, stored_.lifted(Stream::k, layer, counts), counts);
-  full_.append(Stream::v, layer, stored_.lifted(Stream::v, layer, counts), counts);
-  return full_.attend_appended(layer, q, k, v, counts);
+  stored_->append(Stream::k, layer, k, counts);
+  stored_->append(Stream::v, layer, v, counts);
+  full_->append(Stream::k, layer, stored_->lifted(Stream::k, layer, counts), counts);
+  full_->append(Stream::v, layer, stored_->lifted(Stream::v, layer, counts), counts);
+  return full_->attend_appended(layer, q, k, v, counts);
 }
 
 void SimulatedCache::advance(const std::vector<std::int64_t>& counts) {
   KvCache::advance(counts);
-  stored_.advance(counts);
-  full_.advance(counts);
+  stored_->advance(counts);
+  full_->advance(counts);
 }
 
-CacheBytes SimulatedCache::bytes() const { return full_.bytes(); }
+CacheBytes SimulatedCache::bytes() const { return full_->bytes(); }
 
 }  // namespace headspan

@@ -1,7 +1,8 @@
-// The KV caches of a batch of sequences, and attention over them. Three kinds: PagedCache stores what its
-// plan says (all of it: a full cache; or a compressed one) and reads stored columns where they lie;
-// SimulatedCache stores everything, with the keys and values that a plan would have given in place of the
-// model's. A sequence grows by any number of tokens at a time: a prompt, or one token.
+// The KV caches of a batch of sequences, and attention over them. A StoringCache stores what its plan says
+// (all of it: a full cache; or a compressed one) and reads stored columns where they lie: PagedCache in host
+// memory, DeviceCache (model/device_cache.h) where the model is. SimulatedCache stores everything, with the
+// keys and values that a plan would have given in place of the model's. A sequence grows by any number of
+// tokens at a time: a prompt, or one token.
 //
 // Under tensor parallelism what a plan makes of all heads of a layer (latents, kept heads that others refer
 // to) is summed over the ranks as it is stored. It is replicated, and a rank attends with its own heads; or
@@ -53,6 +54,27 @@ class KvCache {
   std::vector<std::int64_t> lengths_;
 };
 
+class StoringCache : public KvCache {
+ public:
+  at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const std::vector<std::int64_t>& counts) final;
+
+  /// Appends one stream without attending. x: [tokens, kv_heads, d]. Collective as attend is.
+  virtual void append(Stream stream, std::int64_t layer, const at::Tensor& x,
+                      const std::vector<std::int64_t>& counts) = 0;
+
+  /// Attends with what was appended. k, v: as they are, for the most recent tokens. Collective likewise.
+  virtual at::Tensor attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                                     const at::Tensor& v, const std::vector<std::int64_t>& counts) = 0;
+
+  /// What a plan gives in place of the last `counts` tokens, which were appended: [tokens, kv_heads, d]. Not
+  /// where blocks are dealt out.
+  virtual at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) = 0;
+
+ protected:
+  using KvCache::KvCache;
+};
+
 /// One stream of one sequence in one layer.
 struct CachedSequence {
   BlockPages pages;   ///< from token exact_first on; where they are dealt out, those of this rank
@@ -60,28 +82,19 @@ struct CachedSequence {
   at::Tensor recent;  ///< [the last tokens, fewer than exact_recent, kv_heads, d]; undefined: none
 };
 
-class PagedCache : public KvCache {
+class PagedCache : public StoringCache {
  public:
   /// `plan` and `tensor_parallel` must outlive the cache. `compute`: in which attention computes, float32 or
   /// float64; `plain`: in which columns of no few bits are stored.
   PagedCache(const CachePlan& plan, std::int64_t sequences, Dtype compute, Dtype plain,
              const DeviceComm& tensor_parallel);
 
-  at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                    const std::vector<std::int64_t>& counts) override;
   CacheBytes bytes() const override;
-
-  /// Appends one stream without attending. x: [tokens, kv_heads, d]. Collective as attend is.
   void append(Stream stream, std::int64_t layer, const at::Tensor& x,
-              const std::vector<std::int64_t>& counts);
-
-  /// Attends with what was appended. k, v: as they are, for the most recent tokens. Collective likewise.
+              const std::vector<std::int64_t>& counts) override;
   at::Tensor attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
-                             const at::Tensor& v, const std::vector<std::int64_t>& counts);
-
-  /// What a plan gives in place of the last `counts` tokens, which were appended: [tokens, kv_heads, d]. Not
-  /// where blocks are dealt out.
-  at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) const;
+                             const at::Tensor& v, const std::vector<std::int64_t>& counts) override;
+  at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) override;
 
  private:
   struct StreamCache {
@@ -114,9 +127,9 @@ class PagedCache : public KvCache {
 
 class SimulatedCache : public KvCache {
  public:
-  /// As of a PagedCache with `plan`, in which nothing is dealt out; `full` is a full plan of the same heads.
-  SimulatedCache(const CachePlan& plan, const CachePlan& full, std::int64_t sequences, Dtype compute,
-                 Dtype plain, const DeviceComm& tensor_parallel);
+  /// Fresh caches of the same sequences and heads: `stored` as its plan says, in which nothing is dealt out;
+  /// `full` of everything in the compute type, with the exact_recent of that plan.
+  SimulatedCache(std::unique_ptr<StoringCache> stored, std::unique_ptr<StoringCache> full);
 
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::vector<std::int64_t>& counts) override;
@@ -124,8 +137,7 @@ class SimulatedCache : public KvCache {
   CacheBytes bytes() const override;
 
  private:
-  CachePlan full_plan_;
-  PagedCache stored_, full_;
+  std::unique_ptr<StoringCache> stored_, full_;
 };
 
 }  // namespace headspan

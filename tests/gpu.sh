@@ -109,8 +109,8 @@ if python3 -c 'import transformers' 2> /dev/null; then
 else
   echo "| forward, against transformers | not measured: python3 has none | | | | |" >> "$work/table"
 fi
-bench cache --folder "$work/llama31-8b" --plan latent --batch 64 --sequence-length 4096
-bench cache --folder "$work/llama31-8b" --plan headspan --batch 64 --sequence-length 4096
+bench cache --device cuda --folder "$work/llama31-8b" --plan latent --batch 64 --sequence-length 4096
+bench cache --device cuda --folder "$work/llama31-8b" --plan headspan --batch 64 --sequence-length 4096
 study float32 60
 study split 20
 study bfloat16 10

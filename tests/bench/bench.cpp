@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/progress.h"
 #include "model/model_config.h"
@@ -86,6 +87,12 @@ bool report(const BenchOptions& options, const Comm& comm, const Figure& figure)
   print_for_programs(options, comm, figure, met != 0);
   std::fflush(stdout);
   return met != 0;
+}
+
+bool has_weights(const std::string& folder) {
+  const std::filesystem::directory_iterator files(folder);
+  return std::any_of(begin(files), end(files),
+                     [](const auto& file) { return file.path().extension() == ".safetensors"; });
 }
 
 BenchOptions with_shape_of(const ModelConfig& config, BenchOptions options) {

@@ -28,6 +28,7 @@ struct BenchOptions {
   std::string folder;                  ///< a checkpoint, or for memory one with config.json alone
   std::string plan;                    ///< of cache; empty: the full cache alone
   std::int64_t batch = 1;              ///< of cache: sequences that decode together
+  std::string device = "cpu";          ///< of cache: cpu or cuda
   int threads = 1;                     ///< of a rank, as main has set them
 
   std::int64_t all_heads() const { return layers * heads; }
@@ -71,6 +72,9 @@ struct Figure {
 /// Prints a line for people and one for programs on rank 0. False on all ranks when the ratio is below what
 /// is required. Collective over comm.
 bool report(const BenchOptions& options, const Comm& comm, const Figure& figure);
+
+/// Whether a folder holds weights, not config.json alone.
+bool has_weights(const std::string& folder);
 
 /// The options with the layers and heads of a model in place of their own.
 BenchOptions with_shape_of(const ModelConfig& config, BenchOptions options);

@@ -1,7 +1,6 @@
 // forward: the forward pass, on every rank a batch of its own, against the bare matrix products of the linear
 // layers that it runs: in float32 on the CPU, in bfloat16 on a GPU where this process sees one. The weights
 // are drawn where the folder has none. Its peer is `peers.py transformers` on the same folder and lengths.
-#include <filesystem>
 #include <map>
 
 #include <ATen/ATen.h>
@@ -75,10 +74,8 @@ bool against_products(const BenchOptions& options, const Comm& comm, const std::
 Transformer make_model(const std::string& folder, const ModelConfig& config, Dtype dtype,
                        const DeviceComm& self, const Comm& comm, at::Device device) {
   const Extent all{config.layers, true};
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == ".safetensors")
-      return Transformer::load(config, Checkpoint::open(folder), dtype, all, self, comm, device);
-  return Transformer::random(config, 0, dtype, all, self, device);
+  if (!has_weights(folder)) return Transformer::random(config, 0, dtype, all, self, device);
+  return Transformer::load(config, Checkpoint::open(folder), dtype, all, self, comm, device);
 }
 
 }  // namespace

@@ -65,7 +65,9 @@ po::options_description describe(BenchOptions& o) {
   add("sequence-length", po::value(&o.sequence_length)->default_value(o.sequence_length),
       "of memory, forward, scaling and device; of cache: the prompt");
   add("batch", po::value(&o.batch)->default_value(o.batch), "of cache: sequences that decode together");
-  add("plan", po::value(&o.plan), "of cache: a compression plan beside the full cache");
+  add("device", po::value(&o.device)->default_value(o.device), "of cache: cpu, or cuda in bfloat16 on GPUs");
+  add("plan", po::value(&o.plan),
+      "of cache: a compression plan beside the full cache: a file, or latent or headspan, made up");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");
   add("precision", po::value(&o.precision)->default_value(o.precision),
       "of the Gram's products: float64 or float32");
@@ -80,6 +82,8 @@ void check(const BenchOptions& o) {
     throw InputError("", "NAME", o.name, "is no benchmark", "use one of " + names());
   if (o.precision != "float64" && o.precision != "float32")
     throw InputError("", "--precision", o.precision, "is not known", "use float64 or float32");
+  if (o.device != "cpu" && o.device != "cuda")
+    throw InputError("", "--device", o.device, "is not known", "use cpu or cuda");
   if (benchmarks().at(o.name).needs_folder && o.folder.empty())
     throw InputError("", "--folder", "", "is needed by " + o.name, "name a folder with config.json");
   const std::pair<const char*, std::int64_t> sizes[] = {

@@ -83,8 +83,9 @@ double bytes_beside_passes(const PassSetting& setting) {
 std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
   const double room = bytes - bytes_beside_passes(setting);
   const auto fit = [&](const std::vector<DeviceShare>& passes) {
-    return std::all_of(passes.begin(), passes.end(),
-                       [&](const DeviceShare& pass) { return pass_bytes(setting, pass) <= room; });
+    return std::all_of(passes.begin(), passes.end(), [&](const DeviceShare& pass) {
+      return pass.piece.number > 0 || pass_bytes(setting, pass) <= room;  // all pieces count as the largest
+    });
   };
   const std::size_t streams = setting.job.predict.streams.size();
   for (std::size_t runs = 1; runs <= streams; ++runs)

@@ -71,6 +71,7 @@ fi
 for folder in "$torch/lib" "$torch"/../nvidia/*/lib; do  # the wheel's, and those of its companions
   [ -d "$folder" ] && libraries=$libraries:$folder
 done
+libraries=$libraries:/usr/local/nvidia/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}  # where the driver may lie
 END
   fi
   cat >> "$partial/$program" <<END
@@ -78,6 +79,7 @@ if [ -d "\$here/openmpi" ]; then
   export OMPI_MCA_mca_base_component_path="\$here/openmpi" OPAL_PKGDATADIR="\$here/share-openmpi"
   export OMPI_MCA_ess_singleton_isolated=1  # one process by itself starts no daemon
 fi
+export HEADSPAN_PROGRAM="\$here/$program"  # what runs is the loader
 exec "\$here/lib/${loader##*/}" --library-path "\$libraries" "\$here/bin/$program" "\$@"
 END
   chmod +x "$partial/$program"

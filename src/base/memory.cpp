@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/own_program.h"
 
 namespace headspan {
 
@@ -25,7 +26,7 @@ double idle_process_bytes() {
   char program[] = "headspan", version[] = "--version";
   char* const arguments[] = {program, version, nullptr};
   pid_t child = 0;
-  const int failure = posix_spawn(&child, "/proc/self/exe", &silent, nullptr, arguments, environ);
+  const int failure = posix_spawn(&child, own_program(), &silent, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&silent);
   int status = 0;
   struct rusage usage {};

@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "base/own_program.h"
+
 namespace headspan {
 
 void let_idle_threads_sleep(char** argv) {
@@ -16,7 +18,7 @@ void let_idle_threads_sleep(char** argv) {
   // Some microseconds. Ten times as many make a decode step three times as slow where a core is shared.
   if (setenv("GOMP_SPINCOUNT", "2000", kKeep) != 0) return;
   if (setenv("OPENBLAS_THREAD_TIMEOUT", "4", kKeep) != 0) return;  // 2^4 turns, the least
-  execv("/proc/self/exe", argv);
+  execv(own_program(), argv);
 }
 
 }  // namespace headspan

@@ -42,12 +42,12 @@ class Bundle(StudyTest):
             raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
         return done.stderr
 
-    def inside(self, *command):
+    def inside(self, *command, threads=1):
         """Runs a command that sees the files of `root`, the kernel's, and the wheel's under /packages."""
         mounts = [(f"/{name}", self.root / name) for name in ("dev", "proc", "sys")]
         # Which kernels BLAS runs decides on the last bits.
         kernels = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
-        environment = {"OMP_NUM_THREADS": "1", **kernels}
+        environment = {"OMP_NUM_THREADS": str(threads), **kernels}
         if self.torch:
             (self.root / "packages").mkdir(exist_ok=True)
             mounts.append((Path(self.torch).parent, self.root / "packages"))
@@ -72,6 +72,21 @@ class Bundle(StudyTest):
                 self.assertEqual(there[f"{stream}/r2_pairwise"][...].tobytes(), here[f"{stream}/r2_pairwise"][...].tobytes())
         bench = self.inside("/bundle/headspan-bench", "--help")
         self.assertEqual(bench.returncode, 0, bench.stderr)
+
+    def test_programs_that_start_themselves_again(self):
+        model = Path("/data/step0")
+        shutil.copytree(TINY_OLMO2 / "step0", self.root / model.relative_to("/"))
+        (self.root / "data/few.bin").write_bytes(b"\5\0" * 300)
+        # With several threads a program sets what lets idle ones sleep, and starts once more with it.
+        bench = self.inside("/bundle/headspan-bench", "device", "--folder", model, "--tokens", 300, "--sequence-length", 100,
+                            threads=2)
+        self.assertEqual(bench.returncode, 0, bench.stdout + bench.stderr)
+        # plan looks at what an idle process of the program takes: LibTorch alone is more than this.
+        keys = {**KEYS, "model.path": model, "tokens.path": "/data/few.bin", "output.directory": "/data/plan"}
+        plan = self.inside("/bundle/headspan", "plan", "--ranks=1", *(f"--{key}={value}" for key, value in keys.items()))
+        self.assertEqual(plan.returncode, 0, plan.stdout + plan.stderr)
+        program = re.search(r"^bytes_of_the_fullest_rank program=(\S+)", plan.stdout, re.M)
+        self.assertGreater(float(program.group(1)), 50e6, plan.stdout)
 
     def test_what_cannot_be_bundled_is_refused_in_one_line(self):
         build = Path(self.program).parent

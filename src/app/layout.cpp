@@ -115,8 +115,7 @@ double gpu_memory_of_rank(const Job& job, const Comm& comm, int gpu) {
   if (job.run.gpu_memory_gib) return *job.run.gpu_memory_gib * (1 << 30);
   std::int64_t free = 0;
   agree(comm, [&] { free = free_gpu_memory(gpu); });
-  const int ranks = comm.split_shared().size(), gpus = visible_gpus().count;
-  return comm.min(static_cast<double>(free) / ((ranks + gpus - 1) / gpus));
+  return comm.min(static_cast<double>(free) / static_cast<double>(ranks_on_gpu(comm, gpu).size()));
 }
 
 int start_threads(const Comm& comm) {

@@ -7,7 +7,6 @@
 // taken; that function finishes such a call, so two threads must not be in it at once.
 #include <array>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -322,61 +321,30 @@ void NcclComm::give_up(const std::string& what) const {
   abort_job("GPU " + std::to_string(*gpu()) + " of " + hostname() + ": " + what, 1);
 }
 
-/// The same on all ranks of a machine, also in containers, and different on two: of the kernel that runs.
-std::string machine() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id.empty() ? hostname() : id;
-}
-
-std::string bus_id(int gpu) {
-  const Gpus gpus = visible_gpus();
-  if (gpu >= gpus.count)
-    throw Error(hostname() + ": " +
-                (gpus.why_none.empty() ? "there is no GPU " + std::to_string(gpu) : gpus.why_none));
-  char text[32] = {};
-  HS_CUDA(cudaDeviceGetPCIBusId(text, sizeof text, gpu));
-  return text;
-}
-
-/// The first other rank with this rank's GPU, which stands on `bus`. Collective over comm.
-std::optional<std::size_t> other_on_gpu(const Comm& comm, int gpu, std::string& bus) {
-  std::string place;
-  agree(comm, [&] {
-    bus = bus_id(gpu);
-    place = machine() + " " + bus;
-  });
-  const std::vector<char> letters(place.begin(), place.end());
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  const auto places = comm.exchange(std::vector<std::vector<char>>(ranks, letters));
-  for (std::size_t r = 0; r < ranks; ++r)
-    if (static_cast<int>(r) != comm.rank() && places[r] == letters) return r;
-  return {};
-}
-
 /// NCCL's own line of it comes late, on some ranks, and names no remedy. Collective over comm.
 void refuse_shared_gpus(const Comm& comm, int gpu) {
-  std::string bus;
-  const std::optional<std::size_t> other = other_on_gpu(comm, gpu, bus);
+  const std::vector<int> sharing = ranks_on_gpu(comm, gpu);
   int world_rank = 0;
   HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank));
   const std::vector<int> names = comm.all_gather(world_rank);
   agree(comm, [&] {
-    if (other)
-      throw AgreedError("ranks " + std::to_string(world_rank) + " and " + std::to_string(names[*other]) +
-                            " would share GPU " + bus + " of " + hostname() +
+    if (sharing.size() > 1) {
+      const int other = sharing[0] == comm.rank() ? sharing[1] : sharing[0];
+      throw AgreedError("ranks " + std::to_string(world_rank) + " and " +
+                            std::to_string(names[static_cast<std::size_t>(other)]) + " would share GPU " +
+                            gpu_bus(gpu) + " of " + hostname() +
                             ", and NCCL takes one rank for each GPU: start no more ranks on a node than it "
                             "has GPUs, let the launcher show each rank one of its own, or set "
                             "run.tensor_parallel = 1",
                         1);
+    }
   });
 }
 
 }  // namespace
 
 bool have_own_gpus(const Comm& comm, int gpu) {
-  std::string bus;
-  return comm.max(other_on_gpu(comm, gpu, bus) ? 1 : 0) == 0;
+  return comm.max(static_cast<int>(ranks_on_gpu(comm, gpu).size())) == 1;
 }
 
 std::unique_ptr<DeviceComm> make_nccl_comm(const Comm& comm, int gpu, std::chrono::milliseconds patience) {

@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/error.h"
+#include "base/provenance.h"
 #include "dist/gpu.h"
 
 namespace headspan {
@@ -14,15 +15,23 @@ Gpus visible_gpus() {
 }
 
 std::int64_t free_gpu_memory(int gpu) {
-  int before = 0;
   std::size_t free = 0, total = 0;
-  cudaError_t code = cudaGetDevice(&before);
-  if (code == cudaSuccess) code = cudaSetDevice(gpu);
+  cudaError_t code = cudaSetDevice(gpu);
   if (code == cudaSuccess) code = cudaMemGetInfo(&free, &total);
-  if (code == cudaSuccess) code = cudaSetDevice(before);
   if (code != cudaSuccess)
     throw Error("GPU " + std::to_string(gpu) + ": " + cudaGetErrorString(code) + " in cudaMemGetInfo");
   return static_cast<std::int64_t>(free);
+}
+
+std::string gpu_bus(int gpu) {
+  const Gpus gpus = visible_gpus();
+  if (gpu >= gpus.count)
+    throw Error(hostname() + ": " +
+                (gpus.why_none.empty() ? "there is no GPU " + std::to_string(gpu) : gpus.why_none));
+  char text[32] = {};
+  if (const cudaError_t code = cudaDeviceGetPCIBusId(text, sizeof text, gpu); code != cudaSuccess)
+    throw Error("GPU " + std::to_string(gpu) + ": " + cudaGetErrorString(code) + " in cudaDeviceGetPCIBusId");
+  return text;
 }
 
 }  // namespace headspan

@@ -53,6 +53,14 @@ class DeviceCommList : public testing::TestWithParam<Over> {
 INSTANTIATE_TEST_SUITE_P(Over, DeviceCommList, testing::Values(Over::mpi, Over::nccl),
                          [](const auto& info) { return info.param == Over::mpi ? "mpi" : "nccl"; });
 
+TEST(Gpu, IsSharedByTheRanksThatNameTheSamePlace) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  std::vector<int> expected;
+  for (int r = world.rank() % 2; r < world.size(); r += 2) expected.push_back(r);
+
+  EXPECT_EQ(ranks_at(world, world.rank() % 2 == 0 ? "node 0000:19:00.0" : "node"), expected);
+}
+
 TEST_P(DeviceCommList, HasTheRanksOfTheWorld) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
 

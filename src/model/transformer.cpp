@@ -54,9 +54,11 @@ Transformer Transformer::load(const ModelConfig& config, const Checkpoint& check
                               at::Device device) {
   const c10::InferenceMode inference;
   Transformer model(config, scalar_type(dtype), tensor_parallel, device);
-  agree(tensor_parallel.host(), [&] {
-    const WeightTypes types{scalar_type(weight_dtype(dtype, config, &checkpoint)), model.dtype_};
-    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), types, device);
+  agree(data_parallel, [&] {  // else the other rows would go on and wait for this one
+    agree(tensor_parallel.host(), [&] {
+      const WeightTypes types{scalar_type(weight_dtype(dtype, config, &checkpoint)), model.dtype_};
+      model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), types, device);
+    });
   });
   load_weights(checkpoint, config, model.weights_, tensor_parallel.host(), data_parallel);
   return model;

@@ -4,6 +4,7 @@
 #include "app/gram_source.h"
 #include "app/model_input.h"
 #include "app/passes.h"
+#include "device/device_values.h"
 #include "dist/agreement.h"
 #include "model/projections.h"
 
@@ -136,6 +137,7 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunCl
   for (const std::string& name : job.predict.streams)
     evidence.streams.push_back(announce(job, prepared, name));
   capture(job, unit, prepared, team, clock, log, profile, evidence);
+  if (team.gpu()) release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())));
   if (job.overlap.enabled) {
     const Profile::Phase phase = profile.enter("overlap");
     evidence.overlap = compute_overlap(job.overlap, projections(job, prepared), team.group(), log, unit.name);

@@ -67,6 +67,7 @@ void DeviceCollector<T>::end_share() {
     copy_to_host(streams_.begin()->first);
     streams_.erase(streams_.begin());
   }
+  release_unused(device_);  // the next pass takes other sizes
 }
 
 template <class T>

@@ -5,6 +5,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <torch/version.h>
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+#include <ATen/DeviceAccelerator.h>
+#endif
 
 #include "base/error.h"
 
@@ -28,9 +31,25 @@ at::Tensor float_product(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-void set_exact_products() { at::globalContext().setFloat32MatmulPrecision("highest"); }
+void set_exact_products() {
+  at::Context& context = at::globalContext();
+  context.setFloat32MatmulPrecision("highest");
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)  // which GPUs need
+  context.setAllowFP16ReductionCuBLAS(false);
+  context.setAllowBF16ReductionCuBLAS(false);
+  context.setSDPUseCuDNN(false);
+#endif
+}
 
 void wait_for(at::Device device) { at::zeros({1}, at::dtype(at::kInt).device(device)).item(); }
+
+void release_unused(at::Device device) {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+  if (device.is_cuda()) at::accelerator::emptyCache();
+#else
+  static_cast<void>(device);  // earlier ones have it in CUDA's own library alone
+#endif
+}
 
 at::ScalarType panel_type(Precision precision) {
   switch (precision) {

@@ -9,11 +9,17 @@
 
 namespace headspan {
 
-/// Sees to it that products in FP32 are formed in FP32, TF32 never. Once, before the first product. Local.
+/// Sees to it that products in FP32 are formed in FP32, TF32 never, and those of bfloat16 and float16 summed
+/// in FP32; and that attention does without cuDNN, which prepares itself anew (some tenths of a second) for
+/// each length that it has not met, as a growing cache brings with every token. Once, before the first
+/// product. Local.
 void set_exact_products();
 
 /// Returns when the device has done all that was put on its default stream. Local.
 void wait_for(at::Device device);
+
+/// Gives memory that LibTorch keeps for later back to the device, for other sizes and other libraries. Local.
+void release_unused(at::Device device);
 
 /// In what type the values of a panel travel: the narrowest that holds what `precision` multiplies.
 at::ScalarType panel_type(Precision precision);

@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
 # What can only be seen on a GPU: that a study and a cache compute there what they compute on the CPU, and how fast they
-# are. Prints tables (Markdown) on standard output; exit code 0 when all that is required is met. Under 9 minutes on one
-# H200.
+# are. Prints tables (Markdown) on standard output; exit code 0 when all that is required is met. Meant to take less than
+# 9 minutes on one H200.
 #
-#   bash tests/gpu.sh [BUNDLE]
+#   bash tests/gpu.sh [BUNDLE [PART...]]
 #
 # BUNDLE is a folder that slurm/bundle.sh made of build/cuda, or that folder as .tar.xz, for machines without MPI and
 # compilers; PyTorch's wheel must be there (its folder in HEADSPAN_TORCH_DIR, or importable by python3). Without BUNDLE it
 # builds build/cuda (jobs/build.sh --cuda) and uses that, and where there are several GPUs and mpiexec it runs the tests of
-# NCCL too. transformers is measured beside headspan where python3 has it.
+# NCCL too. transformers is measured beside headspan where python3 has it. PART: some of checks, products, forward, caches,
+# float32, split, bfloat16 (studies) and nccl, where time is short; BUNDLE may then be ''.
 #
 # Shapes: OLMo-2-7B (32 layers of 32 heads x 128, hidden size 4096) for studies, Llama-3.1-8B (32 layers, 32 query heads
 # and 8 KV heads x 128) for caches, random weights. K, Q and V of OLMo-2-7B are three studies, for the Gram of one is 69
 # GB in host memory.
 set -euo pipefail
 bundle=${1:-}
-if (($# > 1)); then
-  echo "tests/gpu.sh: takes BUNDLE at most; got $*" >&2
-  exit 2
-fi
+all=(checks products forward caches float32 split bfloat16 nccl)
+parts=("${@:2}")
+((${#parts[@]} > 0)) || parts=("${all[@]}")
+for part in "${parts[@]}"; do
+  if [[ " ${all[*]} " != *" $part "* ]]; then
+    echo "tests/gpu.sh: unknown part '$part'; there are ${all[*]}" >&2
+    exit 2
+  fi
+done
+wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ -n $bundle ]] && bundle=$(realpath "$bundle")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(mktemp -d)
@@ -48,7 +55,14 @@ bench() {
   "$bundle/headspan-bench" "$@" > "$work/output" || status=$?
   grep -v ^bench= "$work/output" >&2 || true
   sed -nE "$row" "$work/output" >> "$work/table"
-  ((status == 0)) || missed=1
+  ((status == 0)) && return
+  missed=1
+  grep -q ^bench= "$work/output" || echo "| headspan-bench $1 | failed | | | | no |" >> "$work/table"
+}
+
+# figure NAME: the last program's tokens/s of a forward to logits.
+figure() {
+  sed -nE "s/^bench=$1 figure=\"forward to logits[^\"]*\" unit=[^ ]* value=([^ ]*).*/\1/p" "$work/output"
 }
 
 # require FIGURE VALUE UNIT LIMIT: a row that is met where the value is no more than the limit.
@@ -85,6 +99,7 @@ study() {
       --predict.selection pairwise --ceiling.enabled false --overlap.enabled false --run.device cuda --run.save_minutes 0 \
       --output.directory "$work/$precision-$stream" > "$work/output" 2> "$work/log" || {
       cat "$work/log" >&2
+      echo "| study, $precision products, $stream | failed | | | | no |" >> "$work/table"
       missed=1
       return 0
     }
@@ -96,27 +111,42 @@ study() {
     s "$limit"
 }
 
-bench device --folder checkpoints/tiny-olmo2/step0 --tokens 4096
-bench solves --layers 4 --heads 32 --head-size 128 --repeats 3
-bench products --layers 8 --heads 32 --head-size 128 --tokens 8192
-bench forward --folder "$work/olmo2-7b" --tokens 16384 --sequence-length 2048
-if python3 -c 'import transformers' 2> /dev/null; then
-  ours=$(sed -nE 's/^bench=forward figure="forward to logits[^"]*" unit=[^ ]* value=([^ ]*).*/\1/p' "$work/output")
-  peer=$(python3 tests/bench/peers.py transformers --device cuda --folder "$work/olmo2-7b" --tokens 16384 \
-    --sequence-length 2048 | sed -nE 's/^bench=transformers figure="forward to logits" unit=[^ ]* value=([^ ]*).*/\1/p')
-  require "seconds of a token, forward to logits, against transformers" \
-    "$(awk -v x="$ours" 'BEGIN { print 1 / x }')" s "$(awk -v x="$peer" 'BEGIN { print 1 / x }')"
-else
-  echo "| forward, against transformers | not measured: python3 has none | | | | |" >> "$work/table"
+touch "$work/table" "$work/phases"
+if wanted checks; then
+  bench device --device cuda --folder checkpoints/tiny-olmo2/step0 --tokens 4096
+  bench solves --device cuda --layers 4 --heads 32 --head-size 128 --repeats 3
 fi
-bench cache --device cuda --folder "$work/llama31-8b" --plan latent --batch 64 --sequence-length 4096
-bench cache --device cuda --folder "$work/llama31-8b" --plan headspan --batch 64 --sequence-length 4096
-study float32 60
-study split 20
-study bfloat16 10
+if wanted products; then
+  bench products --device cuda --layers 8 --heads 32 --head-size 128 --tokens 8192
+fi
+if wanted forward; then
+  bench forward --device cuda --folder "$work/olmo2-7b" --tokens 16384 --sequence-length 2048
+  ours=$(figure forward)
+  peer=
+  if python3 -c 'import transformers' 2> /dev/null; then
+    python3 tests/bench/peers.py transformers --device cuda --folder "$work/olmo2-7b" --tokens 16384 \
+      --sequence-length 2048 > "$work/output" && peer=$(figure transformers)
+  fi
+  if [[ -n $ours && -n $peer ]]; then
+    require "seconds of a token, forward to logits, against transformers" \
+      "$(awk -v x="$ours" 'BEGIN { print 1 / x }')" s "$(awk -v x="$peer" 'BEGIN { print 1 / x }')"
+  else
+    echo "| forward, against transformers | not measured: python3 has none that runs | | | | |" >> "$work/table"
+  fi
+fi
+if wanted caches; then
+  for plan in latent headspan; do
+    bench cache --device cuda --folder "$work/llama31-8b" --plan "$plan" --batch 64 --sequence-length 4096
+  done
+fi
+if wanted float32; then study float32 60; fi
+if wanted split; then study split 20; fi
+if wanted bfloat16; then study bfloat16 10; fi
 
 gpus=$(wc -l < "$work/gpu")
-if [[ -n $built ]] && ((gpus > 1)) && command -v mpiexec > /dev/null; then
+if ! wanted nccl; then
+  :
+elif [[ -n $built ]] && ((gpus > 1)) && command -v mpiexec > /dev/null; then
   echo "== tests of NCCL on $gpus GPUs" >&2
   for ranks in 2 4 6; do
     ((ranks <= gpus)) || continue

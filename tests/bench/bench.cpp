@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/layout.h"
 #include "base/progress.h"
+#include "device/device_values.h"
 #include "model/model_config.h"
 
 namespace headspan {
@@ -87,6 +89,14 @@ bool report(const BenchOptions& options, const Comm& comm, const Figure& figure)
   print_for_programs(options, comm, figure, met != 0);
   std::fflush(stdout);
   return met != 0;
+}
+
+at::Device bench_place(const BenchOptions& options, const Comm& comm) {
+  Job job;
+  job.run.device = options.device;
+  set_exact_products();
+  const std::optional<int> gpu = choose_gpu(job, comm);
+  return gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)) : at::Device(at::kCPU);
 }
 
 bool has_weights(const std::string& folder) {

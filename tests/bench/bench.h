@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <c10/core/Device.h>
+
 #include "dist/mpi.h"
 #include "stats/gram.h"
 
@@ -28,7 +30,7 @@ struct BenchOptions {
   std::string folder;                  ///< a checkpoint, or for memory one with config.json alone
   std::string plan;                    ///< of cache; empty: the full cache alone
   std::int64_t batch = 1;              ///< of cache: sequences that decode together
-  std::string device = "cpu";          ///< of cache: cpu or cuda
+  std::string device = "cpu";          ///< of cache, device, forward, products and solves: cpu or cuda
   int threads = 1;                     ///< of a rank, as main has set them
 
   std::int64_t all_heads() const { return layers * heads; }
@@ -72,6 +74,10 @@ struct Figure {
 /// Prints a line for people and one for programs on rank 0. False on all ranks when the ratio is below what
 /// is required. Collective over comm.
 bool report(const BenchOptions& options, const Comm& comm, const Figure& figure);
+
+/// Where a benchmark with --device runs: each rank's GPU in turn, or the CPU. Sees to exact products there.
+/// Throws AgreedError where --device is cuda and a rank sees no GPU. Collective over comm.
+at::Device bench_place(const BenchOptions& options, const Comm& comm);
 
 /// Whether a folder holds weights, not config.json alone.
 bool has_weights(const std::string& folder);

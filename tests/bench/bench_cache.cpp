@@ -50,6 +50,13 @@ std::vector<std::vector<std::int64_t>> make_prompts(const BenchOptions& options,
   return prompts;
 }
 
+/// What a program does with its first prompt and its first step alone.
+void warm_up(const CachedModel& model, CacheKind kind, const std::vector<std::int64_t>& prompt) {
+  Decoding first(model, kind, 1);
+  first.prefill({prompt});
+  first.step();
+}
+
 std::string name_of(const CompressionPlan& plan) {
   char share[16];
   std::snprintf(share, sizeof share, "%.2f", plan.stored_bytes() / plan.full_bytes());
@@ -83,6 +90,7 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
   const auto sequences = static_cast<double>(options.batch * comm.size());
   const std::string shape =
       ", context " + std::to_string(options.sequence_length) + ", batch " + std::to_string(options.batch);
+  warm_up(cached, CacheKind::full, prompts.front());
   Decoding full(cached, CacheKind::full, options.batch);
   const double prefill = seconds_of(comm, [&] { full.prefill(prompts); });
   if (!plan) {
@@ -90,6 +98,7 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
     return report(options, comm, {"prefill" + shape, "tokens/s", tokens / prefill}) &&
            report(options, comm, {"decode" + shape, "tokens/s", sequences / decode});
   }
+  warm_up(cached, CacheKind::compressed, prompts.front());
   Decoding compressed(cached, CacheKind::compressed, options.batch);
   const double own_prefill = seconds_of(comm, [&] { compressed.prefill(prompts); });
   const TurnTimes decode = time_in_turn(

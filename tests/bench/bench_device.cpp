@@ -11,7 +11,6 @@
 #include "bench/made_up_sample.h"
 #include "device/device_gram.h"
 #include "device/device_values.h"
-#include "dist/gpu.h"
 
 namespace headspan {
 namespace {
@@ -19,35 +18,31 @@ namespace {
 struct Setup {
   ModelConfig config;
   Sample sample;
-  std::optional<int> gpu;
+  at::Device device;
 };
 
-at::Device device_of(std::optional<int> gpu) {
-  return gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)) : at::Device(at::kCPU);
-}
-
-/// The first GPU that this process sees. Throws InputError for several ranks. Sees to exact products.
-std::optional<int> choose_device(const Comm& comm) {
+/// Throws InputError for several ranks.
+at::Device place_of_one(const BenchOptions& options, const Comm& comm) {
   if (comm.size() != 1)
     throw InputError("", "ranks", std::to_string(comm.size()), "are too many", "start one");
-  set_exact_products();
-  return visible_gpus().count > 0 ? std::optional<int>(0) : std::nullopt;
+  return bench_place(options, comm);
 }
 
 /// R² of all pairs, stream by stream. T: double for a forward in float64, else float.
 template <class T>
 std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, Precision precision,
                              bool on_device) {
-  const Team team(comm, 1, 1, {}, on_device ? setup.gpu : std::nullopt);
+  const bool on_gpu = on_device && setup.device.is_cuda();
+  const Team team(comm, 1, 1, {}, on_gpu ? std::optional<int>(setup.device.index()) : std::nullopt);
   const Log silent(false);
   Progress progress(silent, "forward", "tokens", setup.sample.total());
   Profile profile;
   CaptureRequest request{{Stream::k, Stream::q, Stream::v}};
   request.precision = precision;
-  if (on_device) request.device = device_of(setup.gpu);
+  if (on_device) request.device = setup.device;
   const Transformer model =
       Transformer::random(setup.config, 0, dtype, {setup.config.layers, false}, team.tensor_device(),
-                          on_device ? device_of(setup.gpu) : at::Device(at::kCPU));
+                          on_device ? setup.device : at::Device(at::kCPU));
   auto grams = capture_grams<T>(model, setup.config, setup.sample, request, team, progress, profile, nullptr);
   std::vector<double> r2;
   for (std::size_t s = 0; s < grams.size(); ++s) {
@@ -84,14 +79,13 @@ bool check(const BenchOptions& options, const Comm& comm, const Setup& setup, Dt
 }
 
 /// A panel of the Gram's columns, and LibTorch's product of the whole square, of which half is asked.
-bool measure_products(const BenchOptions& options, const Comm& comm, std::optional<int> gpu,
-                      Precision precision, const std::string& name) {
+bool measure_products(const BenchOptions& options, const Comm& comm, at::Device device, Precision precision,
+                      const std::string& name) {
   const std::int64_t columns = options.columns(), tokens = std::min<std::int64_t>(options.tokens, 8192);
   const Grid grid(comm, 1, 1);
-  DeviceGram gram(grid, columns, gram_block(grid.shape(), options.all_heads(), options.head_size),
-                  device_of(gpu));
+  DeviceGram gram(grid, columns, gram_block(grid.shape(), options.all_heads(), options.head_size), device);
   const at::Tensor panel =
-      at::randn({tokens, columns}, at::dtype(at::kFloat).device(device_of(gpu))).to(panel_type(precision));
+      at::randn({tokens, columns}, at::dtype(at::kFloat).device(device)).to(panel_type(precision));
   at::Tensor square;
   const TurnTimes times = time_in_turn(
       comm, options.repeats,
@@ -105,9 +99,10 @@ bool measure_products(const BenchOptions& options, const Comm& comm, std::option
       });
   const double gflop =
       1e-9 * static_cast<double>(tokens) * static_cast<double>(columns) * static_cast<double>(columns);
-  return report(options, comm,
-                {"Gram, " + name + ", against torch.mm (2 n D^2 for the square)", "GF/s",
-                 gflop / times.routine, 2 * gflop / times.limit, times.speed / 2, gpu ? 0.85 : kNone});
+  return report(
+      options, comm,
+      {"Gram, " + name + ", against torch.mm (2 n D^2 for the square)", "GF/s", gflop / times.routine,
+       2 * gflop / times.limit, times.speed / 2, device.is_cuda() ? 0.85 : kNone});
 }
 
 }  // namespace
@@ -115,18 +110,19 @@ bool measure_products(const BenchOptions& options, const Comm& comm, std::option
 bool bench_device(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   const BenchOptions options = with_shape_of(config, given);
-  const Setup setup{config, made_up_sample(options, options.tokens, config.vocab_size), choose_device(comm)};
+  const Setup setup{config, made_up_sample(options, options.tokens, config.vocab_size),
+                    place_of_one(options, comm)};
   const bool exact = check<double>(options, comm, setup, Dtype::float64, Precision::float64, 1e-6);
   return check<float>(options, comm, setup, Dtype::bfloat16, Precision::bfloat16, 1e-3) && exact;
 }
 
 bool bench_products(const BenchOptions& options, const Comm& comm) {
-  const std::optional<int> gpu = choose_device(comm);
+  const at::Device device = place_of_one(options, comm);
   bool met = true;
   for (const auto& [precision, name] : {std::pair<Precision, std::string>{Precision::float64, "float64"},
                                         {Precision::float32, "float32"},
                                         {Precision::bfloat16, "bfloat16"}})
-    met = measure_products(options, comm, gpu, precision, name) && met;
+    met = measure_products(options, comm, device, precision, name) && met;
   return met;
 }
 

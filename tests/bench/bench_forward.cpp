@@ -7,7 +7,6 @@
 
 #include "bench/bench.h"
 #include "device/device_values.h"
-#include "dist/gpu.h"
 #include "model/transformer.h"
 
 namespace headspan {
@@ -83,9 +82,8 @@ Transformer make_model(const std::string& folder, const ModelConfig& config, Dty
 bool bench_forward(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   BenchOptions options = with_shape_of(config, given);
-  const bool on_gpu = visible_gpus().count > 0;
-  const at::Device device = on_gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  const Dtype dtype = on_gpu ? Dtype::bfloat16 : Dtype::float32;
+  const at::Device device = bench_place(given, comm);
+  const Dtype dtype = device.is_cuda() ? Dtype::bfloat16 : Dtype::float32;
   options.precision = dtype_name(dtype);
   const at::TensorOptions where = at::dtype(scalar_type(dtype)).device(device);
   const auto self = make_device_comm(comm.split(comm.rank(), 0), {});

@@ -11,7 +11,6 @@
 #include "device/device_forward.h"
 #include "device/device_layers.h"
 #include "device/device_pairs.h"
-#include "dist/gpu.h"
 #include "stats/layer_ceiling.h"
 #include "stats/selection.h"
 
@@ -22,12 +21,6 @@ constexpr std::int64_t kReferences = 5, kPool = 16;
 constexpr std::int64_t kInvertAll = 1;
 /// Sums of some hundred products of FP64 in another order, of heads that are far from dependent.
 constexpr double kAllowed = 1e-9;
-
-at::Device device_of(const Comm& comm) {
-  const int fewest = comm.min(visible_gpus().count);
-  return fewest == 0 ? at::Device(at::kCPU)
-                     : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(comm.rank() % fewest));
-}
 
 RegressionData make_data(const BenchOptions& options, const Grid& grid) {
   const std::int64_t regressors = std::max(kReferences, options.heads) * options.head_size;
@@ -66,7 +59,7 @@ bool bench_solves(const BenchOptions& options, const Comm& comm) {
   const Grid grid(comm, static_cast<int>(shape.rows), static_cast<int>(shape.columns));
   const RegressionData data = make_data(options, grid);
   const PairTable pairs = all_pairs(data);
-  const at::Device device = device_of(comm);
+  const at::Device device = bench_place(options, comm);
   const bool same_pairs = compare(options, comm, "R2 of all pairs", [&](bool on_device) {
     return (on_device ? all_pairs(data, device_pair_sums(device)) : all_pairs(data)).r2_heldout;
   });

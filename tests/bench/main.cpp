@@ -65,7 +65,8 @@ po::options_description describe(BenchOptions& o) {
   add("sequence-length", po::value(&o.sequence_length)->default_value(o.sequence_length),
       "of memory, forward, scaling and device; of cache: the prompt");
   add("batch", po::value(&o.batch)->default_value(o.batch), "of cache: sequences that decode together");
-  add("device", po::value(&o.device)->default_value(o.device), "of cache: cpu, or cuda in bfloat16 on GPUs");
+  add("device", po::value(&o.device)->default_value(o.device),
+      "of cache, device, forward, products and solves: cpu, or cuda, where models are in bfloat16");
   add("plan", po::value(&o.plan),
       "of cache: a compression plan beside the full cache: a file, or latent or headspan, made up");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");

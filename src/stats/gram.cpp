@@ -106,7 +106,7 @@ void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progr
   if constexpr (std::is_same_v<P, float>)
     add_product(matrix, operands_, gemm_, block_, progress);
   else
-    add_product(matrix, operands_, progress);
+    add_product(matrix, operands_, outer_sums_ ? &*outer_sums_ : nullptr, progress);
 }
 
 template <class P>

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "dist/large_array.h"
@@ -56,7 +57,9 @@ template <class P>
 class GramUpdater {
  public:
   GramUpdater(const Grid& grid, Precision precision)
-      : exchange_(grid), precision_(precision), gemm_(FloatGemm::best(precision)) {}
+      : exchange_(grid), precision_(precision), gemm_(FloatGemm::best(precision)) {
+    if (std::is_same_v<P, double> && OuterSums::gains()) outer_sums_.emplace();
+  }
 
   /// Adds this rank's tokens z: [tokens, D], row-major, less `shift`: [D]. Collective over the grid; `tokens`
   /// may differ between ranks and be 0. `sums` must live until the next `add` or `drain` has returned.
@@ -72,8 +75,9 @@ class GramUpdater {
   Precision precision_;
   GramSums* pending_ = nullptr;
   PanelOperands<P> operands_;
-  FloatGemm gemm_;           // of FP32 panels
-  LargeArray<float> block_;  // FP32 products on their way to FP64
+  std::optional<OuterSums> outer_sums_;  // of FP64 panels; none: BLAS
+  FloatGemm gemm_;                       // of FP32 panels
+  LargeArray<float> block_;              // FP32 products on their way to FP64
 };
 
 /// Turns the sums into the Gram about the exact mean. Collective over the grid.

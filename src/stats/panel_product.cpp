@@ -47,6 +47,15 @@ void cover_lower_tiles(const Matrix& gram, const RectangleProduct& product) {
                   gram.rows().local_blocks(gram.grid().row()), product);
 }
 
+/// The first local row at or below the diagonal, for each local column.
+std::vector<std::int64_t> diagonal_of(const Matrix& gram) {
+  const Grid& grid = gram.grid();
+  std::vector<std::int64_t> first_row;
+  for (std::int64_t j = 0; j < gram.local_columns(); ++j)
+    first_row.push_back(gram.rows().local_before(grid.row(), gram.columns().global(grid.column(), j)));
+  return first_row;
+}
+
 /// Products of a panel in FP32, a block at a time, each then added to the Gram in FP64.
 class FloatProduct {
  public:
@@ -94,8 +103,15 @@ class FloatProduct {
 
 }  // namespace
 
-void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress) {
+void add_product(Matrix& gram, const PanelOperands<double>& panel, OuterSums* sums,
+                 const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
+  if (sums != nullptr) {
+    const std::vector<std::int64_t> first_row = diagonal_of(gram);
+    return sums->add(panel,
+                     {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
+                     progress);
+  }
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
   const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);
   const double one = 1;

@@ -8,13 +8,16 @@
 #include "dist/large_array.h"
 #include "dist/panel_exchange.h"
 #include "stats/float_gemm.h"
+#include "stats/outer_sums.h"
 
 namespace headspan {
 
-/// gram[i, j] += sum_t rows[i, t] columns[j, t] for the local tiles with global block row >= global block
-/// column (on a 1x1 grid: for the elements on and below the diagonal). `progress` is called between pieces.
-/// In FP32 the panel is summed in FP32. `block`: workspace of 64 MiB at most, kept from call to call.
-void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress);
+/// gram[i, j] += sum_t rows[i, t] columns[j, t] for the local elements on and below the diagonal of the
+/// whole; what lies above it in tiles on the diagonal has no meaning afterwards. `progress` is called between
+/// pieces. `sums`: null for BLAS. In FP32 the panel is summed in FP32. `block`: workspace of 64 MiB at most,
+/// kept from call to call.
+void add_product(Matrix& gram, const PanelOperands<double>& panel, OuterSums* sums,
+                 const std::function<void()>& progress);
 void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm, LargeArray<float>& block,
                  const std::function<void()>& progress);
 

@@ -1,5 +1,6 @@
 // The Gram against the naive sum in long double, on every grid, with several blocks and head sizes.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -298,6 +299,38 @@ double cholesky_residual(const std::vector<double>& a, const std::vector<double>
     residual_norm = std::max(residual_norm, residual);
   }
   return residual_norm / (norm * static_cast<double>(n) * 0x1p-53);
+}
+
+/// This rank's share of a panel whose values are small whole numbers: element of a column and a token.
+std::vector<double> operand(const BlockCyclic& axis, int part, std::int64_t local, std::int64_t tokens) {
+  std::vector<double> values;
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t i = 0; i < local; ++i)
+      values.push_back(static_cast<double>(axis.global(part, i) * 7 % 13 + t % 5 + 1));
+  return values;
+}
+
+TEST(PanelProduct, HasTheSameSumsByBlasAndByOwnKernels) {
+  constexpr std::int64_t kTokens = 300;
+  on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
+    OuterSums own;
+    std::array<std::vector<double>, 2> stored;
+    for (OuterSums* sums : {static_cast<OuterSums*>(nullptr), &own}) {
+      Matrix gram(grid, layout.columns(), layout.columns(), block);
+      const std::vector<double> rows = operand(gram.rows(), grid.row(), gram.local_rows(), kTokens);
+      const std::vector<double> columns =
+          operand(gram.columns(), grid.column(), gram.local_columns(), kTokens);
+      add_product(gram, {rows.data(), columns.data(), gram.local_rows(), gram.local_columns(), kTokens}, sums,
+                  [] {});
+      for (std::int64_t l = 0; l < gram.local_columns(); ++l)
+        for (std::int64_t k = 0; k < gram.local_rows(); ++k)
+          if (gram.rows().global(grid.row(), k) >= gram.columns().global(grid.column(), l))
+            stored[sums == nullptr ? 0 : 1].push_back(*gram.at(k, l));
+      EXPECT_TRUE(gram.guards_intact());
+    }
+    EXPECT_EQ(stored[0], stored[1]);
+    EXPECT_TRUE(stored[0].empty() || *std::max_element(stored[0].begin(), stored[0].end()) > 0);
+  });
 }
 
 TEST(Gram, IsFactoredByScalapackWhereItLies) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 
 #include "app/calibrate.h"
 #include "app/command_line.h"
@@ -35,7 +36,9 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
   } catch (const AgreedError& e) {
     if (world.is_root()) std::fprintf(stderr, "headspan: %s\n", e.what());
     return e.exit_code();
-  } catch (const std::exception& e) {  // of this rank alone: the others would wait for it
+  } catch (const std::bad_alloc&) {  // this and what follows: of this rank alone, for which the others wait
+    abort_job("out of memory", 1);
+  } catch (const std::exception& e) {
     abort_job(e.what(), 1);
   }
 }

@@ -213,9 +213,10 @@ int OuterSums::best_lanes() {
 
 void OuterSums::add(const PanelOperands<double>& panel, const Staircase& c,
                     const std::function<void()>& progress) {
-  columns_.reserve(kColumns * kDepth);
+  const std::int64_t steps = (std::min(kColumns, c.columns) + kColumnStep - 1) / kColumnStep;
+  columns_.reserve(steps * kColumnStep * std::min(kDepth, panel.tokens));
   rows_.resize(static_cast<std::size_t>(omp_get_max_threads()));
-  for (auto& rows : rows_) rows.reserve(kRows * kDepth);
+  for (auto& rows : rows_) rows.reserve(kRows * std::min(kDepth, panel.tokens));
   for (std::int64_t column = 0; column < c.columns && c.first_row[column] < c.rows; column += kColumns)
     for (std::int64_t token = 0; token < panel.tokens; token += kDepth) {
       const Part part{&panel, c,

@@ -24,7 +24,7 @@ struct Staircase {
   const std::int64_t* first_row;
 };
 
-/// Holds its workspace, 4 MiB and half a MiB for each thread, from call to call.
+/// Holds its workspace, 4 MiB at most and half a MiB for each thread, from call to call.
 class OuterSums {
  public:
   /// Of the vectors that this processor has, in numbers of 4 bytes: 16 (AVX-512), 8 (AVX2 with FMA) or 4.

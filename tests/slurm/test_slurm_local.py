@@ -52,7 +52,8 @@ class Jobs(SlurmTest):
         self.assertEqual((self.job(job)["JobState"], self.log(job)), ("CANCELLED", ""))
 
     def test_cancelled_job_gets_a_term_in_its_shell(self):
-        job = self.sbatch(script="trap 'echo TERM; exit 1' TERM; echo up; sleep 300 & wait")
+        # A loop: the TERM ends its children too, and they may be gone before it reaches the shell.
+        job = self.sbatch(script="trap 'echo TERM; exit 1' TERM; echo up; while true; do sleep 300 & wait; done")
         self.wait_for_line(job, "up")
         self.run_here("scancel", job)
         self.wait_for_jobs(job)

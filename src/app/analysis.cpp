@@ -19,6 +19,14 @@ HeadAngles canonical_correlations(const RegressionData& data) {
   return angles;
 }
 
+/// The tiles that the selections read.
+void bring_selected(const ResidentGrams& resident, RegressionData& data, const PairTable& pairs,
+                    const AnalysisRequest& request) {
+  std::int64_t pool = request.pairwise ? request.references : 0;
+  if (request.forward) pool = std::max(pool, request.pool);
+  resident.bring(data, selection_tiles(data.layout, pairs, pool));
+}
+
 }  // namespace
 
 bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device) {
@@ -28,15 +36,21 @@ bool fits_device(const RegressionData& data, const AnalysisRequest& request, at:
 }
 
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
-                     Profile& profile) {
+                     Profile& profile, std::optional<ResidentGrams> resident) {
+  HS_ASSERT(!resident || (request.device && !request.causal_ceiling));
   const auto timed = [&](const char* phase, const auto& work) {
     const Profile::Phase counted = profile.enter(phase);
     return work();
   };
   StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}};
   result.pairs = timed("pairs", [&] {
-    return all_pairs(data, request.device ? device_pair_sums(*request.device) : PairSums(host_pair_sums));
+    return all_pairs(data, request.device ? device_pair_sums(*request.device, resident ? &*resident : nullptr)
+                                          : PairSums(host_pair_sums));
   });
+  if (resident) {
+    timed("pairs", [&] { bring_selected(*resident, data, result.pairs, request); });
+    resident.reset();
+  }
   result.heads = timed("heads", [&] { return summarise_heads(data); });
   result.angles = timed("heads", [&] { return canonical_correlations(data); });
   const ForwardChoices forward = request.device ? device_forward_choices(*request.device) : ForwardChoices();

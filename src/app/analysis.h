@@ -48,14 +48,15 @@ struct StreamResult {
   std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
 };
 
-/// Whether the devices of all ranks hold what analyse puts there; the Grams stay on the host. Collective over
-/// the grid of the Grams.
+/// Whether the devices of all ranks hold what analyse puts there besides Grams that lie there. Collective
+/// over the grid of the Grams.
 bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device);
 
-/// The Gram of the fit part is lost where the causal ceiling is asked for. Phases of `profile`: pairs, heads,
-/// selection, ceiling. Throws AgreedError on all ranks where a device fails. Collective over the grid of the
-/// Grams.
+/// The Gram of the fit part is lost where the causal ceiling is asked for. `resident`: where the Grams of the
+/// data lie on the request's device, which they leave; not with a causal ceiling. Phases of `profile`: pairs,
+/// heads, selection, ceiling. Throws AgreedError on all ranks where a device fails. Collective over the grid
+/// of the Grams.
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
-                     Profile& profile);
+                     Profile& profile, std::optional<ResidentGrams> resident = std::nullopt);
 
 }  // namespace headspan

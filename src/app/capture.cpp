@@ -53,7 +53,9 @@ class Capture {
         setup_(make_setup(model, config, sample, request, team)),
         rows_(request.device ? rows_on_device<T>(setup_) : rows_on_host<T>(setup_)) {}
 
-  std::vector<StreamGrams> run(Progress& progress, Profile& profile, const UnitState* state) {
+  std::vector<StreamGrams> run(Progress& progress, Profile& profile, const UnitState* state,
+                               std::map<std::size_t, ResidentGrams>* resident) {
+    HS_ASSERT(resident == nullptr || !request_.by_layer);
     const std::size_t count = sample_.sequences.size();
     PiecesDone pieces{0, std::vector<std::uint8_t>(count, 0)};
     if (state != nullptr)
@@ -70,6 +72,7 @@ class Capture {
       rows_->begin(pieces.pass);
     }
     const Profile::Phase phase = profile.enter("gram");
+    if (resident != nullptr) *resident = rows_->stay();
     return rows_->finish();
   }
 
@@ -228,8 +231,9 @@ template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
                                        Progress& progress, Profile& profile, const UnitState* state,
-                                       AttentionSums* attention) {
-  return Capture<T>(model, config, sample, request, team, attention).run(progress, profile, state);
+                                       AttentionSums* attention,
+                                       std::map<std::size_t, ResidentGrams>* resident) {
+  return Capture<T>(model, config, sample, request, team, attention).run(progress, profile, state, resident);
 }
 
 AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const Team& team,
@@ -249,9 +253,11 @@ AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model,
 
 template std::vector<StreamGrams> capture_grams<double>(const Transformer&, const ModelConfig&, const Sample&,
                                                         const CaptureRequest&, const Team&, Progress&,
-                                                        Profile&, const UnitState*, AttentionSums*);
+                                                        Profile&, const UnitState*, AttentionSums*,
+                                                        std::map<std::size_t, ResidentGrams>*);
 template std::vector<StreamGrams> capture_grams<float>(const Transformer&, const ModelConfig&, const Sample&,
                                                        const CaptureRequest&, const Team&, Progress&,
-                                                       Profile&, const UnitState*, AttentionSums*);
+                                                       Profile&, const UnitState*, AttentionSums*,
+                                                       std::map<std::size_t, ResidentGrams>*);
 
 }  // namespace headspan

@@ -3,6 +3,8 @@
 // they exchange heads for tokens, so that each rank holds all columns of some tokens.
 #pragma once
 
+#include <map>
+
 #include "app/sample.h"
 #include "app/team.h"
 #include "app/unit_state.h"
@@ -49,13 +51,16 @@ HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 /// The Grams of each stream of the request, in its order; by layer those of its layers in turn. T: double for
 /// a forward in float64, else float. Goes on from what `state` has saved, and saves there; null: neither.
 /// Throws Stopped as UnitState does. With `attention`, what attention does with keys and values of the fit
-/// part is summed there too, for which the model needs its whole extent. Phases of `profile`: forward, gram
-/// and save. Collective over the team's group.
+/// part is summed there too, for which the model needs its whole extent. With `resident`, the Grams of
+/// streams of which the last pass has everything stay on the request's device and are put there, by place in
+/// the request (not by layer); what is returned in their places has no tokens. Phases of `profile`: forward,
+/// gram and save. Collective over the team's group.
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
                                        const Sample& sample, const CaptureRequest& request, const Team& team,
                                        Progress& progress, Profile& profile, const UnitState* state,
-                                       AttentionSums* attention = nullptr);
+                                       AttentionSums* attention = nullptr,
+                                       std::map<std::size_t, ResidentGrams>* resident = nullptr);
 
 /// What attention does with the tokens that were summed, and what the weights do with that. Collective over
 /// the team's group.

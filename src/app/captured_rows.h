@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 
 #include "app/capture.h"
@@ -61,6 +62,7 @@ class CapturedRows {
   /// As UnitState's and Collector's. Collective over the group.
   virtual void keep(const UnitState& state, const PiecesDone& pieces) = 0;
   virtual void end_round(Part part, std::int64_t tokens) = 0;
+  virtual std::map<std::size_t, ResidentGrams> stay() { return {}; }
   virtual std::vector<StreamGrams> finish() = 0;
 };
 

@@ -69,6 +69,7 @@ class DeviceRows : public CapturedRows<T> {
   void end_round(Part part, std::int64_t tokens) override {
     if (tokens > 0) collector_.end_round(part, tokens);
   }
+  std::map<std::size_t, ResidentGrams> stay() override { return collector_.stay(); }
   std::vector<StreamGrams> finish() override { return collector_.finish(); }
 
  private:

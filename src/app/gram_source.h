@@ -17,7 +17,9 @@ struct StreamEvidence {
   StreamOrigin origin;
   HeadLayout layout;
   FitRules rules;
-  std::optional<StreamGrams> grams;  ///< nothing until they are captured or read, and once they are analysed
+  /// One of them, or nothing until they are captured or read, and once they are analysed.
+  std::optional<StreamGrams> grams{};
+  std::optional<ResidentGrams> resident{};  ///< on the GPUs of the team
 };
 
 /// What a source says of a unit besides its Grams.

@@ -44,8 +44,12 @@ StreamEvidence announce(const Job& job, const Prepared& prepared, const std::str
   const std::string dtype = dtype_name(prepared.input.dtype);
   return {{stream, job.predict.capture, dtype, job.predict.precision, job.tokens.skip_first},
           stream_layout(prepared.input.config, stream_named(stream)),
-          fit_rules(job, dtype, job.predict.precision),
-          {}};
+          fit_rules(job, dtype, job.predict.precision)};
+}
+
+/// Whether all of a Gram has to come to the host.
+bool needs_whole_grams(const Job& job) {
+  return job.output.save_gram || (job.ceiling.enabled && job.ceiling.scope != "layer");
 }
 
 /// Where the Grams grow and in which passes; tells where that is not in one pass on the GPUs. Their names.
@@ -101,12 +105,17 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   std::int64_t tokens_run = request.passes.empty() ? prepared.sample.total() : 0;
   for (const DeviceShare& pass : request.passes) tokens_run += tokens_of(pass, prepared.sample);
   Progress progress(log, "forward", "tokens", tokens_run, {{"unit", unit.name}});
+  std::map<std::size_t, ResidentGrams> resident;
   const auto run = [&](auto zero) {
     return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress, profile,
-                                         &state, summed);
+                                         &state, summed, needs_whole_grams(job) ? nullptr : &resident);
   };
   std::vector<StreamGrams> grams = prepared.input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
   for (std::size_t s = 0; s < grams.size(); ++s) evidence.streams[s].grams = std::move(grams[s]);
+  for (auto& [s, stays] : resident) {
+    evidence.streams[s].grams.reset();
+    evidence.streams[s].resident = std::move(stays);
+  }
   if (!attention) return;
   const std::int64_t tokens = evidence.streams.front().grams->fit.tokens;
   AttentionMoments moments = finish_attention(*sums, model, team, tokens);

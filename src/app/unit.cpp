@@ -1,6 +1,8 @@
 #include "app/unit.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include <omp.h>
 
@@ -12,6 +14,7 @@
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
+#include "device/device_values.h"
 #include "io/publish.h"
 
 namespace headspan {
@@ -36,37 +39,66 @@ void warn_of_few_tokens(const Unit& unit, const std::vector<StreamResult>& resul
                            " references and more (p >= n - 1): those R2 are NaN with status 4");
 }
 
-/// Where the statistics of a stream are computed: on the GPUs where these hold what it takes. Collective.
-std::optional<at::Device> analysis_device(const RegressionData& data, const AnalysisRequest& request,
-                                          const std::string& stream, const Team& team, const Log& log) {
+/// Where the statistics of a stream are computed: on the GPUs where these hold what it takes, for which Grams
+/// that lie there make room where they must. Collective.
+std::optional<at::Device> analysis_device(RegressionData& data, std::optional<ResidentGrams>& resident,
+                                          const AnalysisRequest& request, const std::string& stream,
+                                          const Team& team, const Log& log) {
   if (!team.gpu()) return {};
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu()));
   if (fits_device(data, request, device)) return device;
+  if (resident) {
+    resident->bring_all(data);
+    resident.reset();
+    release_unused(device);
+    if (fits_device(data, request, device)) return device;
+  }
   log.notice("stream " + stream +
              ": the GPUs have too little memory for its statistics; they are computed on the CPU");
   return {};
 }
 
+StreamResult analyse_stream(StreamEvidence& stream, AnalysisRequest request, const Team& team, const Log& log,
+                            Profile& profile) {
+  const Profile::Phase phase = profile.enter("pairs");
+  std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
+  RegressionData data = resident ? resident->take_data(stream.layout, stream.rules)
+                                 : regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
+                                                   std::move(stream.grams->heldout));
+  request.device = analysis_device(data, resident, request, stream.origin.name, team, log);
+  return analyse(std::move(data), stream.origin, request, profile, std::move(resident));
+}
+
+/// The streams in the order in which they are analysed: those first that others wait for memory of GPUs for.
+std::vector<std::size_t> order_of(const std::vector<StreamEvidence>& streams) {
+  std::vector<std::size_t> order(streams.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::size_t s) { return streams[s].resident.has_value(); });
+  return order;
+}
+
+AnalysisRequest analysis_request(const Job& job) {
+  const Words& rules = job.predict.selection;
+  const auto selects = [&](const char* rule) {
+    return std::find(rules.begin(), rules.end(), rule) != rules.end();
+  };
+  return {job.predict.references,
+          job.predict.pool,
+          selects("pairwise"),
+          selects("forward"),
+          job.ceiling.enabled && job.ceiling.scope != "causal",
+          job.ceiling.enabled && job.ceiling.scope != "layer"};
+}
+
 std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,
                                       const Team& team, const Log& log, Profile& profile) {
-  AnalysisRequest request{job.predict.references,
-                          job.predict.pool,
-                          false,
-                          false,
-                          job.ceiling.enabled && job.ceiling.scope != "causal",
-                          job.ceiling.enabled && job.ceiling.scope != "layer",
-                          {}};
-  for (const std::string& rule : job.predict.selection)
-    (rule == "forward" ? request.forward : request.pairwise) = true;
-  std::vector<StreamResult> results;
+  const AnalysisRequest request = analysis_request(job);
+  std::vector<StreamResult> results(evidence.streams.size());
   Progress progress(log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
                     {{"unit", unit.name}});
-  for (StreamEvidence& stream : evidence.streams) {
-    const Profile::Phase phase = profile.enter("pairs");
-    RegressionData data = regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
-                                          std::move(stream.grams->heldout));
-    request.device = analysis_device(data, request, stream.origin.name, team, log);
-    results.push_back(analyse(std::move(data), stream.origin, request, profile));
+  for (const std::size_t s : order_of(evidence.streams)) {
+    results[s] = analyse_stream(evidence.streams[s], request, team, log, profile);
     progress.advance(1);
   }
   warn_of_few_tokens(unit, results, request.references, log);

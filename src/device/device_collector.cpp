@@ -58,11 +58,16 @@ typename DeviceCollector<T>::Stream DeviceCollector<T>::make_stream(std::size_t 
   return made;
 }
 
+template <class T>
+void DeviceCollector<T>::flush_all() {
+  for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
+    if (waiting_tokens_[part] > 0) flush(part);
+}
+
 /// What it has gathered goes to the host, and its memory back, stream by stream.
 template <class T>
 void DeviceCollector<T>::end_share() {
-  for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
-    if (waiting_tokens_[part] > 0) flush(part);
+  flush_all();
   while (!streams_.empty()) {
     copy_to_host(streams_.begin()->first);
     streams_.erase(streams_.begin());
@@ -153,6 +158,25 @@ void DeviceCollector<T>::multiply() {
   pending_->sums->gram->add(operands.rows, operands.columns, precision_);
   pending_->sums->tokens += operands.rows.size(0);
   pending_.reset();
+}
+
+template <class T>
+std::map<std::size_t, ResidentGrams> DeviceCollector<T>::stay() {
+  std::map<std::size_t, ResidentGrams> resident;
+  if (share_.piece.of > 1 || share_.parts.size() < waiting_tokens_.size()) return resident;
+  flush_all();
+  for (auto& [s, stream] : streams_) {
+    std::vector<ResidentSums> parts;
+    for (Sums& sums : stream.sums) {
+      GramSums host(*grid_, columns_[s], blocks_[s]);
+      view_of(host.sum.data(), {columns_[s]}).copy_(sums.sum);
+      host.tokens = sums.tokens;
+      parts.push_back({std::move(*sums.gram), std::move(host)});
+    }
+    resident.emplace(s, ResidentGrams(std::move(parts), std::move(stream.shift)));
+  }
+  streams_.clear();
+  return resident;
 }
 
 template <class T>

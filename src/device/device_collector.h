@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/device_exchange.h"
-#include "device/device_gram.h"
+#include "device/resident_grams.h"
 #include "stats/collector.h"
 
 namespace headspan {
@@ -44,6 +44,10 @@ class DeviceCollector {
 
   /// As Collector's, for a part of the share. Collective over the grid.
   void end_round(Part part, std::int64_t tokens);
+
+  /// Before `finish`, which then gives Grams of no tokens for these streams: those of which the last share
+  /// has everything, by stream, without the way to the host. Collective over the grid.
+  std::map<std::size_t, ResidentGrams> stay();
 
   /// The Grams, by stream. Collective over the grid.
   std::vector<StreamGrams> finish();
@@ -80,6 +84,7 @@ class DeviceCollector {
   Collector<T>& host();
   Stream make_stream(std::size_t stream) const;
   void flush(std::size_t part);
+  void flush_all();
   void end_share();
   void set_shift(Stream& stream, std::vector<double> shift);
   std::vector<double> mean_of(const at::Tensor& rows) const;

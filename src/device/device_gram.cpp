@@ -13,36 +13,23 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kProductValues = std::int64_t{1} << 26;  // of a stripe in FP32
+constexpr std::int64_t kTileValues = std::int64_t{1} << 25;     // that are copied at once
 constexpr std::int64_t kNarrowest = 256, kWidest = 2048;
-
-/// One rank's share of a square.
-struct LocalAxes {
-  BlockCyclic rows, columns;
-  int row, column;  // of the process
-
-  std::int64_t local_rows() const { return rows.local_size(row); }
-  std::int64_t local_columns() const { return columns.local_size(column); }
-
-  /// The first local row on or below the tile of the diagonal that a local column goes through.
-  std::int64_t first_row_of(std::int64_t local_column) const {
-    const std::int64_t block = columns.global(column, local_column) / columns.block;
-    return std::min(rows.first_local_block_from(row, block) * rows.block, local_rows());
-  }
-};
 
 /// The place of a stripe.
 struct Place {
   std::int64_t column, columns, row, rows;
 };
 
-std::vector<Place> places(const LocalAxes& axes, std::int64_t width) {
-  if (width == 0) width = stripe_width(axes.local_rows(), axes.local_columns());
-  const std::int64_t block = axes.columns.block;
+std::vector<Place> places(const SquareShare& share, std::int64_t width) {
+  if (width == 0) width = stripe_width(share.local_rows(), share.local_columns());
+  const std::int64_t block = share.columns.block;
   width = (width + block - 1) / block * block;  // whole tiles
   std::vector<Place> stripes;
-  for (std::int64_t column = 0; column < axes.local_columns(); column += width) {
-    const std::int64_t row = axes.first_row_of(column);
-    stripes.push_back({column, std::min(width, axes.local_columns() - column), row, axes.local_rows() - row});
+  for (std::int64_t column = 0; column < share.local_columns(); column += width) {
+    const std::int64_t row = share.first_row_of(column);
+    stripes.push_back(
+        {column, std::min(width, share.local_columns() - column), row, share.local_rows() - row});
   }
   return stripes;
 }
@@ -61,7 +48,23 @@ std::vector<Place> places_of(const std::vector<Place>& all, GramPiece piece) {
   return own;
 }
 
+/// Writes a tile to its place, on the diagonal symmetric from its lower triangle.
+void put_tile(const double* values, std::int64_t size, const Tile& tile, Matrix& matrix) {
+  double* out = matrix.at(matrix.rows().local(tile.row * size), matrix.columns().local(tile.column * size));
+  const bool diagonal = tile.row == tile.column;
+  for (std::int64_t j = 0; j < size; ++j)
+    for (std::int64_t i = diagonal ? j : 0; i < size; ++i) {
+      out[i + j * matrix.leading()] = values[i + j * size];
+      if (diagonal) out[j + i * matrix.leading()] = values[i + j * size];
+    }
+}
+
 }  // namespace
+
+std::int64_t SquareShare::first_row_of(std::int64_t local_column) const {
+  const std::int64_t block = columns.global(column, local_column) / columns.block;
+  return std::min(rows.first_local_block_from(row, block) * rows.block, local_rows());
+}
 
 std::int64_t stripe_width(std::int64_t local_rows, std::int64_t local_columns) {
   const std::int64_t most = kProductValues / std::max<std::int64_t>(1, local_rows);
@@ -73,11 +76,11 @@ std::int64_t most_elements(const GridShape& grid, std::int64_t columns, std::int
   std::int64_t most = 0;
   for (int row = 0; row < grid.rows; ++row)
     for (int column = 0; column < grid.columns; ++column) {
-      const LocalAxes axes{{columns, block, static_cast<int>(grid.rows), 0},
-                           {columns, block, static_cast<int>(grid.columns), 0},
-                           row,
-                           column};
-      const std::vector<Place> all = places(axes, 0);
+      const SquareShare share{{columns, block, static_cast<int>(grid.rows), 0},
+                              {columns, block, static_cast<int>(grid.columns), 0},
+                              row,
+                              column};
+      const std::vector<Place> all = places(share, 0);
       for (std::int64_t piece = 0; piece < pieces; ++piece) {
         std::int64_t elements = 0;
         for (const Place& stripe : places_of(all, {piece, pieces})) elements += stripe.columns * stripe.rows;
@@ -89,10 +92,12 @@ std::int64_t most_elements(const GridShape& grid, std::int64_t columns, std::int
 
 DeviceGram::DeviceGram(const Grid& grid, std::int64_t columns, std::int64_t block, at::Device device,
                        std::int64_t width, GramPiece piece)
-    : device_(device) {
-  const LocalAxes axes{
-      {columns, block, grid.rows(), 0}, {columns, block, grid.columns(), 0}, grid.row(), grid.column()};
-  for (const Place& stripe : places_of(places(axes, width), piece))
+    : share_{{columns, block, grid.rows(), 0},
+             {columns, block, grid.columns(), 0},
+             grid.row(),
+             grid.column()},
+      device_(device) {
+  for (const Place& stripe : places_of(places(share_, width), piece))
     stripes_.push_back({stripe.column, stripe.row,
                         at::zeros({stripe.columns, stripe.rows}, at::dtype(at::kDouble).device(device))});
 }
@@ -112,11 +117,9 @@ void DeviceGram::add(const at::Tensor& rows, const at::Tensor& columns, Precisio
                 a.narrow(1, stripe.row, stripe.sums.size(1)), precision);
 }
 
-DeviceGram::Segment DeviceGram::segment(const Matrix& matrix, const Stripe& stripe,
-                                        std::int64_t column) const {
-  const LocalAxes axes{matrix.rows(), matrix.columns(), matrix.grid().row(), matrix.grid().column()};
-  const std::int64_t row = axes.first_row_of(stripe.column + column), rows = stripe.sums.size(1);
-  return {row, matrix.local_rows() - row, column * rows + row - stripe.row};
+DeviceGram::Segment DeviceGram::segment(const Stripe& stripe, std::int64_t column) const {
+  const std::int64_t row = share_.first_row_of(stripe.column + column), rows = stripe.sums.size(1);
+  return {row, share_.local_rows() - row, column * rows + row - stripe.row};
 }
 
 /// Host memory of a stripe's shape in `memory`, which a GPU copies to and from at full speed.
@@ -142,7 +145,7 @@ void DeviceGram::copy_to(Matrix& matrix) const {
     const double* values = host.data_ptr<double>();
 #pragma omp parallel for schedule(static)
     for (std::int64_t j = 0; j < host.size(0); ++j) {
-      const Segment part = segment(matrix, stripes_[i], j);
+      const Segment part = segment(stripes_[i], j);
       std::copy_n(values + part.in_stripe, part.count, matrix.at(part.first_row, stripes_[i].column + j));
     }
   }
@@ -155,10 +158,76 @@ void DeviceGram::copy_from(const Matrix& matrix) {
     host.zero_();
     double* values = host.data_ptr<double>();
     for (std::int64_t j = 0; j < stripe.sums.size(0); ++j) {
-      const Segment part = segment(matrix, stripe, j);
+      const Segment part = segment(stripe, j);
       std::copy_n(matrix.at(part.first_row, stripe.column + j), part.count, values + part.in_stripe);
     }
     if (!host.is_same(stripe.sums)) stripe.sums.copy_(host);
+  }
+}
+
+void DeviceGram::add_outer_product(double alpha, const std::vector<double>& x) {
+  const auto on_device = [&](const BlockCyclic& axis, int part) {
+    std::vector<double> own;
+    for (std::int64_t i = 0; i < axis.local_size(part); ++i)
+      own.push_back(x[static_cast<std::size_t>(axis.global(part, i))]);
+    return at::tensor(own, at::kDouble).to(device_);
+  };
+  const at::Tensor rows = on_device(share_.rows, share_.row),
+                   columns = on_device(share_.columns, share_.column);
+  for (Stripe& stripe : stripes_)
+    stripe.sums.addr_(columns.narrow(0, stripe.column, stripe.sums.size(0)),
+                      rows.narrow(0, stripe.row, stripe.sums.size(1)), 1, alpha);
+}
+
+const DeviceGram::Stripe& DeviceGram::stripe_of(std::int64_t local_column) const {
+  const auto behind =
+      std::upper_bound(stripes_.begin(), stripes_.end(), local_column,
+                       [](std::int64_t column, const Stripe& stripe) { return column < stripe.column; });
+  HS_ASSERT(behind != stripes_.begin());
+  return *std::prev(behind);
+}
+
+at::Tensor DeviceGram::columns(std::int64_t column, std::int64_t count, std::int64_t row) const {
+  const Stripe& stripe = stripe_of(column);
+  return stripe.sums.narrow(0, column - stripe.column, count)
+      .narrow(1, row - stripe.row, share_.local_rows() - row);
+}
+
+/// Tiles of one stripe in host memory, each column-major: [count, size, size].
+at::Tensor DeviceGram::tiles_of(const Stripe& stripe, std::int64_t size, const Tile* tiles,
+                                std::int64_t count) const {
+  const at::Tensor& sums = stripe.sums;
+  HS_ASSERT(sums.size(0) % size == 0 && sums.size(1) % size == 0);
+  std::vector<std::int64_t> columns, rows;
+  for (const Tile* tile = tiles; tile != tiles + count; ++tile) {
+    columns.push_back((share_.columns.local(tile->column * size) - stripe.column) / size);
+    rows.push_back((share_.rows.local(tile->row * size) - stripe.row) / size);
+  }
+  const at::Tensor found =
+      sums.view({sums.size(0) / size, size, sums.size(1) / size, size})
+          .permute({0, 2, 1, 3})
+          .index({at::tensor(columns, at::kLong).to(device_), at::tensor(rows, at::kLong).to(device_)});
+  if (device_.is_cpu()) return found.contiguous();
+  return at::empty(found.sizes(), at::dtype(at::kDouble).pinned_memory(true)).copy_(found);
+}
+
+void DeviceGram::copy_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles) const {
+  std::vector<Tile> sorted = tiles;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Tile& a, const Tile& b) { return a.column < b.column; });
+  const std::int64_t most = std::max<std::int64_t>(1, kTileValues / (size * size));
+  for (auto first = sorted.begin(); first != sorted.end();) {
+    const Stripe& stripe = stripe_of(share_.columns.local(first->column * size));
+    const auto of_stripe = [&](const Tile& tile) {
+      return share_.columns.local(tile.column * size) < stripe.column + stripe.sums.size(0);
+    };
+    const auto last = std::find_if_not(first, first + std::min(most, sorted.end() - first), of_stripe);
+    const at::Tensor host = tiles_of(stripe, size, &*first, last - first);
+    const double* values = host.data_ptr<double>();
+#pragma omp parallel for schedule(static)
+    for (std::int64_t k = 0; k < last - first; ++k)
+      put_tile(values + k * size * size, size, first[k], matrix);
+    first = last;
   }
 }
 

@@ -16,7 +16,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "dist/matrix.h"
+#include "dist/tile_exchange.h"
 #include "stats/panel_values.h"
 
 namespace headspan {
@@ -36,6 +36,17 @@ struct GramPiece {
 std::int64_t most_elements(const GridShape& grid, std::int64_t columns, std::int64_t block,
                            std::int64_t pieces);
 
+/// One rank's share of a square.
+struct SquareShare {
+  BlockCyclic rows, columns;
+  int row, column;  ///< of the process
+
+  std::int64_t local_rows() const { return rows.local_size(row); }
+  std::int64_t local_columns() const { return columns.local_size(column); }
+  /// The first local row on or below the tile of the diagonal that a local column goes through.
+  std::int64_t first_row_of(std::int64_t local_column) const;
+};
+
 class DeviceGram {
  public:
   /// Zeros. The sums of a square of `columns` in blocks on the grid; `width`: of a stripe, 0: stripe_width's.
@@ -51,6 +62,17 @@ class DeviceGram {
   void copy_to(Matrix& matrix) const;
   void copy_from(const Matrix& matrix);
 
+  /// sums += alpha x x^T for x: [D]. Local.
+  void add_outer_product(double alpha, const std::vector<double>& x);
+
+  /// Copies tiles of this rank, size x size each, to their place in `matrix`, those on the diagonal symmetric
+  /// from their lower triangle. `size` divides the block and D. Of a whole share. Local.
+  void copy_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles) const;
+
+  /// A view of `count` local columns from `column` on, of one block, and of their local rows from `row` on:
+  /// [count, rows]. Of a whole share. Local.
+  at::Tensor columns(std::int64_t column, std::int64_t count, std::int64_t row) const;
+
   std::int64_t elements() const;
 
  private:
@@ -62,9 +84,12 @@ class DeviceGram {
   struct Segment {
     std::int64_t first_row, count, in_stripe;
   };
-  Segment segment(const Matrix& matrix, const Stripe& stripe, std::int64_t column) const;
+  Segment segment(const Stripe& stripe, std::int64_t column) const;
+  const Stripe& stripe_of(std::int64_t local_column) const;
+  at::Tensor tiles_of(const Stripe& stripe, std::int64_t size, const Tile* tiles, std::int64_t count) const;
   at::Tensor host_buffer(const Stripe& stripe, at::Tensor& memory) const;
 
+  SquareShare share_;
   at::Device device_;
   std::vector<Stripe> stripes_;
 };

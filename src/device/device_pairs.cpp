@@ -36,9 +36,11 @@ Parts sums_over(const at::Tensor& x, std::int64_t dim, const at::Tensor& product
 
 class DevicePairs {
  public:
-  DevicePairs(const RegressionData& data, const PairSources& sources, at::Device device)
+  DevicePairs(const RegressionData& data, const PairSources& sources, at::Device device,
+              const ResidentGrams* resident)
       : data_(data),
         sources_(sources),
+        resident_(resident),
         matrix_(data.fit.matrix),
         rows_(matrix_.rows()),
         columns_(matrix_.columns()),
@@ -59,7 +61,7 @@ class DevicePairs {
   void compute(const TakePair& take) {
     StripSums before;
     for (const Strip& strip : strips()) {
-      const Parts host = read(strip);
+      const Parts host = resident_ != nullptr ? view(strip) : read(strip);
       wait();
       StripSums sums = multiply(strip, host);
       hand_over(before, take);
@@ -100,6 +102,14 @@ class DevicePairs {
       if (first < matrix_.local_rows()) strips.push_back({head, first, matrix_.local_rows() - first});
     }
     return strips;
+  }
+
+  /// The strip where it lies, [d, rows].
+  Parts view(const Strip& strip) const {
+    const std::int64_t column = columns_.local(strip.head * d_);
+    Parts parts{resident_->fit().columns(column, d_, strip.first)};
+    if (data_.heldout) parts.push_back(resident_->heldout()->columns(column, d_, strip.first));
+    return parts;
   }
 
   /// The strip in host memory, [d, rows]: for a GPU a copy in pinned memory, which it no longer reads.
@@ -153,7 +163,7 @@ class DevicePairs {
     const std::int64_t first = strip.first / d_, heads = strip.rows / d_;
     const auto factors = [&](const at::Tensor& all) { return all.narrow(0, first, heads).transpose(1, 2); };
     const auto tiles = [&](const at::Tensor& part) {  // [heads, d of the strip, d of the head]
-      return part.as_strided({heads, d_, d_}, {d_, part.stride(0), 1});
+      return part.as_strided({heads, d_, d_}, {d_, part.stride(0), 1}, part.storage_offset());
     };
     const at::Tensor u = factors(by_row_[0]), x = at::bmm(tiles(parts[0]), u);
     if (parts.size() == 1) return sums_over(x, 2, {}, {}, {});
@@ -177,6 +187,7 @@ class DevicePairs {
 
   const RegressionData& data_;
   const PairSources& sources_;
+  const ResidentGrams* resident_;
   const Matrix& matrix_;
   const BlockCyclic &rows_, &columns_;
   int row_, column_;
@@ -190,10 +201,10 @@ class DevicePairs {
 
 }  // namespace
 
-PairSums device_pair_sums(at::Device device) {
-  return [device](const RegressionData& data, const PairSources& sources, const TakePair& take) {
+PairSums device_pair_sums(at::Device device, const ResidentGrams* resident) {
+  return [device, resident](const RegressionData& data, const PairSources& sources, const TakePair& take) {
     const c10::DeviceGuard on(device);
-    DevicePairs(data, sources, device).compute(take);
+    DevicePairs(data, sources, device, resident).compute(take);
   };
 }
 

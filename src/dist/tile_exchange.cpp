@@ -1,6 +1,7 @@
 #include "dist/tile_exchange.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace headspan {
 namespace {
@@ -70,6 +71,19 @@ std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const s
       values.insert(values.end(), column, column + size);
     }
   return values;
+}
+
+std::vector<Tile> own_tiles_wanted(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted) {
+  const auto before = [](const Tile& a, const Tile& b) {
+    return std::tie(a.column, a.row) < std::tie(b.column, b.row);
+  };
+  const auto same = [](const Tile& a, const Tile& b) { return a.row == b.row && a.column == b.column; };
+  std::vector<Tile> own;
+  for (const auto& asked : matrix.grid().comm().exchange(sort_by_owner(matrix, size, wanted).tiles))
+    own.insert(own.end(), asked.begin(), asked.end());
+  std::sort(own.begin(), own.end(), before);
+  own.erase(std::unique(own.begin(), own.end(), same), own.end());
+  return own;
 }
 
 void deliver_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles, const double* values) {

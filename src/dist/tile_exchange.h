@@ -36,6 +36,9 @@ TileViews view_tiles(const Matrix& matrix, std::int64_t size, const std::vector<
 /// The same, copied one after another, column-major without gaps.
 std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
 
+/// The tiles of this rank that some rank wants, each once. Collective over the matrix's grid.
+std::vector<Tile> own_tiles_wanted(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
+
 /// The reverse: writes `values`, laid out as `fetch_tiles` returns them, into the owners' parts of the
 /// matrix. No tile may be delivered by two ranks. Collective over the matrix's grid.
 void deliver_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles, const double* values);

@@ -7,22 +7,34 @@
 namespace headspan {
 namespace {
 
-/// matrix += alpha * x x^T on the stored tiles: those whose block row is at or below their block column.
+/// The first local row of the block on the diagonal, or below it, in a local column: where what is stored
+/// begins.
+std::int64_t first_row(const Matrix& matrix, std::int64_t local_column) {
+  const Grid& grid = matrix.grid();
+  const std::int64_t block = matrix.columns().global(grid.column(), local_column) / matrix.columns().block;
+  return matrix.rows().first_local_block_from(grid.row(), block) * matrix.rows().block;
+}
+
+}  // namespace
+
+std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t head_size) {
+  const std::int64_t wide = std::max<std::int64_t>(1, 64 / head_size);
+  const std::int64_t fair = std::max<std::int64_t>(1, heads / (2 * std::max(grid.rows, grid.columns)));
+  return std::min(wide, fair) * head_size;
+}
+
 void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& x) {
   const Grid& grid = matrix.grid();
   const BlockCyclic &rows = matrix.rows(), &columns = matrix.columns();
 #pragma omp parallel for schedule(dynamic, 16)
   for (std::int64_t j = 0; j < matrix.local_columns(); ++j) {
-    const std::int64_t column = columns.global(grid.column(), j);
-    const double factor = alpha * x[static_cast<std::size_t>(column)];
-    const std::int64_t first = rows.first_local_block_from(grid.row(), column / columns.block) * rows.block;
-    for (std::int64_t i = first; i < matrix.local_rows(); ++i)
+    const double factor = alpha * x[static_cast<std::size_t>(columns.global(grid.column(), j))];
+    for (std::int64_t i = first_row(matrix, j); i < matrix.local_rows(); ++i)
       *matrix.at(i, j) += factor * x[static_cast<std::size_t>(rows.global(grid.row(), i))];
   }
 }
 
-/// Makes the tiles on the diagonal symmetric from their lower triangle.
-void mirror_diagonal_tiles(Matrix& matrix) {
+void mirror_diagonal_blocks(Matrix& matrix) {
   const Grid& grid = matrix.grid();
   for (std::int64_t b = 0; b < matrix.rows().blocks(); ++b) {
     if (matrix.rows().owner_of_block(b) != grid.row() || matrix.columns().owner_of_block(b) != grid.column())
@@ -36,14 +48,6 @@ void mirror_diagonal_tiles(Matrix& matrix) {
   }
 }
 
-}  // namespace
-
-std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t head_size) {
-  const std::int64_t wide = std::max<std::int64_t>(1, 64 / head_size);
-  const std::int64_t fair = std::max<std::int64_t>(1, heads / (2 * std::max(grid.rows, grid.columns)));
-  return std::min(wide, fair) * head_size;
-}
-
 void merge(HeadGram& gram, const HeadGram& other) {
   HS_ASSERT(gram.mean.size() == other.mean.size() && gram.matrix.rows().block == other.matrix.rows().block);
   if (other.tokens == 0) return;
@@ -53,19 +57,20 @@ void merge(HeadGram& gram, const HeadGram& other) {
     difference[j] = other.mean[j] - gram.mean[j];
     gram.mean[j] += difference[j] * (m / (n + m));
   }
+#pragma omp parallel for schedule(dynamic, 16)
   for (std::int64_t j = 0; j < gram.matrix.local_columns(); ++j)
-    for (std::int64_t i = 0; i < gram.matrix.local_rows(); ++i)
+    for (std::int64_t i = first_row(gram.matrix, j); i < gram.matrix.local_rows(); ++i)
       *gram.matrix.at(i, j) += *other.matrix.at(i, j);
   add_outer_product(gram.matrix, n * m / (n + m), difference);
-  mirror_diagonal_tiles(gram.matrix);
+  mirror_diagonal_blocks(gram.matrix);
   gram.tokens += other.tokens;
 }
 
-void recentre(HeadGram& gram, const std::vector<double>& origin) {
+void recentre(HeadGram& gram, const std::vector<double>& origin, const AddOuterProduct& add) {
   std::vector<double> offset(origin.size());
   for (std::size_t j = 0; j < origin.size(); ++j) offset[j] = gram.mean[j] - origin[j];
-  add_outer_product(gram.matrix, static_cast<double>(gram.tokens), offset);
-  mirror_diagonal_tiles(gram.matrix);
+  add(gram.matrix, static_cast<double>(gram.tokens), offset);
+  mirror_diagonal_blocks(gram.matrix);
   gram.mean = origin;
 }
 
@@ -115,7 +120,7 @@ void GramUpdater<P>::drain() {
   if (last != nullptr) multiply(last->matrix, [] {});
 }
 
-HeadGram finish(GramSums&& sums, const std::vector<double>& shift) {
+HeadGram finish(GramSums&& sums, const std::vector<double>& shift, const AddOuterProduct& add) {
   sums.matrix.grid().comm().sum(sums.sum.data(), static_cast<std::int64_t>(sums.sum.size()));
   HeadGram gram{sums.tokens, shift, std::move(sums.matrix)};
   if (gram.tokens > 0) {
@@ -125,9 +130,9 @@ HeadGram finish(GramSums&& sums, const std::vector<double>& shift) {
       offset[j] /= n;
       gram.mean[j] += offset[j];
     }
-    add_outer_product(gram.matrix, -n, offset);
+    add(gram.matrix, -n, offset);
   }
-  mirror_diagonal_tiles(gram.matrix);
+  mirror_diagonal_blocks(gram.matrix);
   HS_ASSERT(gram.matrix.guards_intact());
   return gram;
 }

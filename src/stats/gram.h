@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -32,8 +33,17 @@ std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t 
 /// Adds the tokens of `other` to `gram` (Chan's update). Same grid, size and block. Collective over the grid.
 void merge(HeadGram& gram, const HeadGram& other);
 
-/// Moves the origin: `matrix` becomes the second moment about `origin`: [D], which becomes `mean`. Local.
-void recentre(HeadGram& gram, const std::vector<double>& origin);
+/// matrix += alpha x x^T on the stored tiles, for x: [D]. Local.
+using AddOuterProduct = std::function<void(Matrix& matrix, double alpha, const std::vector<double>& x)>;
+void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& x);
+
+/// Moves the origin: `matrix` becomes the second moment about `origin`: [D], which becomes `mean`. `add`: for
+/// a matrix that does not lie on the host. Local.
+void recentre(HeadGram& gram, const std::vector<double>& origin,
+              const AddOuterProduct& add = add_outer_product);
+
+/// Makes the blocks on the diagonal symmetric from their lower triangle. Local.
+void mirror_diagonal_blocks(Matrix& matrix);
 
 /// Sums over the tokens so far, about a provisional mean `shift`.
 struct GramSums {
@@ -80,7 +90,8 @@ class GramUpdater {
   LargeArray<float> block_;              // FP32 products on their way to FP64
 };
 
-/// Turns the sums into the Gram about the exact mean. Collective over the grid.
-HeadGram finish(GramSums&& sums, const std::vector<double>& shift);
+/// Turns the sums into the Gram about the exact mean. `add` as in `recentre`. Collective over the grid.
+HeadGram finish(GramSums&& sums, const std::vector<double>& shift,
+                const AddOuterProduct& add = add_outer_product);
 
 }  // namespace headspan

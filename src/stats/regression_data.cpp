@@ -33,14 +33,14 @@ std::vector<double> diagonal(const Matrix& matrix) {
 }
 
 RegressionData regression_data(HeadLayout layout, FitRules rules, HeadGram fit,
-                               std::optional<HeadGram> heldout) {
+                               std::optional<HeadGram> heldout, const AddOuterProduct& add_to_heldout) {
   rules.tokens = fit.tokens;
   rules.tokens_heldout = heldout ? heldout->tokens : 0;
   RegressionData data{std::move(layout), rules, std::move(fit), std::move(heldout), {}, {}, {}};
   data.sst = sums_of_squares(data.fit);
   if (!data.heldout) return data;
   data.sst_heldout = sums_of_squares(*data.heldout);
-  recentre(*data.heldout, data.fit.mean);
+  recentre(*data.heldout, data.fit.mean, add_to_heldout);
   data.moment_diagonal = diagonal(data.heldout->matrix);
   return data;
 }

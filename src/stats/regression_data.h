@@ -34,9 +34,11 @@ struct RegressionData {
   const Comm& comm() const { return fit.matrix.grid().comm(); }
 };
 
-/// `rules.tokens` and `rules.tokens_heldout` are set from the Grams. Collective over the grid.
+/// `rules.tokens` and `rules.tokens_heldout` are set from the Grams. `add_to_heldout`: for one that does not
+/// lie on the host, as in `recentre`. Collective over the grid.
 RegressionData regression_data(HeadLayout layout, FitRules rules, HeadGram fit,
-                               std::optional<HeadGram> heldout);
+                               std::optional<HeadGram> heldout,
+                               const AddOuterProduct& add_to_heldout = add_outer_product);
 
 /// The diagonal of a distributed symmetric matrix, on all ranks. Collective over its grid.
 std::vector<double> diagonal(const Matrix& matrix);

@@ -202,6 +202,18 @@ std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTab
   return sources;
 }
 
+std::vector<Tile> selection_tiles(const HeadLayout& layout, const PairTable& pairs, std::int64_t pool) {
+  std::vector<Tile> tiles;
+  for (std::int64_t t = 0; t < pairs.targets.count; ++t) {
+    const std::int64_t target = pairs.targets.first + t;
+    std::vector<std::int64_t> heads = ranked_sources(layout, pairs, target, pool);
+    heads.push_back(target);
+    const std::vector<Tile> own = tiles_among(heads);
+    tiles.insert(tiles.end(), own.begin(), own.end());
+  }
+  return tiles;
+}
+
 SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
                       std::int64_t references, std::int64_t pool, const ForwardChoices& forward) {
   return Selection(data, pairs, rule, references, pool, forward).compute();

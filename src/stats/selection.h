@@ -28,6 +28,10 @@ struct SelectionTable {
 std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTable& pairs,
                                          std::int64_t target, std::int64_t most);
 
+/// The tiles that `select` reads for this rank's targets, of pools of `pool` and as many references at most:
+/// those among a target and the best of its ranking. A tile may come more than once.
+std::vector<Tile> selection_tiles(const HeadLayout& layout, const PairTable& pairs, std::int64_t pool);
+
 /// Selects up to `references` sources for every target; forward looks at the best `pool` of the ranking.
 /// Targets are dealt out by slab and the tiles they need fetched; `forward`, where there is one, selects for
 /// those of a rank that it can. Throws AgreedError on all ranks where that fails on one. Collective over the

@@ -1,6 +1,7 @@
 // What a study asks of a Gram, with the heavy products on a device against the host's.
 #include "app/analysis.h"
 #include "support/on_device.h"
+#include "support/resident.h"
 #include "support/tables.h"
 
 namespace headspan {
@@ -8,6 +9,23 @@ namespace {
 
 using Analysis = OnDevice;
 INSTANTIATE_TEST_SUITE_P(On, Analysis, testing::Values(at::kCPU, at::kCUDA), name_of_device);
+
+void expect_the_hosts(const StreamResult& result, const StreamResult& host) {
+  // Sums of 128 products here, 512 there, with coordinates of mean inflation below 1e2.
+  expect_near(result.pairs.r2, host.pairs.r2, 1e-12, "pairs");
+  expect_near(result.pairs.r2_heldout, host.pairs.r2_heldout, 1e-12, "pairs, held out");
+  EXPECT_EQ(result.pairs.status, host.pairs.status);
+  EXPECT_EQ(result.forward->sources, host.forward->sources);
+  expect_near(result.forward->r2, host.forward->r2, 1e-12, "forward");
+  expect_near(result.layer_ceiling->r2, host.layer_ceiling->r2, 1e-12, "ceiling");
+  expect_near(result.layer_ceiling->r2_heldout, host.layer_ceiling->r2_heldout, 1e-11, "ceiling, held out");
+  EXPECT_EQ(result.layer_ceiling->status, host.layer_ceiling->status);
+  EXPECT_EQ(result.pairwise->sources, host.pairwise->sources);
+  expect_near(result.pairwise->r2_heldout, host.pairwise->r2_heldout, 1e-11, "pairwise, held out");
+  expect_near(result.heads.effective_rank, host.heads.effective_rank, 1e-10, "effective rank");
+  expect_near(result.heads.effective_rank_layer, host.heads.effective_rank_layer, 1e-10, "of the layer");
+  expect_near(result.angles.cosines, host.angles.cosines, 1e-10, "angles");
+}
 
 // Layers of 4 heads and 1: the first is wide (512 columns), so that it is inverted.
 TEST_P(Analysis, OnADeviceIsThatOfTheHost) {
@@ -24,20 +42,14 @@ TEST_P(Analysis, OnADeviceIsThatOfTheHost) {
   request.references = request.pool = 2;
   Profile profile;
   ASSERT_TRUE(fits_device(data(), request, device_));
-
   const StreamResult host = analyse(data(), {}, request, profile);
-  request.device = device_;
-  const StreamResult result = analyse(data(), {}, request, profile);
 
-  // Sums of 128 products here, 512 there, with coordinates of mean inflation below 1e2.
-  expect_near(result.pairs.r2, host.pairs.r2, 1e-12, "pairs");
-  expect_near(result.pairs.r2_heldout, host.pairs.r2_heldout, 1e-12, "pairs, held out");
-  EXPECT_EQ(result.pairs.status, host.pairs.status);
-  EXPECT_EQ(result.forward->sources, host.forward->sources);
-  expect_near(result.forward->r2, host.forward->r2, 1e-12, "forward");
-  expect_near(result.layer_ceiling->r2, host.layer_ceiling->r2, 1e-12, "ceiling");
-  expect_near(result.layer_ceiling->r2_heldout, host.layer_ceiling->r2_heldout, 1e-11, "ceiling, held out");
-  EXPECT_EQ(result.layer_ceiling->status, host.layer_ceiling->status);
+  request.device = device_;
+  expect_the_hosts(analyse(data(), {}, request, profile), host);
+
+  ResidentGrams resident = make_resident(grid, fit, &heldout, 128, device_);
+  RegressionData taken = resident.take_data(layout, {});
+  expect_the_hosts(analyse(std::move(taken), {}, request, profile, std::move(resident)), host);
 }
 
 }  // namespace

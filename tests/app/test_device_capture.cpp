@@ -1,6 +1,8 @@
 // capture_grams where the model runs against capture_grams on the host, from tokens to Grams, on every way to
 // lay out the ranks: on the CPU, and on GPUs where each rank has one.
 #include <cmath>
+#include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -160,6 +162,44 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
         for (std::size_t i = 0; i < query.size(); ++i)
           ASSERT_NEAR(query[i], expected_query[i], 1e-12 * (1 + std::abs(expected_query[i])));
       }
+  }
+}
+
+// Those of which the last pass has everything; the others come to the host as ever.
+TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
+  const Team team(world_, 1, 1, std::nullopt, gpu_);
+  const auto model = Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
+                                       team.tensor_device(), team.data(), device_);
+  CaptureRequest request;
+  request.streams = {Stream::k, Stream::v};
+  request.batch_tokens = 12;
+  request.device = device_;
+  const std::vector<std::set<std::size_t>> staying{{0, 1}, {}, {1}};
+  for (std::size_t p = 0; p < kPasses.size(); ++p) {
+    request.passes = kPasses[p];
+    std::map<std::size_t, ResidentGrams> resident;
+    const auto capture = [&](std::map<std::size_t, ResidentGrams>* stay) {
+      Progress progress(silent_, "forward", "tokens", sample_.total());
+      Profile profile;
+      return capture_grams<float>(model, config_, sample_, request, team, progress, profile, nullptr, nullptr,
+                                  stay);
+    };
+    std::vector<StreamGrams> expected = capture(nullptr);
+    const std::vector<StreamGrams> grams = capture(&resident);
+    for (std::size_t s = 0; s < 2; ++s) {
+      ASSERT_EQ(resident.count(s), staying[p].count(s));
+      if (resident.count(s) > 0) {
+        EXPECT_EQ(grams[s].fit.tokens, 0);
+        RegressionData data = resident.at(s).take_data(stream_layout(config_, request.streams[s]), {});
+        resident.at(s).bring_all(data);
+        expect_same(data.fit, expected[s].fit);
+        recentre(*expected[s].heldout, expected[s].fit.mean);
+        expect_same(*data.heldout, *expected[s].heldout);
+        continue;
+      }
+      expect_same(grams[s].fit, expected[s].fit);
+      expect_same(*grams[s].heldout, *expected[s].heldout);
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 // Tiles fetched and delivered against an element function, on every grid and with blocks of several tiles.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -67,6 +69,21 @@ TEST(TileExchange, FetchesTilesInTheOrderAskedFor) {
         for (std::int64_t i = 0; i < size; ++i)
           ASSERT_EQ(*value++, element(tile.row * size + i, tile.column * size + j));
     ASSERT_TRUE(matrix.guards_intact());
+  });
+}
+
+TEST(TileExchange, TellsOwnersWhichTilesAreWanted) {
+  on_every_layout([](Matrix& matrix, std::int64_t size, std::int64_t tiles) {
+    const Comm& comm = matrix.grid().comm();
+    std::set<std::pair<std::int64_t, std::int64_t>> expected, own;
+    for (int rank = 0; rank < comm.size(); ++rank)
+      for (const Tile& tile : wanted_tiles(tiles, rank))
+        if (matrix.owner(tile.row * size, tile.column * size) == comm.rank())
+          expected.insert({tile.row, tile.column});
+    const std::vector<Tile> told = own_tiles_wanted(matrix, size, wanted_tiles(tiles, comm.rank()));
+    for (const Tile& tile : told) own.insert({tile.row, tile.column});
+    EXPECT_EQ(own, expected);
+    EXPECT_EQ(told.size(), expected.size());
   });
 }
 

@@ -11,7 +11,8 @@ namespace headspan {
 namespace {
 
 constexpr double kLibraries = 1.5 * (1 << 30);  // workspaces of BLAS, buffers of NCCL, fragments
-constexpr double kProduct = 256.0 * (1 << 20);  // of a stripe in FP32 (device/device_gram.cpp)
+constexpr double kProduct = 256.0 * (1 << 20);  // of a stripe in 32 bits (device/device_gram.cpp)
+constexpr double kSplitProduct = 4 * kProduct;  // in FP64 and 32 bits, and values on their way to integers
 constexpr double kFullestPanel = 1.5;           // of the tokens of a panel (stats/collector.cpp)
 constexpr std::int64_t kMostStripes = 64;
 
@@ -68,7 +69,8 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
     bytes += parts * (sizeof(double) * real(elements) + waiting);
     widest = std::max(widest, columns);
   }
-  return bytes + panel_bytes(setting, widest, kFullestPanel * panel) + kProduct;
+  const bool split = product_precision(setting.job.predict.precision) == Precision::split;
+  return bytes + panel_bytes(setting, widest, kFullestPanel * panel) + (split ? kSplitProduct : kProduct);
 }
 
 double bytes_beside_passes(const PassSetting& setting) {

@@ -110,11 +110,11 @@ std::int64_t DeviceGram::elements() const {
 
 void DeviceGram::add(const at::Tensor& rows, const at::Tensor& columns, Precision precision) {
   HS_ASSERT(rows.size(0) == columns.size(0) && rows.scalar_type() == panel_type(precision));
-  const at::Tensor a = as_operand(rows, precision);
-  const at::Tensor b = columns.is_same(rows) ? a : as_operand(columns, precision);
+  const PanelOperand a = as_operand(rows, precision);
+  const PanelOperand b = columns.is_same(rows) ? a : as_operand(columns, precision);
   for (Stripe& stripe : stripes_)
-    add_product(stripe.sums, b.narrow(1, stripe.column, stripe.sums.size(0)),
-                a.narrow(1, stripe.row, stripe.sums.size(1)), precision);
+    add_product(stripe.sums, b.narrow(stripe.column, stripe.sums.size(0)),
+                a.narrow(stripe.row, stripe.sums.size(1)), precision);
 }
 
 DeviceGram::Segment DeviceGram::segment(const Stripe& stripe, std::int64_t column) const {

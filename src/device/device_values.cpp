@@ -14,13 +14,14 @@
 namespace headspan {
 namespace {
 
-// Products of bfloat16 with sums in FP32 that are handed out as such: on GPUs, in LibTorch from 2.8 on.
+// Products of bfloat16 with sums in FP32 that are handed out as such, and of integers: on GPUs, in LibTorch
+// from 2.8 on.
 constexpr bool kWideSums = TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8);
 
 /// Tokens that are shifted at once: FP64 for a whole panel would be more than the panel.
 constexpr std::int64_t kTokens = 256;
 
-bool multiplies_bfloat16(const at::Tensor& values) { return kWideSums && values.is_cuda(); }
+bool sums_widely(const at::Tensor& values) { return kWideSums && values.is_cuda(); }
 
 at::Tensor float_product(const at::Tensor& a, const at::Tensor& b) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
@@ -84,18 +85,28 @@ void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision prec
   }
 }
 
-at::Tensor as_operand(const at::Tensor& values, Precision precision) {
-  if (precision == Precision::split) return values.to(at::kDouble);
-  if (precision == Precision::bfloat16 && !multiplies_bfloat16(values)) return values.to(at::kFloat);
-  return values;
+PanelOperand PanelOperand::narrow(std::int64_t first, std::int64_t count) const {
+  if (integers) return {{}, integers->narrow(first, count)};
+  return {values.narrow(1, first, count), {}};
 }
 
-void add_product(at::Tensor& sums, const at::Tensor& columns, const at::Tensor& rows, Precision precision) {
-  if (columns.size(0) == 0 || sums.numel() == 0) return;
+PanelOperand as_operand(const at::Tensor& values, Precision precision) {
+  if (precision == Precision::split && sums_widely(values) && values.size(0) > 0)
+    return {{}, integer_columns(values)};
+  if (precision == Precision::split) return {values.to(at::kDouble), {}};
+  if (precision == Precision::bfloat16 && !sums_widely(values)) return {values.to(at::kFloat), {}};
+  return {values, {}};
+}
+
+void add_product(at::Tensor& sums, const PanelOperand& columns, const PanelOperand& rows,
+                 Precision precision) {
+  if (sums.numel() == 0) return;
+  if (columns.integers) return add_integer_product(sums, *columns.integers, *rows.integers);
+  if (columns.values.size(0) == 0) return;
   if (multiplies_doubles(precision))
-    sums.addmm_(columns.t(), rows);
+    sums.addmm_(columns.values.t(), rows.values);
   else
-    sums.add_(float_product(columns.t(), rows));
+    sums.add_(float_product(columns.values.t(), rows.values));
 }
 
 }  // namespace headspan

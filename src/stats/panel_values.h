@@ -12,8 +12,9 @@ namespace headspan {
 ///   split      values rounded to hi + lo in bfloat16, products in FP64: FP32 sums of 64 tokens and more
 ///              would err by more than the rounding (measured: 2e-6 in R² where it is 4e-7)
 ///   bfloat16   values rounded once to bfloat16; their products are exact, summed in FP32
-/// Where a processor multiplies bfloat16 only, a split product is hi hi + hi lo + lo hi + lo lo: without the
-/// last, the diagonal of G would be too small by 2e-6, and R² off by several times that.
+/// Products of split in bfloat16 would be hi hi + hi lo + lo hi + lo lo (without the last, the diagonal of G
+/// is too small by 2e-6, and R² off by several times that), and their sums in FP32 no better. GPUs form them
+/// in 8-bit integers, whose sums are exact (device/integer_product.h).
 enum class Precision { float64, float32, split, bfloat16 };
 
 /// Whether products are formed in FP64, else in FP32.

@@ -107,8 +107,9 @@ class DevicePairs {
   /// The strip where it lies, [d, rows].
   Parts view(const Strip& strip) const {
     const std::int64_t column = columns_.local(strip.head * d_);
-    Parts parts{resident_->fit().columns(column, d_, strip.first)};
-    if (data_.heldout) parts.push_back(resident_->heldout()->columns(column, d_, strip.first));
+    Parts parts;
+    for (const DeviceGram* gram : {&resident_->fit(), resident_->heldout()})
+      if (gram != nullptr) parts.push_back(gram->columns(column, d_, strip.first));
     return parts;
   }
 

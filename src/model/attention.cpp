@@ -16,6 +16,7 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kBlock = 128;  // queries: the scores of a block and 1000 keys fill half a megabyte
+constexpr std::int64_t kScores = std::int64_t{1} << 25;  // at once on a GPU in float64
 
 /// Softmax of the scores of queries begin, begin + 1, ... over the keys up to each; later keys get zero.
 template <class T>
@@ -103,9 +104,9 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
 at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::vector<std::int64_t>& lengths) {
-  const std::int64_t group = q.size(1) / k.size(1);
-  // Float32 has no fused kernel in which query heads share a KV head.
-  const bool repeated = group > 1 && q.scalar_type() != at::kHalf && q.scalar_type() != at::kBFloat16;
+  const std::int64_t heads = q.size(1), group = heads / k.size(1);
+  // Only these types have a fused kernel in which query heads share a KV head.
+  const bool shared = group > 1 && (q.scalar_type() == at::kHalf || q.scalar_type() == at::kBFloat16);
   at::Tensor out = at::empty_like(q);
   std::int64_t begin = 0;
   for (std::size_t first = 0, last = 0; first < lengths.size(); first = last) {
@@ -116,11 +117,21 @@ at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, cons
     const auto by_head = [&](const at::Tensor& x) {
       return x.narrow(0, begin, rows).view({count, length, x.size(1), x.size(2)}).transpose(1, 2);
     };
-    const auto shared = [&](const at::Tensor& x) {
-      return repeated ? by_head(x).repeat_interleave(group, 1) : by_head(x);
+    const auto for_queries = [&](const at::Tensor& x) {
+      return group > 1 && !shared ? by_head(x).repeat_interleave(group, 1) : by_head(x);
     };
-    by_head(out).copy_(at::scaled_dot_product_attention(by_head(q), shared(k), shared(v), {}, 0, true,
-                                                        std::nullopt, group > 1 && !repeated));
+    const at::Tensor queries = by_head(q), keys = for_queries(k), values = for_queries(v),
+                     sums = by_head(out);
+    std::int64_t step = heads;  // by fused kernels, which keep no scores
+    if (q.scalar_type() == at::kDouble)
+      step = std::clamp<std::int64_t>(kScores / (count * length * length), 1, heads);
+    for (std::int64_t head = 0; head < heads; head += step) {
+      const auto part = [&](const at::Tensor& x) {
+        return step < heads ? x.narrow(1, head, std::min(step, heads - head)) : x;
+      };
+      part(sums).copy_(at::scaled_dot_product_attention(part(queries), part(keys), part(values), {}, 0, true,
+                                                        std::nullopt, shared));
+    }
     begin += rows;
   }
   return out;

@@ -1,15 +1,16 @@
 // device: that a study is right on a GPU, where this process sees one, else with the same code on the CPU: R²
-// of all pairs of K, Q and V of a model with random weights, against the path on the CPU, with a forward and
-// products in float64 and with both in bfloat16. products: how fast the products of the Gram are there,
-// against LibTorch's own of the same shape. One rank.
+// of all pairs of K, Q and V of a model with random weights, of Grams that stay there, against the path on
+// the CPU, with a forward in float64 and products in float64 and split, and with both in bfloat16. products:
+// how fast the products of the Gram are there, against LibTorch's own of the same shape. One rank.
 #include <cmath>
 
 #include <ATen/ATen.h>
 
 #include "app/analysis.h"
 #include "app/capture.h"
+#include "app/gram_source.h"
 #include "bench/made_up_sample.h"
-#include "device/device_gram.h"
+#include "device/device_pairs.h"
 #include "device/device_values.h"
 
 namespace headspan {
@@ -43,12 +44,18 @@ std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, 
   const Transformer model =
       Transformer::random(setup.config, 0, dtype, {setup.config.layers, false}, team.tensor_device(),
                           on_device ? setup.device : at::Device(at::kCPU));
-  auto grams = capture_grams<T>(model, setup.config, setup.sample, request, team, progress, profile, nullptr);
+  std::map<std::size_t, ResidentGrams> resident;
+  auto grams = capture_grams<T>(model, setup.config, setup.sample, request, team, progress, profile, nullptr,
+                                nullptr, on_device ? &resident : nullptr);
   std::vector<double> r2;
   for (std::size_t s = 0; s < grams.size(); ++s) {
-    const PairTable pairs =
-        all_pairs(regression_data(stream_layout(setup.config, request.streams[s]), FitRules{},
-                                  std::move(grams[s].fit), std::move(grams[s].heldout)));
+    const HeadLayout layout = stream_layout(setup.config, request.streams[s]);
+    const PairTable pairs = [&] {
+      if (!on_device)
+        return all_pairs(regression_data(layout, {}, std::move(grams[s].fit), std::move(grams[s].heldout)));
+      const RegressionData data = resident.at(s).take_data(layout, {});
+      return all_pairs(data, device_pair_sums(setup.device, &resident.at(s)));
+    }();
     r2.insert(r2.end(), pairs.r2.begin(), pairs.r2.end());
     r2.insert(r2.end(), pairs.r2_heldout.begin(), pairs.r2_heldout.end());
   }
@@ -70,27 +77,33 @@ double furthest(const std::vector<double>& a, const std::vector<double>& b) {
 
 template <class T>
 bool check(const BenchOptions& options, const Comm& comm, const Setup& setup, Dtype dtype,
-           Precision precision, double allowed) {
+           const std::string& products, double allowed) {
+  const Precision precision = product_precision(products);
   const double found = furthest(pairs_of<T>(setup, comm, dtype, precision, false),
                                 pairs_of<T>(setup, comm, dtype, precision, true));
   return report(options, comm,
-                {"R2 of all pairs, " + dtype_name(dtype) + ", furthest from that of the CPU", "-", found,
-                 allowed, found == 0 ? INFINITY : allowed / found, 1});
+                {"R2 of all pairs, forward in " + dtype_name(dtype) + ", products in " + products +
+                     ", furthest from that of the CPU",
+                 "-", found, allowed, found == 0 ? INFINITY : allowed / found, 1});
 }
 
 /// A panel of the Gram's columns, and LibTorch's product of the whole square, of which half is asked.
-bool measure_products(const BenchOptions& options, const Comm& comm, at::Device device, Precision precision,
+/// LibTorch has no products of `split`: beside them stand those in FP64, and nothing is required.
+bool measure_products(const BenchOptions& options, const Comm& comm, at::Device device,
                       const std::string& name) {
+  const Precision precision = product_precision(name);
   const std::int64_t columns = options.columns(), tokens = std::min<std::int64_t>(options.tokens, 8192);
   const Grid grid(comm, 1, 1);
   DeviceGram gram(grid, columns, gram_block(grid.shape(), options.all_heads(), options.head_size), device);
   const at::Tensor panel =
       at::randn({tokens, columns}, at::dtype(at::kFloat).device(device)).to(panel_type(precision));
+  const bool split = precision == Precision::split;
+  const at::Tensor peer = split ? panel.to(at::kDouble) : panel;
   at::Tensor square;
   const TurnTimes times = time_in_turn(
       comm, options.repeats,
       [&] {
-        square = at::mm(panel.t(), panel);
+        square = at::mm(peer.t(), peer);
         wait_for(square.device());
       },
       [&] {
@@ -101,8 +114,9 @@ bool measure_products(const BenchOptions& options, const Comm& comm, at::Device 
       1e-9 * static_cast<double>(tokens) * static_cast<double>(columns) * static_cast<double>(columns);
   return report(
       options, comm,
-      {"Gram, " + name + ", against torch.mm (2 n D^2 for the square)", "GF/s", gflop / times.routine,
-       2 * gflop / times.limit, times.speed / 2, device.is_cuda() ? 0.85 : kNone});
+      {"Gram, " + name + ", against torch.mm" + (split ? " in float64" : "") + " (2 n D^2 for the square)",
+       "GF/s", gflop / times.routine, 2 * gflop / times.limit, times.speed / 2,
+       device.is_cuda() && !split ? 0.85 : kNone});
 }
 
 }  // namespace
@@ -112,17 +126,16 @@ bool bench_device(const BenchOptions& given, const Comm& comm) {
   const BenchOptions options = with_shape_of(config, given);
   const Setup setup{config, made_up_sample(options, options.tokens, config.vocab_size),
                     place_of_one(options, comm)};
-  const bool exact = check<double>(options, comm, setup, Dtype::float64, Precision::float64, 1e-6);
-  return check<float>(options, comm, setup, Dtype::bfloat16, Precision::bfloat16, 1e-3) && exact;
+  const bool exact = check<double>(options, comm, setup, Dtype::float64, "float64", 1e-6);
+  const bool split = check<double>(options, comm, setup, Dtype::float64, "split", 1e-6);
+  return check<float>(options, comm, setup, Dtype::bfloat16, "bfloat16", 1e-3) && exact && split;
 }
 
 bool bench_products(const BenchOptions& options, const Comm& comm) {
   const at::Device device = place_of_one(options, comm);
   bool met = true;
-  for (const auto& [precision, name] : {std::pair<Precision, std::string>{Precision::float64, "float64"},
-                                        {Precision::float32, "float32"},
-                                        {Precision::bfloat16, "bfloat16"}})
-    met = measure_products(options, comm, device, precision, name) && met;
+  for (const char* const name : {"float64", "float32", "split", "bfloat16"})
+    met = measure_products(options, comm, device, name) && met;
   return met;
 }
 

@@ -60,14 +60,15 @@ class Device(StudyTest):
                    "--sequence-length", "100", "--repeats", "1"]
         run = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        found = re.findall(r'^bench=device figure="R2 of all pairs, (\w+), .*value=(\S+) .*met=yes', run.stdout, re.MULTILINE)
-        self.assertEqual([dtype for dtype, _ in found], ["float64", "bfloat16"])
+        found = re.findall(r'^bench=device figure="R2 of all pairs, forward in (\w+), products in (\w+), .*value=\S+ .*met=yes',
+                           run.stdout, re.MULTILINE)
+        self.assertEqual(found, [("float64", "float64"), ("float64", "split"), ("bfloat16", "bfloat16")])
 
         command = [self.mpiexec, "-n", "1", BENCH, "products", "--layers", "2", "--heads", "4", "--tokens", "300", "--repeats", "1"]
         run = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertEqual(re.findall(r'^bench=products figure="Gram, (\w+), ', run.stdout, re.MULTILINE),
-                         ["float64", "float32", "bfloat16"])
+                         ["float64", "float32", "split", "bfloat16"])
 
 
 if __name__ == "__main__":

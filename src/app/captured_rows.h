@@ -59,10 +59,13 @@ class CapturedRows {
                    const MeanSquareSink& mean_squares) = 0;
   /// Returns when what was asked for is computed: for whoever reads a clock. Local.
   virtual void wait() const = 0;
-  /// As UnitState's and Collector's. Collective over the group.
+  /// As UnitState's. Collective over the group.
   virtual void keep(const UnitState& state, const PiecesDone& pieces) = 0;
+  /// As Collector's. Collective over the group.
   virtual void end_round(Part part, std::int64_t tokens) = 0;
+  /// As DeviceCollector's, by place in the request; none on the host. Collective over the group.
   virtual std::map<std::size_t, ResidentGrams> stay() { return {}; }
+  /// As Collector's. Collective over the group.
   virtual std::vector<StreamGrams> finish() = 0;
 };
 

@@ -160,6 +160,18 @@ void DeviceCollector<T>::multiply() {
   pending_.reset();
 }
 
+/// What was copied there to be saved.
+template <class T>
+void DeviceCollector<T>::forget_on_host(std::size_t s) {
+  CollectedStream<T>& copy = host_->stream(s);
+  for (const Part part : share_.parts) {
+    const auto p = static_cast<std::size_t>(part);
+    copy.sums[p] = GramSums(*grid_, columns_[s], blocks_[s]);
+    copy.waiting[p] = {};
+    host_->set_waiting(part, 0);
+  }
+}
+
 template <class T>
 std::map<std::size_t, ResidentGrams> DeviceCollector<T>::stay() {
   std::map<std::size_t, ResidentGrams> resident;
@@ -174,6 +186,7 @@ std::map<std::size_t, ResidentGrams> DeviceCollector<T>::stay() {
       parts.push_back({std::move(*sums.gram), std::move(host)});
     }
     resident.emplace(s, ResidentGrams(std::move(parts), std::move(stream.shift)));
+    if (host_) forget_on_host(s);
   }
   streams_.clear();
   return resident;

@@ -91,6 +91,7 @@ class DeviceCollector {
   void add_panel(Stream& stream, std::size_t part, const at::Tensor& rows);
   void multiply();
   void copy_to_host(std::size_t stream);
+  void forget_on_host(std::size_t stream);
 
   const Grid* grid_;
   const DeviceComm* comm_;

@@ -3,7 +3,7 @@
 // Not for what needs all of a Gram (its file, a causal ceiling), nor for pieces of one (device_gram.h).
 #pragma once
 
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "device/device_gram.h"

@@ -38,7 +38,7 @@ using AddOuterProduct = std::function<void(Matrix& matrix, double alpha, const s
 void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& x);
 
 /// Moves the origin: `matrix` becomes the second moment about `origin`: [D], which becomes `mean`. `add`: for
-/// a matrix that does not lie on the host. Local.
+/// a matrix that does not lie on the host. Local where `add` is.
 void recentre(HeadGram& gram, const std::vector<double>& origin,
               const AddOuterProduct& add = add_outer_product);
 

@@ -63,6 +63,19 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
     device_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu_));
   }
 
+  Transformer load(const Team& team) const {
+    return Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
+                             team.tensor_device(), team.data(), device_);
+  }
+
+  /// On the device.
+  CaptureRequest keys_and_values() const {
+    CaptureRequest request{{Stream::k, Stream::v}};
+    request.batch_tokens = 12;
+    request.device = device_;
+    return request;
+  }
+
   const Comm world_ = Comm::duplicate(MPI_COMM_WORLD);
   const std::string folder_ = golden_folder("llama_gqa");
   const ModelConfig config_ = read_model_config(folder_ + "/config.json");
@@ -168,12 +181,8 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
 // Those of which the last pass has everything; the others come to the host as ever.
 TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
   const Team team(world_, 1, 1, std::nullopt, gpu_);
-  const auto model = Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
-                                       team.tensor_device(), team.data(), device_);
-  CaptureRequest request;
-  request.streams = {Stream::k, Stream::v};
-  request.batch_tokens = 12;
-  request.device = device_;
+  const Transformer model = load(team);
+  CaptureRequest request = keys_and_values();
   const std::vector<std::set<std::size_t>> staying{{0, 1}, {}, {1}};
   for (std::size_t p = 0; p < kPasses.size(); ++p) {
     request.passes = kPasses[p];
@@ -207,12 +216,8 @@ TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
 TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
   const TempFolder results("device_capture");
   const Team team(world_, 1, 1, std::nullopt, gpu_);
-  const auto model = Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
-                                       team.tensor_device(), team.data(), device_);
-  CaptureRequest request;
-  request.streams = {Stream::k, Stream::v};
-  request.batch_tokens = 12;
-  request.device = device_;
+  const Transformer model = load(team);
+  CaptureRequest request = keys_and_values();
   Job job;
   job.output.directory = world_.broadcast(results.path("results"), 0);
   job.run.time_limit = 1e-9;

@@ -126,9 +126,9 @@ struct Tolerance {
   double host, definition;
 };
 
-/// Feeds both caches the same tokens and compares after every layer.
-void compare(const Ranks& ranks, const CachePlan& plan, const std::vector<Counts>& steps,
-             const Tolerance& tolerance, const std::string& name) {
+/// Feeds both caches the same tokens and holds one against the other after every layer.
+void expect_the_hosts(const Ranks& ranks, const CachePlan& plan, const std::vector<Counts>& steps,
+                      const Tolerance& tolerance, const std::string& name) {
   const DevicePlan on_device = make_device_plan(plan, scalar_type(ranks.compute), at::kCPU);
   DeviceCache cache(on_device, kSequences, ranks.compute, ranks.plain, ranks.layout.tensor_parallel);
   PagedCache host(plan, kSequences, ranks.compute, ranks.plain, ranks.layout.tensor_parallel);
@@ -160,28 +160,29 @@ void compare(const Ranks& ranks, const CachePlan& plan, const std::vector<Counts
   EXPECT_EQ(cache.lengths(), host.lengths());
 }
 
-void compare_all(const Ranks& ranks, const std::vector<Case>& all, const Tolerance& tolerance) {
+void expect_the_hosts_in_all(const Ranks& ranks, const std::vector<Case>& all, const Tolerance& tolerance) {
   const std::vector<std::pair<std::int64_t, std::int64_t>> kept{{0, 0}, {5, 0}, {0, 4}, {5, 1}};
   for (const Case& one : all)
     for (const auto& [first, recent] : kept)
       for (const std::vector<Counts>* steps : {&kUnequal, &kAlike, &kShort})
-        compare(ranks, ranks.plan(one, first, recent), *steps, tolerance,
-                one.algorithm + " of " + std::to_string(one.bands.size()) + " bands, only " +
-                    one.only_stream + ", exact first " + std::to_string(first) + ", recent " +
-                    std::to_string(recent) + ", steps from " + std::to_string(steps->front()[0]));
+        expect_the_hosts(ranks, ranks.plan(one, first, recent), *steps, tolerance,
+                         one.algorithm + " of " + std::to_string(one.bands.size()) + " bands, only " +
+                             one.only_stream + ", exact first " + std::to_string(first) + ", recent " +
+                             std::to_string(recent) + ", steps from " + std::to_string(steps->front()[0]));
 }
 
 TEST(DeviceCache, gives_what_the_host_gives) {
-  compare_all({Dtype::float64, Dtype::float64}, cases(), {1e-12, 1e-12});
+  expect_the_hosts_in_all({Dtype::float64, Dtype::float64}, cases(), {1e-12, 1e-12});
 }
 
 TEST(DeviceCache, agrees_in_float32_to_its_rounding) {
-  compare_all({Dtype::float32, Dtype::float32}, {cases()[0], cases()[1], cases()[6]}, {1e-5, 1e-5});
+  expect_the_hosts_in_all({Dtype::float32, Dtype::float32}, {cases()[0], cases()[1], cases()[6]},
+                          {1e-5, 1e-5});
 }
 
 TEST(DeviceCache, multiplies_bfloat16_as_it_is) {
-  compare_all({Dtype::float32, Dtype::bfloat16}, {cases()[0], cases()[1], cases()[3], cases()[6]},
-              {0.03, 0.03});
+  expect_the_hosts_in_all({Dtype::float32, Dtype::bfloat16}, {cases()[0], cases()[1], cases()[3], cases()[6]},
+                          {0.03, 0.03});
 }
 
 /// Long enough for scores of several tasks and codes of several pieces.

@@ -30,6 +30,7 @@ inline ResidentGrams make_resident(const Grid& grid, const Activations& fit, con
           .copy_(at::from_blob(const_cast<double*>(z.values.data()) + (first + mine.first) * columns,
                                {mine.count, columns}, at::kDouble));
       collector.end_round(part, tokens);
+      collector.on_host();  // as where a state is saved
       first += tokens;
     }
   }

@@ -39,7 +39,7 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
   } catch (const std::bad_alloc&) {  // this and what follows: of this rank alone, for which the others wait
     abort_job("out of memory", 1);
   } catch (const std::exception& e) {
-    abort_job(e.what(), 1);
+    abort_job(complaint(e), 1);
   }
 }
 

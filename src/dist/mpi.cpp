@@ -27,7 +27,7 @@ bool mpi_is_running() {
     try {
       std::rethrow_exception(pending);
     } catch (const std::exception& e) {
-      what = e.what();
+      what = complaint(e);
     } catch (...) {
       what = "an exception of unknown type";
     }

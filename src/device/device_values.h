@@ -26,7 +26,8 @@ void release_unused(at::Device device);
 at::ScalarType panel_type(Precision precision);
 
 /// out = in - origin as `precision` multiplies it, rounded to nearest, ties to even. in: [tokens, D]; origin:
-/// [D] FP64; out: [tokens, D] of panel_type.
+/// [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs that is FP32, of which as_operand makes
+/// integers.
 void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision precision, at::Tensor& out);
 
 /// The columns of a panel as add_product takes them.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLargest = 127.0 * 65536;   // in units
 constexpr std::int64_t kMostTokens = 32768;  // 3 * 2^15 * 2^14 < 2^31
-constexpr std::int64_t kTokens = 16;         // of which cuBLAS wants a multiple
+constexpr std::int64_t kTokens = 256;        // of which there is a multiple: bytes that cuBLASLt aligns by
 constexpr std::int64_t kColumns = 1024;      // that are cut at once
 
 /// The last digit of whole numbers, -128 .. 127; what is left of them is put in place of them, / 256.

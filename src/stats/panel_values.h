@@ -13,8 +13,8 @@ namespace headspan {
 ///              would err by more than the rounding (measured: 2e-6 in R² where it is 4e-7)
 ///   bfloat16   values rounded once to bfloat16; their products are exact, summed in FP32
 /// Products of split in bfloat16 would be hi hi + hi lo + lo hi + lo lo (without the last, the diagonal of G
-/// is too small by 2e-6, and R² off by several times that), and their sums in FP32 no better. GPUs form them
-/// in 8-bit integers, whose sums are exact (device/integer_product.h).
+/// is too small by 2e-6, and R² off by several times that), and their sums in FP32 no better. GPUs round to
+/// more bits, in 8-bit integers, whose sums are exact (device/integer_product.h).
 enum class Precision { float64, float32, split, bfloat16 };
 
 /// Whether products are formed in FP64, else in FP32.

@@ -73,18 +73,21 @@ require() {
     exit !met }' >> "$work/table" || missed=1
 }
 
-# config NAME KV_HEADS MLP TYPE VOCABULARY: a folder with config.json alone.
+# config NAME TYPE LAYERS HEADS KV_HEADS HEAD_SIZE MLP VOCABULARY: a folder with config.json alone.
 config() {
   mkdir "$work/$1"
   cat > "$work/$1/config.json" << END
-{"model_type": "$4", "hidden_size": 4096, "intermediate_size": $3, "num_hidden_layers": 32, "num_attention_heads": 32,
- "num_key_value_heads": $2, "head_dim": 128, "vocab_size": $5, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
- "rope_theta": 500000.0, "initializer_range": 0.02, "attention_bias": false, "hidden_act": "silu",
+{"model_type": "$2", "hidden_size": $(($4 * $6)), "intermediate_size": $7, "num_hidden_layers": $3,
+ "num_attention_heads": $4, "num_key_value_heads": $5, "head_dim": $6, "vocab_size": $8, "max_position_embeddings": 8192,
+ "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "initializer_range": 0.02, "attention_bias": false, "hidden_act": "silu",
  "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 0, "torch_dtype": "bfloat16"}
 END
 }
-config olmo2-7b 32 11008 olmo2 100352
-config llama31-8b 8 14336 llama 128256
+config olmo2-7b olmo2 32 32 32 128 11008 100352
+config llama31-8b llama 32 32 8 128 14336 128256
+# Of the size that a forward in float64 on the CPU allows, and with tokens enough that a forward in bfloat16 has one R2:
+# with fewer, of fewer words, two sums of the same products differ by more than the 1e-3 that are allowed.
+config checked olmo2 4 8 8 64 1024 50257
 python3 -c 'import random, array
 random.seed(1); array.array("H", (random.randrange(1, 49152) for _ in range(30000))).tofile(open(__import__("sys").argv[1], "wb"))' \
   "$work/tokens.bin"
@@ -113,7 +116,7 @@ study() {
 
 touch "$work/table" "$work/phases"
 if wanted checks; then
-  bench device --device cuda --folder checkpoints/tiny-olmo2/step0 --tokens 4096
+  bench device --device cuda --folder "$work/checked" --tokens 16384
   bench solves --device cuda --layers 4 --heads 32 --head-size 128 --repeats 3
 fi
 if wanted products; then

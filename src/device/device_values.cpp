@@ -75,7 +75,7 @@ void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision prec
       part.copy_(shifted);
       continue;
     }
-    const at::Tensor single = shifted.to(at::kFloat);  // bfloat16 too is rounded from FP32
+    const at::Tensor single = shifted.to(at::kFloat);        // bfloat16 too is rounded from FP32
     if (precision != Precision::split || sums_widely(in)) {  // integers hold more than hi + lo
       part.copy_(single);
       continue;

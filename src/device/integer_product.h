@@ -8,11 +8,11 @@
 //
 //   2^32 a a' + 2^24 (a b' + b a') + 2^16 (a c' + b b' + c a') + 2^8 (b c' + c b')
 //
-// (c c' is below 2^-32 of the largest product). For `split`, of values in FP32: hi + lo, 16 bits, err by more.
-// Of a column with n tokens the largest value is at most sqrt(n) deviations, so that the digits of a panel of
-// 4096 tokens err by no more than hi + lo do, and by far less where no token stands out (measured: R² of a
-// trained model off by 5e-8 where hi + lo are off by 1e-6 to 2e-6). The same code on a GPU and, in FP64, in
-// host memory, where it is for tests.
+// (c c' is below 2^-32 of the largest product). For `split`, of values in FP32: hi + lo, 16 bits, err by
+// more. Of a column with n tokens the largest value is at most sqrt(n) deviations, so that the digits of a
+// panel of 4096 tokens err by no more than hi + lo do, and by far less where no token stands out (measured:
+// R² of a trained model off by 5e-8 where hi + lo are off by 1e-6 to 2e-6). The same code on a GPU and, in
+// FP64, in host memory, where it is for tests.
 #pragma once
 
 #include <ATen/core/Tensor.h>

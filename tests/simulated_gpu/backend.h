@@ -1,0 +1,11 @@
+// What LibTorch asks of a back end for CUDA, but operators: memory, the current device, what there is.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+namespace simulated {
+
+/// Of the current GPU.
+c10::Allocator& device_allocator();
+
+}  // namespace simulated

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "device/device_values.h"
+#include "device/side_stream.h"
 
 namespace headspan {
 namespace {
@@ -52,26 +53,53 @@ typename DeviceCollector<T>::Stream DeviceCollector<T>::make_stream(std::size_t 
   made.sums.resize(waiting_tokens_.size());
   made.waiting.resize(waiting_tokens_.size());
   for (const Part part : share_.parts)
-    made.sums.at(static_cast<std::size_t>(part)) = {
-        DeviceGram(*grid_, columns, block, device_, stripe_, share_.piece),
-        at::zeros({columns}, at::dtype(at::kDouble).device(device_)), 0};
+    made.sums.at(static_cast<std::size_t>(part)).sum =
+        at::zeros({columns}, at::dtype(at::kDouble).device(device_));
   return made;
+}
+
+/// Makes its Grams, once the share before has left the device.
+template <class T>
+void DeviceCollector<T>::open_share() {
+  wait_for_copies();
+  for (auto& [s, stream] : streams_)
+    for (const Part part : share_.parts)
+      if (Sums& sums = stream.sums.at(static_cast<std::size_t>(part)); !sums.gram)
+        sums.gram.emplace(*grid_, columns_.at(s), blocks_.at(s), device_, stripe_, share_.piece);
 }
 
 template <class T>
 void DeviceCollector<T>::flush_all() {
+  open_share();  // where nothing waits too
   for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
     if (waiting_tokens_[part] > 0) flush(part);
 }
 
-/// What it has gathered goes to the host, and its memory back, stream by stream.
+/// What it has gathered begins to go to the host, beside what the device is given next.
 template <class T>
 void DeviceCollector<T>::end_share() {
   flush_all();
-  while (!streams_.empty()) {
-    copy_to_host(streams_.begin()->first);
-    streams_.erase(streams_.begin());
+  if (streams_.empty()) return;
+  for (auto& [s, stream] : streams_) {
+    host().stream(s).shift = stream.shift;
+    copy_waiting(s);
+    stream.waiting.clear();  // those of the next share take its place
   }
+  leaving_.streams = std::move(streams_);
+  streams_.clear();
+  wait_for(device_);
+  leaving_.copies = std::async(std::launch::async, [this, parts = share_.parts] {
+    const OnStream beside(side_stream(device_));
+    for (const auto& [s, stream] : leaving_.streams) copy_sums(stream, parts, host_->stream(s));
+  });
+}
+
+/// Until the share before is on the host; gives its memory back.
+template <class T>
+void DeviceCollector<T>::wait_for_copies() {
+  if (!leaving_.copies.valid()) return;
+  leaving_.copies.get();
+  leaving_.streams.clear();
   release_unused(device_);  // the next pass takes other sizes
 }
 
@@ -99,6 +127,7 @@ void DeviceCollector<T>::end_round(Part part, std::int64_t tokens) {
 
 template <class T>
 void DeviceCollector<T>::flush(std::size_t part) {
+  open_share();
   waiting_tokens_[part] = 0;
   for (auto& [s, stream] : streams_) {
     const at::Tensor rows = add_rows(s, static_cast<Part>(part), 0);  // makes room where nothing came
@@ -195,6 +224,7 @@ std::map<std::size_t, ResidentGrams> DeviceCollector<T>::stay() {
 template <class T>
 std::vector<StreamGrams> DeviceCollector<T>::finish() {
   end_share();
+  wait_for_copies();
   std::vector<StreamGrams> grams = host().finish();
   host_.reset();
   return grams;
@@ -209,23 +239,35 @@ Collector<T>& DeviceCollector<T>::host() {
 
 template <class T>
 Collector<T>& DeviceCollector<T>::on_host() {
-  for (const auto& [s, stream] : streams_) copy_to_host(s);
+  open_share();
+  for (const auto& [s, stream] : streams_) {
+    CollectedStream<T>& copy = host().stream(s);
+    copy.shift = stream.shift;
+    copy_sums(stream, share_.parts, copy);
+    copy_waiting(s);
+  }
   return host();
 }
 
 template <class T>
-void DeviceCollector<T>::copy_to_host(std::size_t s) {
-  const Stream& stream = streams_.at(s);
-  CollectedStream<T>& copy = host().stream(s);
-  copy.shift = stream.shift;
+void DeviceCollector<T>::copy_sums(const Stream& from, const std::vector<Part>& parts,
+                                   CollectedStream<T>& to) {
+  for (const Part part : parts) {
+    const Sums& sums = from.sums[static_cast<std::size_t>(part)];
+    GramSums& copy = to.sums[static_cast<std::size_t>(part)];
+    sums.gram->copy_to(copy.matrix);
+    view_of(copy.sum.data(), {sums.sum.numel()}).copy_(sums.sum);
+    copy.tokens = sums.tokens;
+  }
+}
+
+/// The rows that no panel has had yet.
+template <class T>
+void DeviceCollector<T>::copy_waiting(std::size_t s) {
   for (const Part part : share_.parts) {
     const auto p = static_cast<std::size_t>(part);
-    const Sums& sums = stream.sums[p];
-    sums.gram->copy_to(copy.sums[p].matrix);
-    view_of(copy.sums[p].sum.data(), {columns_[s]}).copy_(sums.sum);
-    copy.sums[p].tokens = sums.tokens;
-    copy.waiting[p] = {};
-    const Waiting& waiting = stream.waiting[p];
+    host_->stream(s).waiting[p] = {};
+    const Waiting& waiting = streams_.at(s).waiting[p];
     T* const rows = host_->add_rows(s, part, waiting.tokens);
     if (waiting.tokens > 0)
       view_of(rows, {waiting.tokens, columns_[s]}).copy_(waiting.rows.narrow(0, 0, waiting.tokens));
@@ -235,6 +277,7 @@ void DeviceCollector<T>::copy_to_host(std::size_t s) {
 
 template <class T>
 void DeviceCollector<T>::take() {
+  open_share();
   for (auto& [s, stream] : streams_) {
     CollectedStream<T>& from = host().stream(s);
     for (const Part part : share_.parts) {

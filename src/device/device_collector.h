@@ -1,9 +1,11 @@
 // Gathers activations that lie on a device into the Grams of several streams, there: what stats/collector.h
 // does on the host, round by round and panel by panel the same, with the same results but for rounding. Where
 // not all sums fit the device they are taken in several passes over the tokens, of which each has a share of
-// them. What a share has gathered ends in a Collector on the host, in ScaLAPACK's layout.
+// them. What a share has gathered ends in a Collector on the host, in ScaLAPACK's layout; it goes there while
+// the next pass runs, until that has a panel to multiply and needs the memory.
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,8 +34,8 @@ class DeviceCollector {
                   const std::vector<std::int64_t>& blocks, Precision precision, bool heldout,
                   at::Device device, at::ScalarType values, std::int64_t stripe = 0);
 
-  /// Takes the share that was begun before to the host, if there was one, and begins with another, about the
-  /// provisional means that the host has. Collective over the grid.
+  /// Sends the share that was begun before on its way to the host, if there was one, and begins with another,
+  /// about the provisional means that the host has. Collective over the grid.
   void begin(const DeviceShare& share);
   /// Goes on from what the host has of the share that was just begun. Collective over the grid.
   void take();
@@ -70,7 +72,7 @@ class DeviceCollector {
     DeviceExchange exchange;
     std::vector<double> shift;  // empty until the first panel
     at::Tensor device_shift;    // the same on the device
-    std::vector<Sums> sums;     // by part; those of the share have a Gram
+    std::vector<Sums> sums;     // by part; those of the share get a Gram
     std::vector<Waiting> waiting;
   };
 
@@ -81,8 +83,15 @@ class DeviceCollector {
     DevicePanel panel;
   };
 
+  /// A share that goes to the host, in a thread of its own.
+  struct Leaving {
+    std::map<std::size_t, Stream> streams;
+    std::future<void> copies;
+  };
+
   Collector<T>& host();
   Stream make_stream(std::size_t stream) const;
+  void open_share();
   void flush(std::size_t part);
   void flush_all();
   void end_share();
@@ -90,7 +99,9 @@ class DeviceCollector {
   std::vector<double> mean_of(const at::Tensor& rows) const;
   void add_panel(Stream& stream, std::size_t part, const at::Tensor& rows);
   void multiply();
-  void copy_to_host(std::size_t stream);
+  static void copy_sums(const Stream& from, const std::vector<Part>& parts, CollectedStream<T>& to);
+  void copy_waiting(std::size_t stream);
+  void wait_for_copies();
   void forget_on_host(std::size_t stream);
 
   const Grid* grid_;
@@ -106,6 +117,7 @@ class DeviceCollector {
   std::optional<Pending> pending_;            // within a flush
   std::vector<std::int64_t> waiting_tokens_;  // by part, of all ranks
   std::unique_ptr<Collector<T>> host_;        // null: nothing has been there yet
+  Leaving leaving_;
 };
 
 }  // namespace headspan

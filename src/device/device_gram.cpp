@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "device/device_values.h"
+#include "device/side_stream.h"
 
 namespace headspan {
 namespace {
@@ -133,7 +134,9 @@ at::Tensor DeviceGram::host_buffer(const Stripe& stripe, at::Tensor& memory) con
 
 void DeviceGram::copy_to(Matrix& matrix) const {
   std::array<at::Tensor, 2> memory;
+  const std::optional<c10::Stream> stream = current_stream(device_);
   const auto fetch = [&](std::size_t i) {
+    const OnStream own(stream);  // of whichever thread
     at::Tensor host = host_buffer(stripes_[i], memory[i % 2]);
     if (!host.is_same(stripes_[i].sums)) host.copy_(stripes_[i].sums);
     return host;

@@ -1,4 +1,6 @@
 // Shares of a collector that follow each other on a GPU which has room for the Grams of one of them.
+#include <cstdlib>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kColumns = 1536, kBlock = 64, kTokens = 40;
+constexpr std::int64_t kColumns = 3072, kBlock = 64, kTokens = 16;
 
 /// Whole numbers, whose sums are exact: of a token of all ranks.
 double value(std::size_t stream, std::int64_t token, std::int64_t column) {
@@ -17,6 +19,7 @@ double value(std::size_t stream, std::int64_t token, std::int64_t column) {
 }
 
 TEST(Passes, NeedRoomForTheGramsOfOneAtATime) {
+  setenv("SIMULATED_GPU_BYTES", "268435456", 1);  // few: what is taken is written to
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(world.rank()));
   const ProcessGrid shape = usual_grid(world.size());
@@ -50,7 +53,7 @@ TEST(Passes, NeedRoomForTheGramsOfOneAtATime) {
     const HeadGram& found = grams[stream].fit;
     ASSERT_EQ(found.tokens, tokens);
     for (const auto& [row, column] :
-         {std::pair<std::int64_t, std::int64_t>{5, 5}, {1500, 17}, {1535, 1534}}) {
+         {std::pair<std::int64_t, std::int64_t>{5, 5}, {3000, 17}, {3071, 3070}}) {
       double products = 0, of_row = 0, of_column = 0;
       for (std::int64_t t = 0; t < tokens; ++t) {
         products += value(stream, t, row) * value(stream, t, column);

@@ -54,18 +54,31 @@ void run_with_4_lanes(Arguments... arguments) {
   Kernel::template run<4>(arguments...);
 }
 
-/// Kernel::run<Lanes>(arguments...), which is HS_INLINED, with as many lanes of 4 bytes as a vector has.
+/// The longest vectors of this processor, in lanes of 4 bytes: 16 (AVX-512), 8 (AVX2 with FMA) or 4.
+inline int best_lanes() {
+#if HS_SEVERAL_PROCESSORS
+  if (__builtin_cpu_supports("x86-64-v4") != 0) return 16;
+  if (__builtin_cpu_supports("x86-64-v3") != 0) return 8;
+#endif
+  return 4;
+}
+
+/// Kernel::run<Lanes>(arguments...), which is HS_INLINED, with vectors of `lanes` <= best_lanes().
+template <class Kernel, class... Arguments>
+void run_with(int lanes, Arguments... arguments) {
+#if HS_SEVERAL_PROCESSORS
+  if (lanes == 16) return run_with_16_lanes<Kernel>(arguments...);
+  if (lanes == 8) return run_with_8_lanes<Kernel>(arguments...);
+#endif
+  static_cast<void>(lanes);
+  run_with_4_lanes<Kernel>(arguments...);
+}
+
+/// The same with the longest.
 template <class Kernel, class... Arguments>
 void for_this_processor(Arguments... arguments) {
-  using Run = void (*)(Arguments...);
-#if HS_SEVERAL_PROCESSORS
-  static const Run run = __builtin_cpu_supports("x86-64-v4") != 0   ? Run{run_with_16_lanes<Kernel>}
-                         : __builtin_cpu_supports("x86-64-v3") != 0 ? Run{run_with_8_lanes<Kernel>}
-                                                                    : Run{run_with_4_lanes<Kernel>};
-  run(arguments...);
-#else
-  run_with_4_lanes<Kernel>(arguments...);
-#endif
+  static const int lanes = best_lanes();
+  run_with<Kernel>(lanes, arguments...);
 }
 
 }  // namespace headspan

@@ -24,8 +24,6 @@ void dtrsm_(const char* side, const char* uplo, const char* transa, const char* 
             const int* n, const double* alpha, const double* a, const int* lda, double* b, const int* ldb);
 
 // LAPACK
-void dpstrf_(const char* uplo, const int* n, double* a, const int* lda, int* piv, int* rank,
-             const double* tol, double* work, int* info);
 void dpotrf_(const char* uplo, const int* n, double* a, const int* lda, int* info);
 void dpotri_(const char* uplo, const int* n, double* a, const int* lda, int* info);
 void dgeqrf_(const int* m, const int* n, double* a, const int* lda, double* tau, double* work,

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "dist/large_array.h"
 #include "dist/scalapack.h"
 #include "dist/threads.h"
+#include "stats/block_product.h"
 #include "stats/joint_fit.h"
 
 namespace headspan {
@@ -15,137 +15,156 @@ namespace {
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-/// c -= a b^T for a: [m, k], b: [n, k], c: [m, n].
-void subtract_product(const double* a, std::int64_t lda, const double* b, std::int64_t ldb, std::int64_t m,
-                      std::int64_t n, std::int64_t k, double* c) {
-  if (k == 0) return;
-  const int rows = to_int(m), columns = to_int(n), inner = to_int(k), ld_a = to_int(lda), ld_b = to_int(ldb);
-  const double minus_one = -1, one = 1;
-  dgemm_("N", "T", &rows, &columns, &inner, &minus_one, a, &ld_a, b, &ld_b, &one, c, &rows);
-}
-
+/// Everything is kept by place, in blocks of d rows, column-major: the candidates that are left, then the
+/// chosen, then the target, so that products go over what is left alone.
 class ForwardSelection {
  public:
-  ForwardSelection(const FitRules& rules, std::int64_t d, std::int64_t pool, const double* moments,
-                   const double* variance)
-      : rules_(rules), d_(d), pool_(pool), ld_((pool + 1) * d), moments_(moments), variance_(variance) {
-    own_.reserve(to_size(pool * d * d));
-    cross_.reserve(own_.capacity());
-    for (std::int64_t c = 0; c < pool; ++c) {
-      left_.push_back(c);
-      append_block(pool, c, cross_);
-      append_block(c, c, own_);
+  ForwardSelection(const FitRules& rules, std::int64_t d, const ForwardProblem& problem,
+                   const double* variance, LargeArray<double>& workspace)
+      : rules_(rules),
+        d_(d),
+        pool_(static_cast<std::int64_t>(problem.heads.size()) - 1),
+        left_(pool_),
+        problem_(problem),
+        own_(to_size(pool_ * d * d)),
+        cross_(own_.size()),
+        target_variance_(variance + pool_ * d, variance + (pool_ + 1) * d),
+        projections_(workspace) {
+    for (std::int64_t c = 0; c < pool_; ++c) {
+      copy_moments(pool_, c, cross(c));
+      copy_moments(c, c, own(c));
+      for (std::int64_t j = 0; j < d; ++j)
+        scale_.push_back(variance[c * d + j] > 0 ? 1 / std::sqrt(own(c)[j + j * d]) : 0);
     }
-    for (std::int64_t j = 0; j < pool * d; ++j)
-      scale_.push_back(variance[j] > 0 ? 1 / std::sqrt(moments[j + j * ld_]) : 0);
+    for (std::int64_t head = 0; head <= pool_; ++head) head_.push_back(head);
   }
 
   std::vector<std::int64_t> run(std::int64_t most) {
     std::vector<std::int64_t> chosen;
-    projections_.reserve(to_size(ld_ * d_ * std::min(most, pool_)));
-    while (!left_.empty()) {
+    room_ = d_ * std::min(most, pool_);
+    projections_.reserve((pool_ + 1) * d_ * room_);
+    while (left_ > 0) {
       const std::int64_t regressors = d_ * static_cast<std::int64_t>(chosen.size() + 1);
       if (rules_.too_few(regressors)) break;
-      chosen.push_back(chosen.empty() ? left_.front() : best_candidate(regressors));
-      left_.erase(std::find(left_.begin(), left_.end(), chosen.back()));
+      const std::int64_t place = chosen.empty() ? 0 : best_place(regressors);
+      chosen.push_back(head_[to_size(place)]);
+      swap_places(place, --left_);
       if (static_cast<std::int64_t>(chosen.size()) == most) break;
-      remove_explained_by(chosen.back(), regressors);
+      remove_explained(regressors);
     }
     return chosen;
   }
 
  private:
-  void append_block(std::int64_t a, std::int64_t b, std::vector<double>& out) const {
-    for (std::int64_t j = 0; j < d_; ++j) {
-      const double* column = moments_ + a * d_ + (b * d_ + j) * ld_;
-      out.insert(out.end(), column, column + d_);
-    }
+  double* own(std::int64_t place) { return own_.data() + place * d_ * d_; }
+  double* cross(std::int64_t place) { return cross_.data() + place * d_ * d_; }
+  double* scale(std::int64_t place) { return scale_.data() + place * d_; }
+
+  double* projections(std::int64_t place) { return projections_.data() + place * d_ * room_; }
+
+  /// Of heads a and b, as they stand in the problem: rows of a, columns of b.
+  void copy_moments(std::int64_t a, std::int64_t b, double* out) const {
+    const std::int64_t row = std::max(a, b), column = std::min(a, b);
+    const TileView& tile = problem_.tiles[row * (row + 1) / 2 + column];
+    const bool lies = problem_.heads[to_size(row)] >= problem_.heads[to_size(column)];
+    for (std::int64_t j = 0; j < d_; ++j)
+      if (lies == (a == row))
+        std::copy_n(tile.values + j * tile.leading, d_, out + j * d_);
+      else
+        for (std::int64_t i = 0; i < d_; ++i) out[i + j * d_] = tile.values[j + i * tile.leading];
+  }
+
+  /// Exchanges all that is kept of two candidates.
+  void swap_places(std::int64_t a, std::int64_t b) {
+    if (a == b) return;
+    std::swap(head_[to_size(a)], head_[to_size(b)]);
+    std::swap_ranges(own(a), own(a + 1), own(b));
+    std::swap_ranges(cross(a), cross(a + 1), cross(b));
+    std::swap_ranges(scale(a), scale(a + 1), scale(b));
+    std::swap_ranges(projections(a), projections(a) + d_ * known_, projections(b));
   }
 
   /// The residual factor of a candidate. Its pivots are measured on the scale of the raw coordinates, so that
   /// the guard is that of the joint regression.
-  Factor residual_factor(std::int64_t c, std::int64_t regressors) const {
-    const auto scale = scale_.begin() + c * d_;
-    return factor_scaled(&own_[to_size(c * d_ * d_)], d_, std::vector<double>(scale, scale + d_),
+  Factor residual_factor(std::int64_t place, std::int64_t regressors) {
+    return factor_scaled(own(place), d_, std::vector<double>(scale(place), scale(place) + d_),
                          rules_.pivot_tolerance(regressors));
   }
 
-  std::int64_t best_candidate(std::int64_t regressors) const {
-    std::int64_t best = left_.front();
+  double gain(std::int64_t place, std::int64_t regressors) {
+    const std::vector<double> x = whiten(residual_factor(place, regressors), cross(place), d_, d_);
+    const std::vector<double> gains = explained(x, d_);
+    double sum = 0;
+    for (std::int64_t j = 0; j < d_; ++j)
+      if (target_variance_[to_size(j)] > 0) sum += gains[to_size(j)] / target_variance_[to_size(j)];
+    return sum;
+  }
+
+  std::int64_t best_place(std::int64_t regressors) {
+    std::int64_t best = 0;
     double best_gain = -1;
-    for (const std::int64_t c : left_) {
-      const Factor factor = residual_factor(c, regressors);
-      const std::vector<double> gains = explained(whiten(factor, &cross_[to_size(c * d_ * d_)], d_, d_), d_);
-      double gain = 0;
-      for (std::int64_t j = 0; j < d_; ++j)
-        if (variance_[pool_ * d_ + j] > 0) gain += gains[to_size(j)] / variance_[pool_ * d_ + j];
-      if (gain > best_gain) {
-        best = c;
-        best_gain = gain;
+    for (std::int64_t place = 0; place < left_; ++place) {
+      const double own_gain = gain(place, regressors);
+      const bool earlier = head_[to_size(place)] < head_[to_size(best)];
+      if (own_gain > best_gain || (own_gain == best_gain && earlier)) {
+        best = place;
+        best_gain = own_gain;
       }
     }
     return best;
   }
 
-  /// The moments of all heads, the target last, with head c: [(pool + 1) d, d].
-  std::vector<double> moments_with(std::int64_t c) const {
-    std::vector<double> values(to_size(ld_ * d_));
-    for (std::int64_t j = 0; j < d_; ++j) {
-      const std::int64_t column = c * d_ + j;
-      double* out = values.data() + j * ld_;
-      for (std::int64_t i = 0; i < c * d_; ++i) out[i] = moments_[column + i * ld_];
-      std::copy(moments_ + c * d_ + column * ld_, moments_ + (column + 1) * ld_, out + c * d_);
+  /// Takes from the moments of those left what the head chosen last explains of them.
+  void remove_explained(std::int64_t regressors) {
+    const Factor factor = residual_factor(left_, regressors);
+    const std::vector<double> u = whitener(factor, d_);
+    std::vector<double> minus_turned(u.size());  // [rank, d]
+    for (std::int64_t k = 0; k < factor.rank; ++k)
+      for (std::int64_t i = 0; i < d_; ++i)
+        minus_turned[to_size(k + i * factor.rank)] = -u[to_size(i + k * d_)];
+    const double* const of_target = project(pool_, factor.rank, minus_turned);
+    for (std::int64_t place = 0; place < left_; ++place) {
+      const double* const z = project(place, factor.rank, minus_turned);
+      subtract_block_square(d_, factor.rank, z, own(place), d_);
+      subtract_block_product(d_, d_, factor.rank, of_target, z, cross(place), d_);
     }
-    return values;
+    known_ += factor.rank;
   }
 
-  /// a b for a: [(pool + 1) d, d], b: [d, n].
-  std::vector<double> times(const std::vector<double>& a, const std::vector<double>& b,
-                            std::int64_t n) const {
-    std::vector<double> c(to_size(ld_ * n));
-    if (n == 0) return c;
-    const int rows = to_int(ld_), columns = to_int(n), inner = to_int(d_);
-    const double one = 1, zero = 0;
-    dgemm_("N", "N", &rows, &columns, &inner, &one, a.data(), &rows, b.data(), &inner, &zero, c.data(),
-           &rows);
-    return c;
-  }
-
-  /// Takes from the moments of those left what the chosen head explains of them.
-  void remove_explained_by(std::int64_t chosen, std::int64_t regressors) {
-    std::vector<double> residual = moments_with(chosen);
-    const auto known = static_cast<std::int64_t>(projections_.size()) / ld_;
-    subtract_product(projections_.data(), ld_, projections_.data() + chosen * d_, ld_, ld_, d_, known,
-                     residual.data());
-    const Factor factor = residual_factor(chosen, regressors);
-    const std::vector<double> z = times(residual, whitener(factor, d_), factor.rank);
-    for (const std::int64_t c : left_)
-      subtract_product(&z[to_size(c * d_)], ld_, &z[to_size(c * d_)], ld_, d_, d_, factor.rank,
-                       &own_[to_size(c * d_ * d_)]);
-    subtract_product(&z[to_size(pool_ * d_)], ld_, z.data(), ld_, d_, pool_ * d_, factor.rank, cross_.data());
-    projections_.insert(projections_.end(), z.begin(), z.end());
+  /// The head at a place on the whitened residuals of the one chosen last: [d, rank], kept after its others.
+  const double* project(std::int64_t place, std::int64_t rank, const std::vector<double>& minus_turned) {
+    work_.resize(to_size(d_ * d_));
+    copy_moments(head_[to_size(place)], head_[to_size(left_)], work_.data());
+    subtract_block_product(d_, d_, known_, projections(place), projections(left_), work_.data(), d_);
+    double* const z = projections(place) + d_ * known_;
+    std::fill_n(z, d_ * rank, 0.0);
+    subtract_block_product(d_, rank, d_, work_.data(), minus_turned.data(), z, d_);
+    return z;
   }
 
   const FitRules& rules_;
   std::int64_t d_;
-  std::int64_t pool_;
-  std::int64_t ld_;
-  const double* moments_;
-  const double* variance_;
-  std::vector<std::int64_t> left_;  // candidates, the better pairwise source first
-  std::vector<double> own_;         // [pool] of [d, d]: the moments of each, less what the chosen explain
-  std::vector<double> cross_;       // [d, pool d] of the target with each, likewise
-  std::vector<double> scale_;       // [pool d] diag^-1/2 of the raw moments
-  std::vector<double>
-      projections_;  // [(pool + 1) d, ranks of the chosen]: all heads on whitened residuals of the chosen
+  std::int64_t pool_;  // how many candidates there are, and the target's place
+  std::int64_t left_;  // how many are not chosen, and the place of the one chosen last
+  const ForwardProblem& problem_;
+  std::vector<std::int64_t> head_;  // by place; positions in the problem
+  std::vector<double> own_;         // [d, d] by place: the moments of each, less what the chosen explain, of
+                                    // which what is above the diagonal may be stale
+  std::vector<double> cross_;       // likewise of the target with each
+  std::vector<double> scale_;       // [d] by place: diag^-1/2 of the raw moments
+  std::vector<double> target_variance_;
+  LargeArray<double>& projections_;  // [d, room] by place: each head on whitened residuals of the chosen
+  std::int64_t room_ = 0;
+  std::int64_t known_ = 0;  // of `room`
+  std::vector<double> work_;
 };
 
 }  // namespace
 
-std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t d, std::int64_t pool,
-                                            const double* moments, const double* variance,
-                                            std::int64_t most) {
-  return ForwardSelection(rules, d, pool, moments, variance).run(most);
+std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t d,
+                                            const ForwardProblem& problem, const double* variance,
+                                            std::int64_t most, LargeArray<double>& workspace) {
+  return ForwardSelection(rules, d, problem, variance, workspace).run(most);
 }
 
 std::vector<std::vector<std::int64_t>> choose_forward(const RegressionData& data,
@@ -158,19 +177,15 @@ std::vector<std::vector<std::int64_t>> choose_forward(const RegressionData& data
   const SingleThreadedBlas single;
 #pragma omp parallel
   {
-    LargeArray<double> moments;
+    LargeArray<double> workspace;
 #pragma omp for schedule(dynamic)
     for (std::size_t k = 0; k < problems.size(); ++k) {
       if (known[k]) {
         choices[k] = std::move(*known[k]);
         continue;
       }
-      const std::vector<std::int64_t>& heads = problems[k].heads;
-      const auto count = static_cast<std::int64_t>(heads.size());
-      moments.reserve(count * d * count * d);
-      assemble(heads, d, problems[k].tiles, moments.data());
-      const std::vector<double> variance = gather(data.sst, heads, d);
-      choices[k] = forward_selection(data.rules, d, count - 1, moments.data(), variance.data(), most);
+      const std::vector<double> variance = gather(data.sst, problems[k].heads, d);
+      choices[k] = forward_selection(data.rules, d, problems[k], variance.data(), most, workspace);
     }
   }
   return choices;

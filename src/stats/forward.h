@@ -6,23 +6,24 @@
 #include <functional>
 #include <optional>
 
+#include "dist/large_array.h"
 #include "stats/head_moments.h"
 
 namespace headspan {
-
-/// The positions of the chosen candidates, best first, at most `most`. moments: [(pool + 1) d, (pool + 1) d],
-/// lower triangle of tiles, the candidates in the order of falling pairwise R² and the target last; variance:
-/// [(pool + 1) d] with 0 for constant coordinates. Each step takes the candidate with the largest joint
-/// in-sample R²; a tie goes to the earlier candidate. Stops where k heads have k d >= n - 1 coordinates:
-/// beyond that no R² is answered.
-std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t d, std::int64_t pool,
-                                            const double* moments, const double* variance, std::int64_t most);
 
 /// One target and its pool.
 struct ForwardProblem {
   std::vector<std::int64_t> heads;  ///< the candidates by falling pairwise R², then the target
   const TileView* tiles = nullptr;  ///< of `tiles_among(heads)`, of the fit part
 };
+
+/// The positions of the chosen candidates, best first, at most `most`. variance: [heads d] with 0 for
+/// constant coordinates. Each step takes the candidate with the largest joint in-sample R²; a tie goes to the
+/// earlier candidate. Stops where k heads have k d >= n - 1 coordinates: beyond that no R² is answered.
+/// `workspace` may be kept from call to call.
+std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t d,
+                                            const ForwardProblem& problem, const double* variance,
+                                            std::int64_t most, LargeArray<double>& workspace);
 
 /// forward_selection for several targets: by problem the chosen, as positions in `heads`, or nothing where it
 /// is left to the host. Local.

@@ -87,9 +87,18 @@ MetricChoice MetricProblem::choose(const std::vector<std::int64_t>& allowed, std
   if (allowed.empty()) return {{}, std::numeric_limits<double>::infinity()};
   std::vector<double> variance;
   const std::vector<double> dense = part(allowed, variance);
+  const auto heads = static_cast<std::int64_t>(allowed.size()) + 1;
+  ForwardProblem problem;
+  std::vector<TileView> tiles;
+  for (std::int64_t row = 0; row < heads; ++row) {
+    problem.heads.push_back(row);  // as they stand in `dense`
+    for (std::int64_t column = 0; column <= row; ++column)
+      tiles.push_back({dense.data() + row * d_ + column * d_ * heads * d_, heads * d_});
+  }
+  problem.tiles = tiles.data();
   MetricChoice choice;
-  for (const std::int64_t at : forward_selection(rules_, d_, static_cast<std::int64_t>(allowed.size()),
-                                                 dense.data(), variance.data(), most))
+  LargeArray<double> workspace;
+  for (const std::int64_t at : forward_selection(rules_, d_, problem, variance.data(), most, workspace))
     choice.references.push_back(allowed[to_size(at)]);
   choice.loss =
       choice.references.empty() ? std::numeric_limits<double>::infinity() : loss_with(choice.references);

@@ -143,23 +143,6 @@ struct AddBlock {
   }
 };
 
-template <class Kernel, class... Arguments>
-void run_with(int lanes, Arguments... arguments) {
-#if HS_SEVERAL_PROCESSORS
-  if (lanes == 16) return run_with_16_lanes<Kernel>(arguments...);
-  if (lanes == 8) return run_with_8_lanes<Kernel>(arguments...);
-#endif
-  static_cast<void>(lanes);
-  run_with_4_lanes<Kernel>(arguments...);
-}
-
-struct CountLanes {
-  template <int Lanes>
-  HS_INLINED static void run(int* lanes) {
-    *lanes = Lanes;
-  }
-};
-
 /// Rows of a block, so that every thread has some.
 std::int64_t rows_of_block(std::int64_t rows, std::int64_t threads) {
   const std::int64_t fair = (rows + threads * kBlocksOfAThread - 1) / (threads * kBlocksOfAThread);
@@ -204,12 +187,6 @@ void add_blocks(int lanes, const Part& part, const double* columns, double* room
 }
 
 }  // namespace
-
-int OuterSums::best_lanes() {
-  int lanes = 0;
-  for_this_processor<CountLanes>(&lanes);
-  return lanes;
-}
 
 void OuterSums::add(const PanelOperands<double>& panel, const Staircase& c,
                     const std::function<void()>& progress) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/each_processor.h"
 #include "dist/large_array.h"
 #include "dist/panel_exchange.h"
 
@@ -27,8 +28,6 @@ struct Staircase {
 /// Holds its workspace, 4 MiB at most and half a MiB for each thread, from call to call.
 class OuterSums {
  public:
-  /// Of the vectors that this processor has, in numbers of 4 bytes: 16 (AVX-512), 8 (AVX2 with FMA) or 4.
-  static int best_lanes();
   /// Whether it is faster than BLAS: measured on one core of an EPYC, D = 4096, with AVX-512 102 GF/s against
   /// 94 (OpenBLAS 0.3.21), with AVX2 55 against 54.
   static bool gains() { return best_lanes() > 4; }

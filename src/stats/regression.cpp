@@ -7,11 +7,13 @@
 
 #include "base/checked.h"
 #include "dist/scalapack.h"
+#include "stats/pivoted_cholesky.h"
 
 namespace headspan {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t kMomentColumns = 64;  // at a time, of those at and below the diagonal
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -51,29 +53,21 @@ Factor factor_scaled(const double* gram, std::int64_t ld, const std::vector<doub
                      double tolerance) {
   const auto p = static_cast<std::int64_t>(scale.size());
   std::vector<double> scaled(to_size(p * p));
-  double largest = 0;
   for (std::int64_t j = 0; j < p; ++j) {
     const double* in = gram + j * ld;
     double* out = scaled.data() + j * p;
     for (std::int64_t i = j; i < p; ++i) out[i] = in[i] * (scale[to_size(i)] * scale[to_size(j)]);
     if (std::abs(out[j] - 1) < 1e-14) out[j] = 1;  // ties go to the first, not where rounding falls
-    largest = std::max(largest, out[j]);
   }
   Factor factor{0, kNaN, {}, {}, {}};
-  if (!(largest > tolerance)) return factor;  // dpstrf holds only the later pivots against the tolerance
-  std::vector<int> pivots(to_size(p));
-  std::vector<double> work(to_size(2 * p));
-  const int n = to_int(p);
-  int rank = 0, info = 0;
-  dpstrf_("L", &n, scaled.data(), &n, pivots.data(), &rank, &tolerance, work.data(), &info);
-  if (info < 0) throw Error("LAPACK dpstrf: argument " + std::to_string(-info) + " is invalid");
-  factor.rank = rank;
-  factor.lower.assign(to_size(rank) * to_size(rank), 0.0);
-  for (int k = 0; k < rank; ++k) {
-    factor.order.push_back(pivots[to_size(k)] - 1);
+  std::vector<int> order(to_size(p));
+  factor.rank = pivoted_cholesky(p, scaled.data(), tolerance, order.data());
+  factor.lower.assign(to_size(factor.rank * factor.rank), 0.0);
+  for (std::int64_t k = 0; k < factor.rank; ++k) {
+    factor.order.push_back(order[to_size(k)]);
     factor.scale.push_back(scale[to_size(factor.order.back())]);
-    const double* column = scaled.data() + to_size(k) * to_size(n);
-    std::copy(column + k, column + rank, factor.lower.data() + to_size(k) * to_size(rank + 1));
+    const double* column = scaled.data() + k * p;
+    std::copy(column + k, column + factor.rank, factor.lower.data() + k * (factor.rank + 1));
     factor.pivot = k == 0 ? column[k] * column[k] : std::min(factor.pivot, column[k] * column[k]);
   }
   return factor;
@@ -121,15 +115,23 @@ std::vector<double> explained(const std::vector<double>& x, std::int64_t m) {
 std::vector<double> heldout_errors(const std::vector<double>& maps, std::int64_t p, const double* moment,
                                    std::int64_t ld, const double* cross, std::int64_t ld_cross,
                                    const double* diagonal, std::int64_t m) {
-  std::vector<double> errors(diagonal, diagonal + m), product(maps.size());
-  const int rows = to_int(m), columns = to_int(p), ld_moment = to_int(ld);
-  const double one = 1, zero = 0;
-  dsymm_("R", "L", &rows, &columns, &one, moment, &ld_moment, maps.data(), &rows, &zero, product.data(),
-         &rows);
-  for (std::int64_t i = 0; i < p; ++i)
-    for (std::int64_t j = 0; j < m; ++j)
-      errors[to_size(j)] +=
-          maps[to_size(j + i * m)] * (product[to_size(j + i * m)] - 2 * cross[j + i * ld_cross]);
+  std::vector<double> errors(diagonal, diagonal + m), product(to_size(m * kMomentColumns));
+  const int rows = to_int(m), ld_moment = to_int(ld);
+  const double one = 1, two = 2, zero = 0;
+  for (std::int64_t first = 0; first < p; first += kMomentColumns) {
+    const std::int64_t last = std::min(first + kMomentColumns, p);
+    const int columns = to_int(last - first), below = to_int(p - last);
+    const double* const own = &maps[to_size(first * m)];
+    dsymm_("R", "L", &rows, &columns, &one, moment + first * (ld + 1), &ld_moment, own, &rows, &zero,
+           product.data(), &rows);
+    if (below > 0)
+      dgemm_("N", "N", &rows, &columns, &below, &two, &maps[to_size(last * m)], &rows,
+             moment + last + first * ld, &ld_moment, &one, product.data(), &rows);
+    for (std::int64_t i = 0; i < last - first; ++i)
+      for (std::int64_t j = 0; j < m; ++j)
+        errors[to_size(j)] +=
+            own[j + i * m] * (product[to_size(j + i * m)] - 2 * cross[j + (first + i) * ld_cross]);
+  }
   return errors;
 }
 

@@ -84,7 +84,7 @@ std::vector<double> expected(const Case& c) {
 class OuterSumsTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (GetParam() > OuterSums::best_lanes()) GTEST_SKIP() << "this processor has shorter vectors";
+    if (GetParam() > best_lanes()) GTEST_SKIP() << "this processor has shorter vectors";
   }
 };
 

@@ -31,7 +31,8 @@ void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
   if (!alone()) current_ = 1 - current_;
   counts_ = grid_->comm().all_gather(tokens);
   open_operand(rows_, shape.rows(), grid_->row());
-  if (!alone()) open_operand(columns_, shape.columns(), grid_->column());
+  columns_.axis = shape.columns();
+  if (!one_row()) open_operand(columns_, shape.columns(), grid_->column());
 }
 
 template <class T>
@@ -71,7 +72,7 @@ template <class T>
 void PanelExchange<T>::post() {
   if (alone()) return;
   post_operand(rows_, 0);
-  post_operand(columns_, 1);
+  if (!one_row()) post_operand(columns_, 1);
 }
 
 template <class T>
@@ -108,13 +109,44 @@ PanelOperands<T> PanelExchange<T>::finish() {
   HS_MPI(MPI_Waitall(to_int(static_cast<std::int64_t>(requests_.size())), requests_.data(),
                      MPI_STATUSES_IGNORE));
   requests_.clear();
-  const Operand& columns = alone() ? rows_ : columns_;
-  return {rows_.received[current_].data(), columns.received[current_].data(),
-          rows_.width[to_size(grid_->row())], columns.width[to_size(grid_->column())],
-          std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0})};
+  PanelOperands<T> panel;
+  panel.rows = rows_.received[current_].data();
+  panel.leading_rows = rows_.width[to_size(grid_->row())];
+  panel.tokens = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+  panel.block = panel.distance = columns_.axis.block;
+  if (one_row()) {
+    panel.columns = panel.rows + grid_->column() * panel.block;
+    panel.leading_columns = panel.leading_rows;
+    panel.distance *= grid_->columns();
+  } else {
+    panel.columns = columns_.received[current_].data();
+    panel.leading_columns = columns_.width[to_size(grid_->column())];
+  }
+  return panel;
+}
+
+template <class T>
+PanelOperands<T> with_neighbouring_columns(PanelOperands<T> panel, std::int64_t count,
+                                           LargeArray<T>& memory) {
+  if (panel.block == panel.distance) return panel;
+  const std::int64_t leading = leading_of<T>(count);
+  memory.reserve(leading * panel.tokens);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t t = 0; t < panel.tokens; ++t)
+    for (std::int64_t first = 0; first < count; first += panel.block)
+      std::copy_n(panel.columns + panel.place(first) + t * panel.leading_columns,
+                  std::min(panel.block, count - first), memory.data() + first + t * leading);
+  panel.columns = memory.data();
+  panel.leading_columns = leading;
+  panel.distance = panel.block;
+  return panel;
 }
 
 template class PanelExchange<double>;
 template class PanelExchange<float>;
+template PanelOperands<double> with_neighbouring_columns(PanelOperands<double>, std::int64_t,
+                                                         LargeArray<double>&);
+template PanelOperands<float> with_neighbouring_columns(PanelOperands<float>, std::int64_t,
+                                                        LargeArray<float>&);
 
 }  // namespace headspan

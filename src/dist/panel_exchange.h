@@ -3,8 +3,9 @@
 // columns, so that one local product adds its tiles of Z^T Z.
 //
 // One message per pair of ranks and operand, all in flight at once: each rank receives n (|rows| + |columns|)
-// values, which is the least that any algorithm can do, and no rank ever holds all columns of all tokens.
-// `start` posts the transfer, `progress` lets it advance between pieces of other work, `finish` completes it.
+// values, which is the least that any algorithm can do. Where the grid has one row of ranks its rows are all
+// columns, and its columns are read among them: they are brought once. `start` posts the transfer, `progress`
+// lets it advance between pieces of other work, `finish` completes it.
 //
 // The operands are column-major [local rows or columns, tokens]; both list the tokens by rank. Their columns
 // lie an odd number of cache lines apart: a power of two, which many models have, would make BLAS miss the
@@ -23,10 +24,19 @@ namespace headspan {
 template <class T>
 struct PanelOperands {
   const T* rows = nullptr;     ///< [matrix.local_rows(), tokens]
-  const T* columns = nullptr;  ///< [matrix.local_columns(), tokens]; the same array as `rows` on a 1x1 grid
+  const T* columns = nullptr;  ///< [matrix.local_columns(), tokens]; within `rows` where the grid has one row
   std::int64_t leading_rows = 1, leading_columns = 1;  ///< distance of neighbouring tokens
   std::int64_t tokens = 0;                             ///< of all ranks
+  std::int64_t block = 1, distance = 1;  ///< columns of a block are neighbours, blocks `distance` apart
+
+  /// Where a column of `columns` lies.
+  std::int64_t place(std::int64_t column) const { return column / block * distance + column % block; }
 };
+
+/// The same operands, with `count` columns that are all neighbours: copied to `memory` where they are not. By
+/// the threads of this process. Throws std::bad_alloc.
+template <class T>
+PanelOperands<T> with_neighbouring_columns(PanelOperands<T> panel, std::int64_t count, LargeArray<T>& memory);
 
 template <class T>
 class PanelExchange {
@@ -45,7 +55,7 @@ class PanelExchange {
   void start(const Matrix& shape, std::int64_t tokens, const Fill& fill, const FillAgain& fill_again) {
     open(shape, tokens);
     pack(tokens, rows_, fill);
-    pack(tokens, columns_, fill_again);
+    if (!one_row()) pack(tokens, columns_, fill_again);
     post();
   }
   /// Lets posted transfers advance. Local.
@@ -88,6 +98,7 @@ class PanelExchange {
         }
   }
   bool alone() const { return grid_->comm().size() == 1; }
+  bool one_row() const { return grid_->rows() == 1; }
   void open(const Matrix& shape, std::int64_t tokens);
   void open_operand(Operand& operand, const BlockCyclic& axis, int part);
   void post();
@@ -95,7 +106,7 @@ class PanelExchange {
 
   const Grid* grid_;
   Operand rows_;
-  Operand columns_;
+  Operand columns_;                   // unless there is one row
   std::vector<std::int64_t> counts_;  // tokens of each rank
   int current_ = 0;                   // which of `received`
   std::vector<MPI_Request> requests_;

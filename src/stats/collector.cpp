@@ -31,7 +31,7 @@ std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>
     waiting += parts * sizeof(T) * width / ranks;
     widest = std::max(widest, width);
   }
-  // One operand on one rank; on several two, of this panel and of the one before.
+  // One operand on one rank; on several two at most, of this panel and of the one before.
   const double operands = ranks == 1 ? 1 : 2 / rows + 2 / grid_columns;
   const double token_bytes = waiting + operands * product_bytes * widest;
   const double room = std::max(gram_bytes / 8, 128.0 * (1 << 20));

@@ -38,12 +38,12 @@ bool FloatGemm::is_possible(Kind kind) {
   return kind == Kind::blas;
 }
 
-void FloatGemm::open(const PanelOperands<float>& panel) {
-  panel_ = panel;
+void FloatGemm::open(const PanelOperands<float>& panel, std::int64_t columns) {
+  panel_ = with_neighbouring_columns(panel, columns, neighbours_);
   if (kind_ != Kind::onednn_bfloat16) return;
-  take_bfloat16(panel.rows, panel.leading_rows, panel.tokens, rows_);
-  if (panel.columns != panel.rows)
-    take_bfloat16(panel.columns, panel.leading_columns, panel.tokens, columns_);
+  take_bfloat16(panel_.rows, panel_.leading_rows, panel_.tokens, rows_);
+  if (panel_.columns != panel_.rows)
+    take_bfloat16(panel_.columns, panel_.leading_columns, panel_.tokens, columns_);
 }
 
 void FloatGemm::multiply(std::int64_t row, std::int64_t m, std::int64_t column, std::int64_t n,

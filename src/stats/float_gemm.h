@@ -23,9 +23,9 @@ class FloatGemm {
   explicit FloatGemm(Kind kind) : kind_(kind) {}
   Kind kind() const { return kind_; }
 
-  /// What the products to come are of; for onednn_bfloat16 values with no bits beyond bfloat16's, which are
-  /// copied. The operands must outlive them otherwise.
-  void open(const PanelOperands<float>& panel);
+  /// What the products to come are of, with that many columns; for onednn_bfloat16 values with no bits beyond
+  /// bfloat16's, which are copied. The operands must outlive them otherwise.
+  void open(const PanelOperands<float>& panel, std::int64_t columns);
 
   /// block[i + j m] = sum_t rows[row + i, t] columns[column + j, t]: [m, n], column-major.
   void multiply(std::int64_t row, std::int64_t m, std::int64_t column, std::int64_t n, float* block) const;
@@ -33,6 +33,7 @@ class FloatGemm {
  private:
   Kind kind_;
   PanelOperands<float> panel_;
+  LargeArray<float> neighbours_;              // the panel's columns where they are not neighbours in it
   LargeArray<std::uint16_t> rows_, columns_;  // in bfloat16, laid out as the panel's
 };
 

@@ -109,9 +109,9 @@ void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const 
 template <class P>
 void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progress) {
   if constexpr (std::is_same_v<P, float>)
-    add_product(matrix, operands_, gemm_, block_, progress);
+    add_product(matrix, operands_, gemm_, workspace_, progress);
   else
-    add_product(matrix, operands_, outer_sums_ ? &*outer_sums_ : nullptr, progress);
+    add_product(matrix, operands_, outer_sums_ ? &*outer_sums_ : nullptr, workspace_, progress);
 }
 
 template <class P>

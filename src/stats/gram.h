@@ -87,7 +87,7 @@ class GramUpdater {
   PanelOperands<P> operands_;
   std::optional<OuterSums> outer_sums_;  // of FP64 panels; none: BLAS
   FloatGemm gemm_;                       // of FP32 panels
-  LargeArray<float> block_;              // FP32 products on their way to FP64
+  LargeArray<P> workspace_;
 };
 
 /// Turns the sums into the Gram about the exact mean. `add` as in `recentre`. Collective over the grid.

@@ -86,10 +86,29 @@ HS_INLINED inline void pack_strip(const Strip& from, double* to) {
   }
 }
 
+/// Columns of a panel, from `first` on, for tokens from `token` on.
+struct ColumnStrip {
+  const PanelOperands<double>* panel;
+  std::int64_t first, count, token, tokens;
+};
+
 struct PackColumns {
   template <int Lanes>
-  HS_INLINED static void run(const Strip* strip, double* to) {
-    pack_strip<Tile<Lanes>::kColumns>(*strip, to);
+  HS_INLINED static void run(const ColumnStrip* strip, double* to) {
+    constexpr int kWidth = Tile<Lanes>::kColumns;
+    const PanelOperands<double>& panel = *strip->panel;
+    const double* const values = panel.columns + strip->token * panel.leading_columns;
+    for (std::int64_t i = 0; i < strip->count; i += kWidth, to += kWidth * strip->tokens) {
+      const std::int64_t own = std::min<std::int64_t>(kWidth, strip->count - i);
+      std::int64_t places[kWidth];
+      for (std::int64_t j = 0; j < own; ++j) places[j] = panel.place(strip->first + i + j);
+      if (places[own - 1] == places[0] + own - 1)
+        pack_strip<kWidth>({values + places[0], panel.leading_columns, own, strip->tokens}, to);
+      else
+        for (std::int64_t t = 0; t < strip->tokens; ++t)
+          for (std::int64_t j = 0; j < kWidth; ++j)
+            to[t * kWidth + j] = j < own ? values[places[j] + t * panel.leading_columns] : 0;
+    }
   }
 };
 
@@ -158,11 +177,10 @@ struct Part {
 
 /// Packs the columns, together. By all threads of a region; returns when all are done.
 void pack_columns(int lanes, const Part& part, double* to) {
-  const PanelOperands<double>& panel = *part.panel;
 #pragma omp for schedule(static)
   for (std::int64_t first = 0; first < part.columns; first += kColumnStep) {
-    const Strip strip{panel.columns + part.column + first + part.token * panel.leading_columns,
-                      panel.leading_columns, std::min(kColumnStep, part.columns - first), part.tokens};
+    const ColumnStrip strip{part.panel, part.column + first, std::min(kColumnStep, part.columns - first),
+                            part.token, part.tokens};
     run_with<PackColumns>(lanes, &strip, to + first * part.tokens);
   }
 }

@@ -35,7 +35,7 @@ class OuterSums {
   /// `lanes`: no more than best_lanes().
   explicit OuterSums(int lanes = best_lanes()) : lanes_(lanes) {}
 
-  /// c[i, j] += sum_t panel.rows[i, t] panel.columns[j, t] for i >= first_row[j]; nothing else of c is
+  /// c[i, j] += sum_t panel.rows[i, t] panel.columns[place(j), t] for i >= first_row[j]; nothing else of c is
   /// touched. The threads of this process share the work; the calling one runs `progress` between parts of
   /// it. Throws std::bad_alloc.
   void add(const PanelOperands<double>& panel, const Staircase& c, const std::function<void()>& progress);

@@ -103,15 +103,16 @@ class FloatProduct {
 
 }  // namespace
 
-void add_product(Matrix& gram, const PanelOperands<double>& panel, OuterSums* sums,
-                 const std::function<void()>& progress) {
-  if (panel.tokens == 0) return;
+void add_product(Matrix& gram, const PanelOperands<double>& own, OuterSums* sums,
+                 LargeArray<double>& workspace, const std::function<void()>& progress) {
+  if (own.tokens == 0) return;
   if (sums != nullptr) {
     const std::vector<std::int64_t> first_row = diagonal_of(gram);
-    return sums->add(panel,
+    return sums->add(own,
                      {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
                      progress);
   }
+  const PanelOperands<double> panel = with_neighbouring_columns(own, gram.local_columns(), workspace);
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
   const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);
   const double one = 1;
@@ -128,11 +129,11 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, OuterSums* su
   });
 }
 
-void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm, LargeArray<float>& block,
-                 const std::function<void()>& progress) {
+void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm,
+                 LargeArray<float>& workspace, const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
-  gemm.open(panel);
-  FloatProduct product(gram, gemm, block);
+  gemm.open(panel, gram.local_columns());
+  FloatProduct product(gram, gemm, workspace);
   if (gram.grid().comm().size() == 1) return product.add_symmetric();
   cover_lower_tiles(gram, [&](const Rectangle& r) {
     product.add(r);

@@ -14,11 +14,12 @@ namespace headspan {
 
 /// gram[i, j] += sum_t rows[i, t] columns[j, t] for the local elements on and below the diagonal of the
 /// whole; what lies above it in tiles on the diagonal has no meaning afterwards. `progress` is called between
-/// pieces. `sums`: null for BLAS. In FP32 the panel is summed in FP32. `block`: workspace of 64 MiB at most,
-/// kept from call to call.
+/// pieces. `sums`: null for BLAS. In FP32 the panel is summed in FP32. `workspace` is kept from call to call:
+/// nothing with `sums`; for BLAS the panel's columns where they are not neighbours in it; in FP32 64 MiB at
+/// most.
 void add_product(Matrix& gram, const PanelOperands<double>& panel, OuterSums* sums,
-                 const std::function<void()>& progress);
-void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm, LargeArray<float>& block,
-                 const std::function<void()>& progress);
+                 LargeArray<double>& workspace, const std::function<void()>& progress);
+void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm,
+                 LargeArray<float>& workspace, const std::function<void()>& progress);
 
 }  // namespace headspan

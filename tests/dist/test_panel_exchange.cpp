@@ -19,15 +19,17 @@ T value_of(int panel, int rank, std::int64_t token, std::int64_t column) {
 /// Tokens that a rank brings to a panel: none in places, everywhere none in panel 2.
 std::int64_t tokens_of(int panel, int rank) { return panel == 2 ? 0 : (panel + 2 * rank) % 4; }
 
-template <class T>
-void expect_operand(const T* values, std::int64_t leading, const BlockCyclic& axis, int part, int panel,
-                    int ranks, const char* which) {
+/// place(l): where local row or column l lies.
+template <class T, class Place>
+void expect_operand(const T* values, std::int64_t leading, const Place& place, const BlockCyclic& axis,
+                    int part, int panel, int ranks, const char* which) {
   const std::int64_t local = axis.local_size(part);
   std::int64_t position = 0;
   for (int rank = 0; rank < ranks; ++rank)
     for (std::int64_t token = 0; token < tokens_of(panel, rank); ++token, ++position)
       for (std::int64_t l = 0; l < local; ++l)
-        ASSERT_EQ(values[l + position * leading], value_of<T>(panel, rank, token, axis.global(part, l)))
+        ASSERT_EQ(values[place(l) + position * leading],
+                  value_of<T>(panel, rank, token, axis.global(part, l)))
             << which << ", panel " << panel << ", rank " << rank << ", token " << token << ", local " << l;
 }
 
@@ -66,10 +68,18 @@ void expect_panels(const Matrix& even, const Matrix& odd) {
       std::int64_t tokens = 0;
       for (int r = 0; r < ranks; ++r) tokens += tokens_of(p, r);
       ASSERT_EQ(operands[p].tokens, tokens);
-      expect_operand(operands[p].rows, operands[p].leading_rows, shapes[p % 2]->rows(), grid.row(), p, ranks,
+      const auto neighbours = [](std::int64_t l) { return l; };
+      const BlockCyclic &rows = shapes[p % 2]->rows(), &columns = shapes[p % 2]->columns();
+      expect_operand(operands[p].rows, operands[p].leading_rows, neighbours, rows, grid.row(), p, ranks,
                      "rows");
-      expect_operand(operands[p].columns, operands[p].leading_columns, shapes[p % 2]->columns(),
-                     grid.column(), p, ranks, "columns");
+      expect_operand(
+          operands[p].columns, operands[p].leading_columns,
+          [&](std::int64_t l) { return operands[p].place(l); }, columns, grid.column(), p, ranks, "columns");
+      LargeArray<T> memory;
+      const PanelOperands<T> whole =
+          with_neighbouring_columns(operands[p], columns.local_size(grid.column()), memory);
+      expect_operand(whole.columns, whole.leading_columns, neighbours, columns, grid.column(), p, ranks,
+                     "neighbouring columns");
     }
   }
 }

@@ -320,8 +320,16 @@ TEST(PanelProduct, HasTheSameSumsByBlasAndByOwnKernels) {
       const std::vector<double> rows = operand(gram.rows(), grid.row(), gram.local_rows(), kTokens);
       const std::vector<double> columns =
           operand(gram.columns(), grid.column(), gram.local_columns(), kTokens);
-      add_product(gram, {rows.data(), columns.data(), gram.local_rows(), gram.local_columns(), kTokens}, sums,
-                  [] {});
+      PanelOperands<double> panel{rows.data(), columns.data(), gram.local_rows(), gram.local_columns(),
+                                  kTokens};
+      if (grid.rows() == 1) {  // as a PanelExchange has them
+        panel.columns = panel.rows + grid.column() * block;
+        panel.leading_columns = panel.leading_rows;
+        panel.block = block;
+        panel.distance = grid.columns() * block;
+      }
+      LargeArray<double> workspace;
+      add_product(gram, panel, sums, workspace, [] {});
       for (std::int64_t l = 0; l < gram.local_columns(); ++l)
         for (std::int64_t k = 0; k < gram.local_rows(); ++k)
           if (gram.rows().global(grid.row(), k) >= gram.columns().global(grid.column(), l))

@@ -40,6 +40,10 @@ FirstRows steps(std::int64_t columns, std::int64_t width, std::int64_t height) {
 struct Case {
   std::int64_t rows, columns, tokens;
   FirstRows first_row;
+  std::int64_t block = 1, distance = 1;  // of the columns, as PanelOperands has it
+
+  /// Where a column lies.
+  std::int64_t place(std::int64_t column) const { return column / block * distance + column % block; }
 };
 
 std::vector<Case> cases() {
@@ -56,14 +60,17 @@ std::vector<Case> cases() {
   all.push_back({5, 5, 0, FirstRows(5, 0)});
   all.push_back({300, 2100, 3, steps(2100, 50, 6)});  // several panels of columns
   all.push_back({2100, 2100, 2, steps(2100, 1, 1)});
+  for (const std::int64_t block : {1, 5, 8, 12, 64, 100})
+    all.push_back({90, 150, 300, steps(150, 2, 1), block, 3 * block});
   return all;
 }
 
 std::vector<double> sums_of(OuterSums& sums, const Case& c, int* parts = nullptr) {
-  const Operand rows(c.rows, c.tokens, 1), columns(c.columns, c.tokens, 2);
+  const Operand rows(c.rows, c.tokens, 1), columns(c.place(c.columns), c.tokens, 2);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
-  sums.add({rows.values.data(), columns.values.data(), rows.leading, columns.leading, c.tokens},
+  sums.add({rows.values.data(), columns.values.data(), rows.leading, columns.leading, c.tokens, c.block,
+            c.distance},
            {result.data(), leading, c.rows, c.columns, c.first_row.data()}, [&] {
              if (parts != nullptr) ++*parts;
            });
@@ -71,13 +78,13 @@ std::vector<double> sums_of(OuterSums& sums, const Case& c, int* parts = nullptr
 }
 
 std::vector<double> expected(const Case& c) {
-  const Operand rows(c.rows, c.tokens, 1), columns(c.columns, c.tokens, 2);
+  const Operand rows(c.rows, c.tokens, 1), columns(c.place(c.columns), c.tokens, 2);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
   for (std::int64_t j = 0; j < c.columns; ++j)
     for (std::int64_t i = c.first_row[static_cast<std::size_t>(j)]; i < c.rows; ++i)
       for (std::int64_t t = 0; t < c.tokens; ++t)
-        result[static_cast<std::size_t>(i + j * leading)] += rows.at(i, t) * columns.at(j, t);
+        result[static_cast<std::size_t>(i + j * leading)] += rows.at(i, t) * columns.at(c.place(j), t);
   return result;
 }
 
@@ -91,7 +98,8 @@ class OuterSumsTest : public testing::TestWithParam<int> {
 TEST_P(OuterSumsTest, AreExactOfWholeNumbersAndTouchNothingElse) {
   OuterSums sums(GetParam());
   for (const Case& c : cases())
-    ASSERT_EQ(sums_of(sums, c), expected(c)) << c.rows << " x " << c.columns << ", " << c.tokens << " tokens";
+    ASSERT_EQ(sums_of(sums, c), expected(c))
+        << c.rows << " x " << c.columns << ", " << c.tokens << " tokens, by " << c.block;
 }
 
 TEST_P(OuterSumsTest, HaveTheSameBitsWithAnyNumberOfThreads) {

@@ -107,6 +107,7 @@ class PhaseCosts {
     PhaseCost cost{"gram"};
     const double product = multiplies_doubles(product_precision(job_.predict.precision)) ? 8 : 4;
     const double attention = attention_size(job_, config_);
+    const int operands = group_.grid.rows == 1 ? 1 : 2;  // the columns of one row of ranks are among its rows
     const double panels = std::ceil(n_ / real(tokens_of_panel(job_, config_, dtype_, parts_ > 1, group_)));
     cost.flops = real(tokens_.fit) * attention;
     cost.received = 2 * 2 * 8 * attention * others_;
@@ -117,8 +118,8 @@ class PhaseCosts {
       even += flops;
       fullest += flops * fullest_of_gram(stream, config_, group_.grid);
       cost.received += gathers(s) * n_ * others_ * product * stream.columns *
-                       (1 / real(group_.grid.rows) + 1 / real(group_.grid.columns));
-      cost.messages += gathers(s) * panels * 2 * (ranks_ - 1);
+                       (1 / real(group_.grid.rows) + (operands - 1) / real(group_.grid.columns));
+      cost.messages += gathers(s) * panels * operands * (ranks_ - 1);
     }
     cost.flops = even;
     cost.fullest = fullest / even;

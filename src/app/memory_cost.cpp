@@ -81,8 +81,11 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
     for (const double part : {real(tokens.fit), real(tokens.heldout)})
       cost.waiting += std::min(part, panel + batch) / ranks * stream.columns * value;
     const double operands = std::min(real(tokens.total()), panel) * product;
-    const double exchanged =
-        group.ranks == 1 ? stream.columns : 2 * (local.rows + local.columns) + 2 * stream.columns / ranks;
+    // Two panels on several ranks; on one row of them the columns, among the rows, are copied for FP32 alone.
+    const double exchanged = group.ranks == 1 ? stream.columns
+                             : group.grid.rows == 1
+                                 ? 2 * local.rows + (product < 8 ? local.columns : 0)
+                                 : 2 * (local.rows + local.columns + stream.columns / ranks);
     cost.exchange = std::max(cost.exchange, operands * exchanged);
   }
   cost.statistics = statistics_bytes(job, config, tokens, group);

@@ -41,14 +41,16 @@ DevicePanel DeviceExchange::begin(const at::Tensor& values) const {
   }
   const std::vector<std::int64_t> counts = comm_->host().all_gather(values.size(0));
   panel.received.rows = begin_axis(rows_, values, counts, true, panel);
-  panel.received.columns = begin_axis(columns_, values, counts, false, panel);
+  if (grid_->rows() > 1) panel.received.columns = begin_axis(columns_, values, counts, false, panel);
   return panel;
 }
 
 DeviceOperands DeviceExchange::finish(const DevicePanel& panel) const {
   for (const DeviceComm::Ticket ticket : panel.tickets) comm_->wait(ticket);
   if (comm_->size() == 1) return panel.received;
-  return {panel.received.rows.to(device_), panel.received.columns.to(device_)};
+  const at::Tensor rows = panel.received.rows.to(device_);
+  if (grid_->rows() > 1) return {rows, panel.received.columns.to(device_)};
+  return {rows, rows.index_select(1, columns_.columns[to_size(grid_->column())])};
 }
 
 at::Tensor DeviceExchange::begin_axis(const Axis& axis, const at::Tensor& values,

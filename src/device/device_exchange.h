@@ -22,7 +22,7 @@ struct DeviceOperands {
 /// A panel that is under way. What it sends must live until it is finished.
 struct DevicePanel {
   std::vector<at::Tensor> sent;
-  DeviceOperands received;  // where the communicator's buffers lie
+  DeviceOperands received;  // where the communicator's buffers lie; no columns where the grid has one row
   std::vector<DeviceComm::Ticket> tickets;
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures headspan beside its limits and its peers on two cores, and prints one table (Markdown) on standard
-# output. A quarter of an hour; keep the machine quiet. Exit code 0 when every requirement is met.
+# output. Almost half an hour; keep the machine quiet. Exit code 0 when every requirement is met.
 #
 #   bash tests/bench/run.sh [PYTHON [PROGRAM]]
 #

@@ -31,7 +31,7 @@ void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
   if (!alone()) current_ = 1 - current_;
   counts_ = grid_->comm().all_gather(tokens);
   open_operand(rows_, shape.rows(), grid_->row());
-  columns_.axis = shape.columns();
+  block_ = shape.columns().block;
   if (!one_row()) open_operand(columns_, shape.columns(), grid_->column());
 }
 
@@ -41,7 +41,6 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
   const std::int64_t tokens = counts_[to_size(me)];
   const std::int64_t before = std::accumulate(counts_.begin(), counts_.begin() + me, std::int64_t{0});
   const std::int64_t total = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
-  operand.axis = axis;
   operand.width.clear();
   for (int p = 0; p < axis.parts; ++p) operand.width.push_back(leading_of<T>(axis.local_size(p)));
   const std::int64_t mine = operand.width[to_size(part)];
@@ -113,7 +112,7 @@ PanelOperands<T> PanelExchange<T>::finish() {
   panel.rows = rows_.received[current_].data();
   panel.leading_rows = rows_.width[to_size(grid_->row())];
   panel.tokens = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
-  panel.block = panel.distance = columns_.axis.block;
+  panel.block = panel.distance = block_;
   if (one_row()) {
     panel.columns = panel.rows + grid_->column() * panel.block;
     panel.leading_columns = panel.leading_rows;

@@ -75,7 +75,6 @@ class PanelExchange {
   };
   /// One operand of the panel under way.
   struct Operand {
-    BlockCyclic axis;
     LargeArray<T> packed;       // for other parts, one after another, each [part's columns, tokens]
     LargeArray<T> received[2];  // [this part's columns, tokens of all ranks], and those of the panel before
     std::vector<T*> start;      // by part: this rank's tokens for it; for its own part within `received`
@@ -108,6 +107,7 @@ class PanelExchange {
   Operand rows_;
   Operand columns_;                   // unless there is one row
   std::vector<std::int64_t> counts_;  // tokens of each rank
+  std::int64_t block_ = 1;            // columns of the matrix's blocks
   int current_ = 0;                   // which of `received`
   std::vector<MPI_Request> requests_;
 };

@@ -67,11 +67,7 @@ class ForwardSelection {
     const std::int64_t row = std::max(a, b), column = std::min(a, b);
     const TileView& tile = problem_.tiles[row * (row + 1) / 2 + column];
     const bool lies = problem_.heads[to_size(row)] >= problem_.heads[to_size(column)];
-    for (std::int64_t j = 0; j < d_; ++j)
-      if (lies == (a == row))
-        std::copy_n(tile.values + j * tile.leading, d_, out + j * d_);
-      else
-        for (std::int64_t i = 0; i < d_; ++i) out[i + j * d_] = tile.values[j + i * tile.leading];
+    copy_tile(tile, d_, lies != (a == row), out, d_);
   }
 
   /// Exchanges all that is kept of two candidates.

@@ -5,6 +5,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -28,7 +29,7 @@ class Page:
         self.process = subprocess.Popen(
             ["bash", "-c", redirect, "bash", CHROMIUM, *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"],
             pass_fds=(to_browser, to_here), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+            stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "TMPDIR": self.profile.name})
         os.close(to_browser)
         os.close(to_here)
         self.out, self.into, self.buffer = from_here, from_browser, b""
@@ -43,7 +44,7 @@ class Page:
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # its helpers too, which would write into the profile yet
         self.process.wait()
         os.close(self.out)
         os.close(self.into)

@@ -1,6 +1,7 @@
 #include "simulated_gpu/backend.h"
 
 #include <cstring>
+#include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -9,23 +10,40 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "simulated_gpu/simulated_gpu.h"
+#include "simulated_gpu/streams.h"
 
 namespace simulated {
 namespace {
 
+thread_local c10::StreamId current_stream = 0;  // the default one
+
 c10::Device current_device() { return {c10::kCUDA, static_cast<c10::DeviceIndex>(current_gpu())}; }
+
+/// Behind what is on the default stream.
+void give_back(void* address) {
+  const Mark before = mark(default_stream());
+  if (is_past(before))
+    release(address);
+  else
+    put(default_stream(), [address] { release(address); });
+}
 
 class Allocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, current_device()};
-    void* const data = simulated::allocate(bytes);
+    void* data = simulated::allocate(bytes);
+    if (data == nullptr) {
+      wait_for(mark(default_stream()));  // what is to be given back there
+      data = simulated::allocate(bytes);
+    }
     TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "simulated GPU: out of memory. Tried to allocate ",
                      bytes, " bytes; ", free_bytes(), " are free");
-    return {data, data, &release, current_device()};
+    return {data, data, &give_back, current_device()};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    wait_for_current_stream();
     std::memcpy(to_host(to), to_host(from), bytes);
   }
   bool initialized() override { return true; }
@@ -36,7 +54,7 @@ class Allocator final : public c10::DeviceAllocator {
   void resetPeakStats(c10::DeviceIndex) override {}
 };
 
-/// Of one stream for each GPU.
+/// Of two streams for each GPU.
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::kCUDA; }
@@ -54,18 +72,26 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (device.has_index()) set_current_gpu(device.index());
   }
   c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, current_stream);
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, device);
   }
-  c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
     return c10::Stream(c10::Stream::UNSAFE, device, 1);
   }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return c10::Stream(c10::Stream::UNSAFE, stream.device(), std::exchange(current_stream, stream.id()));
+  }
   c10::DeviceIndex deviceCount() const noexcept override {
     return static_cast<c10::DeviceIndex>(gpu_count());
   }
-  bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {}
+  bool queryStream(const c10::Stream& stream) const override {
+    return stream.id() != 0 || is_past(mark(default_stream()));
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    if (stream.id() == 0) wait_for(mark(default_stream()));
+  }
 };
 
 /// Host memory as any other.
@@ -87,6 +113,10 @@ const bool registered = [] {
 }  // namespace
 
 c10::Allocator& device_allocator() { return memory; }
+
+void wait_for_current_stream() {
+  if (current_stream == 0) wait_for(mark(default_stream()));
+}
 
 /// LibTorch finds it by this name.
 class CUDAHooks final : public at::CUDAHooksInterface {

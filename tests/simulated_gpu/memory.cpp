@@ -12,6 +12,7 @@ namespace {
 constexpr int kMostGpus = 16;
 constexpr std::size_t kAlignment = 512;  // as cudaMalloc has it
 constexpr int kArbitrary = 0xc7;         // of which floating-point numbers are large and finite
+constexpr int kGivenBack = 0xff;         // of which they are none
 
 struct Block {
   int gpu;
@@ -23,12 +24,12 @@ std::map<void*, Block> blocks;                 // by address
 std::array<std::size_t, kMostGpus> used = {};  // bytes
 thread_local int current = 0;
 
+}  // namespace
+
 std::size_t number(const char* name, std::size_t otherwise) {
   const char* const text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
-
-}  // namespace
 
 int gpu_count() { return static_cast<int>(number("SIMULATED_GPUS", 1)); }
 
@@ -66,6 +67,7 @@ void release(void* address) {
   const auto block = blocks.find(to_host(address));
   if (block == blocks.end()) std::abort();
   used[static_cast<std::size_t>(block->second.gpu)] -= block->second.bytes;
+  std::memset(block->first, kGivenBack, block->second.bytes);
   std::free(block->first);
   blocks.erase(block);
 }

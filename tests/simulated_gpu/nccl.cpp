@@ -1,5 +1,5 @@
-// What headspan calls of NCCL, between processes of one machine that may read each other's memory. A call
-// waits for its peers and is done when it returns; where ranks differ in their calls or sizes, they end.
+// What headspan calls of NCCL, between processes of one machine that may read each other's memory. A call is
+// a task of its stream and waits for its peers there; where ranks differ in their calls or sizes, they end.
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "simulated_gpu/runtime.h"
 #include "simulated_gpu/simulated_gpu.h"
 
 namespace {
@@ -50,13 +51,19 @@ struct Message {
 struct ncclComm {
   std::size_t rank, size;
   Shared* shared;
-  std::vector<Message> sends, receives;  // of the group that is open
 };
 
 namespace {
 
+/// Messages that are one call.
+struct Group {
+  ncclComm* comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Message> sends, receives;
+};
+
 thread_local int open_groups = 0;
-thread_local ncclComm* grouped = nullptr;
+thread_local Group group;
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "simulated NCCL: %s\n", what.c_str());
@@ -118,24 +125,38 @@ void add_up(const std::vector<std::vector<char>>& parts, void* out, std::size_t 
 }
 
 /// All messages of a group: opened to their receivers, who close them.
-void exchange(ncclComm& comm) {
-  for (const Message& message : comm.sends) {
+void exchange(const Group& messages) {
+  const ncclComm& comm = *messages.comm;
+  for (const Message& message : messages.sends) {
     Offer& own = comm.shared->messages[comm.rank][message.peer];
     own.data = message.data;
     own.bytes = message.bytes;
     own.open = 1;
   }
-  for (const Message& message : comm.receives) {
+  for (const Message& message : messages.receives) {
     Offer& theirs = comm.shared->messages[message.peer][comm.rank];
     wait_until([&] { return theirs.open == 1; });
     if (theirs.bytes != message.bytes) fail("a message is not as long as its receiver expects");
     read_from(comm, message.peer, theirs.data, message.data, message.bytes);
     theirs.open = 0;
   }
-  for (const Message& message : comm.sends)
+  for (const Message& message : messages.sends)
     wait_until([&] { return comm.shared->messages[comm.rank][message.peer].open == 0; });
-  comm.sends.clear();
-  comm.receives.clear();
+}
+
+Message message_of(const void* data, std::size_t count, ncclDataType_t type, int peer) {
+  if (open_groups == 0) fail("a message outside of a group is not simulated");
+  return {static_cast<std::size_t>(peer), simulated::to_host(data), bytes_of(count, type)};
+}
+
+void add_all(const ncclComm& comm, const void* from, void* to, std::size_t count, ncclDataType_t type) {
+  const std::size_t bytes = bytes_of(count, type);
+  offer(comm, from, bytes);
+  std::vector<std::vector<char>> parts(comm.size, std::vector<char>(bytes));
+  for (std::size_t rank = 0; rank < comm.size; ++rank) read_offer(comm, rank, parts[rank].data(), bytes);
+  meet(comm);
+  void* const out = simulated::to_host(to);
+  type == ncclFloat64 ? add_up<double>(parts, out, count) : add_up<float>(parts, out, count);
 }
 
 }  // namespace
@@ -156,8 +177,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (memory == MAP_FAILED) return ncclSystemError;
-  *comm = new ncclComm{
-      static_cast<std::size_t>(rank), static_cast<std::size_t>(size), static_cast<Shared*>(memory), {}, {}};
+  *comm = new ncclComm{static_cast<std::size_t>(rank), static_cast<std::size_t>(size),
+                       static_cast<Shared*>(memory)};
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // who may read this process' memory
   (*comm)->shared->process[(*comm)->rank] = getpid();
   meet(**comm);
@@ -188,55 +209,52 @@ ncclResult_t ncclGroupStart() {
 }
 
 ncclResult_t ncclGroupEnd() {
-  if (--open_groups > 0 || grouped == nullptr) return ncclSuccess;
-  exchange(*std::exchange(grouped, nullptr));
+  if (--open_groups > 0 || group.comm == nullptr) return ncclSuccess;
+  put(simulated::stream_of(group.stream), [call = std::exchange(group, {})] { exchange(call); });
   return ncclSuccess;
 }
 
 ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t) {
-  if (open_groups == 0) fail("a message outside of a group is not simulated");
-  comm->sends.push_back({static_cast<std::size_t>(peer), simulated::to_host(data), bytes_of(count, type)});
-  grouped = comm;
+                      cudaStream_t stream) {
+  group.sends.push_back(message_of(data, count, type, peer));
+  group.comm = comm;
+  group.stream = stream;
   return ncclSuccess;
 }
 
 ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t) {
-  if (open_groups == 0) fail("a message outside of a group is not simulated");
-  comm->receives.push_back({static_cast<std::size_t>(peer), simulated::to_host(data), bytes_of(count, type)});
-  grouped = comm;
+                      cudaStream_t stream) {
+  group.receives.push_back(message_of(data, count, type, peer));
+  group.comm = comm;
+  group.stream = stream;
   return ncclSuccess;
 }
 
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
-                           ncclComm_t comm, cudaStream_t) {
-  offer(*comm, from, bytes_of(count, type));
-  read_offer(*comm, static_cast<std::size_t>(root), simulated::to_host(to), bytes_of(count, type));
-  meet(*comm);
+                           ncclComm_t comm, cudaStream_t stream) {
+  put(simulated::stream_of(stream), [=, bytes = bytes_of(count, type)] {
+    offer(*comm, from, bytes);
+    read_offer(*comm, static_cast<std::size_t>(root), simulated::to_host(to), bytes);
+    meet(*comm);
+  });
   return ncclSuccess;
 }
 
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t) {
-  const std::size_t bytes = bytes_of(count, type);
-  offer(*comm, from, bytes);
-  auto* const out = static_cast<char*>(simulated::to_host(to));
-  for (std::size_t rank = 0; rank < comm->size; ++rank) read_offer(*comm, rank, out + rank * bytes, bytes);
-  meet(*comm);
+                           ncclComm_t comm, cudaStream_t stream) {
+  put(simulated::stream_of(stream), [=, bytes = bytes_of(count, type)] {
+    offer(*comm, from, bytes);
+    auto* const out = static_cast<char*>(simulated::to_host(to));
+    for (std::size_t rank = 0; rank < comm->size; ++rank) read_offer(*comm, rank, out + rank * bytes, bytes);
+    meet(*comm);
+  });
   return ncclSuccess;
 }
 
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t,
-                           ncclComm_t comm, cudaStream_t) {
-  const std::size_t bytes = bytes_of(count, type);
-  offer(*comm, from, bytes);
-  std::vector<std::vector<char>> parts(comm->size, std::vector<char>(bytes));
-  for (std::size_t rank = 0; rank < comm->size; ++rank) read_offer(*comm, rank, parts[rank].data(), bytes);
-  meet(*comm);
+                           ncclComm_t comm, cudaStream_t stream) {
   if (type == ncclInt8) fail("sums of this type are not simulated");
-  void* const out = simulated::to_host(to);
-  type == ncclFloat64 ? add_up<double>(parts, out, count) : add_up<float>(parts, out, count);
+  put(simulated::stream_of(stream), [=] { add_all(*comm, from, to, count, type); });
   return ncclSuccess;
 }
 

@@ -129,6 +129,7 @@ void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   TORCH_CHECK(!place.is_mixed() || takes_both(op), "simulated GPU: ", schema.name(),
               ": tensors on the CPU and on a GPU");
   const c10::OptionalDeviceGuard on(place.gpu());
+  wait_for_current_stream();
   op.callBoxed(stack);
   const auto results = static_cast<std::ptrdiff_t>(schema.returns().size());
   for (std::ptrdiff_t r = 0; r < results; ++r) {
@@ -182,6 +183,7 @@ at::Tensor view_unfolded(const at::Tensor& tensor, std::int64_t dim, std::int64_
 }
 
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool /*non_blocking*/) {
+  wait_for_current_stream();
   host_view(to).copy_(host_view(from));
   return to;
 }
@@ -192,6 +194,7 @@ at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType
   TORCH_CHECK(a.device() == b.device() && a.scalar_type() == b.scalar_type() && type == at::kFloat &&
                   (a.scalar_type() == at::kBFloat16 || a.scalar_type() == at::kHalf),
               "simulated GPU: no such product");
+  wait_for_current_stream();
   return copy_to_gpu(at::matmul(host_view(a).to(type), host_view(b).to(type)));
 }
 
@@ -201,6 +204,7 @@ at::Tensor integer_product(const at::Tensor& a, const at::Tensor& b) {
                   a.size(0) > 16 && a.size(1) > 0 && a.size(1) % 8 == 0 && b.size(1) > 0 &&
                   b.size(1) % 8 == 0 && a.stride(1) == 1 && b.stride(0) == 1,
               "simulated GPU: no product in integers for these");
+  wait_for_current_stream();
   return copy_to_gpu(at::mm(host_view(a).to(at::kDouble), host_view(b).to(at::kDouble)).to(at::kInt));
 }
 

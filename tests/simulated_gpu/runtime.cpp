@@ -1,21 +1,26 @@
 // What headspan and its tests call of the CUDA runtime.
+#include "simulated_gpu/runtime.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include <cuda_runtime_api.h>
-
 #include "simulated_gpu/simulated_gpu.h"
+
+namespace simulated {
+
+Stream& stream_of(cudaStream_t handle) {
+  return handle == nullptr || handle == cudaStreamLegacy ? default_stream()
+                                                         : *reinterpret_cast<Stream*>(handle);
+}
+
+}  // namespace simulated
 
 namespace {
 
-/// Streams and events are but addresses: what is put on a stream is done at once.
-char something = 0;
+using simulated::stream_of;
 
-template <class Handle>
-Handle some() {
-  return reinterpret_cast<Handle>(&something);
-}
+simulated::Mark& mark_of(cudaEvent_t event) { return *reinterpret_cast<simulated::Mark*>(event); }
 
 }  // namespace
 
@@ -37,6 +42,7 @@ cudaError_t cudaSetDevice(int gpu) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  simulated::wait_for(simulated::mark(simulated::default_stream()));  // what is to be given back there
   *free = simulated::free_bytes();
   *total = simulated::total_bytes();
   return cudaSuccess;
@@ -53,6 +59,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* address) {
+  simulated::wait_for(simulated::mark(simulated::default_stream()));
   simulated::release(address);
   return cudaSuccess;
 }
@@ -62,31 +69,52 @@ cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
   return *address != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  std::memmove(simulated::to_host(to), simulated::to_host(from), bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  simulated::put(stream_of(stream),
+                 [=] { std::memmove(simulated::to_host(to), simulated::to_host(from), bytes); });
   return cudaSuccess;
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* argument) {
-  function(argument);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  simulated::put(stream_of(stream), [=] { function(argument); });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = some<cudaStream_t>();
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = some<cudaEvent_t>();
+  *stream = reinterpret_cast<cudaStream_t>(&simulated::make_stream());
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  simulated::wait_for(simulated::mark(stream_of(stream)));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  simulated::put_wait(stream_of(stream), mark_of(event));
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = reinterpret_cast<cudaEvent_t>(new simulated::Mark);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete &mark_of(event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  mark_of(event) = simulated::mark(stream_of(stream));
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return simulated::is_past(mark_of(event)) ? cudaSuccess : cudaErrorNotReady;
+}
 
 }  // extern "C"

@@ -1,11 +1,12 @@
 // GPUs where there are none: two libraries that take the places of LibTorch's for CUDA (by their names, put
 // before a program by LD_PRELOAD), with the CUDA runtime and NCCL in them. A program built for GPUs finds
-// some, and goes the same ways as on real ones: its buffers, copies, choices and messages are tested, though
-// neither speed nor what a stream's order hides, for every call is done when it returns.
+// some, and goes the same ways as on real ones: its buffers, copies, choices and messages are tested, and
+// whether it waits for what is under way on streams of its own; not speed.
 //
-//   memory     host memory under addresses that no processor reads: whoever takes device memory for the
-//   host's dies operators  LibTorch's for the CPU, on that memory; refused where a GPU would refuse tensors
-//   of several devices NCCL       between processes of one machine
+// memory: host memory under addresses that no processor reads: whoever takes device memory for the host's
+// dies. Operators: LibTorch's for the CPU, on that memory, done when they return, on whichever stream; refused
+// where a GPU would refuse tensors of several devices. What the CUDA runtime puts on a stream: late
+// (streams.h). NCCL: between processes of one machine, on its streams.
 //
 // SIMULATED_GPUS: how many, else 1. SIMULATED_GPU_BYTES: memory of each, else 8 GiB.
 #pragma once
@@ -25,6 +26,9 @@ inline void* to_device(void* address) {
 inline void* to_host(const void* address) {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(address) & ~kFar);
 }
+
+/// Of the environment.
+std::size_t number(const char* name, std::size_t otherwise);
 
 int gpu_count();
 /// Of this thread.

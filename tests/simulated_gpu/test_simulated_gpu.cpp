@@ -1,8 +1,11 @@
 // That the simulated GPU refuses what a real one would: else tests on it could not fail.
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include <ATen/ATen.h>
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -51,11 +54,57 @@ TEST(SimulatedGpu, HasViewsThatWriteThrough) {
   EXPECT_EQ(values.narrow(0, 1, 1).narrow(1, 3, 1).item<double>(), 5);
 }
 
+TEST(SimulatedGpu, IsLateOnOtherStreams) {
+  ::setenv("SIMULATED_GPU_LATENESS_MS", "60000", 1);  // as long as a test may take
+  const at::Tensor from = at::ones({3}, kGpu), to = at::zeros({3}, kGpu);
+  cudaStream_t stream = nullptr;
+  cudaEvent_t copied = nullptr;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  cudaEventCreateWithFlags(&copied, cudaEventDisableTiming);
+
+  cudaMemcpyAsync(to.data_ptr(), from.data_ptr(), 3 * sizeof(double), cudaMemcpyDeviceToDevice, stream);
+  cudaEventRecord(copied, stream);
+  EXPECT_EQ(to.sum().item<double>(), 0);
+  EXPECT_EQ(cudaEventQuery(copied), cudaErrorNotReady);
+
+  cudaStreamWaitEvent(cudaStreamLegacy, copied, 0);
+  EXPECT_EQ(to.sum().item<double>(), 3);
+  EXPECT_EQ(cudaEventQuery(copied), cudaSuccess);
+  cudaEventDestroy(copied);
+  cudaStreamDestroy(stream);
+  ::unsetenv("SIMULATED_GPU_LATENESS_MS");
+}
+
+/// The second copy stands behind what the default stream has, which takes its time.
+TEST(SimulatedGpu, HasStreamsThatWaitForEachOther) {
+  const at::Tensor values = at::zeros({1}, kGpu), copy = at::zeros({1}, kGpu);
+  double one = 1;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t written = nullptr;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  cudaEventCreateWithFlags(&written, cudaEventDisableTiming);
+  const auto pause = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
+
+  cudaLaunchHostFunc(cudaStreamLegacy, pause, nullptr);
+  cudaMemcpyAsync(values.data_ptr(), &one, sizeof one, cudaMemcpyHostToDevice, cudaStreamLegacy);
+  cudaEventRecord(written, cudaStreamLegacy);
+  EXPECT_EQ(cudaEventQuery(written), cudaErrorNotReady);
+  cudaStreamWaitEvent(stream, written, 0);
+  cudaMemcpyAsync(copy.data_ptr(), values.data_ptr(), sizeof one, cudaMemcpyDeviceToDevice, stream);
+  cudaStreamSynchronize(stream);
+
+  EXPECT_EQ(copy.item<double>(), 1);
+  cudaEventDestroy(written);
+  cudaStreamDestroy(stream);
+}
+
 TEST(SimulatedGpu, HasNoMoreThanItsMemory) {
+  ::setenv("SIMULATED_GPU_BYTES", "268435456", 1);  // of which every page is written to
   const std::int64_t before = headspan::free_gpu_memory(0);
   const at::Tensor most = at::empty({before - (1 << 20)}, at::dtype(at::kByte).device(at::kCUDA, 0));
   EXPECT_EQ(headspan::free_gpu_memory(0), 1 << 20);
   EXPECT_THROW(at::empty({2 << 20}, most.options()), c10::OutOfMemoryError);
+  ::unsetenv("SIMULATED_GPU_BYTES");
 }
 
 TEST(SimulatedGpu, FormsNoProductsThatAGpuRefuses) {

@@ -11,11 +11,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12
 #define HS_SEVERAL_PROCESSORS 1
-#define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define HS_SEVERAL_PROCESSORS 0
+#endif
+#if HS_SEVERAL_PROCESSORS && !defined(__SANITIZE_ADDRESS__)  // which is not ready when such functions are chosen
+#define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
 #define HS_FOR_EACH_PROCESSOR
 #endif
 /// For what such a function calls: else it is compiled once, for the oldest processor.

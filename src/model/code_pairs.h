@@ -71,7 +71,7 @@ class RowStarts {
  private:
   static constexpr std::int64_t kBehind = 40, kLeastStride = 3;  // a scale and one byte
   const std::uint8_t* starts_[kCodedTokens];
-  std::uint8_t copies_[kBehind / kLeastStride][kColumns * kMostCodedBits / 8 + kBehind];
+  std::uint8_t copies_[(kBehind + kLeastStride - 1) / kLeastStride][kColumns * kMostCodedBits / 8 + kBehind];
 };
 
 constexpr int kPart = 16;  // bytes of a part of a vector: within these a processor moves them best

@@ -1,15 +1,17 @@
 # GPUs: the part of LibTorch for CUDA as the target Torch::Cuda, the CUDA runtime as Cuda::Runtime and NCCL as Cuda::Nccl.
 # LibTorch is the one of HEADSPAN_TORCH_DIR, PyTorch's wheel or an official LibTorch; headers and libraries of the other two
-# are those of the wheel's companion packages (nvidia/ beside torch/), else of a toolkit. No compiler for CUDA is needed.
+# are those of the wheel's companion packages (nvidia/ beside torch/), else of a toolkit: CUDA_HOME's, else one in its usual
+# place. No compiler for CUDA is needed.
 file(GLOB packages ${HEADSPAN_TORCH_DIR}/../nvidia/cu[0-9]* ${HEADSPAN_TORCH_DIR}/../nvidia/cuda_runtime)
 set(nccl_package ${HEADSPAN_TORCH_DIR}/../nvidia/nccl)
-set(toolkits $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
+set(named $ENV{CUDA_HOME} $ENV{CUDA_PATH})
+set(usual /usr/local/cuda)
 find_library(TorchCuda_torch_cuda NAMES torch_cuda HINTS ${HEADSPAN_TORCH_DIR}/lib)
 find_library(TorchCuda_c10_cuda NAMES c10_cuda HINTS ${HEADSPAN_TORCH_DIR}/lib)
-find_path(TorchCuda_runtime_headers cuda_runtime_api.h HINTS ${packages} PATHS ${toolkits} PATH_SUFFIXES include)
-find_library(TorchCuda_runtime NAMES libcudart.so.13 libcudart.so.12 cudart HINTS ${packages} PATHS ${toolkits} PATH_SUFFIXES lib lib64)
-find_path(TorchCuda_nccl_headers nccl.h HINTS ${nccl_package} PATHS ${toolkits} PATH_SUFFIXES include)
-find_library(TorchCuda_nccl NAMES libnccl.so.2 nccl HINTS ${nccl_package} PATHS ${toolkits} PATH_SUFFIXES lib lib64)
+find_path(TorchCuda_runtime_headers cuda_runtime_api.h HINTS ${packages} ${named} PATHS ${usual} PATH_SUFFIXES include)
+find_library(TorchCuda_runtime NAMES libcudart.so.13 libcudart.so.12 cudart HINTS ${packages} ${named} PATHS ${usual} PATH_SUFFIXES lib lib64)
+find_path(TorchCuda_nccl_headers nccl.h HINTS ${nccl_package} ${named} PATHS ${usual} PATH_SUFFIXES include)
+find_library(TorchCuda_nccl NAMES libnccl.so.2 nccl HINTS ${nccl_package} ${named} PATHS ${usual} PATH_SUFFIXES lib lib64)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(TorchCuda REQUIRED_VARS TorchCuda_torch_cuda TorchCuda_c10_cuda TorchCuda_runtime_headers
   TorchCuda_runtime TorchCuda_nccl_headers TorchCuda_nccl)

@@ -83,7 +83,7 @@ TEST(SimulatedGpu, HasStreamsThatWaitForEachOther) {
   cudaEvent_t written = nullptr;
   cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   cudaEventCreateWithFlags(&written, cudaEventDisableTiming);
-  const auto pause = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
+  const auto pause = [](void*) { std::this_thread::sleep_for(std::chrono::seconds(1)); };
 
   cudaLaunchHostFunc(cudaStreamLegacy, pause, nullptr);
   cudaMemcpyAsync(values.data_ptr(), &one, sizeof one, cudaMemcpyHostToDevice, cudaStreamLegacy);

@@ -138,7 +138,7 @@ std::string describe_checkpoint(const std::string& path) {
 std::string describe_tokens(const std::string& path) {
   const TokenFile file = TokenFile::open(path);
   const TokenScan scan = scan_tokens(file);
-  const std::string sha256 = file.sha256();
+  const std::string sha256 = hash_token_file(path);
   const bool known = file.sidecar() && !file.sidecar()->sha256.empty();
   return report(path, "token file",
                 {{"format", to_string(file.format()) + " of " + file.type().name},

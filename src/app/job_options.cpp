@@ -70,7 +70,7 @@ std::vector<JobOption> tokens_options() {
       option("tokens.format", &Job::tokens, &Job::Tokens::format, choice({"auto", "raw", "npy", "megatron"}),
              "layout; auto: by the NPY magic or an .idx beside, else raw"),
       option("tokens.dtype", &Job::tokens, &Job::Tokens::dtype, choice({"auto", "uint16", "uint32"}),
-             "type of raw ids; auto: the sidecar's, else uint16"),
+             "type of raw ids; auto: the sidecar's, else what the vocabulary needs"),
       option("tokens.sequence_length", &Job::tokens, &Job::Tokens::sequence_length, integer(1),
              "most tokens of a sequence"),
       option("tokens.limit", &Job::tokens, &Job::Tokens::limit, integer(1), "tokens to run"),

@@ -34,7 +34,7 @@ std::int64_t Sample::total() const {
 }
 
 Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path) {
-  const TokenFile file = TokenFile::open(rule.path, rule.format, rule.dtype);
+  const TokenFile file = TokenFile::open(rule.path, rule.format, rule.dtype, config.vocab_size);
   const auto& sidecar = file.sidecar();
   if (sidecar && sidecar->vocab_size && *sidecar->vocab_size > config.vocab_size)
     throw InputError(sidecar->path, "vocab_size", std::to_string(*sidecar->vocab_size),
@@ -71,7 +71,7 @@ Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {
   std::string hash;
   agree(comm, [&] {
-    if (comm.is_root()) hash = TokenFile::open(rule.path, rule.format, rule.dtype).sha256();
+    if (comm.is_root()) hash = hash_token_file(rule.path);
   });
   return comm.broadcast(hash, 0);
 }

@@ -73,8 +73,12 @@ std::string read_sha256(const std::string& path, const json& object) {
 
 }  // namespace
 
+std::string token_sidecar_path(const std::string& token_path) {
+  return std::filesystem::path(token_path).replace_extension(".json").string();
+}
+
 std::optional<TokenSidecar> read_token_sidecar(const std::string& token_path) {
-  const std::string path = std::filesystem::path(token_path).replace_extension(".json").string();
+  const std::string path = token_sidecar_path(token_path);
   if (!std::filesystem::exists(path)) return std::nullopt;
   const json object = parse_object(path);
   TokenSidecar sidecar;

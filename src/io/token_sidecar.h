@@ -22,6 +22,9 @@ struct TokenSidecar {
   std::string sha256;                      ///< of the token file, 64 lower-case digits
 };
 
+/// Where the sidecar of the token file at `token_path` is looked for.
+std::string token_sidecar_path(const std::string& token_path);
+
 /// The sidecar of the token file at `token_path`; nothing where there is none. Throws InputError when it is
 /// not a JSON object or a field has a wrong type or range.
 std::optional<TokenSidecar> read_token_sidecar(const std::string& token_path);

@@ -17,6 +17,8 @@ namespace {
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::int64_t kLargestNpyHeader = 1 << 16;
 constexpr std::int64_t kReadIds = 1 << 20;
+constexpr std::int64_t kUint16Ids = 1 << 16;
+constexpr std::int64_t kLargestVocabulary = 1 << 18;  // of the tokenizers in use: Gemma's
 
 const std::array<TokenType, 8>& token_types() {
   static const std::array<TokenType, 8> types{{{"uint8", 1, false},
@@ -124,7 +126,8 @@ std::string to_string(TokenFormat format) {
   }
 }
 
-TokenFile TokenFile::open(const std::string& path, const std::string& format, const std::string& dtype) {
+TokenFile TokenFile::open(const std::string& path, const std::string& format, const std::string& dtype,
+                          std::optional<std::int64_t> vocab_size) {
   const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".json" || extension == ".idx")
     throw InputError(path, "", "", "stands beside a token file and is none itself",
@@ -133,12 +136,12 @@ TokenFile TokenFile::open(const std::string& path, const std::string& format, co
   tokens.sidecar_ = read_token_sidecar(path);
   tokens.choose_format(format);
   if (tokens.format_ == TokenFormat::raw) {
-    tokens.choose_type("", dtype);
+    tokens.choose_type("", dtype, vocab_size);
     tokens.count_ids();
   } else if (tokens.format_ == TokenFormat::npy) {
     const NpyHeader header = read_npy_header(tokens.file_);
     tokens.data_begin_ = header.data_begin;
-    tokens.choose_type(header.dtype, dtype);
+    tokens.choose_type(header.dtype, dtype, vocab_size);
     tokens.count_ids();
     if (tokens.count_ != header.count)
       throw InputError(path, "shape", std::to_string(header.count),
@@ -150,7 +153,7 @@ TokenFile TokenFile::open(const std::string& path, const std::string& format, co
                        "has " + std::to_string(tokens.file_.size()) + " bytes where " +
                            tokens.index_->path() + " asks for " + std::to_string(tokens.index_->data_bytes()),
                        "give a .bin and .idx of one dataset");
-    tokens.choose_type(tokens.index_->dtype(), dtype);
+    tokens.choose_type(tokens.index_->dtype(), dtype, vocab_size);
     tokens.count_ids();
   }
   return tokens;
@@ -175,13 +178,14 @@ void TokenFile::choose_format(const std::string& asked) {
 }
 
 /// Sets type_ from what is said, in the order header, job, sidecar; whoever says anything must say the same.
-void TokenFile::choose_type(const std::string& header, const std::string& asked) {
+void TokenFile::choose_type(const std::string& header, const std::string& asked,
+                            std::optional<std::int64_t> vocab_size) {
   const std::string job = asked == "auto" ? "" : asked;
   const std::string beside = sidecar_ ? sidecar_->dtype : "";
   const std::string name = !header.empty()   ? header
                            : !job.empty()    ? job
                            : !beside.empty() ? beside
-                                             : "uint16";
+                                             : infer_raw_type(vocab_size);
   if (!job.empty() && job != name)
     throw InputError(path(), "tokens.dtype", job, "the file's own header says " + name, "auto or " + name);
   if (!beside.empty() && beside != name)
@@ -195,6 +199,30 @@ void TokenFile::choose_type(const std::string& header, const std::string& asked)
     throw InputError(beside.empty() ? path() : sidecar_->path, "dtype", printable(name),
                      "is not an integer type", "uint16 or uint32, or int or uint of 8, 16, 32 or 64 bits");
   type_ = *found;
+}
+
+/// The type of raw ids that nobody names. Refuses a file whose first ids could be of the other type.
+std::string TokenFile::infer_raw_type(std::optional<std::int64_t> vocab_size) const {
+  if (!vocab_size && sidecar_) vocab_size = sidecar_->vocab_size;
+  const std::int64_t bound = vocab_size.value_or(kLargestVocabulary);
+  const bool is_wide = vocab_size && *vocab_size > kUint16Ids;
+  if (file_.size() == 0 || reads_as_uint32(bound) == is_wide) return is_wide ? "uint32" : "uint16";
+  const std::string ids = "uint32 ids below " + std::to_string(bound);
+  throw InputError(
+      path(), "tokens.dtype", "auto",
+      is_wide ? "the file does not read as " + ids + ", the model's vocabulary"
+              : "the file reads as uint16 ids and as " + ids + " alike",
+      "give tokens.dtype = uint16 or uint32, or write {\"dtype\": \"uint16\"} or \"uint32\" to " +
+          token_sidecar_path(path()));
+}
+
+/// Whether the file holds whole uint32 ids, the first of which are all below `vocab_size`.
+bool TokenFile::reads_as_uint32(std::int64_t vocab_size) const {
+  const std::int64_t bytes = file_.size() - data_begin_;
+  if (bytes == 0 || bytes % 4 != 0) return false;
+  std::vector<std::uint32_t> ids(static_cast<std::size_t>(std::min(bytes / 4, kReadIds)));
+  file_.read(data_begin_, static_cast<std::int64_t>(4 * ids.size()), ids.data());
+  return std::all_of(ids.begin(), ids.end(), [&](std::uint32_t id) { return id < vocab_size; });
 }
 
 /// Sets count_ from the file's size, and holds the sidecar's against it.
@@ -229,10 +257,11 @@ std::vector<std::int64_t> TokenFile::document_ends(std::int64_t limit) const {
   return index_ ? index_->document_ends(limit) : std::vector<std::int64_t>();
 }
 
-std::string TokenFile::sha256() const {
-  std::string digest = sha256_file(path());
-  if (sidecar_ && !sidecar_->sha256.empty() && sidecar_->sha256 != digest)
-    throw InputError(sidecar_->path, "sha256", sidecar_->sha256, "that of " + path() + " is " + digest,
+std::string hash_token_file(const std::string& path) {
+  std::string digest = sha256_file(path);
+  const std::optional<TokenSidecar> sidecar = read_token_sidecar(path);
+  if (sidecar && !sidecar->sha256.empty() && sidecar->sha256 != digest)
+    throw InputError(sidecar->path, "sha256", sidecar->sha256, "that of " + path + " is " + digest,
                      "the file was changed or damaged: get it again, or correct the sidecar");
   return digest;
 }

@@ -30,12 +30,13 @@ struct TokenType {
 
 class TokenFile {
  public:
-  /// Opens and checks headers, sizes and the sidecar; reads no ids. `format`: auto, raw, npy or megatron;
+  /// Opens and checks headers, sizes and the sidecar. `format`: auto, raw, npy or megatron;
   /// auto takes npy by its magic bytes, megatron by a NAME.idx beside, else raw. `dtype`: auto or a type's
-  /// name; auto is what header or sidecar say, else uint16. Throws InputError where the file is not what it
-  /// is said to be.
+  /// name; auto is what header or sidecar say. Where neither does, raw ids are uint32 for a model whose
+  /// vocabulary of `vocab_size` needs it, else uint16; the first ids are read, and a file that could be of
+  /// the other type is refused. Throws InputError where the file is not what it is said to be.
   static TokenFile open(const std::string& path, const std::string& format = "auto",
-                        const std::string& dtype = "auto");
+                        const std::string& dtype = "auto", std::optional<std::int64_t> vocab_size = {});
 
   const std::string& path() const { return file_.path(); }
   TokenFormat format() const { return format_; }
@@ -52,14 +53,13 @@ class TokenFile {
   /// `limit`. Empty for the other formats, which do not know their documents.
   std::vector<std::int64_t> document_ends(std::int64_t limit) const;
 
-  /// SHA-256 of the whole file, read once. Throws InputError when the sidecar names another. One rank is
-  /// enough.
-  std::string sha256() const;
-
  private:
   explicit TokenFile(const std::string& path) : file_(path) {}
   void choose_format(const std::string& asked);
-  void choose_type(const std::string& header, const std::string& asked);
+  void choose_type(const std::string& header, const std::string& asked,
+                   std::optional<std::int64_t> vocab_size);
+  std::string infer_raw_type(std::optional<std::int64_t> vocab_size) const;
+  bool reads_as_uint32(std::int64_t vocab_size) const;
   void count_ids();
 
   InputFile file_;
@@ -73,5 +73,9 @@ class TokenFile {
 
 /// "raw", "npy", "megatron".
 std::string to_string(TokenFormat format);
+
+/// SHA-256 of the whole token file at `path`, of whatever format and type, read once. Throws InputError when
+/// its sidecar names another. One rank is enough.
+std::string hash_token_file(const std::string& path);
 
 }  // namespace headspan

@@ -259,6 +259,8 @@ class Faulty(unittest.TestCase):
         write_tokens(cls.path("beyond.bin", "beyond.bin: token 2 = 10: is no id of the vocabulary"), [3, 4, 10],
                      vocab_size=10)
         write_tokens(cls.path("other.bin", "other.json: sha256 = 0000"), [3, 4], sha256="0" * 64)
+        numpy.arange(400, dtype="<u4").tofile(cls.path("wide.bin", "tokens.dtype = auto: the file reads as uint16 ids and as "
+                                                       "uint32 ids below 262144 alike; give ", " to ", "wide.json"))
         shapes = llama_shapes()
         del shapes["model.layers.1.self_attn.v_proj.weight"]
         write_checkpoint(cls.path("headless", "headless: model.layers.1.self_attn.v_proj.weight: is missing"), shapes)

@@ -27,8 +27,8 @@ std::string save_npy(const TempFolder& folder, const std::string& expression) {
 }
 
 std::string refusal(const std::string& path, const std::string& format = "auto",
-                    const std::string& dtype = "auto") {
-  return input_error_of([&] { TokenFile::open(path, format, dtype); });
+                    const std::string& dtype = "auto", std::optional<std::int64_t> vocab_size = {}) {
+  return input_error_of([&] { TokenFile::open(path, format, dtype, vocab_size); });
 }
 
 TEST(TokenFile, ReadsRangesOfRawIds) {
@@ -44,6 +44,57 @@ TEST(TokenFile, ReadsRangesOfRawIds) {
   EXPECT_EQ(narrow.read(2, 1), (Ids{65535}));
   EXPECT_EQ(narrow.read(4, 0), Ids{});
   EXPECT_EQ(wide.read(0, 2), (Ids{7, 4000000000}));
+}
+
+/// Ids 0, 7, 14, .. below `end`, as 40 000 tokens of a text may be.
+Ids many_ids(std::int64_t end) {
+  Ids ids(40000);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(7 * i) % end;
+  return ids;
+}
+
+TEST(TokenFile, TakesTheTypeThatTheVocabularyNeeds) {
+  const TempFolder folder("tokens");
+  const Ids small = many_ids(49152), large = many_ids(100278);
+  const std::string narrow = folder.write("a.bin", raw_ids<std::uint16_t>(small)),
+                    wide = folder.write("b.bin", raw_ids<std::uint32_t>(large));
+
+  EXPECT_EQ(TokenFile::open(narrow).read(0, 40000), small);
+  EXPECT_EQ(TokenFile::open(narrow, "auto", "auto", 49152).read(0, 40000), small);
+  EXPECT_EQ(TokenFile::open(narrow, "auto", "auto", 65536).type().name, "uint16");
+  EXPECT_EQ(TokenFile::open(wide, "auto", "auto", 100278).read(0, 40000), large);
+  folder.write("b.json", R"({"vocab_size": 100278})");
+  EXPECT_EQ(TokenFile::open(wide).read(0, 40000), large);
+}
+
+TEST(TokenFile, RefusesRawIdsThatCouldBeOfTheOtherType) {
+  const TempFolder folder("tokens");
+  const std::string narrow = folder.write("a.bin", raw_ids<std::uint16_t>(many_ids(49152))),
+                    wide = folder.write("b.bin", raw_ids<std::uint32_t>(many_ids(49152))),
+                    larger = folder.write("c.bin", raw_ids<std::uint32_t>(many_ids(262144))),
+                    odd = folder.write("d.bin", raw_ids<std::uint16_t>({1, 2, 3}));
+  const auto expect = [](const std::string& said, const std::string& line) {
+    EXPECT_NE(said.find(line), std::string::npos) << said;
+  };
+  const std::string right =
+      "; give tokens.dtype = uint16 or uint32, or write {\"dtype\": \"uint16\"} or "
+      "\"uint32\" to " +
+      folder.path("");
+
+  expect(refusal(wide, "auto", "auto", 49152),
+         "tokens.dtype = auto: the file reads as uint16 ids and as uint32 ids below 49152 alike" + right +
+             "b.json");
+  expect(refusal(wide), "as uint32 ids below 262144 alike" + right + "b.json");
+  expect(refusal(larger), "as uint32 ids below 262144 alike");
+  expect(refusal(narrow, "auto", "auto", 100278),
+         "tokens.dtype = auto: the file does not read as uint32 ids below 100278, the model's vocabulary" +
+             right + "a.json");
+  expect(refusal(odd, "auto", "auto", 65537), "does not read as uint32 ids below 65537");
+
+  EXPECT_EQ(TokenFile::open(wide, "auto", "uint16", 49152).count(), 80000);
+  EXPECT_EQ(TokenFile::open(wide, "auto", "uint32", 49152).count(), 40000);
+  folder.write("b.json", R"({"dtype": "uint32"})");
+  EXPECT_EQ(TokenFile::open(wide).count(), 40000);
 }
 
 TEST(TokenFile, ReadsMoreThanOneChunk) {
@@ -209,7 +260,10 @@ TEST(TokenSidecar, MustNotContradictTheFile) {
   const std::string path = folder.write("a.bin", raw_ids<std::uint16_t>({1, 2, 3, 4}));
   const auto expect = [&](const char* sidecar, const char* line) {
     folder.write("a.json", sidecar);
-    const std::string said = input_error_of([&] { TokenFile::open(path, "auto", "uint16").sha256(); });
+    const std::string said = input_error_of([&] {
+      TokenFile::open(path, "auto", "uint16");
+      hash_token_file(path);
+    });
     EXPECT_NE(said.find(line), std::string::npos) << said;
   };
 
@@ -243,9 +297,8 @@ TEST(TokenSidecar, IsRefusedWhenBroken) {
 TEST(TokenFile, TellsItsSha256) {
   const TempFolder folder("tokens");
 
-  const TokenFile file = TokenFile::open(folder.write("a.bin", "abcd"));
-
-  EXPECT_EQ(file.sha256(), "88d4266fd4e6338d13b845fcf289579d209c897823b9217da3e161936f031589");
+  EXPECT_EQ(hash_token_file(folder.write("a.bin", "abcd")),
+            "88d4266fd4e6338d13b845fcf289579d209c897823b9217da3e161936f031589");
 }
 
 }  // namespace

@@ -18,6 +18,10 @@ def raw_tokens(data):
     return lambda sample: sample.path("tokens.bin").write_bytes(data)
 
 
+def config(**changes):
+    return lambda sample: sample.write_model(**changes)
+
+
 def sidecar(**fields):
     return lambda sample: sample.write_sidecar(**fields)
 
@@ -73,6 +77,10 @@ CASES = [
     Case("id outside the vocabulary", TOKENS + r"token at position 321 = 32: is not an id of a vocabulary of 32; .+", bad_id),
     Case("uint32 ids read as uint64 sizes", TOKENS + r"token at position 0 = 327685: is not an id of a vocabulary of 32; .+",
          tokens([5] * 400), keys={"tokens.dtype": "uint32"}),
+    Case("uint32 ids without a type", TOKENS + r"tokens\.dtype = auto: the file reads as uint16 ids and as uint32 ids below 32 "
+         r"alike; give tokens\.dtype = uint16 or uint32, or write .+ to tokens\.json", tokens(np.arange(400) % 32, "<u4")),
+    Case("uint16 ids for a vocabulary that needs uint32", TOKENS + r"tokens\.dtype = auto: the file does not read as uint32 ids "
+         r"below 70000, the model's vocabulary; give tokens\.dtype = uint16 or uint32, .+", config(vocab_size=70000)),
     Case("sidecar of another type", SIDECAR + r"dtype = uint32: the job says uint16; the two must agree", sidecar(dtype="uint32"),
          keys={"tokens.dtype": "uint16"}),
     Case("sidecar of another count", SIDECAR + r"count = 7: tokens\.bin holds 400 uint16 ids; the two must agree",

@@ -1,0 +1,132 @@
+// Passes over the tokens for GPUs of any memory: that all is summed once, that each pass fits, and that more
+// memory never means more forwards.
+#include <algorithm>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "app/passes.h"
+
+namespace headspan {
+namespace {
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.model_type = "llama";
+  config.layers = 4;
+  config.hidden_size = 512;
+  config.mlp_size = 1024;
+  config.heads = 8;
+  config.kv_heads = 4;
+  config.head_size = 64;
+  config.vocab_size = 1000;
+  return config;
+}
+
+constexpr double kQueryColumns = 4 * 8 * 64, kKeyColumns = 4 * 4 * 64;
+
+/// How often the model runs over a token.
+std::int64_t forwards_of(const std::vector<DeviceShare>& passes) {
+  std::int64_t forwards = 0;
+  for (const DeviceShare& pass : passes)
+    if (pass.parts[0] == Part::fit) ++forwards;  // a pass over the held-out part alone runs other tokens
+  return forwards;
+}
+
+/// Stripes of each stream and part, by how many the Gram is cut into.
+using Covered = std::map<std::pair<std::size_t, Part>, std::vector<std::int64_t>>;
+
+void expect_all_summed_once(const std::vector<DeviceShare>& passes, std::size_t streams, bool heldout) {
+  Covered covered;
+  std::map<std::pair<std::size_t, Part>, std::int64_t> pieces;
+  for (const DeviceShare& pass : passes)
+    for (const std::size_t stream : pass.streams)
+      for (const Part part : pass.parts) {
+        covered[{stream, part}].push_back(pass.piece.number);
+        pieces[{stream, part}] = pass.piece.of;
+      }
+  EXPECT_EQ(covered.size(), streams * (heldout ? 2 : 1));
+  for (auto& [gram, numbers] : covered) {
+    std::sort(numbers.begin(), numbers.end());
+    ASSERT_EQ(static_cast<std::int64_t>(numbers.size()), pieces[gram]);
+    for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], static_cast<std::int64_t>(i));
+  }
+}
+
+class Passes : public testing::TestWithParam<GroupShape> {};
+
+TEST_P(Passes, SumEverythingOnceInTheMemoryThereIs) {
+  const Job job;
+  const ModelConfig config = small_config();
+  for (const bool heldout : {false, true}) {
+    const PassSetting setting{job, config, Dtype::float32, heldout, 1024, GetParam()};
+    const double beside = bytes_beside_passes(setting);
+    std::int64_t forwards = 1, before = 1;
+    for (double room = 4e9; room > 3e8; room *= 0.97) {
+      const std::vector<DeviceShare> passes = plan_passes(setting, beside + room);
+      if (passes.empty()) {  // and never again, with less
+        EXPECT_TRUE(plan_passes(setting, beside + 0.9 * room).empty());
+        break;
+      }
+      expect_all_summed_once(passes, job.predict.streams.size(), heldout);
+      for (const DeviceShare& pass : passes) EXPECT_LE(pass_bytes(setting, pass), room);
+      forwards = forwards_of(passes);
+      EXPECT_GE(forwards, before);
+      before = forwards;
+    }
+    EXPECT_GT(forwards, 1);  // the loop has come to where one forward is not enough
+    EXPECT_TRUE(plan_passes(setting, beside).empty());
+  }
+}
+
+TEST_P(Passes, TakeTheHeldOutPartAloneBeforeTheyTakeAForwardMore) {
+  const Job job;
+  const ModelConfig config = small_config();
+  const PassSetting setting{job, config, Dtype::float32, true, 1024, GetParam()};
+  const DeviceShare all{{0, 1, 2}, {Part::fit, Part::heldout}, {}}, fit{{0, 1, 2}, {Part::fit}, {}};
+  const double beside = bytes_beside_passes(setting);
+
+  const auto enough = plan_passes(setting, beside + pass_bytes(setting, all) + 1);  // of rounding
+  const auto less = plan_passes(setting, beside + pass_bytes(setting, all) - 1);
+
+  EXPECT_EQ(enough.size(), 1U);
+  ASSERT_EQ(less.size(), 2U);
+  EXPECT_EQ(less[0].parts, std::vector<Part>{Part::fit});
+  EXPECT_EQ(less[1].parts, std::vector<Part>{Part::heldout});
+  EXPECT_EQ(less[0].streams, all.streams);
+  EXPECT_LE(pass_bytes(setting, fit), pass_bytes(setting, all));
+}
+
+TEST_P(Passes, HoldATriangleOfEachGramAtLeast) {
+  const Job job;
+  const ModelConfig config = small_config();
+  const PassSetting setting{job, config, Dtype::float32, true, 1024, GetParam()};
+  const auto bytes = [&](std::size_t stream, std::vector<Part> parts) {
+    return pass_bytes(setting, {{stream}, std::move(parts), {}});
+  };
+  const auto triangle = [&](double columns) {
+    return 8 * columns * columns / 2 / static_cast<double>(GetParam().ranks);
+  };
+
+  for (const auto& [stream, columns] : {std::pair<std::size_t, double>{0, kKeyColumns}, {1, kQueryColumns}}) {
+    const double part = bytes(stream, {Part::fit, Part::heldout}) - bytes(stream, {Part::fit});
+    EXPECT_GE(part, triangle(columns));
+    EXPECT_LE(part, 8 * columns * columns + 4 * columns * 1e5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, Passes,
+                         testing::Values(GroupShape{1, 1, {1, 1}}, GroupShape{4, 1, {2, 2}},
+                                         GroupShape{6, 2, {3, 2}}));
+
+TEST(PassName, SaysStreamsPartsAndStripes) {
+  const Job job;
+  const ModelConfig config = small_config();
+  const PassSetting setting{job, config, Dtype::float32, true, 1024, {4, 1, {2, 2}}};
+
+  EXPECT_EQ(pass_name(setting, {{0, 2}, {Part::fit, Part::heldout}, {}}), "k,v fit,heldout");
+  EXPECT_EQ(pass_name(setting, {{1}, {Part::heldout}, {2, 5}}), "q heldout 3/5 on 2x2");
+}
+
+}  // namespace
+}  // namespace headspan

@@ -1,0 +1,126 @@
+// Values of job files: what is read, what is refused in which words, and that what is written is read again.
+#include <limits>
+#include <locale>
+
+#include <gtest/gtest.h>
+
+#include "app/value_kind.h"
+
+namespace headspan {
+namespace {
+
+/// What BadValue says of `text`; the empty text where it is read.
+template <class T>
+std::string complaint(const ValueKind<T>& kind, const std::string& text) {
+  try {
+    kind.read(text);
+  } catch (const BadValue& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ValueKind, IntegerReadsAllOfADecimalNumberWithinItsRange) {
+  const auto kind = integer(-2);
+
+  EXPECT_EQ(kind.read("-2"), -2);
+  EXPECT_EQ(kind.read("9223372036854775807"), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(complaint(kind, "-3"), "is too small");
+  EXPECT_EQ(complaint(kind, "9223372036854775808"), "is out of range");
+  for (const char* text : {"", " 1", "1 ", "1.0", "1e3", "0x10", "+1", "one", "1,2"})
+    EXPECT_EQ(complaint(kind, text), "is not an integer") << text;
+  EXPECT_EQ(kind.allowed, "an integer of at least -2");
+}
+
+TEST(ValueKind, NumberIsAtLeastAndBelowItsBounds) {
+  const auto share = number(0, 1);
+
+  EXPECT_EQ(share.read("0"), 0.0);
+  EXPECT_EQ(share.read("0.25"), 0.25);
+  EXPECT_EQ(share.read("1e-3"), 1e-3);
+  for (const char* text : {"1", "-0.1", "1e400", "nan", "inf"})
+    EXPECT_EQ(complaint(share, text), "is out of range") << text;
+  for (const char* text : {"", "0,5", "half", "0.5x", " 0.5"})
+    EXPECT_EQ(complaint(share, text), "is not a number") << text;
+  EXPECT_EQ(share.allowed, "a number of at least 0 and below 1");
+}
+
+TEST(ValueKind, PositiveIsAboveZero) {
+  const auto kind = positive(std::numeric_limits<double>::infinity());
+
+  EXPECT_EQ(kind.read("1e-300"), 1e-300);
+  for (const char* text : {"0", "-1", "nan", "inf"})
+    EXPECT_EQ(complaint(kind, text), "is out of range") << text;
+  EXPECT_EQ(kind.allowed, "a number above 0");
+}
+
+TEST(ValueKind, FlagIsTrueOrFalse) {
+  EXPECT_TRUE(flag().read("true"));
+  EXPECT_FALSE(flag().read("false"));
+  for (const char* text : {"", "1", "True", "yes"})
+    EXPECT_EQ(complaint(flag(), text), "is not true or false") << text;
+}
+
+TEST(ValueKind, TextHoldsNothingThatAJobFileCannotCarry) {
+  const auto kind = text("a folder");
+
+  EXPECT_EQ(kind.read("a b/c"), "a b/c");
+  for (const char* value : {"a#b", "a\nb", "a\rb"}) EXPECT_NE(complaint(kind, value), "") << value;
+}
+
+TEST(ValueKind, AutomaticIsAutoOrAValue) {
+  const auto kind = automatic(integer(1));
+
+  EXPECT_FALSE(kind.read("auto").has_value());
+  EXPECT_EQ(kind.read("3"), 3);
+  EXPECT_EQ(complaint(kind, "0"), "is too small");
+  EXPECT_EQ(complaint(kind, "Auto"), "is not an integer");
+  EXPECT_EQ(kind.allowed, "auto or an integer of at least 1");
+}
+
+TEST(ValueKind, ListHoldsEachValueOnce) {
+  const auto kind = list_of(integer(0));
+
+  EXPECT_EQ(kind.read("3, 1 ,2"), (std::vector<std::int64_t>{3, 1, 2}));
+  EXPECT_EQ(complaint(kind, "1,2,1"), "holds 1 twice");
+  EXPECT_EQ(complaint(kind, "1,01"), "holds 01 twice");
+  EXPECT_EQ(complaint(kind, "1,,2"), "holds an empty part");
+  EXPECT_EQ(complaint(kind, "1,"), "holds an empty part");
+  EXPECT_EQ(complaint(kind, ""), "is empty");
+  EXPECT_EQ(complaint(kind, "1,x"), "is not an integer");
+}
+
+TEST(ValueKind, WhatIsWrittenIsReadAgain) {
+  for (const double value : {0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308, 0.0, 123456789.0})
+    EXPECT_EQ(number(0, std::numeric_limits<double>::infinity()).read(number(0, 1).write(value)), value);
+  for (const std::int64_t value : {std::int64_t{0}, std::numeric_limits<std::int64_t>::max()})
+    EXPECT_EQ(integer(0).read(integer(0).write(value)), value);
+  for (const bool value : {true, false}) EXPECT_EQ(flag().read(flag().write(value)), value);
+  const auto kind = automatic(list_of(integer(0)));
+  EXPECT_EQ(kind.write(std::nullopt), "auto");
+  EXPECT_EQ(kind.write(std::vector<std::int64_t>{4, 7}), "4,7");
+}
+
+TEST(ValueKind, BandsFallInBits) {
+  using Bands = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+  EXPECT_EQ(read_bands("16x8, 32x4,8x2"), (Bands{{16, 8}, {32, 4}, {8, 2}}));
+  const std::pair<const char*, const char*> refused[] = {{"16", "is no list of bands"},
+                                                         {"16x9", "has a band of 9 bits"},
+                                                         {"16x7", "has a band of 7 bits"},
+                                                         {"16x1", "is too small"},
+                                                         {"0x4", "is too small"},
+                                                         {"8x4,8x4", "has bands of rising bits"},
+                                                         {"8x4,8x5", "has bands of rising bits"},
+                                                         {"8xx4", "is not an integer"},
+                                                         {"", "is empty"}};
+  for (const auto& [text, what] : refused) try {
+      read_bands(text);
+      ADD_FAILURE() << text << " is read";
+    } catch (const BadValue& error) {
+      EXPECT_STREQ(error.what(), what) << text;
+    }
+}
+
+}  // namespace
+}  // namespace headspan

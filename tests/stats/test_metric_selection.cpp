@@ -1,0 +1,100 @@
+// References in attention's metric against regressions by Gaussian elimination and against trying every head.
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "stats/metric_selection.h"
+#include "support/dense.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kCandidates = 5, kHeadSize = 2, kTarget = kCandidates,
+                       kColumns = (kCandidates + 1) * kHeadSize, kTokens = 400;
+
+struct Sample {
+  Dense moments;
+  Dense metric;
+
+  explicit Sample(std::uint64_t seed)
+      : moments(random_covariance(kColumns, seed)), metric(random_covariance(kHeadSize, seed + 1000)) {}
+
+  std::vector<double> variance() const {
+    std::vector<double> result;
+    for (std::int64_t i = 0; i < kColumns; ++i) result.push_back(moments(i, i));
+    return result;
+  }
+
+  /// Upper tiles hold what is never to be read.
+  MetricProblem problem() const {
+    Dense lower = moments;
+    for (std::int64_t j = 0; j < kColumns; ++j)
+      for (std::int64_t i = 0; i < j / kHeadSize * kHeadSize; ++i) lower(i, j) = -77;
+    FitRules rules;
+    rules.tokens = kTokens;
+    return {rules, kHeadSize, lower.values(), variance(), metric.values()};
+  }
+
+  /// tr(M E) of a token.
+  double loss(const std::vector<std::int64_t>& sources) const {
+    return (metric * residual_of(moments, sources, kTarget, kHeadSize)).trace() / kTokens;
+  }
+};
+
+TEST(MetricSelection, loss_of_one_candidate_is_its_residual_in_the_metric) {
+  const Sample sample(1);
+  const MetricProblem problem = sample.problem();
+
+  ASSERT_EQ(problem.candidates(), kCandidates);
+  for (std::int64_t candidate = 0; candidate < kCandidates; ++candidate)
+    EXPECT_NEAR(problem.loss_of(candidate) / sample.loss({candidate}), 1, 1e-10);
+}
+
+TEST(MetricSelection, takes_at_each_step_what_leaves_least) {
+  for (const std::uint64_t seed : {2U, 3U, 4U, 5U}) {
+    const Sample sample(seed);
+    const MetricProblem problem = sample.problem();
+    std::vector<std::int64_t> allowed{0, 1, 3, 4};
+    std::sort(allowed.begin(), allowed.end(),
+              [&](std::int64_t a, std::int64_t b) { return problem.loss_of(a) < problem.loss_of(b); });
+    std::vector<std::int64_t> expected;
+    for (std::int64_t most = 1; most <= 3; ++most) {
+      double least = std::numeric_limits<double>::infinity();
+      std::int64_t best = -1;
+      for (const std::int64_t candidate : allowed) {
+        if (std::find(expected.begin(), expected.end(), candidate) != expected.end()) continue;
+        std::vector<std::int64_t> with = expected;
+        with.push_back(candidate);
+        if (sample.loss(with) < least) least = sample.loss(with), best = candidate;
+      }
+      expected.push_back(best);
+
+      const MetricChoice choice = problem.choose(allowed, most);
+
+      EXPECT_EQ(choice.references, expected) << "seed " << seed;
+      EXPECT_NEAR(choice.loss / least, 1, 1e-9) << "seed " << seed;
+    }
+  }
+}
+
+TEST(MetricSelection, a_copy_of_the_target_leaves_nothing) {
+  Sample sample(6);
+  for (std::int64_t i = 0; i < kHeadSize; ++i)
+    for (std::int64_t k = 0; k < kColumns; ++k)
+      sample.moments(kTarget * kHeadSize + i, k) = sample.moments(2 * kHeadSize + i, k);
+  for (std::int64_t i = 0; i < kHeadSize; ++i)
+    for (std::int64_t k = 0; k < kColumns; ++k)
+      sample.moments(k, kTarget * kHeadSize + i) = sample.moments(k, 2 * kHeadSize + i);
+
+  EXPECT_LT(sample.problem().loss_of(2), 1e-12 * sample.problem().loss_of(0));
+}
+
+TEST(MetricSelection, of_nothing_there_is_no_choice) {
+  const MetricChoice choice = Sample(7).problem().choose({}, 3);
+
+  EXPECT_TRUE(choice.references.empty());
+  EXPECT_EQ(choice.loss, std::numeric_limits<double>::infinity());
+}
+
+}  // namespace
+}  // namespace headspan

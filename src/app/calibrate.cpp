@@ -49,7 +49,7 @@ Prepared prepare(const Job& job) {
   const ModelConfig& config = prepared.origin.config;
   check_bits(job.compress, config);
   if (!prepared.input || !needs_tokens(job)) return prepared;
-  prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path);
+  prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, "");
   check_own_text(job, *prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
@@ -182,7 +182,7 @@ int calibrate(const Job& job, const Comm& world) {
         choose_tensor_parallel(job, prepared.input->config, prepared.input->dtype, world.size(), memory);
   });
   if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
-  for (const std::string& notice : prepared.sample.notices) log.notice(notice);
+  tell(prepared.sample, log);
   const Team team(world, 1, tensor_parallel, job.run.grid);
   const CompressionPlan plan = make_plan(job, prepared, team, log);
   publish_plan(job, prepared, plan, world);

@@ -43,7 +43,7 @@ Text read_text(const Job& job, const std::string& path, const ModelInput& input)
   rule.path = path;
   rule.heldout = 0;
   rule.skip_first = 0;
-  text.sample = take_sample(rule, input.config, input.config_path);
+  text.sample = take_sample(rule, input.config, input.config_path, "");
   return text;
 }
 
@@ -224,8 +224,7 @@ int evaluate(const Job& job, const Comm& world) {
     tensor_parallel =
         choose_tensor_parallel(job, prepared.input.config, prepared.input.dtype, world.size(), memory);
   });
-  for (const Text& text : prepared.texts)
-    for (const std::string& notice : text.sample.notices) log.notice(notice);
+  for (const Text& text : prepared.texts) tell(text.sample, log);
   const Team team(world, 1, tensor_parallel, std::nullopt, gpu);
   const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);
   std::optional<CachedModel> model;

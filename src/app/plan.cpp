@@ -31,7 +31,7 @@ bool on_gpus(const Job& job) { return job.run.device == "cuda"; }
 
 /// Of the job's token file, as the first unit's model cuts it.
 TokenCounts count_tokens(const Job& job, const ModelConfig& config, const std::string& config_path) {
-  const Sample sample = take_sample(job.tokens, config, config_path);
+  const Sample sample = take_sample(job.tokens, config, config_path, "");
   TokenCounts counts;
   for (std::size_t s = 0; s < sample.sequences.size(); ++s) {
     const std::int64_t length = sample.sequences[s].length;

@@ -108,8 +108,10 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
   agree(team.group(), [&] {
     file.emplace(Activations::open(unit.path));
     evidence.sample = split_sequences(job.tokens, file->sequences());
+    if (!file->names_stream())
+      evidence.sample.notices.push_back(unit.path + " has no attribute stream: taken for keys, stream = k");
   });
-  for (const std::string& notice : evidence.sample.notices) log.notice(notice);
+  tell(evidence.sample, log);
   const std::string dtype = file->is_float32() ? "float32" : "float64";
   StreamEvidence stream{{file->stream(), "given", dtype, job.predict.precision, job.tokens.skip_first},
                         {file->head_size(), file->layer(), file->head(), file->hidden_size().value_or(0)},

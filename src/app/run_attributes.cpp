@@ -52,6 +52,7 @@ NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& te
       {"versions", library_versions()},
       {"git", git_id()}};
   if (unit.validation_loss) attributes.push_back({"validation_loss", *unit.validation_loss});
+  if (!evidence.sample.mismatch.empty()) attributes.push_back({"tokens_mismatch", evidence.sample.mismatch});
   if (!unit.revision.empty()) attributes.push_back({"revision", unit.revision});
   return attributes;
 }

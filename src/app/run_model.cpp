@@ -29,7 +29,8 @@ Prepared prepare(const Job& job, const Unit& unit) {
   if (job.predict.precision == "bfloat16" && dtype != Dtype::bfloat16 && dtype != Dtype::float16)
     throw InputError("", "predict.precision", "bfloat16", "is coarser than a forward in " + dtype_name(dtype),
                      "set model.dtype to bfloat16 or float16, or choose float64, float32 or split");
-  prepared.sample = take_sample(job.tokens, prepared.input.config, prepared.input.config_path);
+  prepared.sample =
+      take_sample(job.tokens, prepared.input.config, prepared.input.config_path, unit.model_name);
   return prepared;
 }
 
@@ -139,7 +140,7 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunCl
     const Profile::Phase phase = profile.enter("read");
     agree(team.group(), [&] { prepared = prepare(job, unit); });
   }
-  for (const std::string& notice : prepared.sample.notices) log.notice(notice);
+  tell(prepared.sample, log);
   if (prepared.input.checkpoint)
     for (const std::string& warning : prepared.input.checkpoint->warnings()) log.warning(warning);
   UnitEvidence evidence;

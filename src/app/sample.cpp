@@ -1,7 +1,10 @@
 #include "app/sample.h"
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 
+#include "base/printable.h"
 #include "io/tokens.h"
 
 namespace headspan {
@@ -23,6 +26,33 @@ void hold_out(const Job::Tokens& rule, Sample& sample) {
                      "the longest sequence has " + std::to_string(longest) + " tokens");
 }
 
+/// The ASCII letters and digits of a name, in lower case: what is left of it in any spelling.
+std::string letters_of(const std::string& name) {
+  std::string letters;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return letters;
+}
+
+/// How the sidecar names another vocabulary or tokenizer than the model's. A model's vocabulary may be
+/// padded; its tokenizer's name is expected in the path of its checkpoint or in its own name.
+std::string find_mismatch(const TokenSidecar& sidecar, const ModelConfig& config,
+                          const std::string& config_path, const std::string& model_name) {
+  constexpr std::int64_t kPadding = 1024;
+  const auto mismatch = [&](const std::string& field, const std::string& value, const std::string& model) {
+    return sidecar.path + ": " + field + " = " + value + ": " + model +
+           "; the tokens may be those of another tokenizer";
+  };
+  if (sidecar.vocab_size && config.vocab_size - *sidecar.vocab_size > kPadding)
+    return mismatch("vocab_size", std::to_string(*sidecar.vocab_size),
+                    config_path + " has a vocabulary of " + std::to_string(config.vocab_size));
+  const std::string tokenizer = sidecar.tokenizer.substr(sidecar.tokenizer.rfind('/') + 1),
+                    known = std::filesystem::absolute(config_path).string() + " " + model_name;
+  if (letters_of(known).find(letters_of(tokenizer)) != std::string::npos) return {};
+  return mismatch("tokenizer", printable(sidecar.tokenizer), config_path + " is of a model of another name");
+}
+
 }  // namespace
 
 bool Sample::has_heldout() const { return std::find(heldout.begin(), heldout.end(), 1) != heldout.end(); }
@@ -33,7 +63,8 @@ std::int64_t Sample::total() const {
   return sum;
 }
 
-Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path) {
+Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path,
+                   const std::string& model_name) {
   const TokenFile file = TokenFile::open(rule.path, rule.format, rule.dtype, config.vocab_size);
   const auto& sidecar = file.sidecar();
   if (sidecar && sidecar->vocab_size && *sidecar->vocab_size > config.vocab_size)
@@ -48,6 +79,7 @@ Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std
   else
     cut.eos = config.eos;
   Sample sample;
+  if (sidecar) sample.mismatch = find_mismatch(*sidecar, config, config_path, model_name);
   if (sidecar && sidecar->text_bytes && *sidecar->text_bytes > 0)
     sample.tokens_per_byte = static_cast<double>(file.count()) / static_cast<double>(*sidecar->text_bytes);
   sample.sequences = cut_sequences(file, cut);
@@ -66,6 +98,11 @@ Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std
                              std::to_string(config.max_positions) + " positions that the model was made for");
   hold_out(rule, sample);
   return sample;
+}
+
+void tell(const Sample& sample, const Log& log) {
+  for (const std::string& notice : sample.notices) log.notice(notice);
+  if (!sample.mismatch.empty()) log.warning(sample.mismatch);
 }
 
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {

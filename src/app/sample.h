@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/job.h"
+#include "base/log.h"
 #include "dist/agreement.h"
 #include "io/sequences.h"
 #include "model/model_config.h"
@@ -19,15 +20,20 @@ struct Sample {
   std::vector<std::vector<std::int64_t>> tokens;  ///< [sequences] the ids; empty for activations
   std::vector<std::int64_t> eos;                  ///< each ends a text; none for activations
   std::vector<std::string> notices;               ///< what the user should know, one line each
+  std::string mismatch;  ///< how the tokens' sidecar names another tokenizer than the model's; empty: not
   double tokens_per_byte = NAN;                   ///< of the token file, where its sidecar tells the bytes
 
   bool has_heldout() const;
   std::int64_t total() const;  ///< tokens of all sequences
 };
 
-/// Cuts the job's token file for a model; `config_path` is named where the two do not fit. Local; the same on
-/// every rank. Throws InputError.
-Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path);
+/// Cuts the job's token file for the model of the checkpoint with `config_path`, which may have a further
+/// `model_name`. Local; the same on every rank. Throws InputError where the two do not fit.
+Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path,
+                   const std::string& model_name);
+
+/// Logs the notices and the mismatch.
+void tell(const Sample& sample, const Log& log);
 
 /// The sha256 of the token file, which rank 0 alone reads whole. Throws AgreedError. Collective over comm.
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);

@@ -118,7 +118,7 @@ void Activations::read_sequences() {
 void Activations::read_attributes() {
   for (const char* owner : {"/", "activations"}) {
     try {
-      if (const auto stream = file_.read_attribute<std::string>(owner, "stream")) stream_ = *stream;
+      if (const auto stream = file_.read_attribute<std::string>(owner, "stream")) stream_ = stream;
     } catch (const Error&) {
       throw InputError(path(), "stream", "", "is not a string", "k, q or v");
     }
@@ -128,8 +128,8 @@ void Activations::read_attributes() {
       throw InputError(path(), "hidden_size", "", "is not a whole number", "the model's hidden size");
     }
   }
-  if (stream_ != "k" && stream_ != "q" && stream_ != "v")
-    throw InputError(path(), "stream", printable(stream_), "is no stream", "k, q or v");
+  if (stream() != "k" && stream() != "q" && stream() != "v")
+    throw InputError(path(), "stream", printable(stream()), "is no stream", "k, q or v");
   if (hidden_size_ && *hidden_size_ < 1)
     throw InputError(path(), "hidden_size", std::to_string(*hidden_size_), "is not positive",
                      "the model's hidden size, or no such attribute");

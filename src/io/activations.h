@@ -34,7 +34,8 @@ class Activations {
   const std::vector<std::int64_t>& layer() const { return layer_; }
   const std::vector<std::int64_t>& head() const { return head_; }
 
-  const std::string& stream() const { return stream_; }
+  std::string stream() const { return stream_.value_or("k"); }
+  bool names_stream() const { return stream_.has_value(); }  ///< else it is k by default
   std::optional<std::int64_t> hidden_size() const { return hidden_size_; }
 
   /// Consecutive; together all tokens.
@@ -60,7 +61,7 @@ class Activations {
   std::vector<std::int64_t> layer_, head_;
   std::vector<std::int64_t> place_;  // [heads]: of each head in the file
   std::vector<Sequence> sequences_;
-  std::string stream_ = "k";
+  std::optional<std::string> stream_;
   std::optional<std::int64_t> hidden_size_;
 };
 

@@ -169,13 +169,16 @@ class Sound(unittest.TestCase):
         ids = [3, 4, 0, 9, 0, 5, 6]
         write_tokens(FOLDER / "letters.bin", ids, vocab_size=10, eos=0, tokenizer="letters",
                      sha256=hashlib.sha256(numpy.array(ids, "<u2").tobytes()).hexdigest())
+        shutil.copy(FOLDER / "first.h5", FOLDER / "plain.h5")
+        with h5py.File(FOLDER / "plain.h5", "r+") as file:
+            del file.attrs["stream"]
         numpy.save(FOLDER / "ids.npy", numpy.array([1, 70000], "<u4"))
         write_checkpoint(FOLDER / "checkpoint", llama_shapes())
         (FOLDER / "table.tsv").write_text("name\tstep\ttokens\tpath\na\t5\t\tcheckpoint\nb\t10\t\tmissing\n")
         (FOLDER / "job.ini").write_text("[activations]\npath = a.h5\n[output]\ndirectory = out\n"
                                         "[predict]\nmode = paper\n")
         cls.paths = [FIRST.with_name("first.gram.h5"),
-                     *(FOLDER / name for name in ("first.h5", "letters.bin", "ids.npy", "checkpoint", "table.tsv",
+                     *(FOLDER / name for name in ("first.h5", "plain.h5", "letters.bin", "ids.npy", "checkpoint", "table.tsv",
                                                   "job.ini"))]
         cls.code, cls.out, cls.error = run("inspect", *cls.paths)
 
@@ -198,6 +201,7 @@ class Sound(unittest.TestCase):
     def test_activations(self):
         self.says("first.h5", "activations", "  stream       v", "400 in 20 sequences",
                   "6 of size 4 in 2 layers", "  hidden size  32", "  type         float64")
+        self.says("plain.h5", "activations", "  stream       k, the default: no attribute tells\n")
 
     def test_tokens(self):
         self.says("letters.bin", "token file", "  format       raw of uint16", "  tokens       7",

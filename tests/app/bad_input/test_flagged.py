@@ -2,6 +2,7 @@
 
 usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
+import re
 import sys
 
 import h5py
@@ -33,7 +34,7 @@ class Study:
         expect(self.run.code == 0 and self.run.told == [], f"exit code {self.run.code}", self.run)
         expect(self.run.last.startswith("status=done units=1 skipped=0"), self.run.last)
         with h5py.File(next(sample.folder.glob("out/*/*.h5"))) as file:
-            self.attributes = {name: dict(group.attrs) for name, group in file.items()}
+            self.attributes = {name: dict(group.attrs) for name, group in (("/", file), *file.items())}
             self.values = {}
             file.visititems(lambda name, item: self.values.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
 
@@ -224,9 +225,33 @@ def limit_below_one_sequence(program, folder):
     expect("nothing to hold out" in study.run.stderr, "notice", study.run)
 
 
+def tokens_of_another_tokenizer(program, folder):
+    """The sidecar's word against the model's: in a warning and in the result; neither where they agree."""
+    sample = Sample(folder)
+    for sidecar, vocabulary, line in (
+            ({"tokenizer": "lab/GPT-2"}, 32, r"tokenizer = lab/GPT-2: model/config\.json is of a model of another name"),
+            ({"tokenizer": "Model", "vocab_size": 32}, 1057, r"vocab_size = 32: model/config\.json has a vocabulary of 1057"),
+            ({"tokenizer": "lab/M.o.d.e.l", "vocab_size": 32}, 1056, None)):
+        sample.write_model(vocab_size=vocabulary)
+        sample.write_sidecar(**sidecar)
+        study = Study(program, sample, FLOAT64 | {"predict.streams": "k", "output.overwrite": "true"})
+        found = [study.attributes["/"][name] for name in ("tokens_mismatch",) if name in study.attributes["/"]]
+        expect(study.run.warnings == found and len(found) == (line is not None), str(found), study.run)
+        for text in found:
+            expect(re.fullmatch(rf"tokens\.json: {line}; the tokens may be those of another tokenizer", text), text)
+
+
+def activations_without_a_stream(program, folder):
+    study = of_activations(program, folder, noise(80, 3, 4))
+    line = "headspan: notice: z.h5 has no attribute stream: taken for keys, stream = k"
+    expect(study.run.stderr.splitlines().count(line) == 1, "notice", study.run)
+    expect("k/r2" in study.values, "stream k")
+
+
 CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, constant_coordinate, constant_head, duplicate_heads,
           duplicate_coordinates, fewer_sources_than_references, more_ranks_than_tokens, one_head_in_all, all_equal_tokens,
-          sequences_of_one_token, one_token_in_all, one_layer_of_one_head, one_layer, limit_below_one_sequence]
+          sequences_of_one_token, one_token_in_all, one_layer_of_one_head, one_layer, limit_below_one_sequence,
+          tokens_of_another_tokenizer, activations_without_a_stream]
 
 
 def main():

@@ -45,16 +45,18 @@ def count_label(number):
 class StepAxis:
     """Training steps on a log axis on which step 0 has a place, left of the first and set off from it."""
 
-    def __init__(self, steps):
-        """steps: [checkpoint], ascending; -1 where unknown."""
+    def __init__(self, steps, beside=()):
+        """steps: [checkpoint], ascending, of the lines; -1 where unknown. beside: steps of other lines on the axis."""
         self.known = np.flatnonzero(np.asarray(steps) >= 0)
-        if len(self.known) == 0:
-            raise Absent("no checkpoint tells its training step")
         self.steps = np.asarray(steps, float)[self.known]
-        positive = self.steps[self.steps > 0]
+        every = np.append(self.steps, [step for step in beside if step >= 0])
+        if len(every) == 0:
+            raise Absent("no checkpoint tells its training step")
+        positive = every[every > 0]
         low, high = (np.log10(positive.min()), np.log10(positive.max())) if len(positive) else (0.0, 1.0)
         self.zero = low - max(0.3, 0.14 * (high - low))
         self.low, self.high = low, high
+        self.has_zero, self.has_positive = len(positive) < len(every), len(positive) > 0
         self.x = np.where(self.steps > 0, np.log10(np.maximum(self.steps, 1)), self.zero)
 
     def line(self, axes, values, **style):
@@ -78,20 +80,20 @@ class StepAxis:
 
     def finish(self, axes):
         """Ticks, limits, label, and the gap between 0 and the first step."""
-        has_zero = bool(np.any(self.steps == 0))
+        has_zero = self.has_zero
         start = self.zero if has_zero else self.low
         spread = max(self.high - start, 0.2)
         axes.set_xlim(start - 0.06 * spread, self.high + 0.06 * spread)
         decades = np.arange(np.ceil(self.low), np.floor(self.high) + 1)
         every = int(np.ceil(len(decades) / 4)) or 1
         ticks = [*([self.zero] if has_zero else []), *decades[::every]]
-        if len(decades) < 2 and np.any(self.steps > 0):
+        if len(decades) < 2 and self.has_positive:
             ticks = [*ticks[:int(has_zero)], self.low, *([self.high] if self.high > self.low + 0.2 else [])]
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(
             lambda x, _: "0" if has_zero and abs(x - self.zero) < 1e-9 else count_label(float(f"{10**x:.3g}"))))
-        if has_zero and np.any(self.steps > 0):
+        if has_zero and self.has_positive:
             middle = (self.zero + self.low) / 2
             axes.plot([middle], [0], marker=(2, 0, -20), markersize=9, color="black", linewidth=0, clip_on=False,
                       markeredgewidth=0.9, transform=axes.get_xaxis_transform(), zorder=10)

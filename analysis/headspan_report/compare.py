@@ -1,6 +1,7 @@
 """Two studies side by side: what was run differently, the same figures of both with their nulls, and their difference.
 
 Checkpoints of the same name are laid beside each other; where no name is in both (two models), the last trained ones.
+What shows one checkpoint of each shows one such pair, and says which.
 """
 import csv
 import re
@@ -12,8 +13,8 @@ import numpy as np
 from .aggregate import cell, replace
 from .axes import COLOURS, STYLE, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
 from .error import InputError
-from .report import as_image, environment, share, template_text
-from .selection import LETTERS, last_of, trained
+from .report import as_image, checkpoint_label, environment, share, template_text
+from .selection import LETTERS
 
 # Name, variable, selection, the null's variable, its selection. {N}: for every number of references.
 FIGURES = (
@@ -68,9 +69,23 @@ def matched(a, b):
             rows.setdefault(str(name), {}).setdefault(side, i)
     both = [(found[0], found[1]) for found in rows.values() if len(found) == 2]
     if both:
-        return both, "checkpoints of the same name"
-    last = [int(np.flatnonzero(table.init.values != "random")[-1]) for table in (a, b)]
-    return [tuple(last)], "the last trained checkpoint of each, since no name is in both"
+        names = [str(a.checkpoint.values[i]) for i in dict.fromkeys((both[0][0], both[-1][0]))]
+        return both, f"checkpoints of the same name ({count_label(len(both))}: {' to '.join(names)})"
+    last = tuple(int(trained_rows(table)[-1]) for table in (a, b))
+    return [last], "the last trained checkpoint of each, since no name is in both"
+
+
+def trained_rows(table):
+    """Indices of the rows with trained weights; of all where none has."""
+    found = np.flatnonzero(table.init.values != "random")
+    return found if len(found) else np.arange(table.sizes["checkpoint"])
+
+
+def shown_of(a, b, pairs):
+    """The last pair with trained weights on both sides, else the last: each a row of its table."""
+    trained = [(i, j) for i, j in pairs if i in trained_rows(a) and j in trained_rows(b)]
+    i, j = (trained or pairs)[-1]
+    return a.isel(checkpoint=i), b.isel(checkpoint=j)
 
 
 def lines_of(a, b, pairs):
@@ -127,44 +142,64 @@ def short(value):
     return value if len(value) <= 60 else value[:28] + " … " + value[-28:]
 
 
-def draw_both(a, b, names):
-    """Best source over steps, mean by references, density: a solid, b dashed, each with its null."""
+def steps_of(table):
+    """[checkpoint]; -1 where unknown or where the weights are random."""
+    return np.where(table.init.values == "random", -1, table.step.values)
+
+
+def draw_both(a, b, names, shown):
+    """R² over steps, where either has two; mean by references and density of the rows `shown`. a solid, b dashed, each
+    with its null."""
     streams = [stream for stream in a.stream.values if stream in b.stream.values]
-    figure, axes = panels(3, max(1, len(streams)), sharey="row")
-    x = np.linspace(0, 1, 401)
+    steps = [steps_of(table) for table in (a, b)]
+    over_steps = any(np.count_nonzero(one >= 0) > 1 for one in steps)
+    figure, axes = panels(2 + over_steps, len(streams), sharey="row")
     for column, stream in enumerate(streams):
-        for table, name, line, colour in ((a, names[0], "-", COLOURS[stream]), (b, names[1], "--", "black")):
-            rows, last = trained(table).sel(stream=stream), last_of(table).sel(stream=stream)
-            style = {"linestyle": line, "color": colour, "label": name}
-            if np.any(rows.step.values >= 0):
-                steps = StepAxis(rows.step.values)
-                steps.line(axes[0, column], rows.r2.sel(scope="best", part="in_sample", statistic="mean"), marker="o",
-                           **style)
-                if table is b or rows.sizes["checkpoint"] >= trained(b).sizes["checkpoint"]:
-                    steps.finish(axes[0, column])
-            top = last.top_r2.sel(rule="pairwise", part="in_sample", statistic="mean")
-            axes[1, column].plot(top["count"], top, marker="o", **style)
-            axes[1, column].plot(top["count"], last.null_top.sel(part="in_sample"), color=colour, linewidth=0.9,
-                                 linestyle=":", label=f"null of {name}")
-            values = last.head_best.sel(part="in_sample").values
-            if not np.all(np.isnan(values)):
-                axes[2, column].plot(x, density(values, x), **style)
-            null = float(last.null_best.sel(part="in_sample"))
-            null_line(axes[0, column], null, f"null of {name}", ":", colour)
-            null_marks(axes[2, column], null, f"null of {name}", ":", colour)
+        for side, (table, row) in enumerate(zip((a, b), shown)):
+            style = {"linestyle": "-", "color": COLOURS[stream]} if side == 0 else {"linestyle": "--", "color": "black"}
+            style["label"] = names[side]
+            if over_steps:
+                draw_steps(axes[0, column], table.sel(stream=stream), StepAxis(steps[side], steps[1 - side]), style)
+            draw_counts(axes[-2, column], row.sel(stream=stream), style)
+            draw_density(axes[-1, column], row.sel(stream=stream), style)
         axes[0, column].set_title(LETTERS[stream])
-        axes[0, column].set_ylim(0, 1)
-        axes[1, column].set_xticks(a["count"].values)
-        axes[1, column].set_xlabel("references N")
-        axes[1, column].set_ylim(0, 1)
-        axes[2, column].set_xlabel("R² from the best causal source")
-        axes[2, column].set_xlim(0, 1)
-    from_zero(axes[2])
-    for row, label in enumerate(("mean R² from the best source", "mean joint R², last checkpoint",
-                                 "density over heads, last checkpoint")):
-        axes[row, 0].set_ylabel(label)
+        axes[-2, column].set_xticks(np.union1d(a["count"], b["count"]))
+    from_zero(axes[-1])
+    checkpoints = ", ".join(dict.fromkeys(str(row.checkpoint.item()) for row in shown))
+    if over_steps:
+        axes[0, 0].set_ylabel("mean R² from the best source")
+    axes[-2, 0].set_ylabel(f"mean joint R²\n{checkpoints}")
+    axes[-1, 0].set_ylabel(f"density over heads\n{checkpoints}")
     legend(figure, axes, 4)
     return figure
+
+
+def draw_steps(axis, rows, steps, style):
+    """Mean R² from the best source. rows: [checkpoint]."""
+    steps.line(axis, rows.r2.sel(scope="best", part="in_sample", statistic="mean"), marker="o", **style)
+    null_line(axis, float(rows.null_best.sel(part="in_sample")), f"null of {style['label']}", ":", style["color"])
+    axis.set_ylim(0, 1)
+    steps.finish(axis)
+
+
+def draw_counts(axis, row, style):
+    """Mean joint R² by the number of references."""
+    top = row.top_r2.sel(rule="pairwise", part="in_sample", statistic="mean")
+    axis.plot(top["count"], top, marker="o", **style)
+    axis.plot(top["count"], row.null_top.sel(part="in_sample"), color=style["color"], linewidth=0.9, linestyle=":",
+              label=f"null of {style['label']}")
+    axis.set_xlabel("references N")
+    axis.set_ylim(0, 1)
+
+
+def draw_density(axis, row, style):
+    """R² of the heads from their best source."""
+    x, values = np.linspace(0, 1, 401), row.head_best.sel(part="in_sample").values
+    if not np.all(np.isnan(values)):
+        axis.plot(x, density(values, x), **style)
+    null_marks(axis, float(row.null_best.sel(part="in_sample")), f"null of {style['label']}", ":", style["color"])
+    axis.set_xlabel("R² from the best causal source")
+    axis.set_xlim(0, 1)
 
 
 def write_csv(lines, path):
@@ -181,15 +216,17 @@ def write_csv(lines, path):
 
 
 def render(a, b, names, pairs, how, lines, complaints):
-    """The page as text; its table is of the last pair of checkpoints."""
-    last = lines[-1].checkpoints
-    shown = {LETTERS[stream]: [(line.name, *map(share, (line.values[0], line.nulls[0], line.values[1], line.nulls[1])),
-                                f"{line.difference():+.3f}" if np.isfinite(line.difference()) else "–")
-                               for line in lines if line.stream == stream and line.checkpoints == last]
-             for stream in dict.fromkeys(line.stream for line in lines)}
+    """The page as text; its table and the lower figures are of one pair of checkpoints."""
+    shown = shown_of(a, b, pairs)
+    last = tuple(str(row.checkpoint.item()) for row in shown)
+    tables = {LETTERS[stream]: [(line.name, *map(share, (line.values[0], line.nulls[0], line.values[1], line.nulls[1])),
+                                 f"{line.difference():+.3f}" if np.isfinite(line.difference()) else "–")
+                                for line in lines if line.stream == stream and line.checkpoints == last]
+              for stream in dict.fromkeys(line.stream for line in lines)}
+    differences = differences_of(a, b) + [row for row in [("checkpoint of the numbers", *map(checkpoint_label, shown))]
+                                          if row[1] != row[2]]
     with matplotlib.rc_context(STYLE):
-        image = as_image(draw_both(a, b, names))
+        image = as_image(draw_both(a, b, names, shown))
     return environment().get_template("compare.html").render(
-        names=names, how=how, last=last, count=count_label(len(pairs)), differences=differences_of(a, b),
-        tables=shown, warnings=list(map(str, complaints)), image=image,
-        style=template_text("page.css"))
+        names=names, how=how, last=last, differences=differences, tables=tables,
+        warnings=list(map(str, complaints)), image=image, style=template_text("page.css"))

@@ -8,6 +8,9 @@ import numpy as np
 from browser import Page
 from samples import layers, make_stream, random_stream, run, write_result
 
+from headspan_report.aggregate import aggregate
+from headspan_report.compare import draw_both, matched, shown_of
+
 LAYER = layers(2, 2)
 R2 = np.array([[9, .5, .1, .1], [.3, 9, .1, .1], [.8, .2, 9, .6], [.1, .7, .4, 9]])  # best causal: .5 .3 .8 .7
 
@@ -24,6 +27,12 @@ class Compare(unittest.TestCase):
         with open(self.folder / "out.csv", newline="") as file:
             self.rows = list(csv.DictReader(file))
         return done
+
+    def draw(self):
+        """The axes of the figure, each with its lines by label: (x, y) of those with a label."""
+        a, b = (aggregate([self.folder / name]).table for name in "ab")
+        figure = draw_both(a, b, ("a", "b"), shown_of(a, b, matched(a, b)[0]))
+        return [(axis, {line.get_label(): line.get_xydata() for line in axis.get_lines()}) for axis in figure.axes]
 
     def row(self, figure, stream="k", checkpoint=None):
         found = [row for row in self.rows if row["figure"] == figure and row["stream"] == stream
@@ -73,6 +82,62 @@ class Compare(unittest.TestCase):
                          {("final", "main", "k")})
         best = self.row("best source, in-sample")
         self.assertAlmostEqual(float(best["b"]), .25)
+        page = (self.folder / "out.html").read_text()
+        self.assertIn("final of a, main of b.", page)
+        self.assertIn("<td>final, step 5, 20.5k tokens</td><td>main, step 7, 28.7k tokens</td>", page)
+
+    def test_the_checkpoint_of_both_is_shown(self):
+        """b ends before a: what shows one checkpoint shows the last that is in both."""
+        for i, step in enumerate((0, 10, 30, 3000)):
+            write_result(self.folder / "a", f"step{step}", {"k": make_stream(LAYER, R2 / (4 - i))}, step=step)
+            if step < 3000:
+                write_result(self.folder / "b", f"step{step}", {"k": make_stream(LAYER, R2 / 4)}, step=step)
+
+        self.compare()
+
+        best = self.row("best source, in-sample", checkpoint="step30")
+        (_, counts), (_, heads) = drawn = self.draw()[1:]
+        self.assertAlmostEqual(counts["a"][0, 1], float(best["a"]))
+        self.assertAlmostEqual(counts["b"][0, 1], float(best["b"]))
+        self.assertAlmostEqual(heads["a"][np.argmax(heads["a"][:, 1]), 0], .575 / 2, delta=.15)  # at step 3000 .575
+        self.assertEqual([axis.get_ylabel().split("\n")[1] for axis, _ in drawn], ["step30"] * 2)
+        page = (self.folder / "out.html").read_text()
+        self.assertIn("checkpoints of the same name (3: step0 to step30).", page)
+        self.assertIn("over heads:\nstep30 of both.", page)
+        self.assertIn("Numbers at step30<", page)
+
+    def test_one_axis_of_steps(self):
+        for name, steps in {"a": (0, 10, 30, 3000), "b": (0, 20, 30)}.items():
+            for step in steps:
+                write_result(self.folder / name, f"step{step}", {"k": make_stream(LAYER, R2)}, step=step)
+        axis, lines = self.draw()[0]
+        whole = [line.get_xdata() for line in axis.get_lines() if line.get_marker() == "o"]
+        zeros = [x[0] for x in whole if len(x) == 1]
+        self.assertEqual(len(zeros), 2)
+        self.assertEqual(*zeros)
+        np.testing.assert_allclose(lines["a"][:, 0], np.log10([10, 30, 3000]))
+        np.testing.assert_allclose(lines["b"][:, 0], np.log10([20, 30]))
+        low, high = axis.get_xlim()
+        for x in whole:
+            self.assertTrue(low < x.min() and x.max() < high, (low, x, high))
+
+    def test_without_steps_no_axes_are_empty(self):
+        for name in "ab":
+            write_result(self.folder / name, "main", {"k": make_stream(LAYER, R2)}, step=-1)
+        self.assertEqual([sorted(lines) for _, lines in self.draw()],
+                         [["a", "b", "null of a", "null of b"]] * 2)
+
+    def test_random_weights_are_shown_last_of_all(self):
+        for name in "ab":
+            write_result(self.folder / name, "main", {"k": make_stream(LAYER, R2)}, step=-1)
+            write_result(self.folder / name, "main-random", {"k": make_stream(LAYER, R2 / 2)}, step=-1, init="random")
+        self.compare()
+        self.assertIn("Numbers at main<", (self.folder / "out.html").read_text())
+        for name in "ab":
+            for path in (self.folder / name / "tiny").glob("main.h5*"):
+                path.unlink()
+        self.compare()
+        self.assertIn("Numbers at main-random<", (self.folder / "out.html").read_text())
 
     def test_nothing_in_common(self):
         write_result(self.folder / "a", "x", {"k": random_stream(LAYER, 1)})

@@ -20,8 +20,8 @@ PANEL = (3.3, 2.6)  # inches
 PNG_DPI = 150
 STYLE = {"font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
          "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.6, "axes.axisbelow": True,
-         "legend.frameon": False, "legend.fontsize": 8, "lines.linewidth": 1.6, "lines.markersize": 4,
-         "svg.hashsalt": "headspan", "figure.dpi": 100}
+         "legend.frameon": False, "legend.fontsize": 8, "legend.handlelength": 4, "lines.linewidth": 1.6,
+         "lines.markersize": 4, "svg.hashsalt": "headspan", "figure.dpi": 100}
 
 
 class Absent(Exception):

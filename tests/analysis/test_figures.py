@@ -10,7 +10,9 @@ import unittest
 import xml.etree.ElementTree
 from pathlib import Path
 
+import matplotlib
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from samples import layers, make_overlap, random_stream, run, write_result
 from scipy import stats
 
@@ -103,6 +105,24 @@ class Figures(unittest.TestCase):
             np.testing.assert_array_equal(line(axis, "Keys"), np.array([2, 4, 6]) + shift)
             np.testing.assert_array_equal(line(axis, "Keys, norm gain folded in"), np.array([3, 5, 7]) + shift)
             self.assertEqual(len([found for found in axis.get_lines() if found.get_label() == "Keys"]), 1)
+
+    def test_a_dashed_line_of_a_legend_is_not_a_solid_one(self):
+        ink = {}
+        with matplotlib.rc_context(axes.STYLE):
+            figure = draw_one("mean_by_references", self.table)
+            legend = figure.legends[0]
+            legend.set_bbox_to_anchor((0.5, 1))  # files are cut around it where it is, a canvas is not
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+        picture = np.asarray(canvas.buffer_rgba())[::-1, :, :3].min(axis=2) < 128
+        for handle, text in zip(legend.get_lines(), legend.get_texts()):
+            box = handle.get_window_extent()
+            y = round((box.y0 + box.y1) / 2)
+            ink[text.get_text()] = picture[y, round(box.x0):round(box.x1)]
+        dashes = {label: np.count_nonzero(np.diff(pixels.astype(int)) == 1) for label, pixels in ink.items()}
+        for stream in ("Keys", "Queries", "Values"):
+            self.assertLessEqual(dashes[f"{stream}, best pairwise"], 1)
+            self.assertGreaterEqual(dashes[f"{stream}, forward selection"], 3)  # the marker hides one gap
 
     def test_step_axis(self):
         steps = axes.StepAxis([0, 10, 100, 1000])

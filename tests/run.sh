@@ -1,28 +1,36 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs every test. The last line is "N passed, N failed"; the
-# exit code is 0 only if at least one test ran and none failed.
+# Installs what is missing, builds, and runs the tests that a change is checked with. The last line is "N passed, N
+# failed"; the exit code is 0 only if at least one test ran and none failed.
 #
-#   bash tests/run.sh [--cuda]    --cuda: the program for GPUs, built in build/cuda with PyTorch's wheel, which is fetched
-#                                 (3 GB); no test needs a GPU
+#   bash tests/run.sh [--all] [--cuda]    --all: the slow tests too
+#                                         --cuda: those of simulated GPUs, with the program built for GPUs in build/cuda on
+#                                         PyTorch's wheel, which is fetched (3 GB); with --all every test of that build. No
+#                                         test needs a GPU
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build=build/release options=(--tests)
-if [[ ${1:-} == --cuda ]]; then
-  build=build/cuda options+=(--cuda)
-  shift
-fi
-if (($# > 0)); then
-  echo "tests/run.sh: unknown option '$1'; it takes --cuda" >&2
-  exit 2
-fi
+all=false cuda=false
+for word in "$@"; do
+  case $word in
+    --all) all=true ;;
+    --cuda) cuda=true ;;
+    *) echo "tests/run.sh: unknown option '$word'; it takes --all and --cuda" >&2; exit 2 ;;
+  esac
+done
 
-bash jobs/build.sh "${options[@]}"
+build=build/release options=(--tests) targets=() chosen=()
+if $cuda; then
+  build=build/cuda options+=(--cuda)
+  $all || targets=(gpu_tests) chosen=(--label-regex '^gpus$')
+else
+  $all || chosen=(--label-exclude '^slow$')
+fi
+bash jobs/build.sh "${options[@]}" "${targets[@]}"
 
 # Tests tell ctest how many processes they start, so that this many run at a time in all.
 log=$build/tests.log
 status=0
-ctest --test-dir "$build" --parallel "$(nproc)" --output-on-failure --no-tests=error 2>&1 |
+ctest --test-dir "$build" --parallel "$(nproc)" --output-on-failure --no-tests=error "${chosen[@]}" 2>&1 |
   tee "$log" || status=$?
 
 # ctest's own count, "98% tests passed, 2 tests failed out of 100", takes skipped tests for passed ones.
@@ -37,5 +45,6 @@ done < "$log"
 passed=$((total - failed - skipped))
 ((passed == 0 && status == 0)) && status=1
 ((skipped > 0)) && echo "skipped: $skipped"
+$all || $cuda || echo "the slow tests were left out: bash tests/run.sh --all"
 echo "$passed passed, $failed failed"
 exit "$status"

@@ -12,6 +12,7 @@
 #include "app/model_input.h"
 #include "app/own_text.h"
 #include "app/run_attributes.h"
+#include "app/value_range.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
@@ -65,6 +66,16 @@ Prepared prepare(const Job& job) {
   return prepared;
 }
 
+/// The heads of one of `count` equal pieces of a stream.
+HeadLayout piece_of(const HeadLayout& layout, std::size_t piece, std::size_t count) {
+  const auto heads = static_cast<std::ptrdiff_t>(layout.layer.size() / count),
+             first = static_cast<std::ptrdiff_t>(piece) * heads;
+  return {layout.head_size,
+          {layout.layer.begin() + first, layout.layer.begin() + first + heads},
+          {layout.head.begin() + first, layout.head.begin() + first + heads},
+          layout.hidden_size};
+}
+
 /// Runs the model over the tokens. Collective over the team.
 Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model, const Team& team,
                       const Log& log) {
@@ -92,11 +103,16 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   const std::size_t of_stream = grams.size() / request.streams.size();
   for (std::size_t i = 0; i < grams.size(); ++i) {
     const std::string stream = i < of_stream ? "k" : "v";
+    check_value_range(job.model.path, {stream, "roped", dtype_name(input.dtype), "float64", 0},
+                      piece_of(calibration.layout, i % of_stream, of_stream), calibration.rules, grams[i]);
     if (request.by_layer)
       calibration.layer_grams[stream].push_back(std::move(grams[i].fit));
     else
       calibration.grams.emplace(stream, std::move(grams[i]));
   }
+  const AttentionMoments& moments = calibration.moments;
+  check_value_range(team.group(), job.model.path, dtype_name(input.dtype), moments.heads, moments.scale,
+                    moments.query);
   return calibration;
 }
 

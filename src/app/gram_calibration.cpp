@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/gram_source.h"
+#include "app/value_range.h"
 #include "base/sha256.h"
 
 namespace headspan {
@@ -92,6 +92,7 @@ GramOrigin check_calibration_grams(const Job& job) {
 
 Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const Team& team) {
   UnitEvidence evidence = merge_grams(of_keys_and_values(job), team, true);
+  check_value_range(team.group(), job.grams.paths.front(), evidence);
   StreamEvidence& keys = evidence.streams.front();
   GramAttention& attention = *evidence.attention;
   Calibration calibration{origin.config, keys.layout, keys.rules, {}, {}, {}};

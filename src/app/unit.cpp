@@ -10,6 +10,7 @@
 #include "app/result_file.h"
 #include "app/run_attributes.h"
 #include "app/unit_state.h"
+#include "app/value_range.h"
 #include "base/profile.h"
 #include "base/progress.h"
 #include "base/provenance.h"
@@ -20,12 +21,24 @@
 namespace headspan {
 namespace {
 
-UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
-                             const Log& log, Profile& profile) {
+/// What a refusal of a unit's values names.
+const std::string& path_of(const Job& job, const Unit& unit) {
+  return unit.kind == Unit::Kind::grams ? job.grams.paths.front() : unit.path;
+}
+
+UnitEvidence read_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
+                           const Log& log, Profile& profile) {
   if (unit.kind == Unit::Kind::model) return run_model(job, unit, team, clock, log, profile);
   const Profile::Phase phase = profile.enter("read");
   if (unit.kind == Unit::Kind::activations) return read_activations(job, unit, team, clock, log);
   return merge_grams(job, team, saves_attention(job));
+}
+
+UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
+                             const Log& log, Profile& profile) {
+  UnitEvidence evidence = read_evidence(job, unit, team, clock, log, profile);
+  check_value_range(team.group(), path_of(job, unit), evidence);
+  return evidence;
 }
 
 /// Once, for the first stream that it is true of: the others have as many tokens.
@@ -58,13 +71,27 @@ std::optional<at::Device> analysis_device(RegressionData& data, std::optional<Re
   return {};
 }
 
-StreamResult analyse_stream(StreamEvidence& stream, AnalysisRequest request, const Team& team, const Log& log,
-                            Profile& profile) {
+/// What the statistics of a stream start from.
+RegressionData take_data(const std::string& path, StreamEvidence& stream,
+                         std::optional<ResidentGrams>& resident) {
+  if (!resident)
+    return regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
+                           std::move(stream.grams->heldout));
+  RegressionData data = resident->take_data(stream.layout, stream.rules);
+  const auto check = [&](std::int64_t tokens, const std::vector<double>& squares) {
+    check_value_range(data.comm(), path, stream.origin, stream.layout, stream.rules, tokens, data.fit.mean,
+                      squares);
+  };
+  check(data.rules.tokens, data.sst);
+  if (data.heldout) check(data.rules.tokens_heldout, data.sst_heldout);
+  return data;
+}
+
+StreamResult analyse_stream(const std::string& path, StreamEvidence& stream, AnalysisRequest request,
+                            const Team& team, const Log& log, Profile& profile) {
   const Profile::Phase phase = profile.enter("pairs");
   std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
-  RegressionData data = resident ? resident->take_data(stream.layout, stream.rules)
-                                 : regression_data(stream.layout, stream.rules, std::move(stream.grams->fit),
-                                                   std::move(stream.grams->heldout));
+  RegressionData data = take_data(path, stream, resident);
   request.device = analysis_device(data, resident, request, stream.origin.name, team, log);
   return analyse(std::move(data), stream.origin, request, profile, std::move(resident));
 }
@@ -98,7 +125,7 @@ std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvid
   Progress progress(log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
                     {{"unit", unit.name}});
   for (const std::size_t s : order_of(evidence.streams)) {
-    results[s] = analyse_stream(evidence.streams[s], request, team, log, profile);
+    results[s] = analyse_stream(path_of(job, unit), evidence.streams[s], request, team, log, profile);
     progress.advance(1);
   }
   warn_of_few_tokens(unit, results, request.references, log);

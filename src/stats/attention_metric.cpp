@@ -60,7 +60,10 @@ template void AttentionSums::add_queries<double>(std::int64_t, std::int64_t, std
 
 void AttentionSums::add_mean_squares(std::int64_t layer, const std::vector<double>& values,
                                      const std::vector<std::int64_t>& rows) {
-  for (const std::int64_t row : rows) sums_.scale[to_size(layer)] += 1 / values[to_size(row)];
+  for (const std::int64_t row : rows) {
+    const double value = values[to_size(row)];
+    sums_.scale[to_size(layer)] += 1 / value + (value - value);  // 0, but NaN where it overflowed
+  }
 }
 
 AttentionMoments AttentionSums::finish(const Comm& comm, std::int64_t tokens) {

@@ -33,6 +33,8 @@ struct FitRules {
   bool paper = false;               ///< the paper's flags: constant coordinates count 1, R² clamped at -1
 
   double pivot_tolerance(std::int64_t regressors) const;
+  /// A mean square below it is lost in sums of products, or in what is computed from them.
+  double smallest_square() const { return double_product ? 0x1p-400 : 0x1p-100; }
   double band() const { return double_product ? 1e-9 : 1e-5; }
   /// Neither R² is answered when p >= n - 1.
   bool too_few(std::int64_t regressors) const { return regressors >= tokens - 1; }

@@ -1,5 +1,6 @@
 #include "stats/regression_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -7,13 +8,13 @@
 namespace headspan {
 namespace {
 
-/// SST of each column, 0 where it is rounding alone: SST <= n (8 eps |mean|)^2.
-std::vector<double> sums_of_squares(const HeadGram& gram) {
+/// SST of each column, 0 where it is rounding alone, SST <= n (8 eps |mean|)^2, or too small to be summed.
+std::vector<double> sums_of_squares(const HeadGram& gram, const FitRules& rules) {
   std::vector<double> sst = diagonal(gram.matrix);
   const auto n = static_cast<double>(gram.tokens);
   for (std::size_t j = 0; j < sst.size(); ++j) {
     const double rounding = 8 * std::numeric_limits<double>::epsilon() * std::abs(gram.mean[j]);
-    if (!(sst[j] > n * rounding * rounding)) sst[j] = 0;
+    if (sst[j] <= n * std::max(rounding * rounding, rules.smallest_square())) sst[j] = 0;
   }
   return sst;
 }
@@ -37,9 +38,9 @@ RegressionData regression_data(HeadLayout layout, FitRules rules, HeadGram fit,
   rules.tokens = fit.tokens;
   rules.tokens_heldout = heldout ? heldout->tokens : 0;
   RegressionData data{std::move(layout), rules, std::move(fit), std::move(heldout), {}, {}, {}};
-  data.sst = sums_of_squares(data.fit);
+  data.sst = sums_of_squares(data.fit, rules);
   if (!data.heldout) return data;
-  data.sst_heldout = sums_of_squares(*data.heldout);
+  data.sst_heldout = sums_of_squares(*data.heldout, rules);
   recentre(*data.heldout, data.fit.mean, add_to_heldout);
   data.moment_diagonal = diagonal(data.heldout->matrix);
   return data;

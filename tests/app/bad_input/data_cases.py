@@ -57,6 +57,20 @@ def activations(change):
     return spoil
 
 
+def scaled_activations(scale, d=4):
+    def spoil(sample):
+        z = np.random.default_rng(1).standard_normal((80, 3, d))
+        z[:, 1] *= scale[0]
+        z[:, [0, 2]] *= scale[1]
+        sample.write_activations(z, layer=[0, 1, 1])
+    return spoil
+
+
+def out_of_range(name, place, wrong, scale, d=4, right="multiply all values by one power of two, .+", **keys):
+    return Case(f"activations {name}, head size {d}", rf"z\.h5: k{place}: its values are too {wrong} to be squared and summed; {right}",
+                scaled_activations(scale, d), base=ACTIVATIONS, keys={key.replace("__", "."): value for key, value in keys.items()})
+
+
 def set_nan(file):
     file["activations"][7, 1, 0] = np.nan
 
@@ -118,6 +132,13 @@ CASES = [
          base=ACTIVATIONS),
     Case("activations name a head twice", r"z\.h5: layer, head = 0, 0: stands twice, .+; .+", activations(same_head_twice),
          base=ACTIVATIONS),
+    *(out_of_range("whose squares overflow", ", layer 1, head 0", "large", (1e155, 1), d) for d in (1, 2, 4)),
+    *(out_of_range("whose squares are denormal", "", "small", (1e-160, 1e-160), d) for d in (1, 2, 4)),
+    out_of_range("whose squares are 0", "", "small", (1e-170, 1e-175)),
+    out_of_range("whose products overflow in float32", ", layer 1, head 0", "large", (1e20, 1),
+                 right="set predict.precision = float64", predict__precision="float32"),
+    out_of_range("whose products vanish in float32", "", "small", (1e-20, 1e-20), right="set predict.precision = float64",
+                 predict__precision="float32"),
     Case("Grams missing", r"a\.gram\.h5: .+; .+", keys={"grams.paths": "a.gram.h5"}, base={"output.directory": "out"}),
     Case("Grams are no HDF5", r"tokens\.bin: .+; .+", keys={"grams.paths": "tokens.bin"}, base={"output.directory": "out"}),
     Case("Grams are another HDF5 file", r"z\.h5: .+; .+", activations(lambda file: None), keys={"grams.paths": "z.h5"},

@@ -103,6 +103,18 @@ def constant_coordinate(program, folder):
     close(study["k/variance"][1, 2], 0, 0)
 
 
+def coordinate_too_small_to_be_squared(program, folder):
+    """Its squares are denormal: it counts as constant, and all else is as if it were not there."""
+    z = noise(80, 3, 4)
+    z[:, 1, 2] *= 1e-160
+    study = of_activations(program, folder, z)
+    fit = study.fit_rows(z)
+    has_bit(study["k/status"][1, [0, 2]], CONSTANT)
+    close(study["k/r2"][1, 0], r2(fit[:, 0], fit[:, 1][:, [0, 1, 3]]).mean(), 1e-12)
+    close(study["k/r2"][0, 1], r2(fit[:, 1][:, [0, 1, 3]], fit[:, 0]).mean(), 1e-12)
+    all_equal(study["k/rank"], [4, 3, 4])
+
+
 def constant_head(program, folder):
     z = noise(80, 3, 4)
     z[:, 1] = [1, -2, 3, 0]
@@ -248,7 +260,8 @@ def activations_without_a_stream(program, folder):
     expect("k/r2" in study.values, "stream k")
 
 
-CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, constant_coordinate, constant_head, duplicate_heads,
+CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, constant_coordinate,
+          coordinate_too_small_to_be_squared, constant_head, duplicate_heads,
           duplicate_coordinates, fewer_sources_than_references, more_ranks_than_tokens, one_head_in_all, all_equal_tokens,
           sequences_of_one_token, one_token_in_all, one_layer_of_one_head, one_layer, limit_below_one_sequence,
           tokens_of_another_tokenizer, activations_without_a_stream]

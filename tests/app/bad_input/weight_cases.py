@@ -81,6 +81,24 @@ def misplaced_in_index(sample):
     path.write_text(json.dumps(index))
 
 
+def overflowing(stream, **config):
+    """In float16 the second half of the heads of layer 1 is beyond 65504."""
+    def spoil(sample):
+        sample.write_model(**config)
+        tensors = random_weights(CONFIG | config)
+        weight = tensors[f"model.layers.1.self_attn.{stream}_proj.weight"]
+        weight[len(weight) // 2:] *= 3e4
+        Weights(tensors).write(sample.model / "model.safetensors")
+    return spoil
+
+
+def overflow(name, place, spoil, arguments=None):
+    return Case(name, rf"model: {place}: its values overflow the forward in float16; set model\.dtype = bfloat16 or float32",
+                spoil, keys={"model.dtype": "float16"}, arguments=arguments)
+
+
+CALIBRATE = ["calibrate", "--model.path=model", "--model.dtype=float16", "--tokens.path=tokens.bin",
+             "--tokens.sequence_length=16", "--compress.plan=plan.h5"]
 SHAPE = tensor_shapes(CONFIG)[K]
 NAME = K.replace(".", r"\.")
 
@@ -109,6 +127,13 @@ CASES = [
          lambda sample: (sample.model / "model.safetensors").write_bytes(b"\0" * 7)),
     Case("no weights", r"model: holds neither model\.safetensors nor model\.safetensors\.index\.json; .+",
          lambda sample: (sample.model / "model.safetensors").unlink()),
+    overflow("forward that overflows", "k, layer 1, head 1", overflowing("k")),
+    overflow("forward that overflows, head size 2", "k, layer 1, head 2",
+             overflowing("k", num_attention_heads=8, num_key_value_heads=4)),
+    overflow("calibration whose keys overflow", "k, layer 1, head 1", overflowing("k"), CALIBRATE),
+    overflow("calibration whose queries overflow", "q, layer 1, head 2", overflowing("q"), CALIBRATE),
+    overflow("elimination whose values overflow", "v, layer 1, head 1", overflowing("v"),
+             [*CALIBRATE, "--compress.algorithm=headspan", "--compress.stored=0.5"]),
     Case("shard missing", r"model/model\.safetensors\.index\.json: weight_map '.+' = model-00002-of-00002\.safetensors: "
          r"is missing from the folder; .+", without_shard),
     Case("shard without its tensor",

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <map>
 
-#include <sys/sysinfo.h>
-
 #include "app/team.h"
+#include "base/cgroup.h"
 #include "base/checked.h"
 #include "base/provenance.h"
 #include "dist/agreement.h"
 #include "dist/gpu.h"
+#include "dist/node_share.h"
 #include "dist/threads.h"
 #include "model/torch_runtime.h"
 #include "model/weight_loader.h"
@@ -128,10 +128,7 @@ int start_threads(const Comm& comm) {
 
 double memory_of_rank(const Job& job, const Comm& comm) {
   if (job.run.memory_gib) return *job.run.memory_gib * (1 << 30);
-  struct sysinfo info {};
-  if (sysinfo(&info) != 0) throw_errno("cannot learn the node's memory", "sysinfo");
-  const double node = static_cast<double>(info.totalram) * static_cast<double>(info.mem_unit);
-  return comm.min(node / comm.split_shared().size());
+  return memory_per_rank(comm, cgroup_limits().memory);
 }
 
 }  // namespace headspan

@@ -44,8 +44,8 @@ void refuse_gpu(const Job& job);
 /// for none. Throws AgreedError (exit code 1) where some node has none. Collective over world.
 std::optional<int> choose_gpu(const Job& job, const Comm& world);
 
-/// Memory that one rank may use: run.memory_gib, or for auto the node's divided by its ranks. The least of
-/// all ranks. Collective over comm.
+/// Memory that one rank may use: run.memory_gib, or for auto its share of what the node and the control groups
+/// of its ranks allow. The least of all ranks. Collective over comm.
 double memory_of_rank(const Job& job, const Comm& comm);
 
 /// Memory of its GPU that one rank may use: run.gpu_memory_gib, or for auto what is free, divided by the

@@ -1,13 +1,15 @@
 #include "dist/threads.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <memory>
+#include <new>
 
 #include <omp.h>
-#include <sched.h>
 
+#include "dist/node_share.h"
 #include "dist/scalapack.h"
 
 // OpenBLAS' own controls; null with any other BLAS.
@@ -20,28 +22,50 @@ __attribute__((weak)) char* openblas_get_corename();
 namespace headspan {
 namespace {
 
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
 void set_blas_threads(int threads) {
   if (openblas_set_num_threads != nullptr) openblas_set_num_threads(threads);
 }
 
 }  // namespace
 
-int threads_per_rank(const Comm& comm) {
+std::vector<int> allowed_cores(const MaskReader& read) {
+  constexpr int kMost = 1 << 20;
+  for (int cores = CPU_SETSIZE; cores <= kMost; cores *= 2) {
+    const std::size_t bytes = CPU_ALLOC_SIZE(cores);
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(cores),
+                                                                [](cpu_set_t* set) { CPU_FREE(set); });
+    if (!mask) throw std::bad_alloc();
+    CPU_ZERO_S(bytes, mask.get());
+    if (read(bytes, mask.get()) != 0) {
+      if (errno == EINVAL) continue;  // the system has more cores than that
+      break;
+    }
+    std::vector<int> allowed;
+    for (int core = 0; core < cores; ++core)
+      if (CPU_ISSET_S(static_cast<std::size_t>(core), bytes, mask.get())) allowed.push_back(core);
+    return allowed;
+  }
+  throw_errno("cannot learn the cores of this process", "sched_getaffinity");
+}
+
+int threads_per_rank(const Comm& comm, const std::vector<int>& cores, const std::vector<GroupLimit>& quotas) {
   const Comm node = comm.split_shared();
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const bool known = sched_getaffinity(0, sizeof(mask), &mask) == 0;
-  std::vector<int> load(CPU_SETSIZE, 0);  // ranks of this node that may run on each core
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-    load[static_cast<std::size_t>(cpu)] = known && CPU_ISSET(cpu, &mask);
-  const std::vector<int> mine = load;
-  node.sum(load.data(), CPU_SETSIZE);
+  const auto end = to_size(node.max(cores.empty() ? 0 : cores.back() + 1));
+  std::vector<int> load(end, 0);  // ranks of this node that may run on each core
+  for (const int core : cores) load[to_size(core)] = 1;
+  node.sum(load.data(), static_cast<std::int64_t>(end));
   double share = 0;
-  for (std::size_t cpu = 0; cpu < mine.size(); ++cpu)
-    if (mine[cpu] != 0) share += 1.0 / load[cpu];
+  for (const int core : cores) share += 1.0 / load[to_size(core)];
+  share = std::min(share, share_of_limits(quotas, node));
   if (const char* asked = std::getenv("OMP_NUM_THREADS"))
     if (const int threads = std::atoi(asked); threads > 0) return threads;
   return std::max(1, static_cast<int>(share + 1e-6));
+}
+
+int threads_per_rank(const Comm& comm) {
+  return threads_per_rank(comm, allowed_cores(), cgroup_limits().cores);
 }
 
 void set_threads(int threads) {

@@ -4,8 +4,8 @@
 // one rank, bytes and messages per second are measured on the ranks that run. Ranks beyond the cores share
 // them.
 #include <cstdio>
+#include <set>
 
-#include <sched.h>
 #include <unistd.h>
 
 #include "app/analysis.h"
@@ -13,6 +13,7 @@
 #include "app/overlap.h"
 #include "app/performance.h"
 #include "bench/made_up_sample.h"
+#include "dist/threads.h"
 
 namespace headspan {
 namespace {
@@ -29,15 +30,12 @@ std::vector<int> rank_counts(int ranks) {
 
 /// The cores of this rank's node that any rank of `comm` may use. Collective over comm.
 int cores_of_node(const Comm& comm) {
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  sched_getaffinity(0, sizeof own, &own);
   const Comm node = comm.split_shared();
-  std::vector<cpu_set_t> masks(static_cast<std::size_t>(node.size()));
-  node.all_gather(&own, 1, masks.data());
-  cpu_set_t all = own;
-  for (const cpu_set_t& mask : masks) CPU_OR(&all, &all, &mask);
-  return CPU_COUNT(&all);
+  std::set<int> all;
+  for (const auto& cores :
+       node.exchange(std::vector<std::vector<int>>(static_cast<std::size_t>(node.size()), allowed_cores())))
+    all.insert(cores.begin(), cores.end());
+  return static_cast<int>(all.size());
 }
 
 /// Waits without using a core. Collective over comm.

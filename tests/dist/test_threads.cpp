@@ -1,6 +1,10 @@
-#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -36,11 +40,56 @@ class ThreadsVariable {
   std::string before_;
 };
 
-int cores_of_this_rank() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  sched_getaffinity(0, sizeof mask, &mask);
-  return CPU_COUNT(&mask);
+constexpr int kMany = 64;  // cores, of which there are more than ranks
+
+std::vector<int> cores_from(int first, int count) {
+  std::vector<int> cores(static_cast<std::size_t>(count));
+  std::iota(cores.begin(), cores.end(), first);
+  return cores;
+}
+
+/// A system of `system_cores` cores of which a process may use `allowed`.
+MaskReader mask_of(int system_cores, const std::vector<int>& allowed) {
+  return [=](std::size_t bytes, cpu_set_t* mask) {
+    if (bytes < CPU_ALLOC_SIZE(system_cores)) {
+      errno = EINVAL;
+      return -1;
+    }
+    for (const int core : allowed) CPU_SET_S(static_cast<std::size_t>(core), bytes, mask);
+    return 0;
+  };
+}
+
+TEST(AllowedCores, AreThoseOfTheMask) {
+  std::vector<int> listed;  // "0-1,4"
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("Cpus_allowed_list:", 0) != 0) continue;
+    std::istringstream ranges(line.substr(line.find('\t')));
+    for (std::string range; std::getline(ranges, range, ',');) {
+      const int first = std::stoi(range);
+      const std::size_t dash = range.find('-');
+      const int last = dash == std::string::npos ? first : std::stoi(range.substr(dash + 1));
+      for (int core = first; core <= last; ++core) listed.push_back(core);
+    }
+  }
+
+  EXPECT_EQ(allowed_cores(), listed);
+}
+
+TEST(AllowedCores, MayBeMoreThan1024) {
+  EXPECT_EQ(allowed_cores(mask_of(1024, cores_from(0, 1024))).size(), 1024U);
+  EXPECT_EQ(allowed_cores(mask_of(1536, cores_from(0, 1536))).size(), 1536U);
+  EXPECT_EQ(allowed_cores(mask_of(8192, {3, 1024, 8191})), (std::vector<int>{3, 1024, 8191}));
+}
+
+TEST(AllowedCores, ThatTheSystemDoesNotTellAreAnError) {
+  for (const int code : {EINVAL, EPERM})
+    EXPECT_THROW(allowed_cores([code](std::size_t, cpu_set_t*) {
+                   errno = code;
+                   return -1;
+                 }),
+                 Error);
 }
 
 TEST(Threads, OfARankAreWhatTheUserAsksFor) {
@@ -54,17 +103,30 @@ TEST(Threads, OfARankAreItsShareOfTheCores) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const ThreadsVariable none(nullptr);
 
-  EXPECT_EQ(threads_per_rank(world),
-            std::max(1, cores_of_this_rank() / world.size()));  // the tests bind no rank
+  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {}), kMany / world.size());
+  EXPECT_EQ(threads_per_rank(world, cores_from(world.rank() * kMany, kMany), {}),
+            kMany);  // bound by the launcher
+  EXPECT_EQ(threads_per_rank(world, cores_from(2000, 1536), {}), 1536 / world.size());
+  EXPECT_GE(threads_per_rank(world), 1);
+}
+
+TEST(Threads, OfARankAreItsShareOfAQuota) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const ThreadsVariable none(nullptr);
+  const std::uint64_t shared = 7, own = 100 + static_cast<std::uint64_t>(world.rank());
+
+  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{shared, 12}}), 12 / world.size());
+  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{own, 2.5}, {shared, 12}}), 2);
+  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{own, 0.5}}), 1);
+  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{shared, 1000}}), kMany / world.size());
 }
 
 TEST(Threads, IgnoreAnUnusableWish) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
-  const int share = std::max(1, cores_of_this_rank() / world.size());
 
   for (const char* wish : {"", "0", "-2", "many"}) {
     const ThreadsVariable asked(wish);
-    EXPECT_EQ(threads_per_rank(world), share) << '"' << wish << '"';
+    EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {}), kMany / world.size()) << '"' << wish << '"';
   }
 }
 

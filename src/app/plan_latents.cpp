@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "app/calibration.h"
@@ -19,6 +20,14 @@ struct OwnLatents {
   std::int64_t layer;
   Latents latents;
 };
+
+/// The power of two by which the first latent of a band, of this variance, is about 1: then scales of 16 bits
+/// are exact enough whatever the unit of the loss. What is below the rounding of the layer's largest is as
+/// good as that; 1 where nothing varies. Columns in FP32 hold it, and its inverse.
+double band_scale(double variance, double largest) {
+  const double resolved = std::max(variance, std::numeric_limits<double>::epsilon() * largest);
+  return resolved > 0 ? std::exp2(std::clamp(-std::round(std::log2(resolved) / 2), -64.0, 64.0)) : 1;
+}
 
 class LatentPlanner {
  public:
@@ -145,8 +154,7 @@ class LatentPlanner {
     return allocate_bands(spectra, bands);
   }
 
-  /// Columns of the projection, scaled by powers of two so that the first latent of each band is about 1:
-  /// then scales of 16 bits are exact enough whatever the unit of the loss.
+  /// Columns of the projection, scaled band by band.
   void cut(const Latents& latents, PlannedBlock& block) const {
     std::int64_t r = 0;
     for (const Band& band : block.bands) r += band.columns;
@@ -154,7 +162,7 @@ class LatentPlanner {
     block.lift.resize(to_size(r * columns()));
     std::int64_t latent = 0;
     for (const Band& band : block.bands) {
-      const double scale = std::exp2(-std::round(std::log2(latents.eigenvalues[to_size(latent)]) / 2));
+      const double scale = band_scale(latents.eigenvalues[to_size(latent)], latents.eigenvalues.front());
       for (const std::int64_t last = latent + band.columns; latent < last; ++latent)
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t at = to_size(i + latent * columns());

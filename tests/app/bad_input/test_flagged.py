@@ -2,14 +2,15 @@
 
 usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
+import json
 import re
 import sys
 
 import h5py
 import numpy as np
 
-from harness import Program, expect, run_all
-from samples import ACTIVATIONS, KEYS, Sample
+from harness import Program, expect, options, run_all
+from samples import ACTIVATIONS, CONFIG, KEYS, Sample, Weights, random_weights
 
 DEFICIENT, CONSTANT, TOO_FEW, NOT_COMPUTED = 1, 2, 4, 16
 FLOAT64 = KEYS | {"model.dtype": "float64"}
@@ -260,11 +261,43 @@ def activations_without_a_stream(program, folder):
     expect("k/r2" in study.values, "stream k")
 
 
+def compressed(program, folder, bits, **more):
+    """Of a model with a layer of dead values and keys that depend on each other: that every latent of a plan can be
+    computed and undone, and what it costs to store them all."""
+    sample = Sample(folder)
+    tensors = random_weights(CONFIG)
+    keys = tensors["model.layers.0.self_attn.k_proj.weight"]
+    keys[2:4], keys[4:] = keys[:2], 0
+    tensors["model.layers.1.self_attn.v_proj.weight"][:] = 0
+    Weights(tensors).write(sample.model / "model.safetensors")
+    shared = {"model.path": "model", "model.dtype": "float64", "tokens.sequence_length": 16}
+    run = program.run(folder, ["calibrate", *options(shared | {"tokens.path": "tokens.bin", "compress.plan": "plan.h5",
+                                                               "compress.bits": bits} | more)])
+    expect(run.code == 0 and run.told == [], f"exit code {run.code}", run)
+    with h5py.File(sample.path("plan.h5")) as plan:
+        all_equal(plan["v/1/eigenvalues"][()], np.zeros(8))
+        for block in (plan[f"{stream}/{layer}"] for stream in "kv" for layer in range(2)):
+            close(block["projection"][()].astype(float) @ block["lift"], np.eye(8), 1e-6)
+    run = program.run(folder, ["evaluate", *options(shared | {"evaluate.plan": "plan.h5", "evaluate.texts": "tokens.bin",
+                                                              "evaluate.summary": "summary.json"})])
+    expect(run.code == 0 and run.told == [], f"exit code {run.code}", run)
+    return json.loads(sample.path("summary.json").read_text())["texts"]["tokens"]["kl"]
+
+
+def dead_layer_in_given_bits(program, folder):
+    expect(0 < compressed(program, folder, "4x8,4x6") < 1e-3, "KL of 8 and 6 bits")
+
+
+def dead_layer_in_whole_columns(program, folder):
+    expect(abs(compressed(program, folder, "16", **{"compress.stored": 1})) < 1e-10, "KL of all latents as they are")
+
+
 CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, constant_coordinate,
           coordinate_too_small_to_be_squared, constant_head, duplicate_heads,
           duplicate_coordinates, fewer_sources_than_references, more_ranks_than_tokens, one_head_in_all, all_equal_tokens,
           sequences_of_one_token, one_token_in_all, one_layer_of_one_head, one_layer, limit_below_one_sequence,
-          tokens_of_another_tokenizer, activations_without_a_stream]
+          tokens_of_another_tokenizer, activations_without_a_stream, dead_layer_in_given_bits,
+          dead_layer_in_whole_columns]
 
 
 def main():

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "dist/agreement.h"
 #include "dist/linear_algebra.h"
+#include "dist/redistribution.h"
 #include "stats/gram.h"
 #include "stats/head_angles.h"
 #include "stats/overlap.h"

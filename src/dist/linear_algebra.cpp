@@ -12,6 +12,27 @@ namespace {
 
 constexpr int kFirst = 1;  // ScaLAPACK counts from 1
 
+// PBLAS counts the bytes of its own buffers in 32 bits: local rows or columns times the inner dimension of a
+// product.
+constexpr std::int64_t kMostBufferElements = std::int64_t{1} << 27;
+
+/// The descriptor of a matrix of which ScaLAPACK can count the elements on each rank.
+std::array<int, 9> descriptor_of(const Matrix& a) {
+  const std::int64_t elements =
+      most_local_elements(a.grid().shape(), a.rows().size, a.columns().size, a.rows().block);
+  if (elements > kMostLocalElements)
+    throw Error("a matrix of " + std::to_string(a.rows().size) + " x " + std::to_string(a.columns().size) +
+                " leaves " + std::to_string(elements) +
+                " elements on a rank, more than ScaLAPACK can count; use more ranks");
+  return a.descriptor();
+}
+
+/// How much of the inner dimension of a product one call may take, whose result is C.
+std::int64_t inner_step(const Matrix& c) {
+  const std::int64_t side = std::max(c.rows().local_size(0), c.columns().local_size(0));
+  return std::max<std::int64_t>(1, kMostBufferElements / std::max<std::int64_t>(1, side));
+}
+
 /// Throws unless `info` is 0 or positive: a negative one names an argument.
 void check_info(const char* routine, int info) {
   if (info < 0)
@@ -29,7 +50,7 @@ int workspace(double answer) { return to_int(static_cast<std::int64_t>(answer)) 
 
 std::vector<double> scalapack_eigenvalues(Matrix& a) {
   Matrix vectors(a.grid(), a.rows().size, a.columns().size, a.rows().block);
-  const auto desc = a.descriptor();
+  const auto desc = descriptor_of(a);
   std::vector<double> values(static_cast<std::size_t>(desc[2])), work(1);
   std::vector<int> iwork(1);
   int lwork = -1, liwork = -1, info = 0;
@@ -54,10 +75,11 @@ std::vector<double> scalapack_eigenvalues(Matrix& a) {
 
 }  // namespace
 
-void copy_part(const Matrix& from, std::int64_t row, std::int64_t column, Matrix& to) {
-  const auto source = from.descriptor(), target = to.descriptor();
-  Cpdgemr2d(target[2], target[3], from.data(), to_int(row) + 1, to_int(column) + 1, source.data(), to.data(),
-            kFirst, kFirst, target.data(), from.grid().context());
+std::int64_t most_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
+                                 std::int64_t block) {
+  const BlockCyclic row_axis{rows, block, to_int(grid.rows), 0},
+      column_axis{columns, block, to_int(grid.columns), 0};
+  return checked_mul(row_axis.local_size(0), column_axis.local_size(0), "a matrix");
 }
 
 void scale_both_sides(Matrix& a, const std::vector<double>& scale) {
@@ -72,7 +94,7 @@ void scale_both_sides(Matrix& a, const std::vector<double>& scale) {
 void mirror_lower(Matrix& a) {
   const Grid& grid = a.grid();
   Matrix transposed(grid, a.rows().size, a.columns().size, a.rows().block);
-  const auto desc = a.descriptor();
+  const auto desc = descriptor_of(a);
   const double one = 1, zero = 0;
   pdtran_(&desc[2], &desc[3], &one, a.data(), &kFirst, &kFirst, desc.data(), &zero, transposed.data(),
           &kFirst, &kFirst, desc.data());
@@ -83,7 +105,7 @@ void mirror_lower(Matrix& a) {
 }
 
 bool factor_cholesky(Matrix& a) {
-  const auto desc = a.descriptor();
+  const auto desc = descriptor_of(a);
   int info = 0;
   pdpotrf_("L", &desc[2], a.data(), &kFirst, &kFirst, desc.data(), &info);
   check_info("pdpotrf", info);
@@ -91,7 +113,7 @@ bool factor_cholesky(Matrix& a) {
 }
 
 bool invert_cholesky(Matrix& l) {
-  const auto desc = l.descriptor();
+  const auto desc = descriptor_of(l);
   int info = 0;
   pdpotri_("L", &desc[2], l.data(), &kFirst, &kFirst, desc.data(), &info);
   check_info("pdpotri", info);
@@ -99,35 +121,46 @@ bool invert_cholesky(Matrix& l) {
 }
 
 void multiply(const Matrix& a, const Matrix& b, Matrix& c) {
-  const auto desc_a = a.descriptor(), desc_b = b.descriptor(), desc_c = c.descriptor();
+  const auto desc_a = descriptor_of(a), desc_b = descriptor_of(b), desc_c = descriptor_of(c);
   const double one = 1, zero = 0;
   pdgemm_("N", "N", &desc_c[2], &desc_c[3], &desc_a[3], &one, a.data(), &kFirst, &kFirst, desc_a.data(),
           b.data(), &kFirst, &kFirst, desc_b.data(), &zero, c.data(), &kFirst, &kFirst, desc_c.data());
 }
 
 void multiply_transposed(const Matrix& a, Matrix& c) {
-  const auto desc_a = a.descriptor(), desc_c = c.descriptor();
   const double one = 1, zero = 0;
   if (a.grid().comm().size() == 1) {
-    dsyrk_("L", "T", &desc_c[2], &desc_a[2], &one, a.data(), &desc_a[8], &zero, c.data(), &desc_c[8]);
+    const int n = to_int(c.columns().size), k = to_int(a.rows().size), lda = to_int(a.leading()),
+              ldc = to_int(c.leading());
+    dsyrk_("L", "T", &n, &k, &one, a.data(), &lda, &zero, c.data(), &ldc);
     return;
   }
-  pdsyrk_("L", "T", &desc_c[2], &desc_a[2], &one, a.data(), &kFirst, &kFirst, desc_a.data(), &zero, c.data(),
-          &kFirst, &kFirst, desc_c.data());
+  const auto desc_a = descriptor_of(a), desc_c = descriptor_of(c);
+  const std::int64_t rows = a.rows().size, step = inner_step(c);
+  std::int64_t done = 0;
+  do {
+    const int inner = to_int(std::min(step, rows - done)), row = to_int(done) + 1;
+    pdsyrk_("L", "T", &desc_c[2], &inner, &one, a.data(), &row, &kFirst, desc_a.data(),
+            done == 0 ? &zero : &one, c.data(), &kFirst, &kFirst, desc_c.data());
+    done += step;
+  } while (done < rows);
 }
 
 void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last) {
   const auto desc = a.descriptor();
-  const int n = to_int(last - first), inner = to_int(k), corner = to_int(first) + 1,
-            column = to_int(first - k) + 1;
+  const int n = to_int(last - first), corner = to_int(first) + 1;
   const double minus_one = -1, one = 1;
   if (n == 0) return;
-  pdsyrk_("L", "N", &n, &inner, &minus_one, a.data(), &corner, &column, desc.data(), &one, a.data(), &corner,
-          &corner, desc.data());
+  const std::int64_t step = inner_step(a);
+  for (std::int64_t done = 0; done < k; done += step) {
+    const int inner = to_int(std::min(step, k - done)), column = to_int(first - k + done) + 1;
+    pdsyrk_("L", "N", &n, &inner, &minus_one, a.data(), &corner, &column, desc.data(), &one, a.data(),
+            &corner, &corner, desc.data());
+  }
 }
 
 void solve_least_squares(Matrix& a, Matrix& b) {
-  const auto desc_a = a.descriptor(), desc_b = b.descriptor();
+  const auto desc_a = descriptor_of(a), desc_b = descriptor_of(b);
   std::vector<double> work(1);
   int lwork = -1, info = 0;
   const auto call = [&] {
@@ -180,7 +213,7 @@ std::vector<double> local_eigenvectors(double* a, std::int64_t size) {
 }
 
 std::vector<double> singular_values(Matrix& a) {
-  const auto desc = a.descriptor();
+  const auto desc = descriptor_of(a);
   std::vector<double> values(static_cast<std::size_t>(std::min(desc[2], desc[3]))), work(1);
   if (values.empty()) return values;
   int lwork = -1, info = 0;

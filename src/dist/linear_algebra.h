@@ -1,6 +1,6 @@
-// ScaLAPACK's routines on whole distributed matrices (dist/matrix.h), and on their leading or trailing parts.
-// Every function is collective over the grid of its matrices, which is one and the same except in
-// `copy_part`, and throws Error on all ranks alike when ScaLAPACK refuses an argument.
+// ScaLAPACK's routines on whole distributed matrices (dist/matrix.h), and on their trailing parts. Every
+// function is collective over the grid of its matrices, which is one and the same, and throws Error on all
+// ranks alike when ScaLAPACK refuses an argument or cannot count the elements of a rank.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,13 @@
 
 namespace headspan {
 
-/// Fills `to` with the part of `from` that begins at (row, column), across grids of the same ranks too
-/// (p?gemr2d).
-void copy_part(const Matrix& from, std::int64_t row, std::int64_t column, Matrix& to);
+/// Elements of a matrix on one rank up to which ScaLAPACK can be used: its Fortran routines index a rank's
+/// array, and count a workspace of twice its size, in 32 bits. Not a limit of `subtract_own_product`.
+constexpr std::int64_t kMostLocalElements = 1'000'000'000;
+
+/// Elements of a matrix that the fullest rank holds.
+std::int64_t most_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
+                                 std::int64_t block);
 
 /// A becomes D A D for D = diag(scale): [n]. Local.
 void scale_both_sides(Matrix& a, const std::vector<double>& scale);

@@ -42,8 +42,6 @@ void Cblacs_gridinfo(int context, int* rows, int* columns, int* row, int* column
 void Cblacs_gridexit(int context);
 
 // ScaLAPACK
-void Cpdgemr2d(int m, int n, const double* a, int ia, int ja, const int* desca, double* b, int ib, int jb,
-               const int* descb, int context);
 void pdsyrk_(const char* uplo, const char* trans, const int* n, const int* k, const double* alpha,
              const double* a, const int* ia, const int* ja, const int* desca, const double* beta, double* c,
              const int* ic, const int* jc, const int* descc);

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "dist/agreement.h"
 #include "dist/linear_algebra.h"
+#include "dist/redistribution.h"
 #include "dist/scalapack.h"
 
 namespace headspan {

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "dist/linear_algebra.h"
+#include "dist/redistribution.h"
 #include "dist/tile_exchange.h"
 
 namespace headspan {

@@ -1,11 +1,12 @@
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include <gtest/gtest.h>
 
+#include "common_folder.h"
 #include "dist/agreement.h"
 #include "io/h5_file.h"
-#include "common_folder.h"
 
 namespace headspan {
 namespace {
@@ -72,11 +73,15 @@ TEST_F(H5Test, EveryElementTypeComesBackAndIsWrittenCollectively) {
 TEST_F(H5Test, AttributesComeBack) {
   const std::string path = folder_.path("attributes.h5");
   const std::string long_text(100000, 'x');  // beyond the 64 KiB of a plain attribute
+  std::vector<std::int64_t> many(20000);     // so too: the layers of as many heads
+  std::iota(many.begin(), many.end(), 0);
 
   H5File file = H5File::create(comm_, path);
   file.create_group("k");
   file.write_attribute("/", "text", std::string("R² of Köpfe"));
   file.write_attribute("/", "long", long_text);
+  file.write_attribute("/", "many", many);
+  file.write_attribute("k", "many", many);
   file.write_attribute("k", "empty", std::string());
   file.write_attribute("k", "whole", std::int64_t{1} << 62);
   file.write_attribute("k", "real", 0.1);
@@ -88,6 +93,8 @@ TEST_F(H5Test, AttributesComeBack) {
   const H5File read = H5File::open(path);
   EXPECT_EQ(read.read_attribute<std::string>("/", "text"), "R² of Köpfe");
   EXPECT_EQ(read.read_attribute<std::string>("/", "long"), long_text);
+  EXPECT_EQ(read.read_attribute<std::vector<std::int64_t>>("/", "many"), many);
+  EXPECT_EQ(read.read_attribute<std::vector<std::int64_t>>("k", "many"), many);
   EXPECT_EQ(read.read_attribute<std::string>("k", "empty"), "");
   EXPECT_EQ(read.read_attribute<std::int64_t>("k", "whole"), std::int64_t{1} << 62);
   EXPECT_EQ(read.read_attribute<double>("k", "real"), 0.2);
@@ -139,6 +146,41 @@ TEST_F(H5Test, FailuresNameTheFileOnAllRanks) {
   EXPECT_EQ(made, "rank 0: cannot create the file: " + missing + ": No such file or directory");
   EXPECT_NE(opened.find("No such file or directory"), std::string::npos) << opened;
   EXPECT_NE(opened.find(missing), std::string::npos) << opened;
+}
+
+/// A file of one dataset that takes room on the disk only where something is written.
+void make_sparse(const std::string& path, const std::string& name, const std::vector<hsize_t>& shape) {
+  const H5Handle file(HS_H5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)), H5Fclose);
+  const H5Handle space(HS_H5(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr)),
+                       H5Sclose);
+  const H5Handle creation = h5_property_list(H5P_DATASET_CREATE);
+  HS_H5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY));
+  HS_H5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER));
+  H5Handle(HS_H5(H5Dcreate2(file.get(), name.c_str(), H5T_NATIVE_FLOAT, space.get(), H5P_DEFAULT,
+                            creation.get(), H5P_DEFAULT)),
+           H5Dclose)
+      .close();
+}
+
+/// Rows behind 2^31 bytes, 2^31 elements and 2^31 rows.
+TEST_F(H5Test, MovesRowsFarBehind) {
+  const std::string path = folder_.path("far.h5");
+  const std::int64_t rows = (std::int64_t{1} << 31) + 100, columns = 3, count = 5 * comm_.size();
+  std::vector<float> values(static_cast<std::size_t>(count * columns));
+  std::iota(values.begin(), values.end(), 1.0F);
+  if (comm_.is_root()) {
+    make_sparse(path, "values", {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)});
+    H5File::edit(path).open_dataset("values").write_rows(values.data(), rows - count, count);
+  }
+  comm_.barrier();
+
+  std::vector<float> all(values.size()), mine(static_cast<std::size_t>(5 * columns));
+  H5File::open(path).open_dataset("values").read_rows(rows - count, count, all.data());
+  H5File shared = H5File::open(comm_, path);
+  shared.open_dataset("values").read_rows(rows - count + 5 * comm_.rank(), 5, mine.data());
+
+  EXPECT_EQ(all, values);
+  EXPECT_TRUE(std::equal(mine.begin(), mine.end(), values.begin() + 5 * columns * comm_.rank()));
 }
 
 }  // namespace

@@ -93,15 +93,16 @@ def read_row(path, keep):
 
 
 def refuse_foreign(rows, refused):
-    """The rows of the study that most rows are of, each unit once. What is left out goes to `refused`."""
+    """The rows of the study that most rows are of (of as many, the first), each unit once; the others go to `refused`."""
     votes = Counter(tuple(row.fingerprint.items()) for row in rows)
     study = dict(max(votes, key=votes.get)) if votes else {}
     kept, seen = [], {}
     for row in rows:
         differs = next((key for key in study if row.fingerprint[key] != study[key]), None)
         if differs:
+            alike = sum(other.fingerprint[differs] == study[differs] for other in rows)
             refused.append(InputError(row.path, differs, row.fingerprint[differs], "is of another study",
-                                      f"most results here have {study[differs]}"))
+                                      f"{study[differs]} in {alike} of {len(rows)} results here"))
         elif row.name() in seen:
             refused.append(InputError(row.path, "checkpoint", "/".join(row.name()), "is there twice",
                                       f"the other is {seen[row.name()]}"))

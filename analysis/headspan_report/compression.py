@@ -12,7 +12,7 @@ from .axes import STYLE
 from .plan import STREAMS, domain_of
 from .report import as_image, environment, template_text
 
-LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page says what to take
+LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page says what to take, falling
 ROUNDING = 1e-9
 TEXT_CAPTION = ("Both streams compressed. Left: KL to the full cache with its standard error. Right: perplexity; its "
                 "bars are the standard error of the text's mean loss, which all methods share, so that they say "
@@ -130,18 +130,33 @@ def advice_on(runs, text, several):
     """Sentences: what loses least on the text at each limit, how int8 stands to what keeps 16 bits, what heads read."""
     runs = [run for run in runs if run.kl(text)]
     sentences = []
-    for limit in LIMITS:
-        within = [run for run in runs if run.plan.stored <= limit + ROUNDING]
-        if not within:
-            sentences.append(f"Nothing here stores {limit:g} of the bytes or less.")
+    for best, limits in best_within(runs, text):
+        if best is None:
+            sentences.append(f"Nothing here stores {limits[0]:g} of the bytes or less.")
             continue
-        best = min(within, key=lambda run: run.kl(text)[0])
-        sentence = f"At or below {limit:g} of the bytes take {as_told(best, text, several)}"
-        others = close(within, best, text)
+        words = " and ".join(f"{limit:g}" for limit in limits)
+        sentence = f"At or below {words} of the bytes take {as_told(best, text, several)}"
+        others = close(within(runs, limits[0]), best, text)
         if others:
             sentence += "; within two standard errors of it: " + ", ".join(named(run, several) for run in others)
         sentences.append(sentence + ".")
     return sentences + int8_sentences(runs, text, several) + read_sentences(runs, text, several)
+
+
+def within(runs, limit):
+    return [run for run in runs if run.plan.stored <= limit + ROUNDING]
+
+
+def best_within(runs, text):
+    """(run of least KL, the limits within which it is that), limits falling; None where nothing is within them."""
+    found = []
+    for limit in LIMITS:
+        best = min(within(runs, limit), key=lambda run: run.kl(text)[0], default=None)
+        if found and found[-1][0] is best:
+            found[-1][1].append(limit)
+        else:
+            found.append((best, [limit]))
+    return found
 
 
 def int8_sentences(runs, text, several):

@@ -150,7 +150,7 @@ def read_summary(path):
         for name in ("loss", "loss_se", "full_loss", "dloss", "dloss_se", "perplexity", "kl", "kl_se"):
             number = found.get(name) if isinstance(found, dict) else None
             if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
-                raise InputError(path, f"texts.{text}.{name}", number, "is no finite number",
+                raise InputError(path, f"texts.{text}.{name}", json.dumps(number), "is no finite number",
                                  "evaluate with evaluate.reference = true")
     return summary
 
@@ -192,15 +192,16 @@ def read_all(paths, read):
 
 
 def one_model(runs, refused):
-    """The runs of the model that most plans are of; the others are refused."""
+    """The runs of the model that most plans are of (of as many, the first); the others are refused."""
     if not runs:
         return []
-    most = Counter(run.plan.identity for run in runs).most_common(1)[0][0]
+    most, count = Counter(run.plan.identity for run in runs).most_common(1)[0]
     for run in runs:
         for name, own, common in zip(IDENTITY, run.plan.identity, most):
             if own != common:
-                refused.append(InputError(run.plan.path, name, own, "is of another model than most plans of the folder",
-                                          f"{name} = {common}: one folder for each model"))
+                refused.append(InputError(run.plan.path, name, own, "is of another model than the page",
+                                          f"{common} in {count} of {len(runs)} plans of the folder: one folder "
+                                          "for each model"))
                 break
     return [run for run in runs if run.plan.identity == most]
 

@@ -50,6 +50,13 @@ class Stream:
     def heads(self):
         return len(self.layer)
 
+    def shape(self):
+        """In words: k 6 layers of 16 heads of 8, hidden size 128. Where layers differ, the heads of each."""
+        counts = np.bincount(self.layer).tolist()
+        words = str(counts[0]) if len(set(counts)) == 1 else ", ".join(map(str, counts))
+        return (f"{self.name} {len(counts)} layers of {words} heads of {self.head_size}, "
+                f"hidden size {self.hidden_size or 'unknown'}")
+
 
 @dataclass
 class Overlap:
@@ -71,10 +78,9 @@ class Result:
 
     def fingerprint(self):
         """What results must share to stand in one table. Ordered: the first difference is told."""
-        shapes = {s.name: (np.bincount(s.layer).tolist(), s.head_size, s.hidden_size) for s in self.streams.values()}
         first = next(iter(self.streams.values()))
-        return {"model_type": str(self.attributes.get("model_type", "")), "streams": " ".join(shapes),
-                "heads": str(shapes), "tokens_sha256": str(self.attributes.get("tokens_sha256", "")),
+        return {"model_type": str(self.attributes.get("model_type", "")), "streams": " ".join(self.streams),
+                "heads": "; ".join(stream.shape() for stream in self.streams.values()), "tokens_sha256": str(self.attributes.get("tokens_sha256", "")),
                 "mode": str(self.attributes["mode"]), "n_fit": str(first.n_fit), "split": self.split,
                 "capture": first.capture, "skip_first": str(first.skip_first), "references": str(first.references)}
 

@@ -267,7 +267,7 @@ class Refused(AggregateTest):
 
     def test_other_tokens(self):
         self.again(tokens_sha256="bb")
-        self.check("tokens_sha256 = bb: is of another study; most results here have aa")
+        self.check("tokens_sha256 = bb: is of another study; aa in 3 of 4 results here")
 
     def test_other_split(self):
         self.again(split=(0, 1, 0))
@@ -275,11 +275,12 @@ class Refused(AggregateTest):
 
     def test_other_family(self):
         self.again(model_type="llama")
-        self.check("model_type = llama: is of another study; most results here have olmo2")
+        self.check("model_type = llama: is of another study; olmo2 in 3 of 4 results here")
 
     def test_other_shape(self):
-        self.again(sample=random_stream(layers(2, 2, 2), 5))
-        self.check("heads = ", "is of another study")
+        self.again(sample=random_stream(layers(2, 3), 5))
+        self.check("heads = k 2 layers of 2, 3 heads of 4, hidden size 32: is of another study; "
+                   "k 2 layers of 2 heads of 4, hidden size 32 in 3 of 4 results here")
 
     def test_other_mode(self):
         self.again(mode="paper")

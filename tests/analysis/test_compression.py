@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from browser import Page
+from matplotlib.image import imread
 from plans import write_plan, write_run, write_summary
 from samples import run
 
@@ -63,6 +64,24 @@ class TestPage(unittest.TestCase):
         sizes = self.page.evaluate("[...document.images].map(image => image.naturalWidth)")
         self.assertEqual(len(sizes), 4)  # two texts, kept heads, bits
         self.assertGreater(min(sizes), 100)
+
+    def test_a_shade_says_that_there_is_more_to_the_side(self):
+        """At 390 px. The strip of pixels at an edge is white somewhere unless it is shaded."""
+        count = self.page.evaluate("document.querySelectorAll('.wide').length")
+        self.assertEqual(count, 7)
+        for i in range(count):
+            seen = []
+            for scroll in (0, 100, 10000):
+                left, top, right, bottom = self.page.evaluate(f"""(() => {{
+                    const wide = document.querySelectorAll('.wide')[{i}];
+                    wide.scrollIntoView({{block: "center"}});
+                    wide.scrollLeft = {scroll};
+                    const box = wide.getBoundingClientRect();
+                    return [box.left, box.top, box.right, box.bottom].map(Math.round); }})()""")
+                self.page.picture(self.folder / "seen.png", whole=False)
+                strip = imread(self.folder / "seen.png")[max(top, 0):min(bottom, 844), left:right, :3].min(axis=2)
+                seen.append((strip[:, 2].max() < .99, strip[:, -3].max() < .99))
+            self.assertEqual(seen, [(False, True), (True, True), (True, False)], i)
 
     def test_every_number_of_the_table(self):
         self.assertEqual(self.rows("runs"), [
@@ -143,7 +162,8 @@ class TestFolders(unittest.TestCase):
         write_run(self.folder / "one", "stray", "latent", 0.1, on_both(9, 1, 9, 1),
                   title="Compression of the KV cache of checkpoints/tiny/step8")
         page = self.check(refused=("stray.h5: title = Compression of the KV cache of checkpoints/tiny/step8: is of "
-                                   "another model than most plans of the folder",))
+                                   "another model than the page; Compression of the KV cache of checkpoints/tiny/step7 "
+                                   "in 6 of 7 plans of the folder",))
         self.assertNotIn("9.0000", page)
 
     def test_another_config(self):
@@ -165,7 +185,7 @@ class TestFolders(unittest.TestCase):
         write_summary(one, WHOLE, 0.25, {"docs.heldout": (1, 1, 1, None, None)})
         (one / f"{KEYS}.json").write_text("{")
         self.check(refused=(f"{INT8}.h5: size = ", f"{LATENT}.json: plan = elsewhere/other.h5: is another plan",
-                            f"{WHOLE}.json: texts.docs.heldout.kl = None: is no finite number",
+                            f"{WHOLE}.json: texts.docs.heldout.kl = null: is no finite number",
                             f"{KEYS}.json: cannot be read as JSON"))
 
     def test_nothing_to_show(self):
@@ -188,6 +208,15 @@ class TestFolders(unittest.TestCase):
         write_run(self.folder / "two", LATENT, "latent", 0.25, on_both(0.05, 0.003, 0.01, 0.001), model_type="llama")
         page = self.check(self.folder / "one", self.folder / "two")
         self.assertEqual(page.count("<section id=\"model-"), 2)
+
+    def test_no_plan_is_recommended_twice(self):
+        folder = self.folder / "few"
+        write_run(folder, LATENT, "latent", 0.25, on_both(0.02, 0.003, 0.04, 0.005), ((2, 8), (3, 4)))
+        write_run(folder, "near", "paper-code", 0.3, on_both(0.021, 0.003, 0.9, 0.005))
+        page = self.check(folder)
+        self.assertIn("At or below 0.5 and 0.27 of the bytes take latent (0.250 of the bytes) with KL 0.0200 ± 0.0030; "
+                      "within two standard errors of it: paper-code (0.300 of the bytes). Nothing here stores 0.16", page)
+        self.assertEqual(page.count("take latent"), 2)  # once for each text
 
     def test_within_two_standard_errors(self):
         write_run(self.folder / "one", "near", "paper-code", 0.2, on_both(0.027, 0.002, 0.06, 0.002))

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cinttypes>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include <sys/ioctl.h>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr double kBarSeconds = 0.1;
 constexpr double kLineSeconds = 30;
-constexpr std::int64_t kBarWidth = 24;
+constexpr std::size_t kBarWidth = 24;  // less where the numbers leave less
 
 /// "HH:MM:SS", hours without limit.
 std::string clock_text(double seconds) {
@@ -92,12 +93,15 @@ std::string Progress::eta() const {
 }
 
 void Progress::draw_bar() const {
-  const std::int64_t filled = total_ > 0 ? std::min(done_, total_) * kBarWidth / total_ : kBarWidth;
+  const std::string numbers = std::to_string(done_) + "/" + std::to_string(total_) + " " + unit_ + ", " +
+                              short_number(rate()) + "/s, eta " + eta();
+  const std::size_t columns = terminal_columns(log_.out()) - 1;
+  const std::size_t taken = phase_.size() + numbers.size() + std::string_view(" [] ").size();
+  const auto width = static_cast<std::int64_t>(std::min(kBarWidth, columns - std::min(columns, taken)));
+  const std::int64_t filled = total_ > 0 ? std::min(done_, total_) * width / total_ : width;
   std::string text = phase_ + " [" + std::string(static_cast<std::size_t>(filled), '#') +
-                     std::string(static_cast<std::size_t>(kBarWidth - filled), '.') + "] " +
-                     std::to_string(done_) + "/" + std::to_string(total_) + " " + unit_ + ", " +
-                     short_number(rate()) + "/s, eta " + eta();
-  text.resize(std::min(text.size(), terminal_columns(log_.out()) - 1));
+                     std::string(static_cast<std::size_t>(width - filled), '.') + "] " + numbers;
+  text.resize(std::min(text.size(), columns));
   std::fprintf(log_.out(), "\r\x1b[K%s", text.c_str());
   std::fflush(log_.out());
 }

@@ -2,6 +2,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 
 #include "base/progress.h"
 #include "support/out_file.h"
@@ -93,6 +94,27 @@ TEST(Progress, RedrawsABarOnATerminalTenTimesASecondAndClearsIt) {
       << bars;
   EXPECT_EQ(bars.find('\n'), std::string::npos);
   EXPECT_EQ(out.text(), "\r\x1b[K");
+}
+
+TEST(Progress, ShortensTheBarAndNotTheNumbersToTheTerminalsWidth) {
+  OutTerminal out;
+  const Log log(true, out.get());
+  std::string bars;
+  for (const unsigned short columns : {std::uint16_t{200}, std::uint16_t{80}, std::uint16_t{40}}) {
+    const winsize size{24, columns, 0, 0};
+    ASSERT_EQ(ioctl(fileno(out.get()), TIOCSWINSZ, &size), 0);
+    double now = 0;
+    Progress progress(log, "forward", "tokens", 200000000, {}, [&] { return now; });
+    now = 1000;
+    out.text();
+    progress.advance(100000000);
+    bars += out.text() + "\n";
+  }
+
+  EXPECT_EQ(bars,
+            "\r\x1b[Kforward [############............] 100000000/200000000 tokens, 1e+05/s, eta 00:16:40\n"
+            "\r\x1b[Kforward [#########..........] 100000000/200000000 tokens, 1e+05/s, eta 00:16:40\n"
+            "\r\x1b[Kforward [] 100000000/200000000 tokens, \n");
 }
 
 TEST(Progress, LetsALogLineTakeTheBarsPlaceOnATerminal) {

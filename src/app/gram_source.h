@@ -33,10 +33,10 @@ struct UnitEvidence {
 };
 
 /// Each source's check of what it will read, without computing: all but the values of weights and
-/// activations. Throws InputError. Local.
-void check_model(const Job& job, const Unit& unit);
-void check_activations(const Job& job, const Unit& unit);
-void check_grams(const Job& job);
+/// activations; and of the matrices that it leads to on the grid of a group. Throws InputError. Local.
+void check_model(const Job& job, const Unit& unit, const GridShape& grid);
+void check_activations(const Job& job, const Unit& unit, const GridShape& grid);
+void check_grams(const Job& job, const GridShape& grid);
 
 /// Whether a study saves, beside the Grams, what attention does with keys and values: where both are captured
 /// as a cache holds them. A model runs its last layer's whole block for that.

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "app/gram_source.h"
+#include "app/matrix_sizes.h"
 #include "base/input_file.h"
 
 namespace headspan {
@@ -36,6 +37,10 @@ void check_same(const std::string& path, const GramStream& stream, const GramStr
       stream.hidden_size != first.hidden_size)
     throw InputError(path, stream.name, "", "has other heads than the files before",
                      "merge Grams of one model");
+}
+
+HeadLayout layout_of(const GramStream& stream) {
+  return {stream.head_size, stream.layer, stream.head, stream.hidden_size};
 }
 
 GramFiles read_file(const std::string& path) {
@@ -140,7 +145,10 @@ GramFiles read_gram_files(const Job& job) {
   return std::move(*files);
 }
 
-void check_grams(const Job& job) { read_gram_files(job); }
+void check_grams(const Job& job, const GridShape& grid) {
+  for (const GramStream& stream : read_gram_files(job).streams)
+    check_layer_sizes(job, layout_of(stream), grid);
+}
 
 UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
   GramFiles files;
@@ -159,7 +167,7 @@ UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
       if (evidence.streams.size() < streams.size()) {
         evidence.streams.push_back(
             {{stream.name, stream.capture, stream.forward_dtype, stream.precision, stream.skip_first},
-             {stream.head_size, stream.layer, stream.head, stream.hidden_size},
+             layout_of(stream),
              fit_rules(job, stream.forward_dtype, stream.precision),
              std::move(grams)});
         continue;

@@ -91,8 +91,7 @@ class Overlap {
     std::int64_t columns = 0;
     for (const std::string& name : table_.projections)
       columns = std::max(columns, columns_of(stream_named(name)));
-    if (columns * projections_.hidden_size() >= large_) return 1;
-    return to_int(std::min<std::int64_t>(group_.size(), piece_count()));
+    return to_int(overlap_teams(columns * projections_.hidden_size(), piece_count(), group_.size(), large_));
   }
 
   std::vector<std::vector<double>*> tables() {
@@ -207,6 +206,11 @@ class Overlap {
 };
 
 }  // namespace
+
+std::int64_t overlap_teams(std::int64_t elements, std::int64_t pieces, std::int64_t ranks,
+                           std::int64_t large) {
+  return elements >= large ? 1 : std::min(ranks, pieces);
+}
 
 OverlapTable compute_overlap(const Job::Overlap& request, const Projections& projections, const Comm& group,
                              const Log& log, const std::string& unit, std::int64_t large) {

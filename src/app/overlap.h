@@ -26,11 +26,15 @@ struct OverlapTable {
   std::vector<double> alignment;          ///< [projection, layer, head, other_head]
 };
 
-/// Layers are dealt out to teams of ranks, as many teams as there is work for; a projection of 5120 x 5120
-/// and more (`large` elements) is worked on by all ranks together. Throws AgreedError. Collective over the
-/// group.
+constexpr std::int64_t kLargeProjection = std::int64_t{5120} * 5120;  ///< elements
+
+/// How many teams `ranks` form, to which `pieces` projections of layers are dealt out: as many as there is
+/// work for, but one where a projection has `large` elements and more, which all ranks work on together.
+std::int64_t overlap_teams(std::int64_t elements, std::int64_t pieces, std::int64_t ranks,
+                           std::int64_t large = kLargeProjection);
+
+/// Every layer's projections. Throws AgreedError. Collective over the group.
 OverlapTable compute_overlap(const Job::Overlap& request, const Projections& projections, const Comm& group,
-                             const Log& log, const std::string& unit,
-                             std::int64_t large = std::int64_t{5120} * 5120);
+                             const Log& log, const std::string& unit, std::int64_t large = kLargeProjection);
 
 }  // namespace headspan

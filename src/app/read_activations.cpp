@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "app/gram_source.h"
+#include "app/matrix_sizes.h"
 #include "app/unit_state.h"
 #include "base/progress.h"
 #include "io/activations.h"
@@ -21,6 +22,10 @@ std::vector<Place> places(const Sample& sample, std::int64_t skip_first) {
                        : sample.heldout[s] != 0 ? Place::heldout
                                                 : Place::fit);
   return result;
+}
+
+HeadLayout layout_of(const Activations& file) {
+  return {file.head_size(), file.layer(), file.head(), file.hidden_size().value_or(0)};
 }
 
 template <class T>
@@ -97,8 +102,10 @@ class ActivationReader {
 
 }  // namespace
 
-void check_activations(const Job& job, const Unit& unit) {
-  split_sequences(job.tokens, Activations::open(unit.path).sequences());
+void check_activations(const Job& job, const Unit& unit, const GridShape& grid) {
+  const Activations file = Activations::open(unit.path);
+  split_sequences(job.tokens, file.sequences());
+  check_layer_sizes(job, layout_of(file), grid);
 }
 
 UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
@@ -114,7 +121,7 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
   tell(evidence.sample, log);
   const std::string dtype = file->is_float32() ? "float32" : "float64";
   StreamEvidence stream{{file->stream(), "given", dtype, job.predict.precision, job.tokens.skip_first},
-                        {file->head_size(), file->layer(), file->head(), file->hidden_size().value_or(0)},
+                        layout_of(*file),
                         fit_rules(job, dtype, job.predict.precision),
                         {}};
   const UnitState state(job, unit, team, clock, log,

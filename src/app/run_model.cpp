@@ -2,6 +2,7 @@
 
 #include "app/capture.h"
 #include "app/gram_source.h"
+#include "app/matrix_sizes.h"
 #include "app/model_input.h"
 #include "app/passes.h"
 #include "device/device_values.h"
@@ -131,7 +132,12 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
 
 }  // namespace
 
-void check_model(const Job& job, const Unit& unit) { prepare(job, unit); }
+void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
+  const ModelConfig config = prepare(job, unit).input.config;
+  for (const std::string& name : job.predict.streams)
+    check_layer_sizes(job, stream_layout(config, stream_named(name)), grid);
+  check_projection_sizes(job, config, grid.rows * grid.columns);
+}
 
 UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
                        Profile& profile) {

@@ -47,13 +47,14 @@ void skip_published(const Job& job, const Comm& world, Plan& plan) {
   plan.units = std::move(open);
 }
 
-/// Looks at everything that the units will read and at where they will write; the units are dealt out over
-/// the ranks. Collective over world.
+/// Looks at everything that the units will read and lead to, and at where they will write; the units are
+/// dealt out over the ranks. Collective over world.
 void check_units(const Job& job, const Comm& world, const std::vector<Unit>& units) {
+  const GridShape grid = job.run.grid.value_or(squarest_grid(world.size() / job.run.groups));
   agree(world, [&] {
     const auto ranks = static_cast<std::size_t>(world.size());
     for (auto u = static_cast<std::size_t>(world.rank()); u < units.size(); u += ranks)
-      check_unit(job, units[u]);
+      check_unit(job, units[u], grid);
   });
   agree(world, [&] {
     if (world.is_root())

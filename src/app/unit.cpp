@@ -188,14 +188,14 @@ bool saves_attention(const Job& job) {
   return job.output.save_gram && job.predict.capture == "roped" && captured("k") && captured("v");
 }
 
-void check_unit(const Job& job, const Unit& unit) {
+void check_unit(const Job& job, const Unit& unit, const GridShape& grid) {
   switch (unit.kind) {
     case Unit::Kind::activations:
-      return check_activations(job, unit);
+      return check_activations(job, unit, grid);
     case Unit::Kind::grams:
-      return check_grams(job);
+      return check_grams(job, grid);
     default:
-      return check_model(job, unit);
+      return check_model(job, unit, grid);
   }
 }
 

@@ -33,9 +33,9 @@ struct Unit {
 /// The units of a job, in order. Throws InputError. Local; the same on every rank.
 std::vector<Unit> list_units(const Job& job);
 
-/// Checks what a unit reads, without computing: all but the values of weights and activations. Throws
-/// InputError. Local.
-void check_unit(const Job& job, const Unit& unit);
+/// Checks what a unit reads, without computing: all but the values of weights and activations; and that its
+/// matrices can be handled on the grid of a group. Throws InputError. Local.
+void check_unit(const Job& job, const Unit& unit, const GridShape& grid);
 
 /// Computes a unit and publishes its result (and its Grams). Throws AgreedError, or Stopped with the state of
 /// the unit saved, on every rank of the group alike. Collective over the team's group.

@@ -164,6 +164,27 @@ class Plan(StudyTest):
         self.assertEqual(code, 2)
         self.assertRegex(told, r"^headspan: run.memory_gib = \S+: is not enough: the fullest rank needs \S+ GiB; ")
 
+    def test_refuses_what_scalapack_cannot_count(self):
+        # Layers of 256 query heads of 128: 32768^2 = 1.07e9 elements.
+        (self.folder / "wide").mkdir()
+        config = json.loads((self.folder / "gqa" / "config.json").read_text())
+        config.update(num_hidden_layers=1, hidden_size=256, num_attention_heads=256, num_key_value_heads=2, head_dim=128)
+        (self.folder / "wide" / "config.json").write_text(json.dumps(config))
+        line = (r"headspan: run.grid = 1x1: leaves 1073741824 elements of {} on a rank, above the 1000000000 that "
+                r"ScaLAPACK can count; run on 2 ranks of a group \(1x2\), or set {}\n")
+        projection = {"overlap.enabled": "true", "overlap.projections": "q"}
+        layer = ("the 32768 columns of a layer", "ceiling.scope = causal")
+        for command, keys, told in ((["plan", "--ranks=1"], {}, layer), (["study"], {}, layer),
+                                    (["plan", "--ranks=1"], {"ceiling.scope": "causal", **projection},
+                                     ("a projection of 32768 x 32768", "overlap.enabled = false"))):
+            with self.subTest(keys=keys, command=command):
+                run = self.run_program(1, command[0], *self.job("wide", **keys), *command[1:])
+                self.assertEqual(run.returncode, 2)
+                self.assertRegex(run.stderr, "^" + line.format(*told))
+        narrow = {**projection, "overlap.projections": "k", "ceiling.scope": "causal"}
+        self.assertEqual(self.plan(*self.job("wide", **narrow), "--ranks=1")[0], 0)
+        self.assertEqual(self.plan(*self.job("wide", **projection), "--ranks=2")[0], 0)
+
     def plan_lines(self, *arguments):
         """{name of the line: {name: number}} of a plan."""
         code, printed, told = self.plan(*arguments)

@@ -17,6 +17,11 @@ def small_activations(sample):
     sample.write_activations(np.random.default_rng(1).standard_normal((40, 3, 2)))
 
 
+def wide_layer(sample):
+    """A layer of 65536 columns: above 10^9 elements of its matrix on each of up to four ranks."""
+    sample.write_activations(np.zeros((4, 512, 128), np.float32))
+
+
 def activations_where_results_go(sample):
     small_activations(sample)
     sample.path("activations").mkdir()
@@ -55,6 +60,10 @@ CASES = [
     Case("ranks not divisible by groups",
          r"run\.groups = 3: (1 rank|4 ranks) cannot be cut into that many groups; start a multiple .*",
          keys={"run.groups": 3}),
+    Case("a layer wider than ScaLAPACK can count",
+         r"run\.grid = (1x1|2x2): leaves (4294967296|1073741824) elements of the 65536 columns of a layer on a rank, "
+         r"above the 1000000000 that ScaLAPACK can count; run on 6 ranks of a group \(2x3\), or set ceiling\.scope = causal",
+         wide_layer, base=ACTIVATIONS),
     Case("tensor parallel does not divide the KV heads",
          r"run\.tensor_parallel = 4: does not divide (a group of 1 rank|the 2 KV heads of model/config\.json); .+",
          keys={"run.tensor_parallel": 4}),

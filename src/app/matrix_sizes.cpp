@@ -1,0 +1,70 @@
+#include "app/matrix_sizes.h"
+
+#include <algorithm>
+
+#include "app/overlap.h"
+#include "dist/linear_algebra.h"
+#include "stats/gram.h"
+#include "stats/layer_ceiling.h"
+#include "stats/layer_share.h"
+
+namespace headspan {
+namespace {
+
+/// Of `heads` heads in the columns' blocks.
+struct HeadMatrix {
+  std::int64_t rows, columns, heads, head_size;
+
+  std::int64_t most_on(const GridShape& grid) const {
+    return most_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
+  }
+};
+
+/// The fewest ranks in a square grid, or one that is a column wider, that hold it.
+GridShape enough_ranks(const HeadMatrix& matrix) {
+  GridShape grid{1, 1};
+  while (matrix.most_on(grid) > kMostLocalElements) grid = {grid.columns, grid.rows + 1};
+  return grid;
+}
+
+std::string text(const GridShape& grid) {
+  return std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
+}
+
+void check(const std::string& what, const HeadMatrix& matrix, const GridShape& grid,
+           const std::string& instead) {
+  const std::int64_t most = matrix.most_on(grid);
+  if (most <= kMostLocalElements) return;
+  const GridShape enough = enough_ranks(matrix);
+  throw InputError("", "run.grid", text(grid),
+                   "leaves " + std::to_string(most) + " elements of " + what + " on a rank, above the " +
+                       std::to_string(kMostLocalElements) + " that ScaLAPACK can count",
+                   "run on " + std::to_string(enough.rows * enough.columns) + " ranks of a group (" +
+                       text(enough) + "), or set " + instead);
+}
+
+}  // namespace
+
+void check_layer_sizes(const Job& job, const HeadLayout& layout, const GridShape& grid) {
+  if (!job.ceiling.enabled || job.ceiling.scope == "causal" || job.run.device == "cuda") return;
+  std::int64_t widest = 0;
+  for (const LayerShare& layer : whole_layers(layout))
+    widest = std::max(widest, (layer.last - layer.first) * layout.head_size);
+  if (widest < kWideLayer) return;
+  check("the " + std::to_string(widest) + " columns of a layer",
+        {widest, widest, layout.heads(), layout.head_size}, grid, "ceiling.scope = causal");
+}
+
+void check_projection_sizes(const Job& job, const ModelConfig& config, std::int64_t ranks) {
+  if (!job.overlap.enabled) return;
+  std::int64_t heads = 0;
+  for (const std::string& name : job.overlap.projections)
+    heads = std::max(heads, name == "q" ? config.heads : config.kv_heads);
+  const std::int64_t d = config.head_size, columns = heads * d, rows = std::max(config.hidden_size, columns);
+  const auto pieces = static_cast<std::int64_t>(job.overlap.projections.size()) * config.layers;
+  const std::int64_t teams = overlap_teams(columns * config.hidden_size, pieces, ranks);
+  check("a projection of " + std::to_string(rows) + " x " + std::to_string(columns),
+        {rows, columns, heads, d}, squarest_grid(ranks / teams), "overlap.enabled = false");
+}
+
+}  // namespace headspan

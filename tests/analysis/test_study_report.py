@@ -1,15 +1,20 @@
-"""A real study through headspan-report: its table against `headspan inspect`, which computes the same in C++.
+"""A real study through headspan-report, and through the README's snippets: both against the table of `headspan inspect`,
+which computes the same in C++.
 
 usage: test_study_report.py HEADSPAN MPIEXEC [unittest's arguments]
 """
+import contextlib
 import csv
+import io
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 from samples import run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import TINY_OLMO2, StudyTest, main  # noqa: E402
+from program import TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
 
 CHECKPOINTS = ("step0", "step30", "step3000")
 COLUMNS = ("r2_best_in_sample_mean", "r2_best_in_sample_median", "share_above_pairs_0.1", "share_above_pairs_0.5",
@@ -29,9 +34,34 @@ class StudyReport(StudyTest):
         with open(cls.folder / "emergence.csv", newline="") as file:
             cls.rows = list(csv.DictReader(file))
 
-    def test_as_inspect_says(self):
+    def inspected(self):
+        """The rows of inspect's table: step -> words."""
         told = self.run_program(1, "inspect", *self.results).stdout.splitlines()
-        by_step = {words[0]: words for words in map(str.split, told) if words and len(words) >= 16}
+        return {words[0]: words for words in map(str.split, told) if words and len(words) >= 16}
+
+    def snippet(self, words, path):
+        """What the code of the README behind `words` prints of a result."""
+        readme = (TESTS.parent / "README.md").read_text()
+        code = re.search(re.escape(words) + r":\n\n((?:    .*\n)+)", readme).group(1)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(textwrap.dedent(code), {"path": path})
+        return printed.getvalue().split()
+
+    def test_snippets_of_the_readme_give_the_held_of_the_table(self):
+        by_step = self.inspected()
+        for path in self.results:
+            held = float(by_step[path.stem.removeprefix("step")][2 + COLUMNS.index("r2_best_heldout_mean")])
+            checkpoint, mean = self.snippet("With h5py", path)
+            self.assertEqual(checkpoint, path.stem)
+            self.assertAlmostEqual(float(mean), held, delta=0.00051)
+            numbers = [float(word.strip("[]")) for word in self.snippet("with xarray", path) if word.strip("[]")]
+            self.assertEqual(len(numbers), 6 + 5)  # layers, references
+            self.assertAlmostEqual(sum(numbers[:6]) / 6, held, delta=0.00051)
+            self.assertAlmostEqual(numbers[6], held, delta=0.00051)  # the first that forward selection takes
+
+    def test_as_inspect_says(self):
+        by_step = self.inspected()
 
         for row in self.rows:
             words = by_step[row["step"]]

@@ -18,11 +18,19 @@ bool is_partial(const fs::path& path) { return path.extension() == ".incomplete"
                    "finish the download, or delete this file if it is left over");
 }
 
+constexpr const char* kExpected = "a folder with config.json and model.safetensors is expected";
+
+/// What to do about a folder that is not there: a script fetch.sh beside it brings it.
+std::string how_to_get(const std::string& folder) {
+  const fs::path script = fs::path(folder + "/").parent_path().parent_path() / "fetch.sh";
+  std::error_code error;
+  return fs::exists(script, error) ? "fetch it: bash " + printable(script.string()) : kExpected;
+}
+
 void check_folder(const std::string& folder) {
   std::error_code error;
-  if (!fs::is_directory(folder, error))
-    throw InputError(folder, "", "", fs::exists(folder, error) ? "is not a folder" : "does not exist",
-                     "a folder with config.json and model.safetensors is expected");
+  if (!fs::exists(folder, error)) throw InputError(folder, "", "", "does not exist", how_to_get(folder));
+  if (!fs::is_directory(folder, error)) throw InputError(folder, "", "", "is not a folder", kExpected);
   fs::directory_iterator files(folder, error);
   if (error)
     throw InputError(folder, "", "", "cannot be listed: " + error.message(), "make the folder readable");
@@ -31,8 +39,7 @@ void check_folder(const std::string& folder) {
   if (fs::exists(fs::path(folder) / "config.json", error)) return;
   const bool is_cache = fs::is_directory(fs::path(folder) / "snapshots", error);
   throw InputError(folder, "", "", "holds no config.json",
-                   is_cache ? "give one of the folders in its snapshots/"
-                            : "a folder with config.json and model.safetensors is expected");
+                   is_cache ? "give one of the folders in its snapshots/" : kExpected);
 }
 
 /// Opens a file of weights; what is told of a missing one fits the links of the Hugging Face cache.

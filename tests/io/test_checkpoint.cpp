@@ -44,9 +44,9 @@ class CheckpointTest : public testing::Test {
                     "a":"model-00001-of-00002.safetensors"}})");
   }
 
-  std::string refusal() const {
+  std::string refusal(const std::string& folder) const {
     try {
-      Checkpoint::open(folder_);
+      Checkpoint::open(folder);
     } catch (const InputError& error) {
       return error.what();
     }
@@ -54,7 +54,7 @@ class CheckpointTest : public testing::Test {
   }
 
   void expect_refusal(const std::string& place, const std::string& wrong) const {
-    const std::string line = refusal();
+    const std::string line = refusal(folder_);
     EXPECT_EQ(line.rfind(place + ": ", 0), 0u) << line;
     EXPECT_NE(line.find(wrong), std::string::npos) << line;
   }
@@ -132,6 +132,15 @@ TEST_F(CheckpointTest, RefusesAFolderWithoutItsFiles) {
   expect_refusal(folder_, "holds no config.json; give one of the folders in its snapshots/");
   fs::remove_all(folder_);
   expect_refusal(folder_, "does not exist");
+}
+
+TEST_F(CheckpointTest, NamesTheScriptThatFetchesAFolderThatIsMissing) {
+  const std::string missing = folder_ + "/model";
+  EXPECT_EQ(refusal(missing),
+            missing + ": does not exist; a folder with config.json and model.safetensors is expected");
+  write("fetch.sh", "");
+  for (const std::string& name : {missing, missing + "/"})
+    EXPECT_EQ(refusal(name), name + ": does not exist; fetch it: bash " + folder_ + "/fetch.sh");
 }
 
 TEST_F(CheckpointTest, RefusesAFileInPlaceOfTheFolder) {

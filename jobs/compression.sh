@@ -8,8 +8,9 @@
 # OUT    folder for the results     TEXT.bin  tokens to evaluate on, of any domains
 #
 # What stands behind -- goes to every command. Environment: METHODS, patterns of the names of plans to make [*], FIT_TOKENS
-# [20000] and TEXT_TOKENS [10000] to run, SCOPE of headspan's references [causal], UNITS [residual] and OWN_TEXT [0] of
-# latent and headspan, HEADSPAN the program. With the model of checkpoints/smollm2 and one FIT.bin two hours on two cores.
+# [20000] and TEXT_TOKENS [10000] to run (a --tokens.limit behind -- stands for both), SCOPE of headspan's references
+# [causal], UNITS [residual] and OWN_TEXT [0] of latent and headspan, HEADSPAN the program. With the model of
+# checkpoints/smollm2 and one FIT.bin two hours on two cores.
 # From one text to others, the paper's tables by domain:
 #
 #   T=checkpoints/smollm2/tokens
@@ -17,7 +18,7 @@
 #     $T/docs.fit.bin,$T/code.fit.bin,$T/prose.fit.bin OUT $T/{docs,code,prose}.heldout.bin
 set -euo pipefail
 if (($# < 4)); then
-  sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 model=$1 out=$3
@@ -30,6 +31,10 @@ while (($# > 0)) && [[ $1 != -- ]]; do
   shift
 done
 keys=("${@:2}")
+fit_limit=(--tokens.limit "${FIT_TOKENS:-20000}") text_limit=(--tokens.limit "${TEXT_TOKENS:-10000}")
+for key in "${keys[@]}"; do
+  if [[ ${key%%=*} == --tokens.limit ]]; then fit_limit=() text_limit=(); fi
+done
 program=${HEADSPAN:-build/release/headspan}
 units=(--compress.units "${UNITS:-residual}" --compress.own_text "${OWN_TEXT:-0}")
 evaluated=$(IFS=,; echo "${texts[*]}")
@@ -44,14 +49,14 @@ run() {
   echo "== $name" >&2
   [[ -f $out/$name.h5 ]] ||
     "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
-      --tokens.limit "${FIT_TOKENS:-20000}" "${keys[@]}" "$@" || status=$?
+      "${fit_limit[@]}" "${keys[@]}" "$@" || status=$?
   if ((status == 2)); then
     refused+=("$name")
     return
   fi
   ((status == 0)) || exit "$status"
   "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
-    --tokens.limit "${TEXT_TOKENS:-10000}" --evaluate.summary "$out/$name.json" "${keys[@]}"
+    "${text_limit[@]}" --evaluate.summary "$out/$name.json" "${keys[@]}"
 }
 
 wanted() {

@@ -108,6 +108,18 @@ class CompressionJobs(StudyTest):
         self.assertEqual(self.script("compression.sh", *arguments, METHODS="*-0.27"), ["latent-0.27", "headspan-kv-0.27"])
         self.assertEqual(plan.stat().st_mtime_ns, made)
 
+    def test_a_limit_of_tokens_behind_the_dashes_stands_for_both(self):
+        for words in (("--tokens.limit", "600"), ("--tokens.limit=600",)):
+            out = self.folder / f"limited-{len(words)}"
+            made = self.script("compression.sh", MODEL, TOKENS / "docs.fit.bin", out, TOKENS / "docs.heldout.bin", "--", *SMALL,
+                               *words, METHODS="latent-0.5")
+            self.assertEqual(made, ["latent-0.5"])
+            summary = json.loads((out / "latent-0.5.json").read_text())
+            self.assertLess(590, summary["texts"]["docs.heldout"]["tokens"])
+            self.assertLess(summary["texts"]["docs.heldout"]["tokens"], 600)  # the first of each sequence is not predicted
+            with h5py.File(out / "latent-0.5.h5") as plan:
+                self.assertIn("limit = 600", plan.attrs["job"])
+
     def test_units_are_those_that_are_asked_for(self):
         for units in ("residual", "measured"):
             out = self.folder / units

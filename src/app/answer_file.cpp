@@ -25,6 +25,8 @@ AnswerFile::AnswerFile(const Comm& comm, std::string path, const std::string& jo
 }
 
 void AnswerFile::read(const std::string& job) {
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  make_folder(folder.empty() ? "." : folder.string());
   std::ifstream old(part());
   std::string line;
   if (std::getline(old, line) && line == job)

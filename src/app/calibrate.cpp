@@ -13,6 +13,7 @@
 #include "app/own_text.h"
 #include "app/run_attributes.h"
 #include "app/value_range.h"
+#include "app/write_target.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
@@ -192,6 +193,8 @@ int calibrate(const Job& job, const Comm& world) {
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
+    for (const char* suffix : {"", ".done"})
+      check_target({"compress.plan", job.compress.plan, job.compress.plan + suffix}, input_files(job));
     prepared = prepare(job);
     if (!prepared.input) return check_one_group(job, world.size());
     tensor_parallel =

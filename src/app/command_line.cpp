@@ -172,7 +172,9 @@ Job read_job(const std::vector<std::string>& words, const GivenKeys& overrides) 
   if (words.size() < 2) return make(kOrigin, overrides);
   GivenKeys given = read_job_file(words[1]);
   for (const auto& [key, value] : overrides) given[key] = value;
-  return make(words[1], given);
+  Job job = make(words[1], given);
+  job.file = words[1];
+  return job;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "app/cached_model.h"
 #include "app/layout.h"
 #include "app/score_texts.h"
+#include "app/write_target.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
 #include "io/publish.h"
@@ -19,6 +20,7 @@
 namespace headspan {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 struct Text {
@@ -38,13 +40,28 @@ struct Prepared {
 
 Text read_text(const Job& job, const std::string& path, const ModelInput& input) {
   Text text;
-  text.name = std::filesystem::path(path).stem().string();
+  text.name = fs::path(path).stem().string();
   Job::Tokens rule = job.tokens;
   rule.path = path;
   rule.heldout = 0;
   rule.skip_first = 0;
   text.sample = take_sample(rule, input.config, input.config_path, "");
   return text;
+}
+
+/// Throws InputError where what is written would replace what is read, or each other. Local.
+void check_targets(const Job& job) {
+  const std::string &answers = job.evaluate.answers, &summary = job.evaluate.summary;
+  const std::vector<std::string> inputs = input_files(job);
+  if (!answers.empty())
+    for (const char* suffix : {"", ".part"})
+      check_target({"evaluate.answers", answers, answers + suffix}, inputs);
+  if (summary.empty()) return;
+  check_target({"evaluate.summary", summary, summary}, inputs);
+  const auto place = [](const std::string& path) { return fs::weakly_canonical(fs::absolute(path)); };
+  if (!answers.empty() && place(answers) == place(summary))
+    throw InputError("", "evaluate.summary", summary, "is the file for the answers too",
+                     "choose another place");
 }
 
 /// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
@@ -75,9 +92,6 @@ Prepared prepare(const Job& job) {
   for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
     if (!path.empty()) prepared.identity += sha256_file(path);
   prepared.identity = sha256_hex(prepared.identity);
-  for (const std::string& path : {rule.answers, rule.summary})
-    if (!path.empty() && std::filesystem::path(path).has_parent_path())
-      make_folder(std::filesystem::path(path).parent_path().string());
   return prepared;
 }
 
@@ -220,6 +234,7 @@ int evaluate(const Job& job, const Comm& world) {
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
+    check_targets(job);
     prepared = prepare(job);
     tensor_parallel =
         choose_tensor_parallel(job, prepared.input.config, prepared.input.dtype, world.size(), memory);

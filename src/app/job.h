@@ -17,6 +17,8 @@ namespace headspan {
 using Words = std::vector<std::string>;
 
 struct Job {
+  std::string file;  ///< where its keys stand; empty: on the command line alone
+
   struct Model {
     std::string path;
     std::string manifest;

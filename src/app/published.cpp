@@ -1,20 +1,15 @@
 #include "app/published.h"
 
-#include <filesystem>
 #include <set>
 #include <sstream>
 
-#include <fcntl.h>
-#include <unistd.h>
-
+#include "app/write_target.h"
 #include "base/sha256.h"
 #include "io/h5_file.h"
 #include "io/publish.h"
 
 namespace headspan {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -52,22 +47,12 @@ bool is_published(const Job& job, const Unit& unit) {
 }
 
 void check_writable(const Job& job, const Unit& unit) {
-  std::vector<std::string> inputs = job.grams.paths, results{unit.result_path(job)};
-  inputs.push_back(unit.path);
+  std::vector<std::string> inputs = input_files(job), results{unit.result_path(job)};
+  for (const std::string& file : checkpoint_files(unit.path)) inputs.push_back(file);
   if (job.output.save_gram) results.push_back(unit.gram_path(job));
-  std::error_code missing;
-  for (const std::string& input : inputs)
-    for (const std::string& result : results)
-      if (fs::equivalent(input, result, missing))
-        throw InputError("", "output.directory", job.output.directory,
-                         "would replace " + input + " by the result", "choose another folder");
-  const fs::path folder = fs::path(unit.result_path(job)).parent_path();
-  fs::path there = fs::absolute(folder);  // the first that exists: what is below it can be made
-  while (!fs::exists(there, missing)) there = there.parent_path();
-  if (!fs::is_directory(there))
-    throw Error("cannot make the folder: " + folder.string() + ": " + there.string() + " is a file");
-  if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
-    throw_errno("cannot write to the folder", there.string());
+  for (const std::string& result : results)
+    for (const char* suffix : {"", ".done"})
+      check_target({"output.directory", job.output.directory, result + suffix}, inputs);
 }
 
 }  // namespace headspan

@@ -11,8 +11,7 @@ namespace headspan {
 /// says what differs when a complete result of another job stands there. One rank.
 bool is_published(const Job& job, const Unit& unit);
 
-/// Throws InputError where the unit's result would replace what it is made from, and Error where its folder
-/// could not be made or written in. Makes nothing. One rank.
+/// Throws as check_target does for all files that the unit is published in. Makes nothing. One rank.
 void check_writable(const Job& job, const Unit& unit);
 
 }  // namespace headspan

@@ -139,6 +139,7 @@ void publish(const Comm& comm, const Publication& publication,
 
 void publish_text(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  make_folder(folder_of(path));
   try {
     write_text(temporary, text);
     move_into_place(temporary, path);

@@ -44,8 +44,8 @@ void publish(const Comm& comm, const Publication& publication,
              const std::function<void(const std::string& temporary)>& write,
              const std::function<void(const std::string& temporary)>& verify);
 
-/// Publishes a small text file without a .done: the old one or the new one stands there. Throws Error. One
-/// rank.
+/// Publishes a small text file without a .done: the old one or the new one stands there. Makes its folder.
+/// Throws Error. One rank.
 void publish_text(const std::string& path, const std::string& text);
 
 /// Makes the folder and those above it; throws Error when that fails or when no file could be made in it. One

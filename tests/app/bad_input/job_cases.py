@@ -84,7 +84,7 @@ CASES = [
     Case("bfloat16 product of activations", r"command line: predict\.precision = bfloat16: .+; .+", small_activations,
          base=ACTIVATIONS, keys={"predict.precision": "bfloat16"}),
     Case("result in place of its input",
-         r"output\.directory = \.: would replace activations/z\.h5 by the result; choose another folder",
+         r"output\.directory = \.: would replace activations/z\.h5, which the job reads; choose another place",
          activations_where_results_go, base={"activations.path": "activations/z.h5", "output.directory": "."}),
     Case("no GPU", r"run\.device = cuda: .+", keys={"run.device": "cuda"}, code=1),
     Case("skip_first leaves nothing", r"tokens\.skip_first = 16: leaves no token of any sequence; .+",

@@ -67,6 +67,7 @@ void AnswerFile::add(const std::vector<std::size_t>& requests, const std::vector
     if (file_.is_open() && !file_.flush()) throw Error("cannot write the answers so far: " + part());
   });
   comm_.broadcast(done_.data(), static_cast<std::int64_t>(done_.size()), 0);
+  kept_since_ = !path_.empty();
 }
 
 void AnswerFile::publish() {

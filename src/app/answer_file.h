@@ -22,6 +22,9 @@ class AnswerFile {
   /// Whether the request was answered before or since. On every rank alike.
   bool has(std::size_t request) const { return done_[request] != 0; }
 
+  /// Whether the next run goes on from more answers than this one did. On every rank alike.
+  bool kept_since() const { return kept_since_; }
+
   /// The lines of these requests, from each rank its own. Collective.
   void add(const std::vector<std::size_t>& requests, const std::vector<std::string>& lines);
 
@@ -35,6 +38,7 @@ class AnswerFile {
 
   const Comm& comm_;
   std::string path_;
+  bool kept_since_ = false;
   std::vector<char> done_;          // [requests], on every rank
   std::vector<std::string> lines_;  // on rank 0
   std::ofstream file_;              // likewise

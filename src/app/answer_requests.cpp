@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "app/run_clock.h"
 #include "app/score_texts.h"
 #include "model/inference.h"
 
@@ -25,6 +26,7 @@ void answer_in_rounds(const Team& team, const std::vector<std::int64_t>& lengths
   const auto rows = static_cast<std::size_t>(team.data().size()),
              row = static_cast<std::size_t>(team.data().rank());
   for (std::size_t begin = 0; begin < order.size();) {
+    stop_where_asked(team.group());
     const std::size_t count = static_cast<std::size_t>(batch_sequences(batch, lengths[order[begin]])),
                       end = std::min(order.size(), begin + count * rows);
     std::vector<std::size_t> mine, numbers;

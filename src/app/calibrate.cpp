@@ -12,6 +12,7 @@
 #include "app/model_input.h"
 #include "app/own_text.h"
 #include "app/run_attributes.h"
+#include "app/run_clock.h"
 #include "app/value_range.h"
 #include "app/write_target.h"
 #include "base/progress.h"
@@ -203,7 +204,18 @@ int calibrate(const Job& job, const Comm& world) {
   if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
   tell(prepared.sample, log);
   const Team team(world, 1, tensor_parallel, job.run.grid);
-  const CompressionPlan plan = make_plan(job, prepared, team, log);
+  CompressionPlan plan;
+  try {
+    plan = make_plan(job, prepared, team, log);
+  } catch (const Stopped&) {
+    if (world.is_root())
+      std::fprintf(
+          stderr,
+          "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the "
+          "same command begins anew\n",
+          job.compress.plan.c_str());
+    return 1;
+  }
   publish_plan(job, prepared, plan, world);
   if (world.is_root())
     std::printf(

@@ -113,7 +113,10 @@ class Capture {
       }
       for (const auto& batch : round)
         for (const std::int64_t s : batch) pieces.done[to_size(s)] = 1;
-      if (state == nullptr) continue;
+      if (state == nullptr) {
+        stop_where_asked(team_.group());
+        continue;
+      }
       const Profile::Phase phase = profile.enter("save");
       rows_->keep(*state, pieces);
     }

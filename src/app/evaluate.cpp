@@ -10,6 +10,7 @@
 #include "app/cache_speed.h"
 #include "app/cached_model.h"
 #include "app/layout.h"
+#include "app/run_clock.h"
 #include "app/score_texts.h"
 #include "app/write_target.h"
 #include "base/sha256.h"
@@ -223,6 +224,24 @@ void print(const Json& summary) {
                 text["kl"].dump().c_str(), text["kl_se"].dump().c_str());
 }
 
+/// Returns the exit code: 3 where the next run has fewer requests to answer than this one had.
+int tell_stopped(const Job& job, const std::optional<AnswerFile>& answers, const Comm& world, double start) {
+  const bool goes_on = answers && answers->kept_since();
+  if (!world.is_root()) return goes_on ? 3 : 1;
+  if (!goes_on) {
+    std::fprintf(
+        stderr, "headspan: stopped by a signal: nothing of this run is kept; the same command begins anew\n");
+    return 1;
+  }
+  std::fprintf(
+      stderr,
+      "headspan: stopped by a signal: the answers so far are in %s.part; the same command goes on from "
+      "them%s\n",
+      job.evaluate.answers.c_str(), job.evaluate.texts.empty() ? "" : " and scores the texts anew");
+  std::printf("status=stopped units=1 skipped=0 seconds=%.1f\n", Progress::steady_seconds() - start);
+  return 3;
+}
+
 }  // namespace
 
 int evaluate(const Job& job, const Comm& world) {
@@ -248,15 +267,20 @@ int evaluate(const Job& job, const Comm& world) {
                   team, choose_shared_blocks(job, prepared, team, memory, log));
   });
   Json summary{{"plan", job.evaluate.plan}, {"cache", job.evaluate.cache}};
-  summary["texts"] = score_texts(job, prepared, *model, log);
   const CacheKind kind = cache_kind(job.evaluate.cache);
   const std::size_t scored = prepared.scored.size();
-  AnswerFile answers(team.group(), job.evaluate.answers, prepared.identity,
-                     scored + prepared.generated.size(), log);
-  answer(*model, kind, prepared.scored, job.evaluate.batch, 0, answers);
-  answer(*model, kind, prepared.generated, job.evaluate.batch, scored, answers);
+  std::optional<AnswerFile> answers;
+  try {
+    summary["texts"] = score_texts(job, prepared, *model, log);
+    answers.emplace(team.group(), job.evaluate.answers, prepared.identity, scored + prepared.generated.size(),
+                    log);
+    answer(*model, kind, prepared.scored, job.evaluate.batch, 0, *answers);
+    answer(*model, kind, prepared.generated, job.evaluate.batch, scored, *answers);
+  } catch (const Stopped&) {
+    return tell_stopped(job, answers, world, start);
+  }
   measure(job, prepared, *model, memory, summary);
-  answers.publish();
+  answers->publish();
   agree(world, [&] {
     if (!world.is_root()) return;
     if (!job.evaluate.summary.empty()) publish_text(job.evaluate.summary, summary.dump(1) + "\n");

@@ -20,8 +20,7 @@
 namespace headspan {
 namespace {
 
-/// `failure`: what was wrong with the command line, if anything. Returns the exit code. Collective over
-/// world.
+/// Returns the exit code. Collective over world.
 int run_command(const Request& request, const std::exception_ptr& failure, const Comm& world) {
   try {
     agree(world, [&] {
@@ -36,6 +35,14 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
   } catch (const AgreedError& e) {
     if (world.is_root()) std::fprintf(stderr, "headspan: %s\n", e.what());
     return e.exit_code();
+  }
+}
+
+/// `failure`: what was wrong with the command line, if anything. Returns the exit code. Collective over all
+/// ranks.
+int run_command(const Request& request, const std::exception_ptr& failure) {
+  try {
+    return run_command(request, failure, Comm::duplicate(MPI_COMM_WORLD));
   } catch (const std::bad_alloc&) {  // this and what follows: of this rank alone, for which the others wait
     abort_job("out of memory", 1);
   } catch (const std::exception& e) {
@@ -69,9 +76,14 @@ int main(int argc, char** argv) {
   }
   const bool computes =
       request.command == "study" || request.command == "calibrate" || request.command == "evaluate";
-  if (!failure && computes) let_idle_threads_sleep(argv);
-  if (!failure && request.command == "study") catch_stop_signals();
-  MpiSession session(&argc, &argv);
-  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
-  return run_command(request, failure, world);
+  try {
+    if (!failure && computes) {
+      let_idle_threads_sleep(argv);
+      catch_stop_signals();
+    }
+    const MpiSession session(&argc, &argv);
+    return run_command(request, failure);
+  } catch (const std::exception& e) {  // with MPI not there
+    abort_job(complaint(e), 1);
+  }
 }

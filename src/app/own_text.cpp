@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/cached_model.h"
+#include "app/run_clock.h"
 #include "base/splitmix64.h"
 #include "model/inference.h"
 
@@ -52,7 +53,7 @@ std::vector<Tokens> write_together(const Job& job, const ModelInput& input, cons
 std::vector<Tokens> write(const Job& job, const ModelInput& input, const Tokens& ends,
                           const CachedModel& model, Progress& progress) {
   std::vector<Tokens> all;
-  for (std::int64_t left = job.compress.own_text; left > 0;) {
+  for (std::int64_t left = job.compress.own_text; left > 0 && !stop_signal_seen(model.team().tensor());) {
     const std::int64_t count = std::min(kTogether, left),
                        length = std::min(job.tokens.sequence_length, (left + count - 1) / count);
     for (Tokens& tokens :
@@ -90,6 +91,7 @@ void add_own_text(const Job& job, const ModelInput& input, const Transformer& mo
   agree(team.group(), [&] {
     if (writes) written = write(job, input, sample.eos, cached, progress);
   });
+  stop_where_asked(team.group());
   std::int64_t sequences = static_cast<std::int64_t>(written.size());
   team.group().broadcast(&sequences, 1, 0);
   written.resize(static_cast<std::size_t>(sequences));

@@ -3,6 +3,7 @@
 
 #include "app/calibration.h"
 #include "app/head_references.h"
+#include "app/run_clock.h"
 #include "base/checked.h"
 #include "stats/head_moments.h"
 #include "stats/joint_fit.h"
@@ -36,6 +37,7 @@ class HeadMaps {
     const Comm& comm = data_.comm();
     const std::int64_t all = data_.layout.heads();
     for (std::int64_t first = 0; first < all; first += comm.size()) {
+      stop_where_asked(comm);
       const std::int64_t mine = first + comm.rank();
       const bool works = mine < all && !references_[to_size(mine)].empty();
       const std::vector<double> numbers = fit_target(works ? mine : -1);

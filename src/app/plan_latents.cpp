@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "app/calibration.h"
+#include "app/run_clock.h"
 #include "app/value_kind.h"
 #include "base/checked.h"
 #include "stats/bit_allocation.h"
@@ -72,7 +73,10 @@ class LatentPlanner {
   /// Spectra of all layers and streams, on every rank. Collective.
   std::vector<Spectrum> find_latents() {
     std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
-    for (std::int64_t first = 0; first < layers_; first += comm_.size()) work_on(first);
+    for (std::int64_t first = 0; first < layers_; first += comm_.size()) {
+      stop_where_asked(comm_);
+      work_on(first);
+    }
     for (const OwnLatents& own : own_) spectra[block_of(own.stream, own.layer)] = own.latents.eigenvalues;
     for (Spectrum& spectrum : spectra) {
       spectrum.resize(to_size(columns()), 0.0);
@@ -133,6 +137,7 @@ class LatentPlanner {
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
         const std::size_t at = block_of(stream, layer);
         if (!(allocation.loss[at] > 0)) continue;
+        stop_where_asked(comm_);
         PlannedBlock block = block_with(stream, layer, allocation.bands[at], spectra[at]);
         std::int64_t size = 0;
         for (const Band& band : block.bands) size += columns() * band.columns;

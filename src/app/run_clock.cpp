@@ -5,6 +5,12 @@
 
 namespace headspan {
 
+bool stop_signal_seen(const Comm& comm) { return comm.max(stop_signal_seen() ? 1 : 0) != 0; }
+
+void stop_where_asked(const Comm& comm) {
+  if (stop_signal_seen(comm)) throw Stopped();
+}
+
 RunClock::RunClock(const Job::Run& rule)
     : rule_(rule), start_(Progress::steady_seconds()), last_save_(start_) {}
 

@@ -1,4 +1,5 @@
-// When a run saves and when it stops: run.save_minutes, run.time_limit, SIGUSR1 and SIGTERM.
+// When a run saves and when it stops: run.save_minutes, run.time_limit, and the signals of
+// base/stop_signal.h.
 #pragma once
 
 #include "app/job.h"
@@ -6,8 +7,14 @@
 
 namespace headspan {
 
-/// Thrown on all ranks of a group alike, out of a unit whose state is saved.
+/// Thrown on all ranks of a group alike, out of work that was told to stop; out of a unit its state is saved.
 struct Stopped {};
+
+/// Whether any rank has seen a signal, on all alike. Collective over comm.
+bool stop_signal_seen(const Comm& comm);
+
+/// Throws Stopped where one has: between the steps of work that saves nothing. Collective over comm.
+void stop_where_asked(const Comm& comm);
 
 class RunClock {
  public:

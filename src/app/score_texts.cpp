@@ -7,6 +7,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "app/run_clock.h"
 #include "model/inference.h"
 
 namespace headspan {
@@ -68,6 +69,7 @@ TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, c
   const auto rows = static_cast<std::size_t>(team.data().size()),
              row = static_cast<std::size_t>(team.data().rank());
   for (std::size_t first = 0; first < count; first += static_cast<std::size_t>(batch) * rows) {
+    stop_where_asked(team.group());
     std::vector<std::size_t> mine;
     std::int64_t tokens = 0;
     for (std::size_t i = first; i < std::min(count, first + static_cast<std::size_t>(batch) * rows); ++i) {

@@ -86,7 +86,9 @@ Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
 /// What became of the units that one group took.
 struct Outcome {
   std::vector<Failure> failures;  ///< on the root of the group
-  bool stopped = false;           ///< with units left to do
+  std::int64_t done = 0;
+  bool stopped = false;  ///< with units left to do
+  std::string saved;     ///< the unit whose state is saved; empty: stopped between two
 };
 
 /// Takes units from the counter until none is left or the clock says stop. Collective over world.
@@ -106,16 +108,42 @@ Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& 
   for (std::int64_t u = next(); u < count && !outcome.stopped; u = next()) {
     try {
       outcome.stopped = !first && clock.next(team.group()) == RunClock::Step::save_and_stop;
-      if (!outcome.stopped) run_unit(job, plan.units[static_cast<std::size_t>(u)], team, clock, log);
+      if (outcome.stopped) break;
+      run_unit(job, plan.units[static_cast<std::size_t>(u)], team, clock, log);
+      ++outcome.done;
       first = false;
     } catch (const Stopped&) {
       outcome.stopped = true;
+      outcome.saved = plan.units[static_cast<std::size_t>(u)].name;
     } catch (const AgreedError& e) {
       if (team.group().is_root()) outcome.failures.push_back({e.what(), e.exit_code()});
     }
   }
   counter.close();
   return outcome;
+}
+
+/// The texts of all ranks, in rank order, on rank 0. Collective over world.
+std::string collect(const std::string& text, const Comm& world) {
+  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  send[0].assign(text.begin(), text.end());
+  std::string all;
+  for (const auto& own : world.exchange(send)) all.append(own.begin(), own.end());
+  return all;
+}
+
+/// Says on rank 0 why the run has ended, what is saved and how to go on. Collective over world.
+void tell_stopped(const Outcome& outcome, const Team& team, std::size_t units) {
+  const Comm& world = team.world();
+  const bool speaks = team.group().is_root();
+  std::int64_t done = speaks ? outcome.done : 0;
+  world.sum(&done, 1);
+  const std::string saved = collect(speaks && !outcome.saved.empty() ? " " + outcome.saved : "", world);
+  const bool signal = stop_signal_seen(world);
+  if (!world.is_root()) return;
+  std::fprintf(stderr, "headspan: stopped %s: %lld of %zu units are done%s%s; the same command goes on\n",
+               signal ? "by a signal" : "at run.time_limit", static_cast<long long>(done), units,
+               saved.empty() ? "" : ", saved is the state of", saved.c_str());
 }
 
 /// Tells every failure once, on rank 0; returns the exit code: 3 where some group has stopped, for the job is
@@ -128,10 +156,7 @@ int report(const Outcome& outcome, const Comm& world) {
     lines += "headspan: " + failure.what + "\n";
     code = code == 1 ? 1 : failure.exit_code;
   }
-  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
-  send[0].assign(lines.begin(), lines.end());
-  for (const auto& text : world.exchange(send))
-    if (!text.empty()) std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fputs(collect(lines, world).c_str(), stderr);
   if (outcome.stopped) code = 3;
   const auto codes = world.all_gather(code);
   if (std::find(codes.begin(), codes.end(), 3) != codes.end()) return 3;
@@ -157,7 +182,9 @@ int study(const Job& job, const Comm& world) {
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
   const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu, plan.gpu_memory);
-  const int code = report(run_units(job, plan, team, clock, log), world);
+  const Outcome outcome = run_units(job, plan, team, clock, log);
+  const int code = report(outcome, world);
+  if (code == 3) tell_stopped(outcome, team, plan.units.size());
   if ((code == 0 || code == 3) && world.is_root())
     std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",
                 plan.units.size(), static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);

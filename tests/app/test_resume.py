@@ -2,10 +2,7 @@
 
 usage: test_resume.py HEADSPAN MPIEXEC [unittest's arguments]
 """
-import os
 import re
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -133,20 +130,6 @@ class Resume(StudyTest):
         self.assertEqual(code, DONE, printed)
         self.assertNotIn(" resumed ", printed)
         self.assert_equal_to_the_bit(self.result("damaged"), self.undisturbed[1])
-
-    def test_signals_stop_a_run(self):
-        for name in ("SIGUSR1", "SIGTERM"):
-            with self.subTest(signal=name):
-                keys = {**self.keys, "output.directory": self.folder / name, "run.batch_tokens": 1, "model.dtype": "float32"}
-                command = [self.program, "study", *(f"--{key}={value}" for key, value in keys.items())]
-                with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
-                    for line in run.stderr:  # the forward begins behind this line
-                        if " loaded " in line:
-                            break
-                    os.kill(run.pid, getattr(signal, name))
-                    printed = run.stdout.read() + run.stderr.read()
-                self.assertIn(run.returncode, (STOPPED, DONE), printed)
-                self.assertEqual(run.returncode == STOPPED, " saved " in printed)
 
     def test_units_that_are_left_wait_for_the_next_run(self):
         rows = "".join(f"{name}\t0\t0\t{GOLDEN / 'olmo2_mha'}\n" for name in ("a", "b"))

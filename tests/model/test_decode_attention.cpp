@@ -1,6 +1,8 @@
 // One query of each of several sequences, by the kernels of a decode step, against the same queries by
 // general products, which a cache takes where some sequence gets no query: two paths that share nothing but
 // records.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -83,6 +85,7 @@ TEST(DecodeAttention, is_what_general_products_give) {
   std::vector<std::int64_t> lengths_and_none = kLengths, one_and_none = one;
   lengths_and_none.push_back(0);
   one_and_none.push_back(0);
+  double largest = 0;
   for (const Case& chosen : cases())
     for (const std::int64_t exact_first : {0, 4})
       for (const std::int64_t exact_recent : {0, 3}) {
@@ -101,9 +104,10 @@ TEST(DecodeAttention, is_what_general_products_give) {
           const double error = error_of(attend(step, next, one), attend(general, next, one_and_none));
           EXPECT_LE(error, chosen.tolerance)
               << chosen.name << ", exact " << exact_first << ", " << exact_recent;
-          EXPECT_GT(error, 0) << "the paths are not the same";
+          largest = std::max(largest, error);
         }
       }
+  EXPECT_GT(largest, 0) << "sums of the same order throughout: the two paths are one";
 }
 
 }  // namespace

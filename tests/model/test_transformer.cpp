@@ -68,7 +68,9 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
     const auto model =
         Transformer::load(config_, checkpoint_, forward_dtype(dtype, config_, nullptr),
                           {config_.layers, true}, layout.tensor_parallel, layout.data_parallel);
-    return relative_error(model.logits(golden.batch), golden[dtype + "/logits"]);
+    const at::Tensor logits = model.logits(golden.batch), expected = golden[dtype + "/logits"];
+    EXPECT_EQ(logits.scalar_type(), expected.scalar_type());
+    return relative_error(logits, expected);
   }
 };
 
@@ -88,6 +90,8 @@ TEST_P(TransformerGolden, agrees_in_float64_on_every_layout) {
 
 // The same sequences many times over: more rows than ranks sum at once, cut somewhere in a sequence.
 TEST_P(TransformerGolden, agrees_where_rows_go_in_pieces) {
+  if (Layout(1).world.size() % 2 != 0 || config_.kv_heads % 2 != 0)
+    GTEST_SKIP() << "no two ranks can share the heads";
   for (const int size : {2, 4}) {
     const Layout world(1);
     if (world.world.size() % size != 0 || config_.kv_heads % size != 0) continue;
@@ -117,7 +121,6 @@ TEST_P(TransformerGolden, agrees_in_float32) {
 
   EXPECT_LE(captures, 1e-5);
   EXPECT_LE(logits, 1e-5);
-  EXPECT_GT(captures, 0);  // float64 would be too good
 }
 
 TEST_P(TransformerGolden, agrees_in_bfloat16_where_only_products_may_round_differently) {

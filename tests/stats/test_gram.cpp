@@ -90,20 +90,19 @@ void on_every_layout(const std::function<void(const Grid&, const HeadLayout&, st
 }
 
 TEST(Gram, IsTheSumOfProductsAboutTheMean) {
-  double worst = 0;
-  on_every_layout([&](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
+  on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
     const Activations z = correlated(101, layout.columns(), 3, 0.5, 1, 2);
 
     const HeadGram gram = make_gram(grid, z, {block, Precision::float64, 16});
 
-    const Moments expected = naive(z);
+    Moments expected = naive(z);
     EXPECT_EQ(gram.tokens, z.tokens);
     EXPECT_LE(mean_error(gram, expected), 20 * kEps);
     EXPECT_LE(error_of(gram, expected), static_cast<double>(z.tokens) * kEps);
     EXPECT_TRUE(gram.matrix.guards_intact());
-    worst = std::max(worst, error_of(gram, expected));
+    expected.second.back() *= 2;
+    EXPECT_GT(error_of(gram, expected), 0.1) << "nothing was compared";
   });
-  EXPECT_GT(worst, 0) << "no rounding at all: nothing was compared";
 }
 
 TEST(Gram, KeepsItsDigitsUnderLargeMeans) {
@@ -351,9 +350,8 @@ TEST(Gram, IsFactoredByScalapackWhereItLies) {
     pdpotrf_("L", &n, gram.matrix.data(), &one, &one, gram.matrix.descriptor().data(), &info);
 
     ASSERT_EQ(info, 0);
-    const double residual = cholesky_residual(a, gather_symmetric(gram.matrix), n);
-    EXPECT_LE(residual, 3);
-    EXPECT_GT(residual, 0);
+    EXPECT_LE(cholesky_residual(a, gather_symmetric(gram.matrix), n), 3);
+    EXPECT_GT(cholesky_residual(a, a, n), 1e3) << "what was not factored passes too";
     EXPECT_TRUE(gram.matrix.guards_intact());
   });
 }

@@ -3,9 +3,12 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "dist/agreement.h"
 #include "dist/mpi.h"
+#include "dist/zero_pages.h"
 
 namespace headspan {
 namespace {
@@ -86,6 +89,54 @@ TEST(Comm, ExchangesAndGathersEqualCounts) {
 
   EXPECT_EQ(received, expected);
   EXPECT_EQ(gathered, all);
+}
+
+/// More bytes than 32 bits count: zeros, all of them the same 16 MiB of memory, and a last MiB of its own.
+class LongArray {
+ public:
+  LongArray() : pages_(kHead + kTail) {
+    const int file = memfd_create("zeros", 0);
+    if (file < 0 || ftruncate(file, kPiece) != 0) throw_errno("cannot make", "shared memory");
+    for (std::int64_t at = 0; at < kHead; at += kPiece)
+      if (mmap(data() + at, kPiece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
+        throw_errno("cannot map", "shared memory");
+    close(file);
+  }
+  char* data() { return static_cast<char*>(pages_.data()); }
+  std::int64_t size() const { return kHead + kTail; }
+  void fill_tail(int number) {
+    for (std::int64_t i = 0; i < kTail; ++i) data()[kHead + i] = letter(i, number);
+  }
+  bool tail_is(int number) {
+    for (std::int64_t i = 0; i < kTail; ++i)
+      if (data()[kHead + i] != letter(i, number)) return false;
+    return true;
+  }
+
+ private:
+  static char letter(std::int64_t i, int number) { return static_cast<char>((i / 7 + number) % 101); }
+
+  static constexpr std::int64_t kHead = std::int64_t{1} << 31, kTail = std::int64_t{1} << 20,
+                                kPiece = std::int64_t{1} << 24;
+  ZeroPages pages_;
+};
+
+TEST(Comm, CarriesMoreThanOneMessageCan) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  if (world.size() != 2) GTEST_SKIP() << "on two ranks";
+  const auto peer = static_cast<std::size_t>(1 - world.rank());
+  LongArray ours, theirs;
+  ours.fill_tail(world.rank());
+  std::vector<Bytes<const char>> send(2, {nullptr, 0});
+  std::vector<Bytes<char>> receive(2, {nullptr, 0});
+  send[peer] = {ours.data(), ours.size()};
+  receive[peer] = {theirs.data(), theirs.size()};
+
+  world.exchange(send, receive);
+  world.broadcast(ours.data(), ours.size(), 1);
+
+  EXPECT_TRUE(theirs.tail_is(1 - world.rank()));
+  EXPECT_TRUE(ours.tail_is(1));
 }
 
 TEST(Comm, SplitsByColourInTheOrderOfKeys) {

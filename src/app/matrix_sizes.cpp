@@ -1,8 +1,10 @@
 #include "app/matrix_sizes.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "app/overlap.h"
+#include "base/checked.h"
 #include "dist/linear_algebra.h"
 #include "stats/gram.h"
 #include "stats/layer_ceiling.h"
@@ -43,18 +45,7 @@ void check(const std::string& what, const HeadMatrix& matrix, const GridShape& g
                        text(enough) + "), or set " + instead);
 }
 
-}  // namespace
-
-void check_layer_sizes(const Job& job, const HeadLayout& layout, const GridShape& grid) {
-  if (!job.ceiling.enabled || job.ceiling.scope == "causal" || job.run.device == "cuda") return;
-  std::int64_t widest = 0;
-  for (const LayerShare& layer : whole_layers(layout))
-    widest = std::max(widest, (layer.last - layer.first) * layout.head_size);
-  if (widest < kWideLayer) return;
-  check("the " + std::to_string(widest) + " columns of a layer",
-        {widest, widest, layout.heads(), layout.head_size}, grid, "ceiling.scope = causal");
-}
-
+/// For the overlap on a group of `ranks`.
 void check_projection_sizes(const Job& job, const ModelConfig& config, std::int64_t ranks) {
   if (!job.overlap.enabled) return;
   std::int64_t heads = 0;
@@ -65,6 +56,34 @@ void check_projection_sizes(const Job& job, const ModelConfig& config, std::int6
   const std::int64_t teams = overlap_teams(columns * config.hidden_size, pieces, ranks);
   check("a projection of " + std::to_string(rows) + " x " + std::to_string(columns),
         {rows, columns, heads, d}, squarest_grid(ranks / teams), "overlap.enabled = false");
+}
+
+}  // namespace
+
+LayerSizes layer_sizes(const HeadLayout& layout) {
+  std::int64_t widest = 0;
+  for (const LayerShare& layer : whole_layers(layout))
+    widest = std::max(widest, (layer.last - layer.first) * layout.head_size);
+  return {widest, layout.heads(), layout.head_size};
+}
+
+void check_layer_sizes(const Job& job, const LayerSizes& layers, const GridShape& grid) {
+  const std::int64_t columns = checked_mul(layers.heads, layers.head_size, "columns of a stream");
+  if (columns > std::numeric_limits<int>::max())
+    throw InputError("", "predict.streams", "", "holds a stream of " + std::to_string(columns) + " columns",
+                     "MPI and BLAS count up to " + std::to_string(std::numeric_limits<int>::max()));
+  if (!job.ceiling.enabled || job.ceiling.scope == "causal" || job.run.device == "cuda") return;
+  if (layers.widest < kWideLayer) return;
+  check("the " + std::to_string(layers.widest) + " columns of a layer",
+        {layers.widest, layers.widest, layers.heads, layers.head_size}, grid, "ceiling.scope = causal");
+}
+
+void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid) {
+  for (const std::string& name : job.predict.streams) {
+    const std::int64_t heads = name == "q" ? config.heads : config.kv_heads;
+    check_layer_sizes(job, {heads * config.head_size, heads * config.layers, config.head_size}, grid);
+  }
+  check_projection_sizes(job, config, grid.rows * grid.columns);
 }
 
 }  // namespace headspan

@@ -1,5 +1,6 @@
-// Whether ScaLAPACK can count the matrices that a study gives to it whole (dist/linear_algebra.h), before
-// work begins. Not whether they fit the memory (cost.h).
+// Whether the 32-bit integers of MPI and BLAS can count the columns of a study's streams, and ScaLAPACK the
+// matrices that it is given whole (dist/linear_algebra.h), before work begins. Not whether they fit the
+// memory (cost.h).
 #pragma once
 
 #include "app/job.h"
@@ -8,11 +9,19 @@
 
 namespace headspan {
 
-/// Of the layers of a stream, for the layer ceiling over a group's grid. Throws InputError with a number of
-/// ranks that would do. Local.
-void check_layer_sizes(const Job& job, const HeadLayout& layout, const GridShape& grid);
+/// The layers of a stream.
+struct LayerSizes {
+  std::int64_t widest;  ///< columns of the layer with most
+  std::int64_t heads;   ///< of all layers
+  std::int64_t head_size;
+};
+LayerSizes layer_sizes(const HeadLayout& layout);
 
-/// Of a model's projections, for the overlap on a group of `ranks`. Likewise.
-void check_projection_sizes(const Job& job, const ModelConfig& config, std::int64_t ranks);
+/// For the Gram, and for the layer ceiling over a group's grid. Throws InputError with what would do. Local.
+void check_layer_sizes(const Job& job, const LayerSizes& layers, const GridShape& grid);
+
+/// Of all that a study makes of a model: the layers of its streams and, for the overlap, its projections.
+/// Likewise.
+void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid);
 
 }  // namespace headspan

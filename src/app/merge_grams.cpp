@@ -147,7 +147,7 @@ GramFiles read_gram_files(const Job& job) {
 
 void check_grams(const Job& job, const GridShape& grid) {
   for (const GramStream& stream : read_gram_files(job).streams)
-    check_layer_sizes(job, layout_of(stream), grid);
+    check_layer_sizes(job, layer_sizes(layout_of(stream)), grid);
 }
 
 UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {

@@ -74,9 +74,7 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
                                                          planned.dtype, to_int(planned.group.ranks), memory);
   check_layout(to_int(request.ranks), job.run.groups, planned.group.tensor_parallel, job.run.grid);
   planned.group.grid = job.run.grid.value_or(squarest_grid(planned.group.ranks));
-  for (const std::string& name : job.predict.streams)
-    check_layer_sizes(job, stream_layout(planned.config, stream_named(name)), planned.group.grid);
-  check_projection_sizes(job, planned.config, planned.group.ranks);
+  check_model_sizes(job, planned.config, planned.group.grid);
   planned.tokens = count_tokens(job, planned.config, config_path);
   if (on_gpus(job)) planned.passes = plan_passes(pass_setting(job, planned), memory);
   return planned;

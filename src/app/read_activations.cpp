@@ -105,7 +105,7 @@ class ActivationReader {
 void check_activations(const Job& job, const Unit& unit, const GridShape& grid) {
   const Activations file = Activations::open(unit.path);
   split_sequences(job.tokens, file.sequences());
-  check_layer_sizes(job, layout_of(file), grid);
+  check_layer_sizes(job, layer_sizes(layout_of(file)), grid);
 }
 
 UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, RunClock& clock,

@@ -133,10 +133,7 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
 }  // namespace
 
 void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
-  const ModelConfig config = prepare(job, unit).input.config;
-  for (const std::string& name : job.predict.streams)
-    check_layer_sizes(job, stream_layout(config, stream_named(name)), grid);
-  check_projection_sizes(job, config, grid.rows * grid.columns);
+  check_model_sizes(job, prepare(job, unit).input.config, grid);
 }
 
 UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,

@@ -164,12 +164,15 @@ class Plan(StudyTest):
         self.assertEqual(code, 2)
         self.assertRegex(told, r"^headspan: run.memory_gib = \S+: is not enough: the fullest rank needs \S+ GiB; ")
 
+    def write_config(self, name, **sizes):
+        config = json.loads((self.folder / "gqa" / "config.json").read_text())
+        (self.folder / name).mkdir()
+        (self.folder / name / "config.json").write_text(json.dumps({**config, **sizes}))
+
     def test_refuses_what_scalapack_cannot_count(self):
         # Layers of 256 query heads of 128: 32768^2 = 1.07e9 elements.
-        (self.folder / "wide").mkdir()
-        config = json.loads((self.folder / "gqa" / "config.json").read_text())
-        config.update(num_hidden_layers=1, hidden_size=256, num_attention_heads=256, num_key_value_heads=2, head_dim=128)
-        (self.folder / "wide" / "config.json").write_text(json.dumps(config))
+        self.write_config("wide", num_hidden_layers=1, hidden_size=256, num_attention_heads=256, num_key_value_heads=2,
+                          head_dim=128)
         line = (r"headspan: run.grid = 1x1: leaves 1073741824 elements of {} on a rank, above the 1000000000 that "
                 r"ScaLAPACK can count; run on 2 ranks of a group \(1x2\), or set {}\n")
         projection = {"overlap.enabled": "true", "overlap.projections": "q"}
@@ -184,6 +187,12 @@ class Plan(StudyTest):
         narrow = {**projection, "overlap.projections": "k", "ceiling.scope": "causal"}
         self.assertEqual(self.plan(*self.job("wide", **narrow), "--ranks=1")[0], 0)
         self.assertEqual(self.plan(*self.job("wide", **projection), "--ranks=2")[0], 0)
+
+    def test_refuses_streams_of_more_columns_than_32_bits_count(self):
+        self.write_config("long", num_hidden_layers=2**16, num_attention_heads=1024, num_key_value_heads=512, head_dim=64)
+        code, _, told = self.plan(*self.job("long", **{"predict.streams": "k"}), "--ranks=1")
+        self.assertEqual((code, told), (2, "headspan: predict.streams: holds a stream of 2147483648 columns; MPI and BLAS "
+                                           "count up to 2147483647\n"))
 
     def plan_lines(self, *arguments):
         """{name of the line: {name: number}} of a plan."""

@@ -10,6 +10,7 @@
 #include "app/job.h"
 #include "app/text_table.h"
 #include "base/checked.h"
+#include "base/printable.h"
 #include "io/activations.h"
 #include "io/checkpoint.h"
 #include "io/compression_plan.h"
@@ -29,8 +30,8 @@ std::string report(const std::string& path, const std::string& kind, const Facts
   std::string text = path + ": " + kind + "\n";
   for (const auto& [name, value] : facts) {
     if (value.empty()) continue;
-    text += "  " + name + std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') + value +
-            "\n";
+    text += "  " + name + std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') +
+            escaped(value) + "\n";
   }
   return text;
 }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/printable.h"
+
 namespace headspan {
 namespace {
 
@@ -15,7 +17,7 @@ std::string input_line(const std::string& file, const std::string& field, const 
   if (!field.empty()) line += value.empty() ? field + ": " : field + " = " + value + ": ";
   line += wrong;
   if (!right.empty()) line += "; " + right;
-  return line;
+  return escaped(line);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 
-  /// "FILE: FIELD = VALUE: what is wrong; what would be right". Empty parts and their punctuation are left
-  /// out.
+  /// "FILE: FIELD = VALUE: what is wrong; what would be right", control characters escaped
+  /// (base/printable.h). Empty parts and their punctuation are left out.
   InputError(const std::string& file, const std::string& field, const std::string& value,
              const std::string& wrong, const std::string& right = {});
 };

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "base/printable.h"
 
 namespace headspan {
@@ -12,6 +13,18 @@ TEST(Printable, KeepsOrdinaryText) {
 
 TEST(Printable, EscapesWhatWouldBreakALineOrATerminal) {
   EXPECT_EQ(printable(std::string("a\nb\x1B[2J\0\x7F", 9)), "a\\x0Ab\\x1B[2J\\x00\\x7F");
+}
+
+TEST(Printable, EscapesUnicodesOtherControls) {
+  EXPECT_EQ(escaped("\xC2\x9B"
+                    "2J \xC2\xA0\xC3\x9B"),
+            "\\xC2\\x9B2J \xC2\xA0\xC3\x9B");
+}
+
+TEST(Printable, NothingOfAnInputErrorBreaksItsLine) {
+  const InputError error("a\nb.h5", "k\r", "1\x1B[2J", "is\nwrong", std::string(200, 'x'));
+
+  EXPECT_EQ(error.what(), "a\\x0Ab.h5: k\\x0D = 1\\x1B[2J: is\\x0Awrong; " + std::string(200, 'x'));
 }
 
 TEST(Printable, CutsLongTextBetweenCharacters) {

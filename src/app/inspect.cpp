@@ -93,7 +93,7 @@ std::string describe(const std::string& path) {
 bool may_be_result(const std::string& path) {
   try {
     return ends_in(path, ".h5") && is_result(path);
-  } catch (const Error&) {
+  } catch (const InputError&) {
     return true;
   }
 }
@@ -141,10 +141,6 @@ class Inspection {
       tell(e);
     } catch (const fs::filesystem_error& e) {
       tell(InputError(path, "", "", e.code().message()));
-    } catch (const Error& e) {
-      if (!is_hdf5(path)) throw;
-      tell(InputError(path, "", "", std::string("cannot be read as HDF5 (") + e.what() + ")",
-                      "it is damaged or cut short"));
     }
   }
 

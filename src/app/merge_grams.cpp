@@ -3,7 +3,6 @@
 
 #include "app/gram_source.h"
 #include "app/matrix_sizes.h"
-#include "base/input_file.h"
 
 namespace headspan {
 namespace {
@@ -44,31 +43,25 @@ HeadLayout layout_of(const GramStream& stream) {
 }
 
 GramFiles read_file(const std::string& path) {
-  const InputFile readable(path);  // names what is missing or not readable
-  try {
-    const H5File file = H5File::open(path);
-    const auto text = [&](const char* name) {
-      return file.read_attribute<std::string>("/", name).value_or("");
-    };
-    GramFiles found;
-    found.streams = read_gram_streams(file);
-    found.fit_tokens =
-        file.read_attribute<std::int64_t>(found.streams.front().name + "/fit", "tokens").value_or(0);
-    found.model_type = text("model_type");
-    found.config_sha256 = text("config_sha256");
-    found.tokens_path = text("tokens_path");
-    found.tokens_sha256 = text("tokens_sha256");
-    found.attention = read_attention_sizes(file);
-    if (!found.attention) found.lacks_attention = path;
-    if (found.attention && found.attention->tokens != found.fit_tokens)
-      throw InputError(path, "attention tokens", std::to_string(found.attention->tokens),
-                       "are not the " + std::to_string(found.fit_tokens) + " of the Grams",
-                       "the file is damaged");
-    return found;
-  } catch (const Error& e) {
-    throw InputError(path, "", "", std::string("cannot be read as Grams (") + e.what() + ")",
-                     "give a file that output.save_gram wrote");
-  }
+  const H5File file = H5File::open(path);
+  const auto text = [&](const char* name) {
+    return file.read_attribute<std::string>("/", name).value_or("");
+  };
+  GramFiles found;
+  found.streams = read_gram_streams(file);
+  found.fit_tokens =
+      file.read_attribute<std::int64_t>(found.streams.front().name + "/fit", "tokens").value_or(0);
+  found.model_type = text("model_type");
+  found.config_sha256 = text("config_sha256");
+  found.tokens_path = text("tokens_path");
+  found.tokens_sha256 = text("tokens_sha256");
+  found.attention = read_attention_sizes(file);
+  if (!found.attention) found.lacks_attention = path;
+  if (found.attention && found.attention->tokens != found.fit_tokens)
+    throw InputError(path, "attention tokens", std::to_string(found.attention->tokens),
+                     "are not the " + std::to_string(found.fit_tokens) + " of the Grams",
+                     "the file is damaged");
+  return found;
 }
 
 /// Adds what one more file says.

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/printable.h"
 #include "io/h5_file.h"
 #include "stats/nulls.h"
 #include "stats/regression.h"
@@ -36,6 +37,21 @@ T attribute(const H5File& file, const std::string& object, const std::string& na
   auto value = file.read_attribute<T>(object, name);
   if (!value) refuse(file, object, "has no attribute " + name);
   return *value;
+}
+
+/// A size or a count, which is not negative.
+std::int64_t count(const H5File& file, const std::string& object, const std::string& name,
+                   std::int64_t least = 0) {
+  const auto value = attribute<std::int64_t>(file, object, name);
+  if (value < least)
+    throw InputError(file.path(), object + ": " + name, std::to_string(value), "is no size",
+                     "the file is damaged");
+  return value;
+}
+
+/// Of a text attribute, fit for a terminal.
+std::string text(const H5File& file, const std::string& object, const std::string& name) {
+  return escaped(attribute<std::string>(file, object, name));
 }
 
 H5Dataset dataset(const H5File& file, const std::string& name, const std::vector<std::int64_t>& shape) {
@@ -130,11 +146,11 @@ StreamSummary summarise_stream(const H5File& file, const std::string& name) {
   const auto shape = file.open_dataset(name + "/target").shape();
   if (shape.size() != 1 || shape[0] < 1) refuse(file, name + "/target", "counts no heads");
   summary.heads = shape[0];
-  summary.head_size = attribute<std::int64_t>(file, name, "head_size");
-  summary.hidden_size = attribute<std::int64_t>(file, name, "hidden_size");
-  summary.n_fit = attribute<std::int64_t>(file, name, "n_fit");
-  summary.n_heldout = attribute<std::int64_t>(file, name, "n_heldout");
-  summary.capture = attribute<std::string>(file, name, "capture");
+  summary.head_size = count(file, name, "head_size", 1);
+  summary.hidden_size = count(file, name, "hidden_size");
+  summary.n_fit = count(file, name, "n_fit");
+  summary.n_heldout = count(file, name, "n_heldout");
+  summary.capture = text(file, name, "capture");
   const auto n = static_cast<double>(summary.n_fit), d = static_cast<double>(summary.head_size);
   summary.noise_floor = d / (n - 1);
   summary.geometric_null = summary.hidden_size > 0 ? d / static_cast<double>(summary.hidden_size) : kNan;
@@ -153,14 +169,14 @@ ResultSummary summarise_result(const std::string& path) {
   const H5File file = H5File::open(path);
   ResultSummary summary;
   summary.path = path;
-  summary.model_name = attribute<std::string>(file, "/", "model_name");
-  summary.model_type = attribute<std::string>(file, "/", "model_type");
-  summary.checkpoint = attribute<std::string>(file, "/", "checkpoint");
-  summary.init = attribute<std::string>(file, "/", "init");
-  summary.mode = attribute<std::string>(file, "/", "mode");
-  summary.tokens_path = attribute<std::string>(file, "/", "tokens_path");
-  summary.source = attribute<std::string>(file, "/", "source");
-  summary.date_created = attribute<std::string>(file, "/", "date_created");
+  summary.model_name = text(file, "/", "model_name");
+  summary.model_type = text(file, "/", "model_type");
+  summary.checkpoint = text(file, "/", "checkpoint");
+  summary.init = text(file, "/", "init");
+  summary.mode = text(file, "/", "mode");
+  summary.tokens_path = text(file, "/", "tokens_path");
+  summary.source = text(file, "/", "source");
+  summary.date_created = text(file, "/", "date_created");
   summary.step = attribute<std::int64_t>(file, "/", "step");
   summary.training_tokens = attribute<std::int64_t>(file, "/", "training_tokens");
   for (const char* name : {"k", "q", "v"})

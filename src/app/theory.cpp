@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "base/checked.h"
-#include "base/input_file.h"
 #include "base/progress.h"
 #include "dist/agreement.h"
 #include "dist/threads.h"
@@ -27,14 +26,16 @@ struct Measured {
 };
 
 std::vector<Measured> measured_in(const std::string& path) {
-  const InputFile readable(path);  // names what is missing or not readable
   const H5File file = H5File::open(path);
   std::vector<Measured> all;
   for (const std::string stream : {"k", "q", "v"}) {
     const std::string variable = file.has(stream + "/r2_heldout") ? "r2_heldout" : "r2";
     if (!file.has(stream + "/" + variable)) continue;
     auto dataset = file.open_dataset(stream + "/" + variable);
-    const std::int64_t heads = dataset.shape().at(0);
+    const std::int64_t heads = dataset.shape().empty() ? 0 : dataset.shape().front();
+    if (heads < 1 || dataset.shape() != std::vector<std::int64_t>{heads, heads})
+      throw InputError(path, stream + "/" + variable, "", "is no table [target, source]",
+                       "give a result of headspan study");
     std::vector<double> values(static_cast<std::size_t>(checked_mul(heads, heads, "pairs of a result")));
     dataset.read_rows(0, heads, values.data());
     values.erase(std::remove_if(values.begin(), values.end(), [](double x) { return std::isnan(x); }),

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/checked.h"
-#include "base/input_file.h"
 #include "base/printable.h"
 
 namespace headspan {
@@ -19,23 +19,9 @@ std::string to_text(const std::vector<std::int64_t>& shape) {
   return (text.empty() ? "[" : text) + "]";
 }
 
-H5File open_h5(const std::string& path) {
-  const InputFile readable(path);  // names what is missing or not readable
-  try {
-    return H5File::open(path);
-  } catch (const Error& e) {
-    throw InputError(path, "", "", std::string("cannot be read as HDF5 (") + e.what() + ")",
-                     "activations are an HDF5 file with a dataset `activations` [token, head, coordinate]");
-  }
-}
-
 H5Dataset open_dataset(const H5File& file, const std::string& name, const std::string& right) {
   if (!file.has(name)) throw InputError(file.path(), name, "", "the dataset is missing", right);
-  try {
-    return file.open_dataset(name);
-  } catch (const Error&) {
-    throw InputError(file.path(), name, "", "is not a dataset", right);
-  }
+  return file.open_dataset(name);
 }
 
 H5Dataset open_values(const H5File& file) {
@@ -55,7 +41,7 @@ H5Dataset open_values(const H5File& file) {
 }  // namespace
 
 Activations Activations::open(const std::string& path) {
-  H5File file = open_h5(path);
+  H5File file = H5File::open(path);
   H5Dataset values = open_values(file);
   Activations activations(std::move(file), std::move(values));
   activations.read_heads();
@@ -75,10 +61,12 @@ std::vector<std::int64_t> Activations::read_integers(const std::string& name, st
     throw InputError(path(), name, "shape " + to_text(dataset.shape()), "does not fit `activations`", right);
   std::vector<std::int64_t> values(static_cast<std::size_t>(length));
   dataset.read_rows(0, length, values.data());
+  constexpr std::int64_t kClipped =
+      std::numeric_limits<std::int64_t>::max();  // HDF5's, of larger unsigned numbers
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] < 0)
-      throw InputError(path(), name + "[" + std::to_string(i) + "]", std::to_string(values[i]), "is negative",
-                       right);
+    if (values[i] < 0 || values[i] == kClipped)
+      throw InputError(path(), name + "[" + std::to_string(i) + "]", std::to_string(values[i]),
+                       values[i] < 0 ? "is negative" : "is the largest number or above it", right);
   return values;
 }
 
@@ -117,16 +105,8 @@ void Activations::read_sequences() {
 /// Attributes stand at the file's root, or at the dataset `activations`.
 void Activations::read_attributes() {
   for (const char* owner : {"/", "activations"}) {
-    try {
-      if (const auto stream = file_.read_attribute<std::string>(owner, "stream")) stream_ = stream;
-    } catch (const Error&) {
-      throw InputError(path(), "stream", "", "is not a string", "k, q or v");
-    }
-    try {
-      if (const auto size = file_.read_attribute<std::int64_t>(owner, "hidden_size")) hidden_size_ = size;
-    } catch (const Error&) {
-      throw InputError(path(), "hidden_size", "", "is not a whole number", "the model's hidden size");
-    }
+    if (const auto stream = file_.read_attribute<std::string>(owner, "stream")) stream_ = stream;
+    if (const auto size = file_.read_attribute<std::int64_t>(owner, "hidden_size")) hidden_size_ = size;
   }
   if (stream() != "k" && stream() != "q" && stream() != "v")
     throw InputError(path(), "stream", printable(stream()), "is no stream", "k, q or v");

@@ -7,20 +7,40 @@
 namespace headspan {
 namespace {
 
-herr_t collect_description(unsigned, const H5E_error2_t* error, void* text) {
-  auto& joined = *static_cast<std::string*>(text);
+struct ErrorStack {
+  std::string text;
+  bool of_system = false;
+};
+
+herr_t collect_description(unsigned, const H5E_error2_t* error, void* stack) {
+  auto& joined = *static_cast<ErrorStack*>(stack);
   const std::string description = error->desc ? error->desc : "";
-  if (joined.find(description) == std::string::npos) joined += ": " + description;
+  if (joined.text.find(description) == std::string::npos) joined.text += ": " + description;
+  joined.of_system = joined.of_system || description.find("errno = ") != std::string::npos ||
+                     error->min_num == H5E_MPI || error->min_num == H5E_MPIERRSTR;
   return 0;
 }
 
 }  // namespace
 
 void throw_h5(const char* call, const char* file, int line) {
-  std::string stack;
+  ErrorStack stack;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect_description, &stack);
   const std::string function(call, std::string_view(call).find('('));
-  throw H5Error("HDF5" + stack + " in " + function + " (" + file + ":" + std::to_string(line) + ")");
+  throw H5Error("HDF5" + stack.text + " in " + function + " (" + file + ":" + std::to_string(line) + ")",
+                stack.of_system);
+}
+
+std::size_t h5_type_bytes(hid_t type) {
+  const std::size_t bytes = H5Tget_size(type);
+  if (bytes == 0) throw_h5("H5Tget_size()", __FILE__, __LINE__);
+  return bytes;
+}
+
+void throw_unreadable(const H5Error& error, const std::string& path, const std::string& object) {
+  if (error.of_system()) throw Error(path + ": " + object + (object.empty() ? "" : ": ") + error.what());
+  throw InputError(path, object, "", std::string("cannot be read as HDF5 (") + error.what() + ")",
+                   "the file is damaged, cut short or something else");
 }
 
 void silence_h5() { HS_H5(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr)); }
@@ -64,9 +84,9 @@ hid_t h5_type<std::uint8_t>() {
   return H5T_NATIVE_UINT8;
 }
 
-H5Handle h5_string_type() {
+H5Handle h5_string_type(std::size_t bytes) {
   H5Handle type(HS_H5(H5Tcopy(H5T_C_S1)), H5Tclose);
-  HS_H5(H5Tset_size(type.get(), H5T_VARIABLE));
+  HS_H5(H5Tset_size(type.get(), bytes));
   HS_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
   return type;
 }

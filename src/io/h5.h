@@ -17,7 +17,13 @@ namespace headspan {
 /// HDF5 itself failed. `what()`: the call and HDF5's own error stack, outermost complaint first.
 class H5Error : public Error {
  public:
-  using Error::Error;
+  H5Error(const std::string& what, bool of_system) : Error(what), of_system_(of_system) {}
+
+  /// Whether a call of the system or of MPI failed, and not HDF5 over what stands in the file.
+  bool of_system() const { return of_system_; }
+
+ private:
+  bool of_system_;
 };
 
 [[noreturn]] void throw_h5(const char* call, const char* file, int line);
@@ -30,6 +36,13 @@ T check_h5(T code, const char* call, const char* file, int line) {
 
 /// The value of an HDF5 call (an identifier, a truth value, a count); throws H5Error when it is negative.
 #define HS_H5(call) ::headspan::check_h5((call), #call, __FILE__, __LINE__)
+
+/// The size of a type in bytes; throws H5Error.
+std::size_t h5_type_bytes(hid_t type);
+
+/// Throws what a failure means for who reads `object` of a file: InputError, or Error where the system
+/// failed.
+[[noreturn]] void throw_unreadable(const H5Error& error, const std::string& path, const std::string& object);
 
 /// Stops HDF5 from printing its error stack on its own; what opens a file calls it.
 void silence_h5();
@@ -58,8 +71,8 @@ class H5Handle {
 template <class T>
 hid_t h5_type();
 
-/// Variable-length UTF-8 text, which h5py, xarray and ncdump show as strings.
-H5Handle h5_string_type();
+/// UTF-8 text of `bytes` bytes, at least one, or of any length with H5T_VARIABLE.
+H5Handle h5_string_type(std::size_t bytes);
 
 /// An empty property list of HDF5's class `type`.
 H5Handle h5_property_list(hid_t type);

@@ -40,7 +40,53 @@ void remove_open_file(const std::string& path) {
   ::unlink(path.c_str());
 }
 
+std::vector<hsize_t> extents_of(hid_t dataset) {
+  const H5Handle space(HS_H5(H5Dget_space(dataset)), H5Sclose);
+  std::vector<hsize_t> extents(static_cast<std::size_t>(HS_H5(H5Sget_simple_extent_ndims(space.get()))));
+  if (!extents.empty()) HS_H5(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
+  return extents;
+}
+
+/// Whether so many values of so many bytes can be had from a file, compressed at most as far as deflate can.
+bool fit(const std::vector<hsize_t>& extents, std::size_t value_bytes, std::int64_t file_bytes) {
+  constexpr hsize_t kLargestRatio = 1032;
+  hsize_t room = (static_cast<hsize_t>(file_bytes) / value_bytes + 1) * kLargestRatio;
+  for (const hsize_t extent : extents) {
+    if (extent > room) return false;
+    room /= std::max<hsize_t>(1, extent);
+  }
+  return true;
+}
+
+/// Whether each chunk of a dataset, or the whole, has its place in the file.
+bool is_allocated(hid_t dataset, hid_t creation, const std::vector<hsize_t>& extents) {
+  if (HS_H5(H5Pget_layout(creation)) != H5D_CHUNKED) {
+    H5D_space_status_t status = H5D_SPACE_STATUS_ERROR;
+    HS_H5(H5Dget_space_status(dataset, &status));
+    return status == H5D_SPACE_STATUS_ALLOCATED;
+  }
+  std::vector<hsize_t> chunk(extents.size());
+  HS_H5(H5Pget_chunk(creation, static_cast<int>(chunk.size()), chunk.data()));
+  hsize_t needed = 1, stored = 0;
+  for (std::size_t i = 0; i < chunk.size(); ++i) needed *= (extents[i] + chunk[i] - 1) / chunk[i];
+  const H5Handle space(HS_H5(H5Dget_space(dataset)), H5Sclose);
+  HS_H5(H5Dget_num_chunks(dataset, space.get(), &stored));
+  return stored == needed;
+}
+
 }  // namespace
+
+void check_stored(hid_t dataset, const std::string& path, const std::string& name, std::int64_t file_bytes) {
+  const H5Handle creation(HS_H5(H5Dget_create_plist(dataset)), H5Pclose);
+  if (HS_H5(H5Pget_layout(creation.get())) == H5D_VIRTUAL || HS_H5(H5Pget_external_count(creation.get())) > 0)
+    throw InputError(path, name, "", "is stored in other files", "copy its values into this file");
+  const std::vector<hsize_t> extents = extents_of(dataset);
+  const H5Handle type(HS_H5(H5Dget_type(dataset)), H5Tclose);
+  const bool empty = std::find(extents.begin(), extents.end(), hsize_t{0}) != extents.end();
+  if (!fit(extents, h5_type_bytes(type.get()), file_bytes) ||
+      !(empty || is_allocated(dataset, creation.get(), extents)))
+    throw InputError(path, name, "", "has values that the file does not hold", "write all of its values");
+}
 
 void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why) {
   if (comm.is_root()) {
@@ -57,25 +103,23 @@ void abandon_parallel_file(const Comm& comm, const std::string& path, const std:
 
 H5Dataset::H5Dataset(H5Handle dataset, const std::string& path, const std::string& name, const Comm* comm)
     : dataset_(std::move(dataset)), path_(path), name_(name), comm_(comm) {
-  const H5Handle space(HS_H5(H5Dget_space(dataset_.get())), H5Sclose);
-  std::vector<hsize_t> extents(static_cast<std::size_t>(HS_H5(H5Sget_simple_extent_ndims(space.get()))));
-  if (!extents.empty()) HS_H5(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
+  const std::vector<hsize_t> extents = extents_of(dataset_.get());
   shape_.assign(extents.begin(), extents.end());
 }
 
 H5T_class_t H5Dataset::type_class() const {
   const H5Handle type(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
-  return H5Tget_class(type.get());
+  return HS_H5(H5Tget_class(type.get()));
 }
 
 std::int64_t H5Dataset::element_bytes() const {
   const H5Handle type(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
-  return static_cast<std::int64_t>(H5Tget_size(type.get()));
+  return static_cast<std::int64_t>(h5_type_bytes(type.get()));
 }
 
 void H5Dataset::write(const void* rows, std::int64_t first, std::int64_t count, hid_t type) {
   const H5Handle own(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
-  HS_ASSERT(H5Tequal(own.get(), type) > 0);
+  HS_ASSERT(HS_H5(H5Tequal(own.get(), type)) > 0);
   const auto move = [&](const Piece& piece) {
     HS_H5(H5Dwrite(dataset_.get(), type, piece.memory, piece.file, piece.transfer_plist,
                    static_cast<const char*>(rows) + piece.byte));
@@ -88,17 +132,27 @@ void H5Dataset::write(const void* rows, std::int64_t first, std::int64_t count, 
 }
 
 void H5Dataset::read(void* rows, std::int64_t first, std::int64_t count, hid_t type) {
+  const H5T_class_t kind = type_class(), asked = HS_H5(H5Tget_class(type));
+  if (kind != asked && (kind != H5T_INTEGER || asked != H5T_FLOAT))
+    throw InputError(path_, name_, "",
+                     std::string("does not hold ") + (asked == H5T_FLOAT ? "numbers" : "integers"),
+                     "the file is damaged or something else");
   transfer(first, count, type, [&](const Piece& piece) {
-    HS_H5(H5Dread(dataset_.get(), type, piece.memory, piece.file, piece.transfer_plist,
-                  static_cast<char*>(rows) + piece.byte));
+    try {
+      HS_H5(H5Dread(dataset_.get(), type, piece.memory, piece.file, piece.transfer_plist,
+                    static_cast<char*>(rows) + piece.byte));
+    } catch (const H5Error& e) {
+      throw_unreadable(e, path_, name_);
+    }
   });
 }
 
 std::int64_t H5Dataset::row_bytes(hid_t type) const {
-  auto bytes = static_cast<std::int64_t>(H5Tget_size(type));
+  auto bytes = static_cast<std::int64_t>(h5_type_bytes(type));
   for (std::size_t i = 1; i < shape_.size(); ++i) bytes = checked_mul(bytes, shape_[i], name_.c_str());
   if (bytes > kLargestRow)
-    throw Error(path_ + ": " + name_ + ": a row of " + std::to_string(bytes) + " bytes is too large to move");
+    throw InputError(path_, name_, "", "has rows of " + std::to_string(bytes) + " bytes",
+                     "rows of at most " + std::to_string(kLargestRow) + " bytes can be moved");
   return bytes;
 }
 

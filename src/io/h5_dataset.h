@@ -27,6 +27,10 @@ struct H5Causes {
 /// agreed on. Collective.
 [[noreturn]] void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why);
 
+/// Throws InputError unless every value of an open dataset is stored in its file, which has `file_bytes`
+/// bytes: not elsewhere, and not as what was never written. Local.
+void check_stored(hid_t dataset, const std::string& path, const std::string& name, std::int64_t file_bytes);
+
 class H5Dataset {
  public:
   /// Takes over the open dataset `name` of the file at `path`; `comm` is null in a file of one process. For
@@ -46,7 +50,8 @@ class H5Dataset {
     write(rows, first, count, h5_type<T>());
   }
 
-  /// The same for reading; HDF5 converts between number types here.
+  /// The same for reading; HDF5 converts between number types here. Throws InputError where the file holds no
+  /// numbers, or floating-point ones for an integral T.
   template <class T>
   void read_rows(std::int64_t first, std::int64_t count, T* rows) {
     read(rows, first, count, h5_type<T>());

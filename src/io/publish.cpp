@@ -80,8 +80,12 @@ void remove_leftovers(const std::string& path) {
 void complete(const Publication& publication, const std::string& temporary,
               const std::function<void(const std::string&)>& verify) {
   const std::string& path = publication.path;
-  H5File::open(temporary).close();
-  verify(temporary);
+  try {
+    H5File::open(temporary).close();
+    verify(temporary);
+  } catch (const InputError& e) {  // what was written just now is no input
+    throw Error(e.what());
+  }
   const Done done{static_cast<std::int64_t>(fs::file_size(temporary)), sha256_file(temporary),
                   publication.job_id, publication.job_digest};
   move_into_place(temporary, path);

@@ -62,7 +62,7 @@ class CompressionJobs(StudyTest):
         for tenths, name in zip(range(1, 10), made):
             with h5py.File(out / f"{name}.h5") as plan:
                 predicted = sum(len(plan[s][layer]["targets"]) for s in "kv" for layer in plan[s])
-                self.assertEqual(plan.attrs["algorithm"], "paper-code")
+                self.assertEqual(plan.attrs["algorithm"], b"paper-code")
                 read.append(bytes_read(plan))
             self.assertAlmostEqual(predicted / HEADS, tenths / 10, delta=1 / 96)  # a whole head of each stream
             kl.append(json.loads((out / f"{name}.json").read_text())["texts"]["docs.heldout"]["kl"])
@@ -129,7 +129,7 @@ class CompressionJobs(StudyTest):
             self.assertEqual(len(made), 3)
             for name, expected in zip(("latent-0.27", "headspan-kv-0.5", "paper-text-kv-0.5"), (units, units, "residual")):
                 with h5py.File(out / f"{name}.h5") as plan:
-                    self.assertEqual(plan.attrs["units"], expected, name)
+                    self.assertEqual(plan.attrs["units"].decode(), expected, name)
 
 
 if __name__ == "__main__":

@@ -154,6 +154,21 @@ class Results(unittest.TestCase):
         self.assertIn("checkpoint first", out)
         self.assertIn(f"R2 from the best source, mean             {self.expected_row(FIRST)[0]:.3f} 0.", out)
 
+    def test_attributes_reach_no_terminal_as_they_are(self):
+        path = FOLDER / "forged.h5"
+        shutil.copy(FIRST, path)
+        with h5py.File(path, "r+") as file:
+            for name in ("model_name", "model_type", "checkpoint", "mode", "tokens_path", "source", "date_created"):
+                file.attrs[name] = f"{name}\nheadspan: all is well\x1b[2J\x9b"
+            file["v"].attrs["capture"] = "a\rb"
+
+        code, out, _ = run("inspect", path)
+
+        self.assertEqual(code, 0)
+        self.assertEqual(out.count("\\x0Aheadspan: all is well\\x1B[2J\\xC2\\x9B"), 7)
+        self.assertIn("captured a\\x0Db", out)
+        self.assertFalse([c for c in out if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160)])
+
     def test_every_rank_ends_alike(self):
         code, out, error = run("inspect", FOLDER / "nothing", ranks=3)
 
@@ -253,6 +268,17 @@ class Faulty(unittest.TestCase):
         with h5py.File(lacking, "r+") as file:
             del file["v/status"]
         publish(lacking)
+        linked = cls.path("linked.h5", "linked.h5: v: is a link to another file")
+        shutil.copy(FIRST, linked)
+        with h5py.File(linked, "r+") as file:
+            del file["v"]
+            file["v"] = h5py.ExternalLink("first.h5", "/v")
+        publish(linked)
+        unsized = cls.path("unsized.h5", "unsized.h5: v: head_size = 0: is no size")
+        shutil.copy(FIRST, unsized)
+        with h5py.File(unsized, "r+") as file:
+            file["v"].attrs["head_size"] = 0
+        publish(unsized)
 
     @classmethod
     def faulty_inputs(cls):

@@ -42,6 +42,11 @@ COORDINATES = {**{axis + suffix: (axis,) for axis in ("target", "source") for su
                **{axis: (axis,) for axis in ("reference", "count", "coordinate", "layer", "head", "other_head")}}
 
 
+def texts(attributes):
+    """Attributes with text as str, which h5py gives as bytes where it has a fixed length."""
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
+
+
 def sha256(path):
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
@@ -94,7 +99,7 @@ directory = {cls.folder / 'results'}
 
     def test_root_attributes(self):
         with h5py.File(self.result) as file:
-            attributes = dict(file.attrs)
+            attributes = texts(file.attrs)
         expected = {"model_name": "golden", "model_type": "olmo2", "config_sha256": sha256(MODEL / "config.json"),
                     "checkpoint": "olmo2_gqa", "init": "pretrained", "step": -1, "training_tokens": -1,
                     "tokens_path": str(self.tokens), "tokens_sha256": sha256(self.tokens), "mode": "corrected",
@@ -112,7 +117,7 @@ directory = {cls.folder / 'results'}
         with h5py.File(self.result) as file:
             run = np.repeat(file["tokens/heldout"][:], file["tokens/length"][:] - SKIP)
             for stream, heads in HEADS.items():
-                attributes = dict(file[stream].attrs)
+                attributes = texts(file[stream].attrs)
                 counts = np.arange(1, REFERENCES + 1)
                 np.testing.assert_allclose(attributes.pop("noise_floor"), counts * D / ((run == 0).sum() - 1), 1e-15)
                 np.testing.assert_allclose(attributes.pop("geometric_null"), counts * D / M, 1e-15)
@@ -136,7 +141,7 @@ directory = {cls.folder / 'results'}
     def test_status_flags(self):
         with h5py.File(self.result) as file:
             for name in ("status", "status_pairwise", "status_forward"):
-                attributes = file["q"][name].attrs
+                attributes = texts(file["q"][name].attrs)
                 self.assertEqual(attributes["flag_masks"].dtype, np.uint8)
                 meanings = dict(zip(attributes["flag_masks"].tolist(), attributes["flag_meanings"].split()))
                 self.assertEqual(meanings, {1: "deficient_source", 2: "constant_target_coordinate", 4: "too_few_tokens",
@@ -181,7 +186,7 @@ directory = {cls.folder / 'results'}
     def test_job_attribute_runs_again(self):
         with h5py.File(self.result) as file:
             again = self.folder / "again.ini"
-            again.write_text(file.attrs["job"])
+            again.write_bytes(file.attrs["job"])
         run = self.run_program(2, "study", again, f"--output.directory={self.folder / 'again'}")
         self.assertEqual(run.returncode, 0, run.stderr)
         with h5py.File(self.result) as first, h5py.File(self.folder / "again/golden/olmo2_gqa.h5") as second:

@@ -20,7 +20,7 @@ JOB = '[model]\npath = "Köpfe"\n'
 
 def check_h5py(path):
     with h5py.File(path, "r") as file:
-        assert file.attrs["headspan_schema"] == "1.0" and file.attrs["job"] == JOB and file.attrs["git"] == ""
+        assert file.attrs["headspan_schema"] == b"1.0" and file.attrs["job"].decode() == JOB and file.attrs["git"] == b""
         assert file.attrs["step"] == 3000
         k = file["k"]
         assert list(k.attrs["noise_floor"]) == [0.125, 0.25]

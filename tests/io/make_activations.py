@@ -31,7 +31,85 @@ def with_value(value):
     return values
 
 
+def spoiled(name, spoil):
+    """The good file, changed by `spoil` of its path."""
+    write(name, attributes={"stream": "q", "hidden_size": 64})
+    spoil(os.path.join(sys.argv[1], name + ".h5"))
+
+
+def in_place(change):
+    def spoil(path):
+        with h5py.File(path, "r+") as file:
+            values = file["activations"][...]
+            del file["activations"]
+            change(file, values)
+    return spoil
+
+
+def link(file, _):
+    file["activations"] = h5py.ExternalLink("good.h5", "/activations")
+
+
+def soft_link_to_link(file, _):
+    file["elsewhere"] = h5py.ExternalLink("fifo", "/")
+    file["activations"] = h5py.SoftLink("/elsewhere/activations")
+
+
+def storage(file, values):
+    file.create_dataset("activations", values.shape, "f4", external=[("/etc/passwd", 0, values.size * 4)])
+
+
+def virtual(file, values):
+    layout = h5py.VirtualLayout(values.shape, "f4")
+    layout[...] = h5py.VirtualSource("missing.h5", "activations", values.shape)
+    file.create_virtual_dataset("activations", layout)
+
+
+def virtual_of_any_length(file, values):
+    """Its length is to be found in a FIFO, which does not answer."""
+    create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    space = h5py.h5s.create_simple(values.shape, (h5py.h5s.UNLIMITED, *values.shape[1:]))
+    part = space.copy()
+    part.select_hyperslab((0, 0, 0), (1, 1, 1), (1, 1, 1), (h5py.h5s.UNLIMITED, *values.shape[1:]))
+    create.set_virtual(part, os.path.join(sys.argv[1], "fifo").encode(), b"x", part)
+    h5py.h5d.create(file.id, b"activations", h5py.h5t.NATIVE_FLOAT, space, create)
+
+
+def chunks(tokens, written):
+    def change(file, values):
+        shape = (tokens, *values.shape[1:])
+        dataset = file.create_dataset("activations", shape, "f4", chunks=(2, *shape[1:]), compression="gzip")
+        dataset[:written] = values[:written]
+    return change
+
+
+def in_heap(offset, data):
+    """Puts bytes into the collection of the global heap, 16 of which lie before those of its first object."""
+    def spoil(path):
+        with open(path, "r+b") as file:
+            begin = file.read().index(b"GCOL")
+            file.seek(begin + offset)
+            file.write(data)
+    return spoil
+
+
 def main():
+    os.mkfifo(os.path.join(sys.argv[1], "fifo"))
+    spoiled("link", in_place(link))
+    spoiled("soft_link", in_place(soft_link_to_link))
+    spoiled("storage", in_place(storage))
+    spoiled("virtual", in_place(virtual))
+    spoiled("virtual_length", in_place(virtual_of_any_length))
+    spoiled("unwritten", in_place(lambda file, values: file.create_dataset("activations", values.shape, "f4")))
+    spoiled("compressed", in_place(chunks(TOKENS, TOKENS)))
+    spoiled("chunk_missing", in_place(chunks(TOKENS, TOKENS - 2)))
+    spoiled("declared", in_place(chunks(1 << 38, 0)))
+    spoiled("heap_no_signature", in_heap(0, b"g"))
+    spoiled("heap_size", in_heap(8, b"\xff" * 8))
+    spoiled("heap_object", in_heap(16, b"\7\0"))
+    spoiled("heap_object_size", in_heap(16 + 8, b"\xff" * 8))
+    spoiled("heap_string_cut", in_heap(16 + 8, b"\0"))
+    write("sequence_clipped", sequence=np.array([2**63, 2**63 + 1, 0, 0, 0, 0], np.uint64))
     write("good", attributes={"stream": "q", "hidden_size": 64}, sequence=SEQUENCE)
     write("plain", dtype="float64")
     write("bytes", attributes={"stream": np.bytes_("v"), "hidden_size": np.int32(8)}, head=HEAD.astype(np.uint8))

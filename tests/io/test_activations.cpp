@@ -85,7 +85,7 @@ TEST_F(ActivationsTest, EachFaultIsNamed) {
   EXPECT_EQ(fault_of("infinite"),
             "activations[4, 2, 3] = -inf: is not a finite number; remove the token or the head that made it");
   EXPECT_EQ(fault_of("no_values"), "activations: the dataset is missing; " + values);
-  EXPECT_EQ(fault_of("group"), "activations: is not a dataset; " + values);
+  EXPECT_EQ(fault_of("group"), "activations: is not a dataset; a dataset of this name is needed");
   EXPECT_EQ(fault_of("rank"), "activations = shape [4, 4]: has not 3 dimensions; " + values);
   EXPECT_EQ(fault_of("empty"), "activations = shape [0, 4, 4]: is empty; " + values);
   EXPECT_EQ(fault_of("half"), "activations: does not hold float32 or float64; " + values);
@@ -100,12 +100,55 @@ TEST_F(ActivationsTest, EachFaultIsNamed) {
       fault_of("sequence_length"),
       "sequence = shape [5]: does not fit `activations`; whole numbers of 0 or more [token], 6 of them");
   EXPECT_EQ(fault_of("stream"), "stream = x: is no stream; k, q or v");
-  EXPECT_EQ(fault_of("stream_type"), "stream: is not a string; k, q or v");
+  EXPECT_EQ(fault_of("stream_type"), "stream: is not a string; a single string is needed");
   EXPECT_EQ(fault_of("hidden_zero"),
             "hidden_size = 0: is not positive; the model's hidden size, or no such attribute");
-  EXPECT_EQ(fault_of("hidden_type"), "hidden_size: is not a whole number; the model's hidden size");
+  EXPECT_EQ(fault_of("hidden_type"), "hidden_size: is not a whole number; a whole number is needed");
   EXPECT_NE(fault_of("text").find("cannot be read as HDF5"), std::string::npos) << fault_of("text");
   EXPECT_NE(fault_of("absent").find("No such file"), std::string::npos) << fault_of("absent");
+}
+
+TEST_F(ActivationsTest, CompressedOnesAreRead) {
+  Activations file = Activations::open(path("compressed"));
+  std::vector<double> values(6 * 16);
+  file.read(0, 6, values.data());
+
+  EXPECT_EQ(values[4 * 16], 4);  // token 4, layer 0, head 0
+}
+
+TEST_F(ActivationsTest, WhatIsNotInTheFileIsRefused) {
+  const std::string link = ": is a link to another file; copy what it names into this file";
+  const std::string elsewhere = "activations: is stored in other files; copy its values into this file";
+  const std::string unwritten =
+      "activations: has values that the file does not hold; write all of its values";
+
+  EXPECT_EQ(fault_of("link"), "activations" + link);
+  EXPECT_EQ(fault_of("soft_link"), "activations" + link);
+  EXPECT_EQ(fault_of("storage"), elsewhere);
+  EXPECT_EQ(fault_of("virtual"), elsewhere);
+  EXPECT_EQ(fault_of("virtual_length"), elsewhere);
+  EXPECT_EQ(fault_of("unwritten"), unwritten);
+  EXPECT_EQ(fault_of("chunk_missing"), unwritten);
+  EXPECT_EQ(fault_of("declared"), unwritten);
+  EXPECT_NE(input_error_of([] { Activations::open(folder_->path("fifo")); }).find("is not a regular file"),
+            std::string::npos);
+}
+
+TEST_F(ActivationsTest, DamagedStringsAreRefused) {
+  const std::string lost = "stream: is a string that is not where the file says; the file is damaged";
+
+  EXPECT_EQ(fault_of("heap_no_signature"), lost);
+  EXPECT_EQ(fault_of("heap_size"), lost);
+  EXPECT_EQ(fault_of("heap_object"), lost);
+  EXPECT_EQ(fault_of("heap_object_size"), lost);
+  EXPECT_EQ(fault_of("heap_string_cut"), lost);
+}
+
+TEST_F(ActivationsTest, NumbersBeyondSignedOnesAreRefused) {
+  EXPECT_EQ(
+      fault_of("sequence_clipped"),
+      "sequence[0] = 9223372036854775807: is the largest number or above it; whole numbers of 0 or more "
+      "[token], 6 of them");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "common_folder.h"
 #include "dist/agreement.h"
 #include "io/h5_file.h"
+#include "support/input_error.h"
 
 namespace headspan {
 namespace {
@@ -102,10 +103,51 @@ TEST_F(H5Test, AttributesComeBack) {
             (std::vector<std::int64_t>{3, -4}));
   EXPECT_EQ(read.read_attribute<std::vector<double>>("k", "reals"), (std::vector<double>{0.5, 0.1}));
   EXPECT_EQ(read.read_attribute<std::string>("k", "nothing"), std::nullopt);
-  EXPECT_THROW(read.read_attribute<std::int64_t>("k", "real"), Error);
+  EXPECT_EQ(input_error_of([&] { read.read_attribute<std::int64_t>("k", "real"); }),
+            path + ": k: real: is not a whole number; a whole number is needed");
   EXPECT_TRUE(read.has("k"));
   EXPECT_FALSE(read.has("k/none"));
   EXPECT_FALSE(read.has("none/none"));
+}
+
+/// A file with text of variable length, as h5py writes it and headspan once did.
+void write_variable_strings(const std::string& path, const std::vector<std::string>& texts) {
+  H5File file = H5File::create(path);
+  const H5Handle type = h5_string_type(H5T_VARIABLE), space(HS_H5(H5Screate(H5S_SCALAR)), H5Sclose);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const H5Handle attribute(HS_H5(H5Acreate2(file.id(), std::to_string(i).c_str(), type.get(), space.get(),
+                                              H5P_DEFAULT, H5P_DEFAULT)),
+                             H5Aclose);
+    const char* text = texts[i].c_str();
+    HS_H5(H5Awrite(attribute.get(), type.get(), &text));
+  }
+  file.close();
+}
+
+TEST_F(H5Test, StringsOfVariableLengthAreRead) {
+  const std::string path = folder_.path("variable" + std::to_string(comm_.rank()) + ".h5");
+  const std::vector<std::string> texts{"k", "", "R² of Köpfe", std::string(100000, 'x'), "12345678", "last"};
+
+  write_variable_strings(path, texts);
+
+  const H5File read = H5File::open(path);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(read.read_attribute<std::string>("/", std::to_string(i)), texts[i]);
+}
+
+TEST_F(H5Test, OwnStringsHaveAFixedLength) {
+  const std::string path = folder_.path("fixed.h5");
+
+  H5File file = H5File::create(comm_, path);
+  file.write_attribute("/", "text", std::string("R² of Köpfe"));
+  file.close();
+
+  const H5File read = H5File::open(path);
+  const H5Handle attribute(HS_H5(H5Aopen(read.id(), "text", H5P_DEFAULT)), H5Aclose);
+  const H5Handle type(HS_H5(H5Aget_type(attribute.get())), H5Tclose);
+  EXPECT_EQ(H5Tis_variable_str(type.get()), 0);
+  EXPECT_EQ(H5Tget_size(type.get()), std::string("R² of Köpfe").size());
+  comm_.barrier();
 }
 
 TEST_F(H5Test, RowsBeyondOneTransferGoInPiecesOnAllRanks) {
@@ -139,7 +181,7 @@ TEST_F(H5Test, FailuresNameTheFileOnAllRanks) {
   }
   try {
     H5File::open(missing);
-  } catch (const Error& e) {
+  } catch (const InputError& e) {
     opened = e.what();
   }
 

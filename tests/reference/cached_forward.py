@@ -22,7 +22,7 @@ class Plan:
 def read_plan(path):
     with h5py.File(path) as file:
         streams = {s: [read_group(file[s][str(layer)]) for layer in range(len(file[s]))] for s in "kv" if s in file}
-        return Plan(str(file.attrs["algorithm"]), int(file.attrs["exact_first"]), streams)
+        return Plan(np.bytes_(file.attrs["algorithm"]).decode(), int(file.attrs["exact_first"]), streams)
 
 
 def read_group(group):

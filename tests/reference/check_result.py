@@ -52,8 +52,8 @@ class StreamCheck:
         self.file, self.group, self.layer, self.tolerance = file, file[stream], np.asarray(layer), tolerance
         self.attributes = self.group.attrs
         self.references, self.pool = int(self.attributes["references"]), int(self.attributes["pool"])
-        self.paper = file.attrs["mode"] == "paper"
-        exact = self.attributes["forward_dtype"] == self.attributes["precision"] == "float64"
+        self.paper = file.attrs["mode"] == b"paper"
+        exact = self.attributes["forward_dtype"] == self.attributes["precision"] == b"float64"
         self.unit = np.finfo(float).eps if exact else 10 * float(np.finfo(np.float32).eps) ** 2
         fit_part, heldout_part = token_parts(file, int(self.attributes["skip_first"]))
         self.z, self.zh = z.astype(float)[fit_part], z.astype(float)[heldout_part]
@@ -141,7 +141,7 @@ class StreamCheck:
 
     def check_ceilings(self):
         job = configparser.ConfigParser()
-        job.read_string(self.file.attrs["job"])
+        job.read_string(self.file.attrs["job"].decode())
         scope = job["ceiling"]["scope"] if job.getboolean("ceiling", "enabled") else ""
         for name, scopes in (("ceiling_layer", ("layer", "both")), ("ceiling_causal", ("causal", "both"))):
             if (name in self.group) != (scope in scopes):

@@ -64,7 +64,7 @@ CASES = [
     Case("no GPU", r"run\.device = cuda: .+", prepared, arguments=[*ARGUMENTS, "--run.device=cuda"], code=1),
     Case("plan of another model", r"plan\.h5: config_sha256 = [0-9a-f]{12}: is not that of model/config\.json .+; .+", other_model,
          arguments=ARGUMENTS),
-    Case("plan cut short", r"plan\.h5: cannot be read as a plan .+; .+", cut_short, arguments=ARGUMENTS),
+    Case("plan cut short", r"plan\.h5: cannot be read as HDF5 .+; .+", cut_short, arguments=ARGUMENTS),
     plan("plan of a newer headspan", r"headspan_schema = 2\.0: is not known; this headspan reads 1\.x; .+",
          attribute("headspan_schema", "2.0")),
     plan("plan without a schema", "/: has no attribute headspan_schema; .+", lambda file: file.attrs.pop("headspan_schema")),

@@ -248,7 +248,7 @@ def tokens_of_another_tokenizer(program, folder):
         sample.write_model(vocab_size=vocabulary)
         sample.write_sidecar(**sidecar)
         study = Study(program, sample, FLOAT64 | {"predict.streams": "k", "output.overwrite": "true"})
-        found = [study.attributes["/"][name] for name in ("tokens_mismatch",) if name in study.attributes["/"]]
+        found = [study.attributes["/"][name].decode() for name in ("tokens_mismatch",) if name in study.attributes["/"]]
         expect(study.run.warnings == found and len(found) == (line is not None), str(found), study.run)
         for text in found:
             expect(re.fullmatch(rf"tokens\.json: {line}; the tokens may be those of another tokenizer", text), text)

@@ -1,6 +1,7 @@
 #include "app/unit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "device/device_values.h"
+#include "dist/agreement.h"
 #include "io/publish.h"
 
 namespace headspan {
@@ -87,13 +89,33 @@ RegressionData take_data(const std::string& path, StreamEvidence& stream,
   return data;
 }
 
+/// Refuses a Gram that its spectra show to be that of no data: below 0 beyond rounding. Collective.
+void check_definite(const std::string& path, const StreamResult& result, const Comm& comm) {
+  constexpr double kRounding = 1e-3;  // of the largest eigenvalue, where products were formed in float32
+  const HeadSummary& heads = result.heads;
+  const std::int64_t d = result.layout.head_size;
+  agree(comm, [&] {
+    for (std::int64_t h = 0; h < heads.targets.count; ++h) {
+      const double* spectrum = heads.spectrum.data() + h * d;
+      if (!(spectrum[d - 1] < -kRounding * std::abs(spectrum[0]))) continue;
+      const auto head = static_cast<std::size_t>(heads.targets.first + h);
+      throw InputError(path,
+                       result.origin.name + ", layer " + std::to_string(result.layout.layer[head]) +
+                           ", head " + std::to_string(result.layout.head[head]),
+                       "", "its Gram is not positive semidefinite", "the file is damaged");
+    }
+  });
+}
+
 StreamResult analyse_stream(const std::string& path, StreamEvidence& stream, AnalysisRequest request,
                             const Team& team, const Log& log, Profile& profile) {
   const Profile::Phase phase = profile.enter("pairs");
   std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
   RegressionData data = take_data(path, stream, resident);
   request.device = analysis_device(data, resident, request, stream.origin.name, team, log);
-  return analyse(std::move(data), stream.origin, request, profile, std::move(resident));
+  StreamResult result = analyse(std::move(data), stream.origin, request, profile, std::move(resident));
+  check_definite(path, result, team.group());
+  return result;
 }
 
 /// The streams in the order in which they are analysed: those first that others wait for memory of GPUs for.

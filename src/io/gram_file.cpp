@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/checked.h"
+#include "dist/agreement.h"
 #include "dist/tile_exchange.h"
+#include "io/gram_check.h"
 
 namespace headspan {
 namespace {
 
 constexpr const char* kAttention = "attention";
+constexpr std::int64_t kLargestHead = std::int64_t{1} << 20;
 
 /// A tile's number, and back.
 std::int64_t tile_count(std::int64_t heads) { return checked_mul(heads, heads + 1, "tiles of a Gram") / 2; }
@@ -80,6 +84,27 @@ void check_shape(const H5File& file, const std::string& name, const std::vector<
                      "the file is damaged");
 }
 
+/// Throws InputError unless the heads ascend by (layer, head), and for sizes that are none.
+void check_heads(const H5File& file, const GramStream& stream) {
+  const auto refuse = [&](const std::string& attribute, const std::string& value, const char* wrong) {
+    throw InputError(file.path(), stream.name + ": " + attribute, value, wrong, "the file is damaged");
+  };
+  if (stream.head_size < 1 || stream.head_size > kLargestHead)
+    refuse("head_size", std::to_string(stream.head_size), "is no size of a head");
+  if (stream.hidden_size < 0) refuse("hidden_size", std::to_string(stream.hidden_size), "is negative");
+  if (stream.skip_first < 0) refuse("skip_first", std::to_string(stream.skip_first), "is negative");
+  if (stream.layer.empty() || stream.layer.size() != stream.head.size())
+    refuse("layer, head", "", "name no heads, or are of different lengths");
+  std::pair<std::int64_t, std::int64_t> last{0, -1};
+  for (std::size_t h = 0; h < stream.layer.size(); ++h) {
+    const std::pair<std::int64_t, std::int64_t> head{stream.layer[h], stream.head[h]};
+    if (head.first < 0 || head.second < 0 || head <= last)
+      refuse("layer, head", std::to_string(head.first) + ", " + std::to_string(head.second),
+             "does not follow the head before it");
+    last = head;
+  }
+}
+
 GramStream read_stream(const H5File& file, const std::string& name) {
   GramStream stream;
   stream.name = name;
@@ -92,16 +117,24 @@ GramStream read_stream(const H5File& file, const std::string& name) {
   stream.precision = require<std::string>(file, name, "precision");
   stream.skip_first = require<std::int64_t>(file, name, "skip_first");
   stream.heldout = file.has(name + "/heldout");
-  if (stream.layer.empty() || stream.layer.size() != stream.head.size() || stream.head_size < 1)
-    throw InputError(file.path(), name, "", "names no heads, or layer and head of different lengths",
-                     "the file is damaged");
+  check_heads(file, stream);
   const std::int64_t d = stream.head_size;
   for (const std::string part : {"fit", "heldout"}) {
     if (part == "heldout" && !stream.heldout) continue;
+    if (require<std::int64_t>(file, name + "/" + part, "tokens") < 0)
+      throw InputError(file.path(), name + "/" + part + ": tokens", "", "is negative", "the file is damaged");
     check_shape(file, name + "/" + part + "/mean", {checked_mul(stream.heads(), d, "columns of a Gram")});
     check_shape(file, name + "/" + part + "/tiles", {tile_count(stream.heads()), d, d});
   }
   return stream;
+}
+
+void check_finite(const H5File& file, const std::string& name, const std::vector<double>& values) {
+  const auto bad =
+      std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
+  if (bad != values.end())
+    throw InputError(file.path(), kAttention + ("/" + name), std::to_string(*bad), "is not a finite number",
+                     "the file is damaged");
 }
 
 }  // namespace
@@ -145,6 +178,7 @@ GramPart read_gram(const H5File& file, const GramStream& stream, const std::stri
     transpose_tiles(values, d);
     deliver_tiles(matrix, d, tiles_between(first, last), values.data());
   });
+  check_gram(file.path(), group, gram, d);
   return gram;
 }
 
@@ -188,6 +222,11 @@ GramAttention read_attention(const H5File& file, const Comm& comm) {
   read("scale", 1, attention.scale);
   read("query", layer, attention.query);
   read("output", layer, attention.output);
+  agree(comm, [&] {
+    check_finite(file, "scale", attention.scale);
+    check_finite(file, "query", attention.query);
+    check_finite(file, "output", attention.output);
+  });
   return attention;
 }
 

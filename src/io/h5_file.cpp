@@ -62,9 +62,11 @@ void check_reach(const std::string& path) {
 /// compared.
 void reserve(const std::string& path, hid_t dataset) {
   constexpr off_t kMetadata = off_t{1} << 20;
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  if (stored == 0) return;
   const haddr_t begin = H5Dget_offset(dataset);
-  if (begin == HADDR_UNDEF) return;  // no bytes
-  const auto bytes = static_cast<off_t>(H5Dget_storage_size(dataset)) + kMetadata;
+  if (begin == HADDR_UNDEF) throw_h5("H5Dget_offset()", __FILE__, __LINE__);
+  const auto bytes = static_cast<off_t>(stored) + kMetadata;
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (file < 0) throw_errno("cannot write to the file", path);
   int code = 0;

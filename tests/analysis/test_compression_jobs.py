@@ -118,7 +118,7 @@ class CompressionJobs(StudyTest):
             self.assertLess(590, summary["texts"]["docs.heldout"]["tokens"])
             self.assertLess(summary["texts"]["docs.heldout"]["tokens"], 600)  # the first of each sequence is not predicted
             with h5py.File(out / "latent-0.5.h5") as plan:
-                self.assertIn("limit = 600", plan.attrs["job"])
+                self.assertIn("limit = 600", plan.attrs["job"].decode())
 
     def test_units_are_those_that_are_asked_for(self):
         for units in ("residual", "measured"):

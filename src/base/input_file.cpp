@@ -75,15 +75,25 @@ void InputFile::read(std::int64_t offset, std::int64_t bytes, void* out) const {
   bytes_read_ += bytes;
 }
 
+namespace {
+
+std::string contents(const InputFile& file) {
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, file.size(), text.data());
+  return text;
+}
+
+}  // namespace
+
+std::string read_whole_file(const std::string& path) { return contents(InputFile(path)); }
+
 std::string read_small_file(const std::string& path) {
   constexpr std::int64_t kLargest = 100'000'000;
   const InputFile file(path);
   if (file.size() > kLargest)
     throw InputError(path, "file size", std::to_string(file.size()), "is above " + std::to_string(kLargest),
                      "is it the file that was meant?");
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, file.size(), text.data());
-  return text;
+  return contents(file);
 }
 
 }  // namespace headspan

@@ -37,6 +37,9 @@ class InputFile {
   mutable std::atomic<std::int64_t> bytes_read_{0};
 };
 
+/// The whole of a file. Throws as InputFile does.
+std::string read_whole_file(const std::string& path);
+
 /// The whole of a small file: a text that a person or a tool wrote. Throws as InputFile does, and InputError
 /// when the file is above 100 MB.
 std::string read_small_file(const std::string& path);

@@ -1,12 +1,12 @@
 #include "io/requests.h"
 
-#include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "io/json_text.h"
 
 namespace headspan {
 namespace {
@@ -21,7 +21,7 @@ class RequestLine {
       : where_(path + " line " + std::to_string(number)),
         vocab_size_(vocab_size),
         max_positions_(max_positions) {
-    object_ = json::parse(text, nullptr, false);
+    object_ = parse_json(where_, text, "one request a line");
     if (!object_.is_object())
       throw InputError(where_, printable(text.substr(0, 60)), "", "is no JSON object", "one request a line");
   }
@@ -81,8 +81,7 @@ class RequestLine {
 
 void for_each_line(const std::string& path, std::int64_t vocab_size, std::int64_t max_positions,
                    const std::function<void(const RequestLine&)>& use) {
-  const InputFile readable(path);  // names what is missing or not readable
-  std::ifstream file(path);
+  std::istringstream file(read_whole_file(path));
   std::int64_t number = 0;
   for (std::string text; std::getline(file, text);) {
     ++number;

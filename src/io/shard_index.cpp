@@ -1,27 +1,22 @@
 #include "io/shard_index.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "io/json_text.h"
 
 namespace headspan {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDeepest = 8;
-
-/// The document, without a key given twice in one object and without deep nesting.
+/// The document, without a key given twice in one object.
 Json parse(const std::string& path, const std::string& text) {
-  if (text.find('\0') != std::string::npos)  // where the JSON parser would take the text to end
-    throw InputError(path, "", "", "holds a NUL byte", "is it an index of shards?");
   std::vector<std::set<std::string>> open_keys;  // of every object that is open
-  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kDeepest) throw InputError(path, "", "", "nests deeper than 8", "is it an index of shards?");
+  const auto check = [&](int, Json::parse_event_t event, Json& value) {
     if (event == Json::parse_event_t::object_start) open_keys.emplace_back();
     if (event == Json::parse_event_t::object_end) open_keys.pop_back();
     if (event == Json::parse_event_t::key && !open_keys.back().insert(value.get<std::string>()).second)
@@ -29,12 +24,7 @@ Json parse(const std::string& path, const std::string& text) {
                        "write the index again");
     return true;
   };
-  try {
-    return Json::parse(text, check);
-  } catch (const Json::exception& error) {
-    throw InputError(path, "", "", "is not valid JSON: " + printable(error.what()),
-                     "fetch or write it again");
-  }
+  return parse_json(path, text, "is it an index of shards?", check);
 }
 
 bool is_plain_name(const std::string& name) {

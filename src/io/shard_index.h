@@ -15,7 +15,7 @@ struct ShardIndex {
 };
 
 /// Throws InputError naming `path` when it is no JSON object with a `weight_map` of texts, holds a key twice,
-/// nests deeper than 8, is above 100 MB, or when a shard is anything but a plain file name.
+/// nests as deep as json_text.h refuses, is above 100 MB, or when a shard is anything but a plain file name.
 ShardIndex read_shard_index(const std::string& path);
 
 }  // namespace headspan

@@ -2,11 +2,11 @@
 
 #include <cctype>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "io/json_text.h"
 
 namespace headspan {
 namespace {
@@ -21,10 +21,9 @@ json parse_object(const std::string& path) {
     throw InputError(path, "", "", "is too large for the sidecar of a token file", "at most 1 MiB");
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, file.size(), text.data());
-  json object = json::parse(text, nullptr, false);
-  if (!object.is_object())
-    throw InputError(path, "", "", "is not a JSON object",
-                     "correct it or remove this sidecar of the token file");
+  const std::string right = "correct it or remove this sidecar of the token file";
+  json object = parse_json(path, text, right);
+  if (!object.is_object()) throw InputError(path, "", "", "is not a JSON object", right);
   return object;
 }
 

@@ -1,10 +1,9 @@
 #include "model/model_config.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "io/json_text.h"
 
 namespace headspan {
 namespace {
@@ -74,12 +73,7 @@ class Fields {
 };
 
 Fields parse(const std::string& path) {
-  try {
-    return Fields(path, "", Json::parse(read_small_file(path)));
-  } catch (const Json::exception& error) {
-    throw InputError(path, "", "", "is not valid JSON: " + printable(error.what()),
-                     "fetch or write it again");
-  }
+  return Fields(path, "", parse_json(path, read_small_file(path), "fetch or write it again"));
 }
 
 void read_architecture(const Fields& fields, ModelConfig& config) {

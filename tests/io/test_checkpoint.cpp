@@ -222,7 +222,8 @@ TEST_F(CheckpointTest, RefusesABrokenIndex) {
       {R"({"weight_map":{"a":"a\u0000b"}})", "is not a file name in this folder"},
       {R"({"weight_map":{"a":"x","a":"y"}})", "a: is given twice"},
       {R"({"weight_map":{"a":"x"},"weight_map":{"a":"x"}})", "weight_map: is given twice"},
-      {R"({"x":[[[[[[[[[[[]]]]]]]]]]],"weight_map":{"a":"x"}})", "nests deeper than 8"},
+      {R"({"x":)" + std::string(200000, '[') + std::string(200000, ']') + R"(,"weight_map":{"a":"x"}})",
+       "nests deeper than 32"},
   };
   for (const auto& [text, wrong] : samples) {
     write_index(text);

@@ -282,7 +282,7 @@ TEST(TokenSidecar, IsRefusedWhenBroken) {
     EXPECT_NE(refusal(path).find(line), std::string::npos) << refusal(path);
   };
 
-  expect("{", "a.json: is not a JSON object");
+  expect("{", "a.json: is not valid JSON");
   expect("[1]", "a.json: is not a JSON object");
   expect(R"({"count": "5"})", "count = \"5\": is not an integer");
   expect(R"({"count": 2.5})", "count = 2.5: is not an integer");

@@ -23,6 +23,8 @@ CASES = [
     Case("no config", r"model: holds no config\.json; .+", lambda sample: (sample.model / "config.json").unlink()),
     Case("config is no JSON", FILE + "is not valid JSON: .+; .+",
          lambda sample: (sample.model / "config.json").write_text("{'a': 1}")),
+    Case("config nested deep", FILE + "nests deeper than 32; .+",
+         lambda sample: (sample.model / "config.json").write_text('{"model_type": ' + '{"a":' * 200_000 + "1" + "}" * 200_001)),
     Case("field missing", FILE + "num_hidden_layers: is missing; .+", config(num_hidden_layers=None)),
     Case("field of the wrong kind", FILE + 'vocab_size = "many": is no possible value; .+', config(vocab_size="many")),
     Case("field out of range", FILE + "hidden_size = 0: is no possible value; .+", config(hidden_size=0)),

@@ -55,6 +55,11 @@ def cut_short(sample):
     sample.path("plan.h5").write_bytes(whole[:len(whole) * 2 // 3])
 
 
+def deep(text, levels=200_000):
+    """`text` with a list of lists in place of @."""
+    return text.replace("@", "[" * levels + "]" * levels)
+
+
 def other_model(sample):
     prepared(sample)
     sample.write_model(rms_norm_eps=1e-6)
@@ -72,7 +77,9 @@ CASES = [
     plan("plan that lacks a layer", "v/1: is missing; .+", lambda file: file.pop("v/1")),
     plan("plan with NaN in a lift", "k/1/lift = -?nan: is not a finite number; .+", not_finite("k/1/lift", np.nan)),
     plan("plan with an infinite mean", "v/0/mean = inf: is not a finite number; .+", not_finite("v/0/mean", np.inf)),
-    scored("request that is no JSON", r"line 2: \{'id': 2\}: is no JSON object; one request a line", SCORED, "{'id': 2}"),
+    scored("request that is no JSON", "line 2: is not valid JSON: .+; one request a line", SCORED, "{'id': 2}"),
+    scored("request that is no object", r"line 2: \[3\]: is no JSON object; one request a line", SCORED, "[3]"),
+    scored("request nested deep", "line 2: nests deeper than 32; one request a line", SCORED, deep('{"id": @}')),
     scored("request outside the vocabulary", "line 3: continuation = 32: is no token of a vocabulary of 32; .+", SCORED, "",
            SCORED | {"continuation": [31, 32]}),
     scored("request of a negative token", "line 1: context = -1: is no token of a vocabulary of 32; .+",

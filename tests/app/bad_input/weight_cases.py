@@ -123,6 +123,8 @@ CASES = [
     Case("header length beyond the file", FILE + r"header length = 99999999: reaches beyond the end of the file, .+; .+",
          spoiled(lambda weights: {"length": 99999999})),
     Case("header is no JSON", FILE + r"header: .+; .+", spoiled(lambda weights: {"header": '{"a": nonsense}'})),
+    Case("header nested deep", FILE + r"tensor 'a' shape = a list: is of the wrong kind; .+",
+         spoiled(lambda weights: {"header": '{"a": {"shape": ' + "[" * 200_000 + "]" * 200_000 + "}}"})),
     Case("file of seven bytes", FILE + r"file size = 7: .+; .+",
          lambda sample: (sample.model / "model.safetensors").write_bytes(b"\0" * 7)),
     Case("no weights", r"model: holds neither model\.safetensors nor model\.safetensors\.index\.json; .+",

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/input_file.h"
 #include "dist/agreement.h"
 #include "io/publish.h"
 
@@ -25,18 +26,19 @@ AnswerFile::AnswerFile(const Comm& comm, std::string path, const std::string& jo
 }
 
 void AnswerFile::read(const std::string& job) {
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(path_).parent_path();
   make_folder(folder.empty() ? "." : folder.string());
-  std::ifstream old(part());
-  std::string line;
+  std::istringstream old(fs::exists(part()) ? read_whole_file(part()) : "");
+  std::string line, kept = job + "\n";
   if (std::getline(old, line) && line == job)
     while (std::getline(old, line) && !old.eof()) take(line);  // eof: the last line was cut short
-  old.close();
-  file_.open(part(), std::ios::trunc);
-  file_ << job << '\n';
   for (std::size_t request = 0; request < lines_.size(); ++request)
-    if (has(request)) file_ << request << ' ' << lines_[request];
-  if (!file_.flush()) throw Error("cannot write the answers so far: " + part());
+    if (has(request)) kept += std::to_string(request) + " " + lines_[request];
+  const std::string fresh = part() + ".tmp";  // a run that is killed here leaves the old part
+  file_.emplace(fresh);
+  file_->append(kept);
+  fs::rename(fresh, part());
 }
 
 void AnswerFile::take(const std::string& numbered_line) {
@@ -62,9 +64,8 @@ void AnswerFile::add(const std::vector<std::size_t>& requests, const std::vector
       const std::string text(own.begin(), own.end());
       std::istringstream numbered(text);
       for (std::string line; std::getline(numbered, line);) take(line);
-      if (file_.is_open()) file_ << text;
+      if (file_) file_->append(text);
     }
-    if (file_.is_open() && !file_.flush()) throw Error("cannot write the answers so far: " + part());
   });
   comm_.broadcast(done_.data(), static_cast<std::int64_t>(done_.size()), 0);
   kept_since_ = !path_.empty();
@@ -76,7 +77,7 @@ void AnswerFile::publish() {
     std::string all;
     for (const std::string& line : lines_) all += line;
     publish_text(path_, all);
-    file_.close();
+    file_.reset();
     std::filesystem::remove(part());
   });
 }

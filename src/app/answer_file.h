@@ -3,11 +3,12 @@
 // of its request, a space, and its line.
 #pragma once
 
-#include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "base/output_file.h"
 #include "dist/mpi.h"
 
 namespace headspan {
@@ -41,7 +42,7 @@ class AnswerFile {
   bool kept_since_ = false;
   std::vector<char> done_;          // [requests], on every rank
   std::vector<std::string> lines_;  // on rank 0
-  std::ofstream file_;              // likewise
+  std::optional<OutputFile> file_;  // likewise: the part
 };
 
 }  // namespace headspan

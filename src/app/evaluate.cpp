@@ -55,7 +55,7 @@ void check_targets(const Job& job) {
   const std::string &answers = job.evaluate.answers, &summary = job.evaluate.summary;
   const std::vector<std::string> inputs = input_files(job);
   if (!answers.empty())
-    for (const char* suffix : {"", ".part"})
+    for (const char* suffix : {"", ".part", ".part.tmp"})
       check_target({"evaluate.answers", answers, answers + suffix}, inputs);
   if (summary.empty()) return;
   check_target({"evaluate.summary", summary, summary}, inputs);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/output_file.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
 #include "io/h5_file.h"
@@ -44,22 +45,6 @@ void move_into_place(const std::string& temporary, const std::string& path) {
   sync(folder_of(path));
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) throw_errno("cannot create the file", path);
-  std::size_t written = 0;
-  int code = 0;
-  while (written < text.size() && code == 0) {
-    const ssize_t count = ::write(file, text.data() + written, text.size() - written);
-    code = count < 0 ? errno : count == 0 ? ENOSPC : 0;
-    if (count > 0) written += static_cast<std::size_t>(count);
-  }
-  ::close(file);
-  if (code == 0) return;
-  errno = code;
-  throw_errno("cannot write the file", path);
-}
-
 std::string to_text(const Done& done) {
   return "size " + std::to_string(done.size) + "\nsha256 " + done.sha256 + "\njob_id " + done.job_id +
          "\njob_digest " + done.job_digest + "\n";
@@ -90,7 +75,7 @@ void complete(const Publication& publication, const std::string& temporary,
                   publication.job_id, publication.job_digest};
   move_into_place(temporary, path);
   const std::string done_temporary = path + ".done.tmp." + publication.job_id;
-  write_text(done_temporary, to_text(done));
+  OutputFile(done_temporary).append(to_text(done));
   move_into_place(done_temporary, path + ".done");
 }
 
@@ -145,7 +130,7 @@ void publish_text(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
   make_folder(folder_of(path));
   try {
-    write_text(temporary, text);
+    OutputFile(temporary).append(text);
     move_into_place(temporary, path);
   } catch (const Error&) {
     ::unlink(temporary.c_str());

@@ -99,6 +99,13 @@ class Answers(StudyTest):
         self.assertEqual(found[0]["id"], "first")
         self.assert_same(found[1:], self.whole[1:])
 
+    def test_a_link_in_place_of_the_part_is_not_followed(self):
+        mine = self.folder / "mine.txt"
+        mine.write_text("mine")
+        self.part("linked.jsonl").symlink_to(mine)
+        self.assert_same(self.run_to_end("linked.jsonl", 1), self.whole)
+        self.assertEqual(mine.read_text(), "mine")
+
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,78 @@
+"""A disk that fails in the middle of a text file is told, not taken for the end of the file. A run that is killed where it
+writes answers again loses none.
+
+usage: test_failing_disk.py HEADSPAN MPIEXEC FAILING_DISK [unittest's arguments]
+"""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from program import GOLDEN, StudyTest, main  # noqa: E402
+
+LINES = 40
+
+
+class FailingDisk(StudyTest):
+    library = ""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("scored.jsonl", [json.dumps({"id": i, "context": [3, 4], "continuation": [5]}) for i in range(LINES)])
+        cls.write("greedy.jsonl", [json.dumps({"id": i, "context": [3, 4], "max_new_tokens": 1}) for i in range(LINES)])
+        cls.write("rates.ini", ["read_gb = 1 # as measured"] * LINES)
+        cls.write("manifest.tsv", ["name\tstep\ttokens\tpath"] + [f"s{i}\t{i}\t\t{GOLDEN / 'llama_gqa'}" for i in range(LINES)])
+        cls.write_tokens("tokens.bin", [5] * 400)
+
+    @classmethod
+    def write(cls, name, lines):
+        (cls.folder / name).write_text("".join(f"{line}\n" for line in lines))
+
+    def run_preloaded(self, arguments, **rules):
+        return subprocess.run([self.program, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "LD_PRELOAD": self.library, **rules}, check=False)
+
+    def check(self, name, *arguments):
+        """The first lines of the file `name` can be read, to the end of the tenth."""
+        readable = sum(len(line) for line in (self.folder / name).read_bytes().splitlines(keepends=True)[:10])
+        run = self.run_preloaded(arguments, FAILING_READ=f"/{name}:{readable}")
+        told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ") and "notice" not in line]
+        self.assertEqual((run.returncode, told), (1, [f"headspan: rank 0: cannot read: {name}: Input/output error"]), run.stdout)
+
+    def evaluate(self, name, *arguments):
+        self.check(name, "evaluate", f"--model.path={GOLDEN / 'llama_gqa'}", "--evaluate.cache=full", *arguments)
+
+    def test_scored_requests(self):
+        self.evaluate("scored.jsonl", "--evaluate.requests=scored.jsonl", "--evaluate.answers=answers.jsonl")
+
+    def test_what_to_continue(self):
+        self.evaluate("greedy.jsonl", "--evaluate.generate=greedy.jsonl", "--evaluate.answers=answers.jsonl")
+
+    def test_answers_so_far(self):
+        self.write("answers.jsonl.part", ["of a job"] + [f"{i} {{}}" for i in range(LINES)])
+        self.evaluate("answers.jsonl.part", "--evaluate.requests=scored.jsonl", "--evaluate.answers=answers.jsonl")
+        (self.folder / "answers.jsonl.part").unlink()
+
+    def test_answers_so_far_outlive_a_killed_run(self):
+        part = self.folder / "kept.jsonl.part"
+        part.write_text("1 {}\n" * LINES)
+        run = self.run_preloaded(["evaluate", f"--model.path={GOLDEN / 'llama_gqa'}", "--evaluate.cache=full",
+                                  "--evaluate.requests=scored.jsonl", "--evaluate.answers=kept.jsonl"],
+                                 KILLING_WRITE="/kept.jsonl.part")
+        self.assertNotEqual(run.returncode, 0, "it was not killed")
+        self.assertEqual(part.read_text(), "1 {}\n" * LINES)
+
+    def test_rates(self):
+        self.check("rates.ini", "plan", "--ranks=1", "--rates=rates.ini", f"--model.path={GOLDEN / 'llama_gqa'}",
+                   "--tokens.path=tokens.bin", "--output.directory=out")
+
+    def test_manifest(self):
+        self.check("manifest.tsv", "study", "--model.manifest=manifest.tsv", "--tokens.path=tokens.bin", "--output.directory=out")
+
+
+if __name__ == "__main__":
+    FailingDisk.library = sys.argv.pop(3)
+    main()

@@ -4,11 +4,6 @@
 
 namespace headspan {
 
-CacheKind cache_kind(const std::string& name) {
-  if (name == "full") return CacheKind::full;
-  return name == "simulated" ? CacheKind::simulated : CacheKind::compressed;
-}
-
 SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
                                   double memory) {
   if (ranks == 1 || plan.algorithm == "quantise") return SharedBlocks::replicated;

@@ -13,11 +13,6 @@
 
 namespace headspan {
 
-enum class CacheKind { full, simulated, compressed };
-
-/// "full", "simulated" or "compressed".
-CacheKind cache_kind(const std::string& name);
-
 /// Where `ranks` tensor-parallel ranks best keep the blocks that they share, for caches of `tokens` tokens in
 /// all: dealt out where replicated they and the maps would take more than half of `memory`, which is what the
 /// weights leave of a rank's, and dealt out less than that. `plain`: in which plain columns are stored.

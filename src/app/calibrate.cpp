@@ -98,7 +98,7 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   log.event("seconds", profile_fields(profile));
   Calibration calibration{input.config,
                           stream_layout(input.config, Stream::k),
-                          fit_rules(job, dtype_name(input.dtype), "float64"),
+                          fit_rules(job, dtype_name(input.dtype), Precision::float64),
                           finish_attention(sums, model, team, grams[0].fit.tokens),
                           {},
                           {}};

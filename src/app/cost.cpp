@@ -105,7 +105,7 @@ class PhaseCosts {
 
   PhaseCost gram() const {
     PhaseCost cost{"gram"};
-    const double product = multiplies_doubles(product_precision(job_.predict.precision)) ? 8 : 4;
+    const double product = multiplies_doubles(job_.predict.precision) ? 8 : 4;
     const double attention = attention_size(job_, config_);
     const int operands = group_.grid.rows == 1 ? 1 : 2;  // the columns of one row of ranks are among its rows
     const double panels = std::ceil(n_ / real(tokens_of_panel(job_, config_, dtype_, parts_ > 1, group_)));
@@ -219,8 +219,8 @@ class PhaseCosts {
   PhaseCost overlap() const {
     PhaseCost cost{"overlap"};
     const double m = real(config_.hidden_size), layers = real(config_.layers);
-    for (const std::string& name : job_.overlap.projections) {
-      const double w = real(name == "q" ? config_.heads : config_.kv_heads) * d_;
+    for (const Stream stream : job_.overlap.projections) {
+      const double w = real(stream == Stream::q ? config_.heads : config_.kv_heads) * d_;
       cost.flops += layers * w * w * (m + 4.0 / 3 * w * 2);
     }
     cost.fullest =

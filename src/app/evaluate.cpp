@@ -69,7 +69,7 @@ void check_targets(const Job& job) {
 Prepared prepare(const Job& job) {
   Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}, {}};
   const Job::Evaluate& rule = job.evaluate;
-  if (!rule.plan.empty() && rule.cache != "full") {
+  if (!rule.plan.empty() && rule.cache != CacheKind::full) {
     prepared.plan = read_plan(rule.plan);
     if (prepared.plan->config_sha256 != prepared.input.config_sha256)
       throw InputError(rule.plan, "config_sha256", prepared.plan->config_sha256.substr(0, 12),
@@ -100,7 +100,7 @@ Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 
 Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& model, const Log& log) {
   Json texts = Json::object();
-  const CacheKind kind = cache_kind(job.evaluate.cache);
+  const CacheKind kind = job.evaluate.cache;
   for (const Text& text : prepared.texts) {
     Progress progress(log, "score", "tokens", text.sample.total(), {{"text", text.name}});
     std::int64_t longest = 0;
@@ -172,8 +172,7 @@ double largest_tokens(const Job& job, const Prepared& prepared) {
 SharedBlocks choose_shared_blocks(const Job& job, const Prepared& prepared, const Team& team, double memory,
                                   const Log& log) {
   const int tensor_parallel = team.tensor().size();
-  if (!prepared.plan || cache_kind(job.evaluate.cache) != CacheKind::compressed)
-    return SharedBlocks::replicated;
+  if (!prepared.plan || job.evaluate.cache != CacheKind::compressed) return SharedBlocks::replicated;
   const SharedBlocks shared =
       choose_shared_blocks(*prepared.plan, prepared.input.dtype, tensor_parallel,
                            largest_tokens(job, prepared), free_memory(prepared, tensor_parallel, memory));
@@ -190,7 +189,7 @@ void measure(const Job& job, const Prepared& prepared, const CachedModel& model,
   constexpr std::int64_t kSteps = 16;
   const std::vector<std::vector<std::int64_t>> prompts = speed_prompts(job, prepared);
   if (prompts.empty()) return;
-  const CacheKind kind = cache_kind(job.evaluate.cache);
+  const CacheKind kind = job.evaluate.cache;
   const std::int64_t exact = prepared.plan ? prepared.plan->exact_first : 0;
   const CacheSpeed own = measure_speed(model, kind, prompts, kSteps, exact);
   const bool beside = job.evaluate.reference && kind != CacheKind::full;
@@ -266,8 +265,8 @@ int evaluate(const Job& job, const Comm& world) {
     model.emplace(transformer, prepared.input, prepared.plan, job.evaluate.plan, job.evaluate.exact_recent,
                   team, choose_shared_blocks(job, prepared, team, memory, log));
   });
-  Json summary{{"plan", job.evaluate.plan}, {"cache", job.evaluate.cache}};
-  const CacheKind kind = cache_kind(job.evaluate.cache);
+  Json summary{{"plan", job.evaluate.plan}, {"cache", word_of(cache_words(), job.evaluate.cache)}};
+  const CacheKind kind = job.evaluate.cache;
   const std::size_t scored = prepared.scored.size();
   std::optional<AnswerFile> answers;
   try {

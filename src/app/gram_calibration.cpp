@@ -11,7 +11,7 @@ namespace {
 /// [grams] as calibration takes them: keys and values.
 Job of_keys_and_values(const Job& job) {
   Job own = job;
-  own.predict.streams = {"k", "v"};
+  own.predict.streams = {Stream::k, Stream::v};
   return own;
 }
 

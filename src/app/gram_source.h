@@ -75,9 +75,6 @@ UnitEvidence merge_grams(const Job& job, const Team& team, bool attention);
 GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);
 
 /// The rules of the fits for values and products of these precisions.
-FitRules fit_rules(const Job& job, const std::string& forward_dtype, const std::string& precision);
-
-/// predict.precision as the statistics know it.
-Precision product_precision(const std::string& name);
+FitRules fit_rules(const Job& job, const std::string& forward_dtype, Precision precision);
 
 }  // namespace headspan

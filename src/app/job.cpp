@@ -168,7 +168,7 @@ void Resolver::check_predict() const {
            "forward selection chooses the references from the pool");
   const bool half =
       job_.model.dtype != "float64" && job_.model.dtype != "float32" && job_.activations.path.empty();
-  if (job_.predict.precision == "bfloat16" && !half)
+  if (job_.predict.precision == Precision::bfloat16 && !half)
     refuse("predict.precision", "is allowed only with a forward in half precision",
            "float64, float32 or split, or model.dtype bfloat16 or float16");
 }
@@ -206,7 +206,7 @@ void Resolver::resolve_calibrate() const {
 void Resolver::resolve_evaluate() const {
   const Job::Evaluate& evaluate = job_.evaluate;
   if (!has("model.path")) missing("model.path", "give the checkpoint that is run");
-  if (!has("evaluate.plan") && evaluate.cache != "full")
+  if (!has("evaluate.plan") && evaluate.cache != CacheKind::full)
     missing("evaluate.plan", "give a plan, or evaluate.cache = full");
   const bool asks = has("evaluate.requests") || has("evaluate.generate");
   if (!asks && !has("evaluate.texts"))

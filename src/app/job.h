@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "app/cache_kind.h"
 #include "dist/grid_shape.h"
+#include "model/stream.h"
+#include "stats/panel_values.h"
 
 namespace headspan {
 
@@ -49,13 +52,13 @@ struct Job {
   } grams;
 
   struct Predict {
-    Words streams{"k", "q", "v"};
-    std::string capture = "roped";
+    std::vector<Stream> streams{Stream::k, Stream::q, Stream::v};
+    CapturePoint capture = CapturePoint::roped;
     std::int64_t references = 5;
     std::int64_t pool = 16;
     Words selection{"pairwise", "forward"};
     std::string mode = "corrected";
-    std::string precision = "float64";
+    Precision precision = Precision::float64;
   } predict;
 
   struct Ceiling {
@@ -65,7 +68,7 @@ struct Job {
 
   struct Overlap {
     bool enabled = true;
-    Words projections{"q", "k", "v"};
+    std::vector<Stream> projections{Stream::q, Stream::k, Stream::v};
     Words tolerances{"paper", "1e-1", "1e-2", "1e-3", "1e-4"};
     std::string effective = "both";
   } overlap;
@@ -96,7 +99,7 @@ struct Job {
 
   struct Evaluate {
     std::string plan;
-    std::string cache = "compressed";
+    CacheKind cache = CacheKind::compressed;
     std::int64_t exact_recent = 0;
     Words texts;
     std::string requests;

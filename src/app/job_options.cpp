@@ -93,21 +93,20 @@ std::vector<JobOption> own_data_options() {
 }
 
 std::vector<JobOption> predict_options() {
-  return {
-      option("predict.streams", &Job::predict, &Job::Predict::streams, list_of(choice({"k", "q", "v"})),
-             "keys, queries, values"),
-      option("predict.capture", &Job::predict, &Job::Predict::capture, choice({"proj", "normed", "roped"}),
-             "taken after the projection, after q_norm/k_norm, or after RoPE"),
-      option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
-             "most heads that predict one together"),
-      option("predict.pool", &Job::predict, &Job::Predict::pool, integer(1),
-             "best pairwise sources from which forward selection chooses"),
-      option("predict.selection", &Job::predict, &Job::Predict::selection,
-             list_of(choice({"pairwise", "forward"})), "how references are chosen"),
-      option("predict.mode", &Job::predict, &Job::Predict::mode, choice({"corrected", "paper"}),
-             "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
-      option("predict.precision", &Job::predict, &Job::Predict::precision,
-             choice({"float64", "float32", "split", "bfloat16"}), "of the products of a panel of tokens")};
+  return {option("predict.streams", &Job::predict, &Job::Predict::streams, list_of(choice(stream_words())),
+                 "keys, queries, values"),
+          option("predict.capture", &Job::predict, &Job::Predict::capture, choice(capture_words()),
+                 "taken after the projection, after q_norm/k_norm, or after RoPE"),
+          option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
+                 "most heads that predict one together"),
+          option("predict.pool", &Job::predict, &Job::Predict::pool, integer(1),
+                 "best pairwise sources from which forward selection chooses"),
+          option("predict.selection", &Job::predict, &Job::Predict::selection,
+                 list_of(choice({"pairwise", "forward"})), "how references are chosen"),
+          option("predict.mode", &Job::predict, &Job::Predict::mode, choice({"corrected", "paper"}),
+                 "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
+          option("predict.precision", &Job::predict, &Job::Predict::precision, choice(precision_words()),
+                 "of the products of a panel of tokens")};
 }
 
 /// Of ceiling and overlap.
@@ -119,7 +118,7 @@ std::vector<JobOption> bound_options() {
           option("overlap.enabled", &Job::overlap, &Job::Overlap::enabled, flag(),
                  "overlap of the projections' weights"),
           option("overlap.projections", &Job::overlap, &Job::Overlap::projections,
-                 list_of(choice({"k", "q", "v"})), "of which projections"),
+                 list_of(choice(stream_words())), "of which projections"),
           option("overlap.tolerances", &Job::overlap, &Job::Overlap::tolerances, list_of(tolerance()),
                  "for ranks; numbers are relative to the joint largest singular value"),
           option("overlap.effective", &Job::overlap, &Job::Overlap::effective,
@@ -198,8 +197,7 @@ std::vector<JobOption> compress_options() {
 std::vector<JobOption> evaluate_options() {
   return {option("evaluate.plan", &Job::evaluate, &Job::Evaluate::plan, text("a path"),
                  "compression plan; not needed with cache = full"),
-          option("evaluate.cache", &Job::evaluate, &Job::Evaluate::cache,
-                 choice({"compressed", "simulated", "full"}),
+          option("evaluate.cache", &Job::evaluate, &Job::Evaluate::cache, choice(cache_words()),
                  "what the plan stores; everything, with the plan's keys and values; or everything as it is"),
           option("evaluate.exact_recent", &Job::evaluate, &Job::Evaluate::exact_recent, integer(0),
                  "last tokens of a sequence that are kept exactly"),

@@ -16,8 +16,8 @@ double bytes_of(Dtype dtype) {
 
 std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) {
   std::vector<StreamSize> sizes;
-  for (const std::string& name : job.predict.streams) {
-    const std::int64_t heads = (name == "q" ? config.heads : config.kv_heads) * config.layers;
+  for (const Stream stream : job.predict.streams) {
+    const std::int64_t heads = (stream == Stream::q ? config.heads : config.kv_heads) * config.layers;
     sizes.push_back({real(heads), real(heads * config.head_size)});
   }
   return sizes;
@@ -36,9 +36,8 @@ std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dt
   std::vector<std::int64_t> columns;
   for (const StreamSize& stream : stream_sizes(job, config))
     columns.push_back(static_cast<std::int64_t>(stream.columns));
-  return dtype == Dtype::float64
-             ? panel_tokens<double>(group.grid, columns, product_precision(job.predict.precision), heldout)
-             : panel_tokens<float>(group.grid, columns, product_precision(job.predict.precision), heldout);
+  return dtype == Dtype::float64 ? panel_tokens<double>(group.grid, columns, job.predict.precision, heldout)
+                                 : panel_tokens<float>(group.grid, columns, job.predict.precision, heldout);
 }
 
 double batch_of(const Job& job, const TokenCounts& tokens, const GroupShape& group) {

@@ -49,8 +49,8 @@ void check(const std::string& what, const HeadMatrix& matrix, const GridShape& g
 void check_projection_sizes(const Job& job, const ModelConfig& config, std::int64_t ranks) {
   if (!job.overlap.enabled) return;
   std::int64_t heads = 0;
-  for (const std::string& name : job.overlap.projections)
-    heads = std::max(heads, name == "q" ? config.heads : config.kv_heads);
+  for (const Stream stream : job.overlap.projections)
+    heads = std::max(heads, stream == Stream::q ? config.heads : config.kv_heads);
   const std::int64_t d = config.head_size, columns = heads * d, rows = std::max(config.hidden_size, columns);
   const auto pieces = static_cast<std::int64_t>(job.overlap.projections.size()) * config.layers;
   const std::int64_t teams = overlap_teams(columns * config.hidden_size, pieces, ranks);
@@ -79,8 +79,8 @@ void check_layer_sizes(const Job& job, const LayerSizes& layers, const GridShape
 }
 
 void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid) {
-  for (const std::string& name : job.predict.streams) {
-    const std::int64_t heads = name == "q" ? config.heads : config.kv_heads;
+  for (const Stream stream : job.predict.streams) {
+    const std::int64_t heads = stream == Stream::q ? config.heads : config.kv_heads;
     check_layer_sizes(job, {heads * config.head_size, heads * config.layers, config.head_size}, grid);
   }
   check_projection_sizes(job, config, grid.rows * grid.columns);

@@ -68,7 +68,7 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   MemoryCost cost;
   const double ranks = real(group.ranks), batch = batch_of(job, tokens, group);
   const double value = dtype == Dtype::float64 ? 8 : 4;
-  const double product = multiplies_doubles(product_precision(job.predict.precision)) ? 8 : 4;
+  const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
   const double panel = real(tokens_of_panel(job, config, dtype, tokens.heldout > 0, group));
   cost.weights = real(weight_bytes(config, extent_of(job, config), group.tensor_parallel,
                                    planned_weight_dtype(job, config, dtype))) +

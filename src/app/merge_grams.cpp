@@ -3,6 +3,7 @@
 
 #include "app/gram_source.h"
 #include "app/matrix_sizes.h"
+#include "base/printable.h"
 
 namespace headspan {
 namespace {
@@ -64,6 +65,19 @@ GramFiles read_file(const std::string& path) {
   return found;
 }
 
+/// What the Grams were captured and formed in decides how their fits are judged: unknown words are refused.
+void check_words(const std::string& path, const GramStream& stream) {
+  const auto refuse = [&](const char* field, const std::string& word, const std::string& known) {
+    throw InputError(path, stream.name + " " + field, printable(word), "is not known", known);
+  };
+  if (stream.capture != "given" && !value_of(capture_words(), stream.capture))
+    refuse("capture", stream.capture, joined(capture_words()) + "|given");
+  if (!value_of(dtype_words(), stream.forward_dtype))
+    refuse("forward_dtype", stream.forward_dtype, joined(dtype_words()));
+  if (!value_of(precision_words(), stream.precision))
+    refuse("precision", stream.precision, joined(precision_words()));
+}
+
 /// Adds what one more file says.
 void add(GramFiles& files, const std::string& path, const GramFiles& more) {
   if (more.config_sha256 != files.config_sha256)
@@ -120,16 +134,18 @@ GramFiles read_gram_files(const Job& job) {
   std::optional<GramFiles> files;
   for (const std::string& path : job.grams.paths) {
     GramFiles one = read_file(path);
+    for (const GramStream& stream : one.streams) check_words(path, stream);
     if (files)
       add(*files, path, one);
     else
       files = std::move(one);
   }
-  const Words& asked = job.predict.streams;
+  const std::vector<Stream>& asked = job.predict.streams;
   std::vector<GramStream>& streams = files->streams;
   streams.erase(std::remove_if(streams.begin(), streams.end(),
                                [&](const GramStream& stream) {
-                                 return std::find(asked.begin(), asked.end(), stream.name) == asked.end();
+                                 return std::find(asked.begin(), asked.end(),
+                                                  value_of(stream_words(), stream.name)) == asked.end();
                                }),
                 streams.end());
   if (streams.empty())
@@ -161,7 +177,7 @@ UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
         evidence.streams.push_back(
             {{stream.name, stream.capture, stream.forward_dtype, stream.precision, stream.skip_first},
              layout_of(stream),
-             fit_rules(job, stream.forward_dtype, stream.precision),
+             fit_rules(job, stream.forward_dtype, *value_of(precision_words(), stream.precision)),
              std::move(grams)});
         continue;
       }

@@ -30,15 +30,16 @@ class Overlap {
  public:
   Overlap(const Job::Overlap& request, const Projections& projections, const Comm& group, std::int64_t large)
       : projections_(projections), group_(group), large_(large) {
-    table_.projections = request.projections;
+    streams_ = request.projections;
     table_.effective = request.effective == "both" ? Words{"raw", "effective"} : Words{request.effective};
     table_.tolerances = request.tolerances;
     table_.layers = projections.layers();
     table_.alignment_null =
         static_cast<double>(projections.head_size()) / static_cast<double>(projections.hidden_size());
-    for (const std::string& name : table_.projections) {
-      table_.heads = std::max(table_.heads, projections.heads(stream_named(name)));
-      table_.values = std::max(table_.values, values_of(stream_named(name)));
+    for (const Stream stream : streams_) {
+      table_.projections.push_back(word_of(stream_words(), stream));
+      table_.heads = std::max(table_.heads, projections.heads(stream));
+      table_.values = std::max(table_.values, values_of(stream));
     }
     for (const std::string& tolerance : table_.tolerances)
       if (!is_paper_tolerance(tolerance) && std::stod(tolerance) < kLeastForGram) table_.from_gram = false;
@@ -89,8 +90,7 @@ class Overlap {
 
   int team_count() const {
     std::int64_t columns = 0;
-    for (const std::string& name : table_.projections)
-      columns = std::max(columns, columns_of(stream_named(name)));
+    for (const Stream stream : streams_) columns = std::max(columns, columns_of(stream));
     return to_int(overlap_teams(columns * projections_.hidden_size(), piece_count(), group_.size(), large_));
   }
 
@@ -145,7 +145,7 @@ class Overlap {
 
   /// Collective over the team.
   void run(const Piece& piece, const Grid& grid, const Grid& line) {
-    const Stream stream = stream_named(table_.projections[piece.projection]);
+    const Stream stream = streams_[piece.projection];
     const Matrix w = read(piece, stream, grid, line);
     Matrix gram(grid, w.columns().size, w.columns().size, w.columns().block);
     multiply_transposed(w, gram);
@@ -202,6 +202,7 @@ class Overlap {
   const Projections& projections_;
   const Comm& group_;
   std::int64_t large_;
+  std::vector<Stream> streams_;
   OverlapTable table_;
 };
 

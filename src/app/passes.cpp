@@ -19,7 +19,7 @@ constexpr std::int64_t kMostStripes = 64;
 /// The operands of a stream's product: those of this rank's tokens, and on several ranks what they exchange,
 /// of this panel and of the next.
 double panel_bytes(const PassSetting& setting, double columns, double tokens) {
-  const Precision precision = product_precision(setting.job.predict.precision);
+  const Precision precision = setting.job.predict.precision;
   const double value = real(static_cast<std::int64_t>(c10::elementSize(panel_type(precision)))),
                copy = precision == Precision::split ? sizeof(double) : 0;
   if (setting.group.ranks == 1) return tokens * columns * (value + copy);
@@ -69,7 +69,7 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
     bytes += parts * (sizeof(double) * real(elements) + waiting);
     widest = std::max(widest, columns);
   }
-  const bool split = product_precision(setting.job.predict.precision) == Precision::split;
+  const bool split = setting.job.predict.precision == Precision::split;
   return bytes + panel_bytes(setting, widest, kFullestPanel * panel) + (split ? kSplitProduct : kProduct);
 }
 
@@ -104,7 +104,8 @@ std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
 
 std::string pass_name(const PassSetting& setting, const DeviceShare& pass) {
   std::string name;
-  for (const std::size_t s : pass.streams) name += (name.empty() ? "" : ",") + setting.job.predict.streams[s];
+  for (const std::size_t s : pass.streams)
+    name += (name.empty() ? "" : ",") + word_of(stream_words(), setting.job.predict.streams[s]);
   std::string parts;
   for (const Part part : pass.parts)
     parts += std::string(parts.empty() ? "" : ",") + (part == Part::fit ? "fit" : "heldout");

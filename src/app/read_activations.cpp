@@ -120,7 +120,8 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
   });
   tell(evidence.sample, log);
   const std::string dtype = file->is_float32() ? "float32" : "float64";
-  StreamEvidence stream{{file->stream(), "given", dtype, job.predict.precision, job.tokens.skip_first},
+  StreamEvidence stream{{file->stream(), "given", dtype, word_of(precision_words(), job.predict.precision),
+                         job.tokens.skip_first},
                         layout_of(*file),
                         fit_rules(job, dtype, job.predict.precision),
                         {}};
@@ -129,7 +130,7 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
   Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});
   const auto run = [&](auto zero) {
     ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, team);
-    return reader.run(product_precision(job.predict.precision), progress, state);
+    return reader.run(job.predict.precision, progress, state);
   };
   stream.grams = file->is_float32() ? run(0.0F) : run(0.0);
   evidence.streams.push_back(std::move(stream));

@@ -12,11 +12,6 @@
 namespace headspan {
 namespace {
 
-CapturePoint capture_point(const std::string& name) {
-  if (name == "proj") return CapturePoint::proj;
-  return name == "normed" ? CapturePoint::normed : CapturePoint::roped;
-}
-
 /// The model of a unit and its tokens.
 struct Prepared {
   ModelInput input;
@@ -27,7 +22,7 @@ struct Prepared {
 Prepared prepare(const Job& job, const Unit& unit) {
   Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job)), {}};
   const Dtype dtype = prepared.input.dtype;
-  if (job.predict.precision == "bfloat16" && dtype != Dtype::bfloat16 && dtype != Dtype::float16)
+  if (job.predict.precision == Precision::bfloat16 && dtype != Dtype::bfloat16 && dtype != Dtype::float16)
     throw InputError("", "predict.precision", "bfloat16", "is coarser than a forward in " + dtype_name(dtype),
                      "set model.dtype to bfloat16 or float16, or choose float64, float32 or split");
   prepared.sample =
@@ -42,10 +37,11 @@ Projections projections(const Job& job, const Prepared& prepared) {
 }
 
 /// All of a stream but its Grams.
-StreamEvidence announce(const Job& job, const Prepared& prepared, const std::string& stream) {
+StreamEvidence announce(const Job& job, const Prepared& prepared, Stream stream) {
   const std::string dtype = dtype_name(prepared.input.dtype);
-  return {{stream, job.predict.capture, dtype, job.predict.precision, job.tokens.skip_first},
-          stream_layout(prepared.input.config, stream_named(stream)),
+  return {{word_of(stream_words(), stream), word_of(capture_words(), job.predict.capture), dtype,
+           word_of(precision_words(), job.predict.precision), job.tokens.skip_first},
+          stream_layout(prepared.input.config, stream),
           fit_rules(job, dtype, job.predict.precision)};
 }
 
@@ -91,12 +87,11 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   }();
   CaptureRequest request;
   std::vector<GramStream> saved;
-  for (const StreamEvidence& stream : evidence.streams) {
-    request.streams.push_back(stream_named(stream.origin.name));
+  for (const StreamEvidence& stream : evidence.streams)
     saved.push_back(gram_stream(stream.origin, stream.layout, prepared.sample.has_heldout()));
-  }
-  request.point = capture_point(job.predict.capture);
-  request.precision = product_precision(job.predict.precision);
+  request.streams = job.predict.streams;
+  request.point = job.predict.capture;
+  request.precision = job.predict.precision;
   request.skip_first = job.tokens.skip_first;
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
   const std::vector<std::string> passes = choose_passes(job, unit.name, prepared, team, log, request);
@@ -147,8 +142,7 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunCl
   if (prepared.input.checkpoint)
     for (const std::string& warning : prepared.input.checkpoint->warnings()) log.warning(warning);
   UnitEvidence evidence;
-  for (const std::string& name : job.predict.streams)
-    evidence.streams.push_back(announce(job, prepared, name));
+  for (const Stream stream : job.predict.streams) evidence.streams.push_back(announce(job, prepared, stream));
   capture(job, unit, prepared, team, clock, log, profile, evidence);
   if (team.gpu()) release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())));
   if (job.overlap.enabled) {

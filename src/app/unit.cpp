@@ -188,26 +188,21 @@ GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, boo
           origin.capture, origin.forward_dtype, origin.precision, origin.skip_first, heldout};
 }
 
-FitRules fit_rules(const Job& job, const std::string& forward_dtype, const std::string& precision) {
+FitRules fit_rules(const Job& job, const std::string& forward_dtype, Precision precision) {
   FitRules rules;
   rules.double_data = forward_dtype == "float64";
-  rules.double_product = precision == "float64";
+  rules.double_product = precision == Precision::float64;
   rules.paper = job.predict.mode == "paper";
   return rules;
 }
 
-Precision product_precision(const std::string& name) {
-  if (name == "float32") return Precision::float32;
-  if (name == "split") return Precision::split;
-  return name == "bfloat16" ? Precision::bfloat16 : Precision::float64;
-}
-
 bool saves_attention(const Job& job) {
-  const Words& streams = job.predict.streams;
-  const auto captured = [&](const char* name) {
-    return std::find(streams.begin(), streams.end(), name) != streams.end();
+  const std::vector<Stream>& streams = job.predict.streams;
+  const auto captured = [&](Stream stream) {
+    return std::find(streams.begin(), streams.end(), stream) != streams.end();
   };
-  return job.output.save_gram && job.predict.capture == "roped" && captured("k") && captured("v");
+  return job.output.save_gram && job.predict.capture == CapturePoint::roped && captured(Stream::k) &&
+         captured(Stream::v);
 }
 
 void check_unit(const Job& job, const Unit& unit, const GridShape& grid) {

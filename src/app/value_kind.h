@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/word_list.h"
+
 namespace headspan {
 
 /// Thrown by `read`; `what()` says what is wrong with the text.
@@ -31,6 +33,17 @@ ValueKind<std::string> text(const std::string& allowed);
 
 /// One of `words`.
 ValueKind<std::string> choice(const std::vector<std::string>& words);
+
+/// One of the words of an enumeration.
+template <class E>
+ValueKind<E> choice(const WordList<E>& words) {
+  return {joined(words),
+          [words](const std::string& text) {
+            if (const std::optional<E> value = value_of(words, text)) return *value;
+            throw BadValue("is not allowed");
+          },
+          [words](const E& value) { return word_of(words, value); }};
+}
 
 /// A decimal integer of at least `least`.
 ValueKind<std::int64_t> integer(std::int64_t least);

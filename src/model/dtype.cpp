@@ -4,19 +4,15 @@
 
 namespace headspan {
 
-std::string dtype_name(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::float64:
-      return "float64";
-    case Dtype::float32:
-      return "float32";
-    case Dtype::bfloat16:
-      return "bfloat16";
-    case Dtype::float16:
-      return "float16";
-  }
-  throw Error("dtype_name: no such dtype");
+const WordList<Dtype>& dtype_words() {
+  static const WordList<Dtype> words{{"float64", Dtype::float64},
+                                     {"float32", Dtype::float32},
+                                     {"bfloat16", Dtype::bfloat16},
+                                     {"float16", Dtype::float16}};
+  return words;
 }
+
+std::string dtype_name(Dtype dtype) { return word_of(dtype_words(), dtype); }
 
 at::ScalarType scalar_type(Dtype dtype) {
   switch (dtype) {

@@ -1,13 +1,25 @@
-// The streams of an attention layer.
+// The streams of an attention layer, and where in the layer they are captured.
 #pragma once
 
-#include <string>
+#include "base/word_list.h"
 
 namespace headspan {
 
 enum class Stream { k, q, v };
 
-/// The stream called "k", "q" or "v".
-Stream stream_named(const std::string& name);
+inline const WordList<Stream>& stream_words() {
+  static const WordList<Stream> words{{"k", Stream::k}, {"q", Stream::q}, {"v", Stream::v}};
+  return words;
+}
+
+/// proj: what the projection gives. normed: after the norm of queries and keys, where the model has one.
+/// roped: after the rotary embedding. Where there is no such step the value before it; for v always proj.
+enum class CapturePoint { proj, normed, roped };
+
+inline const WordList<CapturePoint>& capture_words() {
+  static const WordList<CapturePoint> words{
+      {"proj", CapturePoint::proj}, {"normed", CapturePoint::normed}, {"roped", CapturePoint::roped}};
+  return words;
+}
 
 }  // namespace headspan

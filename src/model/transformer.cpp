@@ -40,11 +40,6 @@ Shard shard_of(const DeviceComm& tensor_parallel) { return {tensor_parallel.rank
 
 }  // namespace
 
-Stream stream_named(const std::string& name) {
-  if (name == "k") return Stream::k;
-  return name == "q" ? Stream::q : Stream::v;
-}
-
 Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const DeviceComm& tensor_parallel,
                          at::Device device)
     : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel), device_(device) {}

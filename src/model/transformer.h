@@ -20,10 +20,6 @@
 
 namespace headspan {
 
-/// proj: what the projection gives. normed: after the norm of queries and keys, where the model has one.
-/// roped: after the rotary embedding. Where there is no such step the value before it; for v always proj.
-enum class CapturePoint { proj, normed, roped };
-
 /// Sequences of tokens laid end to end; every token is below the vocabulary size, every length at least 1,
 /// and the lengths sum to the number of tokens.
 struct PackedBatch {

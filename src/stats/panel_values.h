@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/word_list.h"
+
 namespace headspan {
 
 /// How the product of a panel is formed (design: predict.precision).
@@ -16,6 +18,14 @@ namespace headspan {
 /// is too small by 2e-6, and R² off by several times that), and their sums in FP32 no better. GPUs round to
 /// more bits, in 8-bit integers, whose sums are exact (device/integer_product.h).
 enum class Precision { float64, float32, split, bfloat16 };
+
+inline const WordList<Precision>& precision_words() {
+  static const WordList<Precision> words{{"float64", Precision::float64},
+                                         {"float32", Precision::float32},
+                                         {"split", Precision::split},
+                                         {"bfloat16", Precision::bfloat16}};
+  return words;
+}
 
 /// Whether products are formed in FP64, else in FP32.
 inline bool multiplies_doubles(Precision precision) {

@@ -225,9 +225,9 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
   unit.model_name = "model";
   unit.name = "unit";
   std::vector<GramStream> streams;
-  for (const char* name : {"k", "v"})
-    streams.push_back(gram_stream({name, "roped", "float32", "float64", 0},
-                                  stream_layout(config_, stream_named(name)), true));
+  for (const Stream stream : {Stream::k, Stream::v})
+    streams.push_back(gram_stream({word_of(stream_words(), stream), "roped", "float32", "float64", 0},
+                                  stream_layout(config_, stream), true));
   for (const auto& passes : kPasses) {
     request.passes = passes;
     const std::vector<std::string> names(passes.size(), "pass");

@@ -242,7 +242,7 @@ TEST(Job, AllowsBfloat16ProductsOnlyAfterAHalfPrecisionForward) {
   EXPECT_NE(refusal("[predict]\nprecision = bfloat16\n[model]\ndtype = float32\n").find("half precision"),
             std::string::npos);
   EXPECT_EQ(read_more("[predict]\nprecision = bfloat16\n[model]\ndtype = float16\n").predict.precision,
-            "bfloat16");
+            Precision::bfloat16);
 }
 
 TEST(Job, FilesThatComeWithTheProgramAreValid) {

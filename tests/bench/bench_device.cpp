@@ -78,7 +78,7 @@ double furthest(const std::vector<double>& a, const std::vector<double>& b) {
 template <class T>
 bool check(const BenchOptions& options, const Comm& comm, const Setup& setup, Dtype dtype,
            const std::string& products, double allowed) {
-  const Precision precision = product_precision(products);
+  const Precision precision = value_of(precision_words(), products).value();
   const double found = furthest(pairs_of<T>(setup, comm, dtype, precision, false),
                                 pairs_of<T>(setup, comm, dtype, precision, true));
   return report(options, comm,
@@ -91,7 +91,7 @@ bool check(const BenchOptions& options, const Comm& comm, const Setup& setup, Dt
 /// LibTorch has no products of `split`: beside them stand those in FP64, and nothing is required.
 bool measure_products(const BenchOptions& options, const Comm& comm, at::Device device,
                       const std::string& name) {
-  const Precision precision = product_precision(name);
+  const Precision precision = value_of(precision_words(), name).value();
   const std::int64_t columns = options.columns(), tokens = std::min<std::int64_t>(options.tokens, 8192);
   const Grid grid(comm, 1, 1);
   DeviceGram gram(grid, columns, gram_block(grid.shape(), options.all_heads(), options.head_size), device);

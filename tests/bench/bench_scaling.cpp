@@ -82,7 +82,7 @@ class Scaling {
   Scaling(const BenchOptions& options, const Comm& comm)
       : options_(options), comm_(comm), config_(read_model_config(options.folder + "/config.json")) {
     job_.model.init = {"random"};
-    job_.predict.precision = options.precision;
+    job_.predict.precision = options.product();
   }
 
   void run() {

@@ -71,6 +71,17 @@ def out_of_range(name, place, wrong, scale, d=4, right="multiply all values by o
                 scaled_activations(scale, d), base=ACTIVATIONS, keys={key.replace("__", "."): value for key, value in keys.items()})
 
 
+def grams(**changes):
+    """Of two heads of size 3 in one layer, with other attributes."""
+    def write(sample):
+        with h5py.File(sample.path("a.gram.h5"), "w") as file:
+            file["k/fit/mean"], file["k/fit/tiles"] = np.zeros(6), np.stack([np.eye(3), np.zeros((3, 3)), np.eye(3)])
+            file["k/fit"].attrs["tokens"] = 40
+            file["k"].attrs.update({"layer": [0, 0], "head": [0, 1], "head_size": 3, "hidden_size": 16, "capture": "roped",
+                                    "forward_dtype": "float32", "precision": "float64", "skip_first": 0} | changes)
+    return write
+
+
 def set_nan(file):
     file["activations"][7, 1, 0] = np.nan
 
@@ -143,6 +154,10 @@ CASES = [
                  predict__precision="float32"),
     Case("Grams missing", r"a\.gram\.h5: .+; .+", keys={"grams.paths": "a.gram.h5"}, base={"output.directory": "out"}),
     Case("Grams are no HDF5", r"tokens\.bin: .+; .+", keys={"grams.paths": "tokens.bin"}, base={"output.directory": "out"}),
+    *(Case(f"Grams of an unknown {name}", rf"a\.gram\.h5: k {name} = {word}: is not known; {known}", grams(**{name: word}),
+           keys={"grams.paths": "a.gram.h5"}, base={"output.directory": "out"})
+      for name, word, known in (("precision", "tf32", r"float64\|float32\|split\|bfloat16"), ("capture", "Roped", r"proj\|.+"),
+                                ("forward_dtype", "double", r"float64\|.+"))),
     Case("Grams are another HDF5 file", r"z\.h5: .+; .+", activations(lambda file: None), keys={"grams.paths": "z.h5"},
          base={"output.directory": "out"}),
 ]

@@ -52,7 +52,7 @@ Prepared prepare(const Job& job) {
   const ModelConfig& config = prepared.origin.config;
   check_bits(job.compress, config);
   if (!prepared.input || !needs_tokens(job)) return prepared;
-  prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, "");
+  prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, job.model.name);
   check_own_text(job, *prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)

@@ -46,7 +46,7 @@ Text read_text(const Job& job, const std::string& path, const ModelInput& input)
   rule.path = path;
   rule.heldout = 0;
   rule.skip_first = 0;
-  text.sample = take_sample(rule, input.config, input.config_path, "");
+  text.sample = take_sample(rule, input.config, input.config_path, job.model.name);
   return text;
 }
 

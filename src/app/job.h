@@ -26,6 +26,7 @@ struct Job {
     std::string path;
     std::string manifest;
     Words select{"all"};
+    std::string name;
     Words init{"pretrained"};
     std::int64_t seed = 0;
     std::string dtype = "auto";

@@ -50,18 +50,22 @@ ValueKind<Words> paths() {
 }
 
 std::vector<JobOption> model_options() {
-  return {option("model.path", &Job::model, &Job::Model::path, text("a path"),
-                 "checkpoint folder in the Hugging Face layout"),
-          option("model.manifest", &Job::model, &Job::Model::manifest, text("a path"),
-                 "instead of path: TSV of checkpoints, one unit each"),
-          option("model.select", &Job::model, &Job::Model::select,
-                 list_of(text("all or names of the manifest")), "which rows of the manifest"),
-          option("model.init", &Job::model, &Job::Model::init, list_of(choice({"pretrained", "random"})),
-                 "weights as stored, or drawn anew; with both a unit NAME has a second, NAME-random"),
-          option("model.seed", &Job::model, &Job::Model::seed, integer(0), "of init = random"),
-          option("model.dtype", &Job::model, &Job::Model::dtype,
-                 choice({"auto", "float64", "float32", "bfloat16", "float16"}),
-                 "in which the model runs; auto: the checkpoint's own")};
+  return {
+      option("model.path", &Job::model, &Job::Model::path, text("a path"),
+             "checkpoint folder in the Hugging Face layout"),
+      option("model.manifest", &Job::model, &Job::Model::manifest, text("a path"),
+             "instead of path: TSV of checkpoints, one unit each"),
+      option("model.select", &Job::model, &Job::Model::select, list_of(text("all or names of the manifest")),
+             "which rows of the manifest"),
+      option(
+          "model.name", &Job::model, &Job::Model::name, file_name(),
+          "names the folder of the results; else the manifest's repository or the checkpoint's folder does"),
+      option("model.init", &Job::model, &Job::Model::init, list_of(choice({"pretrained", "random"})),
+             "weights as stored, or drawn anew; with both a unit NAME has a second, NAME-random"),
+      option("model.seed", &Job::model, &Job::Model::seed, integer(0), "of init = random"),
+      option("model.dtype", &Job::model, &Job::Model::dtype,
+             choice({"auto", "float64", "float32", "bfloat16", "float16"}),
+             "in which the model runs; auto: the checkpoint's own")};
 }
 
 std::vector<JobOption> tokens_options() {

@@ -31,7 +31,8 @@ NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& te
   const std::string now = comm.broadcast(iso_time_utc(), 0);
   NetcdfAttributes attributes{
       {"headspan_schema", std::string(kSchema)},
-      {"title", "Linear predictability of the attention heads of " + unit.model_name + " " + unit.name},
+      {"title", "Linear predictability of the attention heads of " + unit.model_name +
+                    (unit.name == unit.model_name ? "" : " " + unit.name)},
       {"source", program_name()},
       {"history", now + " headspan study"},
       {"date_created", now},

@@ -11,9 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "step1000" and "stage1-step1000-tokens5B" are step 1000; -1 where no step is named.
-std::int64_t step_in(const std::string& name) {
-  const std::string word = "step";
+/// The number behind `word` where that begins a word of `name`; -1 where there is none.
+std::int64_t number_behind(const std::string& word, const std::string& name) {
   for (auto at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
     if (at > 0 && name[at - 1] >= 'a' && name[at - 1] <= 'z') continue;  // footstep7
     std::size_t first = at + word.size();
@@ -24,15 +23,42 @@ std::int64_t step_in(const std::string& name) {
   return -1;
 }
 
+/// "step1000", "stage1-step1000-tokens5B" and "checkpoint-1000" are step 1000; -1 where no step is named.
+std::int64_t step_in(const std::string& name) {
+  return std::max(number_behind("step", name), number_behind("checkpoint", name));
+}
+
 fs::path absolute(const std::string& path) {
   fs::path full = fs::absolute(path).lexically_normal();
   return full.has_filename() ? full : full.parent_path();
 }
 
-/// The last part of the folder above, which is the model's where checkpoints lie side by side.
-std::string parent_name(const std::string& path) {
-  const std::string name = absolute(path).parent_path().filename().string();
+std::string last_part(const fs::path& path) {
+  const std::string name = path.filename().string();
   return name.empty() ? "model" : name;
+}
+
+/// "ORG--NAME" of a folder models--ORG--NAME/snapshots/COMMIT, as in a hub's cache; else empty.
+std::string cached_name(const fs::path& folder) {
+  const std::string prefix = "models--", name = folder.parent_path().parent_path().filename().string();
+  const bool is_cached = folder.parent_path().filename() == "snapshots" && name.rfind(prefix, 0) == 0;
+  return is_cached ? name.substr(prefix.size()) : "";
+}
+
+/// The model whose checkpoints lie side by side in the folder above, as a manifest's do.
+std::string model_above(const std::string& path) {
+  const std::string cached = cached_name(absolute(path));
+  return cached.empty() ? last_part(absolute(path).parent_path()) : cached;
+}
+
+/// The model of a checkpoint on its own: the folder's name, or that of the folder above where the folder's
+/// begins with the name of a training step (step1000, stage1-step1000-tokens5B, checkpoint-1000).
+std::string model_of_folder(const std::string& path) {
+  const fs::path folder = absolute(path);
+  const std::string name = last_part(folder);
+  const auto begins = [&](const char* word) { return name.rfind(word, 0) == 0; };
+  const bool is_step = step_in(name) >= 0 && (begins("step") || begins("stage") || begins("checkpoint"));
+  return is_step || !cached_name(folder).empty() ? model_above(path) : name;
 }
 
 /// "org/name" as one file name.
@@ -44,8 +70,8 @@ std::string folder_name(std::string repository) {
 
 Unit unit_of_path(const std::string& path) {
   Unit unit;
-  unit.name = absolute(path).filename().string();
-  unit.model_name = parent_name(path);
+  unit.name = last_part(absolute(path));
+  unit.model_name = model_of_folder(path);
   unit.path = path;
   unit.step = step_in(unit.name);
   return unit;
@@ -54,7 +80,7 @@ Unit unit_of_path(const std::string& path) {
 Unit unit_of_row(const ManifestRow& row) {
   Unit unit;
   unit.name = row.name;
-  unit.model_name = row.repository.empty() ? parent_name(row.path) : folder_name(row.repository);
+  unit.model_name = row.repository.empty() ? model_above(row.path) : folder_name(row.repository);
   unit.path = row.path;
   unit.step = row.step;
   unit.training_tokens = row.tokens.value_or(-1);
@@ -98,7 +124,8 @@ Unit unit_of_file(Unit::Kind kind, const std::string& path, const std::string& m
 
 /// Keys that say where and how a job runs, not what its numbers mean.
 bool changes_numbers(const std::string& key) {
-  static const std::vector<std::string> kNot{"model.path", "model.manifest", "model.select", "model.init"};
+  static const std::vector<std::string> kNot{"model.path", "model.manifest", "model.select", "model.init",
+                                             "model.name"};
   return key.rfind("run.", 0) != 0 && key.rfind("output.", 0) != 0 &&
          std::find(kNot.begin(), kNot.end(), key) == kNot.end();
 }
@@ -119,12 +146,14 @@ std::vector<Unit> list_units(const Job& job) {
     units.push_back(unit_of_file(Unit::Kind::activations, job.activations.path, "activations"));
   else if (!job.grams.paths.empty())
     units.push_back(
-        unit_of_file(Unit::Kind::grams, job.grams.paths.front(), parent_name(job.grams.paths.front())));
+        unit_of_file(Unit::Kind::grams, job.grams.paths.front(), model_above(job.grams.paths.front())));
   else if (!job.model.path.empty())
     add_by_init(job, unit_of_path(job.model.path), units);
   else
     for (const ManifestRow& row : select_rows(read_manifest(job.model.manifest), job.model.select))
       add_by_init(job, unit_of_row(row), units);
+  if (!job.model.name.empty())
+    for (Unit& unit : units) unit.model_name = job.model.name;
   check_names(job, units);
   return units;
 }

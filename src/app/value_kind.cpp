@@ -4,6 +4,8 @@
 #include <charconv>
 #include <limits>
 
+#include "base/file_name.h"
+
 namespace headspan {
 namespace {
 
@@ -50,6 +52,16 @@ ValueKind<std::string> text(const std::string& allowed) {
             return text;
           },
           [](const std::string& value) { return value; }};
+}
+
+ValueKind<std::string> file_name() {
+  const ValueKind<std::string> line = text(kFileNameRule);
+  return {line.allowed,
+          [line](const std::string& name) {
+            if (!name.empty() && !is_file_name(name)) throw BadValue("cannot name a folder");
+            return line.read(name);
+          },
+          line.write};
 }
 
 ValueKind<std::string> choice(const std::vector<std::string>& words) {

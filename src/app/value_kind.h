@@ -31,6 +31,9 @@ struct ValueKind {
 /// Any text in one line without '#', which starts a comment in a job file. Empty: not given.
 ValueKind<std::string> text(const std::string& allowed);
 
+/// Text that can name a file (base/file_name.h). Empty: not given.
+ValueKind<std::string> file_name();
+
 /// One of `words`.
 ValueKind<std::string> choice(const std::vector<std::string>& words);
 

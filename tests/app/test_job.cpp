@@ -174,8 +174,8 @@ TEST(Job, RefusesAKeyGivenTwiceAndALineThatIsNone) {
 }
 
 TEST(Job, RefusesMalformedValuesAndSaysWhatIsAllowed) {
-  const auto expect = [](const char* lines, const char* line) {
-    EXPECT_EQ(refusal(lines), std::string("a.ini: ") + line);
+  const auto expect = [](const std::string& lines, const std::string& line) {
+    EXPECT_EQ(refusal(lines), "a.ini: " + line);
   };
 
   expect("[tokens]\nlimit = many\n",
@@ -203,6 +203,11 @@ TEST(Job, RefusesMalformedValuesAndSaysWhatIsAllowed) {
   expect("[predict]\nprecision = tf32\n",
          "predict.precision = tf32: is not allowed; allowed: float64|float32|split|bfloat16");
   expect("[ceiling]\nenabled = yes\n", "ceiling.enabled = yes: is not true or false; allowed: true|false");
+  const std::string rule =
+      ": cannot name a folder; allowed: 1 to 200 bytes without '/' and control characters, not . or ..";
+  for (const std::string name : {"../x", "..", "a/b"})
+    expect("[model]\nname = " + name + "\n", "model.name = " + name + rule);
+  expect("[model]\nname = a\x1B[2J\n", "model.name = a\\x1B[2J" + rule);
   expect("[run]\ngrid = 6\n",
          "run.grid = 6: is not a grid; allowed: auto or PxQ, rows x columns of a process grid such as 2x3");
   expect("[run]\ngrid = 2x0\n",

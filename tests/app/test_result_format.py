@@ -75,7 +75,7 @@ directory = {cls.folder / 'results'}
         run = cls.run_program(2, "study", cls.job, "--tokens.seed=5", "--run.grid=1x2")
         assert run.returncode == 0, run.stderr
         cls.last_line, cls.log = run.stdout.splitlines()[-1], run.stderr
-        cls.result = cls.folder / "results" / "golden" / "olmo2_gqa.h5"
+        cls.result = cls.folder / "results" / "olmo2_gqa" / "olmo2_gqa.h5"
 
     def test_folder_holds_the_result_and_its_done(self):
         files = sorted(p.name for p in (self.folder / "results").rglob("*") if p.is_file())
@@ -100,7 +100,8 @@ directory = {cls.folder / 'results'}
     def test_root_attributes(self):
         with h5py.File(self.result) as file:
             attributes = texts(file.attrs)
-        expected = {"model_name": "golden", "model_type": "olmo2", "config_sha256": sha256(MODEL / "config.json"),
+        expected = {"title": "Linear predictability of the attention heads of olmo2_gqa",
+                    "model_name": "olmo2_gqa", "model_type": "olmo2", "config_sha256": sha256(MODEL / "config.json"),
                     "checkpoint": "olmo2_gqa", "init": "pretrained", "step": -1, "training_tokens": -1,
                     "tokens_path": str(self.tokens), "tokens_sha256": sha256(self.tokens), "mode": "corrected",
                     "ranks": 2, "grid": "1x2"}
@@ -189,7 +190,7 @@ directory = {cls.folder / 'results'}
             again.write_bytes(file.attrs["job"])
         run = self.run_program(2, "study", again, f"--output.directory={self.folder / 'again'}")
         self.assertEqual(run.returncode, 0, run.stderr)
-        with h5py.File(self.result) as first, h5py.File(self.folder / "again/golden/olmo2_gqa.h5") as second:
+        with h5py.File(self.result) as first, h5py.File(self.folder / "again/olmo2_gqa/olmo2_gqa.h5") as second:
             for group in ("k", "q", "v", "overlap", "tokens"):
                 self.assertEqual(set(first[group]), set(second[group]))
                 for name in first[group]:

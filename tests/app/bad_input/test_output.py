@@ -109,8 +109,8 @@ def computed_anew_without_the_grams_it_asks_for(program, folder):
 
 def leftovers_of_a_killed_run_go(program, folder):
     Sample(folder)
-    (folder / "out" / folder.name).mkdir(parents=True)
-    (folder / "out" / folder.name / "model.h5.tmp.killed").write_bytes(b"half")
+    (folder / "out" / "model").mkdir(parents=True)
+    (folder / "out" / "model" / "model.h5.tmp.killed").write_bytes(b"half")
     finished(study(program, folder), 1, 0)
     expect(sorted(p.rsplit("/", 1)[1] for p in results(folder)) == ["model.h5", "model.h5.done"], str(list(results(folder))))
 

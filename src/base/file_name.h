@@ -1,0 +1,18 @@
+// What results may be called: a name that users give and that becomes a file's or a folder's.
+#pragma once
+
+#include <string_view>
+
+namespace headspan {
+
+/// What is_file_name asks for, for messages.
+constexpr const char* kFileNameRule = "1 to 200 bytes without '/' and control characters, not . or ..";
+
+/// Whether a file or folder can be called `name`, with the suffixes of results behind it (file systems allow
+/// 255 bytes).
+bool is_file_name(std::string_view name);
+
+/// Whether a terminal would act upon a byte of `text`: a line break, an escape or another control character.
+bool has_control_characters(std::string_view text);
+
+}  // namespace headspan

@@ -3,6 +3,7 @@
 Only what fetching needs is looked at here. A row is a dictionary from column to text.
 """
 import os
+import re
 import tempfile
 
 FILLED = ("commit", "bytes", "sha256")  # by fetching
@@ -44,6 +45,12 @@ def checked_row(path, number, columns, cells):
     for column in REQUIRED:
         if not row[column]:
             raise InputError(f"{path}: line {number} {column} = '': is empty; fetching needs it")
+    for column, cell in row.items():
+        if re.search(r"[\0-\x1f\x7f]", cell):
+            raise InputError(f"{path}: line {number} {column} = {cell!r}: holds a control character")
+    if os.path.isabs(row["path"]) or ".." in row["path"].split("/"):
+        raise InputError(f"{path}: line {number} path = {row['path']!r}: leads out of the folder of the manifest; "
+                         "give a path below it, and the folder with --directory")
     return row
 
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_name.h"
 #include "base/input_file.h"
 #include "base/printable.h"
 
@@ -20,6 +21,10 @@ namespace {
 constexpr const char* kRequired[] = {"name", "step", "tokens", "path"};
 constexpr const char* kOptional[] = {"repository", "revision", "commit",
                                      "bytes",      "sha256",   "validation_loss"};
+
+constexpr std::string_view kRow = "row:";  // before an index that is not to be taken for a name
+
+bool begins_with_row(const std::string& text) { return text.rfind(kRow, 0) == 0; }
 
 std::vector<std::string> split(const std::string& line) {
   std::vector<std::string> fields;
@@ -94,15 +99,37 @@ void check_header(const Line& header) {
     if (seen.count(column) == 0) throw header.error("column", column, "is missing", "add it");
 }
 
+/// Text of a manifest goes into messages, results and names of files.
+void check_text(const Line& header, const Line& line) {
+  for (const std::string& column : header.fields())
+    if (has_control_characters(line.cell(header, column)))
+      throw line.error(column, "'" + line.cell(header, column) + "'", "holds a control character",
+                       "text that shows as it is is expected");
+}
+
 void check_name(const Line& line, const std::string& name) {
-  constexpr std::size_t kLongest = 200;  // file systems allow 255 bytes, and suffixes are added
-  const auto is_unusable = [](char c) {
-    return c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  };
-  if (name.empty() || name == "." || name == ".." || name.size() > kLongest ||
-      std::any_of(name.begin(), name.end(), is_unusable))
+  if (!is_file_name(name))
     throw line.error("name", "'" + name + "'", "cannot name a result file",
-                     "1 to 200 characters without '/' and control characters are expected");
+                     std::string(kFileNameRule) + " is expected");
+  const bool is_selectable = name.find_first_of(",#") == std::string::npos && name.front() != ' ' &&
+                             name.back() != ' ' && name.front() != '-' && name != "all" &&
+                             !begins_with_row(name);
+  if (!is_selectable)
+    throw line.error(
+        "name", "'" + name + "'", "cannot be selected (model.select)",
+        "no comma or #, no blank at the ends, no - or row: at the front, and not all is expected");
+}
+
+/// The repository names the folder of the results, with -- for each /.
+void check_repository(const Line& line, const std::string& repository) {
+  std::string whole;
+  bool is_name = repository.empty() || repository.back() != '/';
+  std::istringstream parts(repository);
+  for (std::string part; std::getline(parts, part, '/'); whole += part + "--")
+    is_name = is_name && is_file_name(part);
+  if (!is_name || (!whole.empty() && !is_file_name(whole)))
+    throw line.error("repository", "'" + repository + "'", "cannot name the folder of the results",
+                     "ORGANISATION/NAME, of at most 200 bytes, is expected");
 }
 
 void check_sha256(const Line& line, const std::string& digest) {
@@ -123,6 +150,7 @@ ManifestRow parse_row(const Line& header, const Line& line, const fs::path& fold
   if (line.fields().size() != header.fields().size())
     throw line.error("", "", "has " + std::to_string(line.fields().size()) + " fields",
                      "the header has " + std::to_string(header.fields().size()) + ", separated by tabs");
+  check_text(header, line);
   ManifestRow row;
   row.name = line.cell(header, "name");
   check_name(line, row.name);
@@ -134,6 +162,7 @@ ManifestRow parse_row(const Line& header, const Line& line, const fs::path& fold
   if (path.empty()) throw line.error("path", "''", "is empty", "the folder of the checkpoint is expected");
   row.path = resolve(folder, path);
   row.repository = line.cell(header, "repository");
+  check_repository(line, row.repository);
   row.revision = line.cell(header, "revision");
   row.commit = line.cell(header, "commit");
   row.bytes = line.count(header, "bytes");
@@ -163,7 +192,8 @@ std::pair<std::int64_t, std::int64_t> select_range(const std::vector<ManifestRow
   const auto named =
       std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.name == item; });
   if (named != rows.end()) return {named - rows.begin(), named - rows.begin()};
-  const auto range = parse_range(item);
+  const bool is_row = begins_with_row(item);
+  const auto range = parse_range(is_row ? std::string_view(item).substr(kRow.size()) : item);
   if (range && range->first <= range->second && range->second < count) return *range;
   throw InputError("", "model.select", printable(item), "is no row of the manifest",
                    "all, names such as " + rows.front().name + ", indices from 0 to " +

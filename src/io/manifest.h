@@ -1,7 +1,8 @@
 // The checkpoints of a sweep as a table: tab-separated text with a header line, one checkpoint a row. The
 // columns name, step, tokens and path are required, in any order; repository, revision, commit, bytes, sha256
-// and validation_loss may be there; others are refused. Whether the checkpoints exist is not looked at: most
-// of a sweep may not be fetched yet.
+// and validation_loss may be there; others are refused, and so are names that cannot be selected or cannot
+// name files, and text with control characters. Whether the checkpoints exist is not looked at: most of a
+// sweep may not be fetched yet.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ std::vector<ManifestRow> read_manifest(const std::string& path);
 
 /// The rows that `select` (model.select of a job) asks for, in the order asked for, each once. An item is
 /// "all", a row's name, a 0-based index, or a range of indices "3-7" with both ends in it; a name comes
-/// before an index that is spelled alike. Throws InputError naming model.select and the item that is none of
-/// these.
+/// before an index that is spelled alike, but not with "row:" before the index. Throws InputError naming
+/// model.select and the item that is none of these.
 std::vector<ManifestRow> select_rows(const std::vector<ManifestRow>& rows,
                                      const std::vector<std::string>& select);
 

@@ -7,6 +7,7 @@ import csv
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from fractions import Fraction
 from pathlib import Path
@@ -54,6 +55,13 @@ def print_rows(folder, steps):
     run = subprocess.run([sys.executable, "-B", CHECKPOINTS / "olmo2.py", folder.removeprefix("olmo-2-"),
                           *map(str, steps)], stdout=subprocess.PIPE, text=True, check=True)
     return list(csv.DictReader(run.stdout.splitlines(), delimiter="\t"))
+
+
+def fetch(manifest):
+    """Exit code and standard error of fetch.py."""
+    run = subprocess.run([sys.executable, "-B", CHECKPOINTS / "fetch.py", manifest, "--dry-run"], capture_output=True, text=True,
+                         timeout=50)
+    return run.returncode, run.stderr
 
 
 class ManifestsTest(unittest.TestCase):
@@ -104,6 +112,19 @@ class ManifestsTest(unittest.TestCase):
                 self.assertEqual(list(printed[0]), list(rows[0]))
                 self.assertEqual([[row[c] for c in SHARED] for row in printed],
                                  [[row[c] for c in SHARED] for row in rows])
+
+    def test_fetching_refuses_paths_that_lead_elsewhere(self):
+        """Before anything is asked of the hub."""
+        header = "name\tstep\ttokens\tpath\trepository\trevision\nok\t0\t\tok/step0\tlab/m\tmain\n"
+        with tempfile.TemporaryDirectory(prefix="headspan_manifest_") as folder:
+            manifest = Path(folder) / "manifest.tsv"
+            for path in ("/tmp/x", "../x", "a/../../x", "..", "a/.."):
+                manifest.write_text(f"{header}bad\t0\t\t{path}\tlab/m\tmain\n")
+                self.assertEqual(fetch(manifest), (2, f"fetch: {manifest}: line 3 path = '{path}': leads out of the folder of the "
+                                                   "manifest; give a path below it, and the folder with --directory\n"))
+            manifest.write_text(f"{header}b\x1b[2J\t0\t\tb\tlab/m\tmain\n")
+            self.assertEqual(fetch(manifest), (2, f"fetch: {manifest}: line 3 name = 'b\\x1b[2J': holds a control character\n"))
+            self.assertEqual([path.name for path in Path(folder).iterdir()], ["manifest.tsv"])
 
     def test_the_program_accepts_them(self):
         for folder in MODELS:

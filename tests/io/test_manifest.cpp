@@ -95,7 +95,16 @@ TEST_F(ManifestTest, NamesLineColumnAndValueOfABrokenRow) {
       {".\t0\t0\tp\t\t\t\n", "line 2 name = '.': cannot name a result file"},
       {"..\t0\t0\tp\t\t\t\n", "line 2 name = '..': cannot name a result file"},
       {"a/b\t0\t0\tp\t\t\t\n", "line 2 name = 'a/b': cannot name a result file"},
-      {"a\x1B\t0\t0\tp\t\t\t\n", "line 2 name = 'a\\x1B': cannot name a result file"},
+      {"a\x1B\t0\t0\tp\t\t\t\n", "line 2 name = 'a\\x1B': holds a control character"},
+      {"a\rb\t0\t0\tp\t\t\t\n", "line 2 name = 'a\\x0Db': holds a control character"},
+      {"a\t0\t0\tp\x1B[2J\t\t\t\n", "line 2 path = 'p\\x1B[2J': holds a control character"},
+      {"a,b\t0\t0\tp\t\t\t\n", "line 2 name = 'a,b': cannot be selected"},
+      {" x\t0\t0\tp\t\t\t\n", "line 2 name = ' x': cannot be selected"},
+      {"x \t0\t0\tp\t\t\t\n", "line 2 name = 'x ': cannot be selected"},
+      {"--x\t0\t0\tp\t\t\t\n", "line 2 name = '--x': cannot be selected"},
+      {"e#f\t0\t0\tp\t\t\t\n", "line 2 name = 'e#f': cannot be selected"},
+      {"all\t0\t0\tp\t\t\t\n", "line 2 name = 'all': cannot be selected"},
+      {"row:1\t0\t0\tp\t\t\t\n", "line 2 name = 'row:1': cannot be selected"},
       {std::string(201, 'a') + "\t0\t0\tp\t\t\t\n", "cannot name a result file"},
       {"a\t\t0\tp\t\t\t\n", "line 2 step = '': is empty"},
       {"a\t1.5\t0\tp\t\t\t\n", "line 2 step = 1.5: is not a count"},
@@ -116,6 +125,22 @@ TEST_F(ManifestTest, NamesLineColumnAndValueOfABrokenRow) {
     EXPECT_EQ(line.rfind(path_ + ": ", 0), 0u) << line;
     EXPECT_NE(line.find(wrong), std::string::npos) << rows << line;
   }
+}
+
+TEST_F(ManifestTest, RefusesARepositoryThatLeadsElsewhere) {
+  const std::string columns = "name\tstep\ttokens\tpath\trepository\n", row = "a\t0\t0\tp\t";
+  for (const std::string name : {"org/name", "name", "allenai/OLMo-2-1124-7B", "a/b/c.d"})
+    EXPECT_EQ(read(columns + row + name + "\n").at(0).repository, name);
+  const std::vector<std::string> elsewhere{
+      "..",   ".",      "/",    "/tmp/x", "../x",
+      "x/..", "a/../b", "a//b", "org/",   std::string(120, 'a') + "/" + std::string(120, 'b')};
+  for (const std::string& name : elsewhere)
+    EXPECT_NE(refusal(columns + row + name + "\n").find("line 2 repository = '" + name.substr(0, 80)),
+              std::string::npos)
+        << refusal(columns + row + name + "\n");
+  EXPECT_NE(
+      refusal(columns + row + "a\x1B\n").find("line 2 repository = 'a\\x1B': holds a control character"),
+      std::string::npos);
 }
 
 TEST_F(ManifestTest, RefusesABrokenHeader) {
@@ -153,6 +178,8 @@ TEST(SelectRows, TakesNamesIndicesAndRanges) {
 TEST(SelectRows, TakesANameBeforeAnIndexSpelledAlike) {
   EXPECT_EQ(selected({"3"}), "3 ");
   EXPECT_EQ(selected({"1-2"}), "1-2 ");
+  EXPECT_EQ(selected({"row:3"}), "step30 ");
+  EXPECT_EQ(selected({"row:2", "row:0-1"}), "3 step0 step10 ");
 }
 
 TEST(SelectRows, TakesEachRowOnce) {
@@ -160,7 +187,8 @@ TEST(SelectRows, TakesEachRowOnce) {
 }
 
 TEST(SelectRows, NamesTheItemThatIsNoRow) {
-  for (const char* item : {"step5", "5", "0-5", "4-0", "-1", "0-", "", "0--1", "1.0", " 1", "ALL"}) {
+  for (const char* item : {"step5", "5", "0-5", "4-0", "-1", "0-", "", "0--1", "1.0", " 1", "ALL", "row:5",
+                           "row:", "row:x", "row:step0"}) {
     try {
       selected({"0", item});
       FAIL() << "'" << item << "' was accepted";

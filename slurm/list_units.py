@@ -7,17 +7,18 @@ usage: list_units.py JOB.ini [--section.key value ...]
 Prints lines of tab-separated fields:
     directory  PATH                     output.directory
     manifest   PATH  all|some           model.manifest, and whether all of its rows are selected; absent without one
-    unit       ROW  NAME  STATE  FILE   row of the manifest counted from 0, and its name ("-" without a manifest);
-                                        finished or open; the result's path
+    unit       ROW  STATE  FILE         row of the manifest counted from 0 ("-" without one); finished or open; the
+                                        result's path
 
 A unit is finished when the files that it publishes lie there as their .done files say. Only the keys that decide this
 are looked at: the program is the judge of the rest of a job.
 """
+import hashlib
 import os
 import re
 import sys
 
-USED = ("model.path", "model.manifest", "model.select", "model.init", "activations.path", "grams.paths",
+USED = ("model.path", "model.manifest", "model.select", "model.init", "model.name", "activations.path", "grams.paths",
         "output.directory", "output.save_gram", "output.overwrite")
 
 
@@ -76,7 +77,7 @@ def selected_rows(rows, select):
     """Numbers of the rows that model.select means, as the program reads it: a name comes before an index."""
     names, selected = [row["name"] for row in rows], []
     for item in list_of(select):
-        bounds = re.fullmatch(r"(\d+)(?:-(\d+))?", item)
+        bounds = re.fullmatch(r"(?:row:)?(\d+)(?:-(\d+))?", item)
         if item == "all":
             selected += range(len(rows))
         elif item in names:
@@ -89,8 +90,22 @@ def selected_rows(rows, select):
     return list(dict.fromkeys(selected))
 
 
-def parent_name(path):
-    return os.path.basename(os.path.dirname(os.path.abspath(path))) or "model"
+def cached_name(path):
+    """"ORG--NAME" of .../models--ORG--NAME/snapshots/COMMIT, as in a hub's cache; else None."""
+    found = re.search(r"/models--([^/]*)/snapshots/[^/]+$", os.path.abspath(path))
+    return found and found[1]
+
+
+def model_above(path):
+    return cached_name(path) or os.path.basename(os.path.dirname(os.path.abspath(path))) or "model"
+
+
+def model_of_folder(path):
+    """The folder's name; of one named after a training step, that of the folder above."""
+    name = os.path.basename(os.path.abspath(path)) or "model"
+    is_step = (re.match("step|stage|checkpoint", name) and
+               re.search(r"(?<![a-z])(step|checkpoint)[-_]?[0-9]{1,18}(?![0-9])", name))
+    return model_above(path) if is_step or cached_name(path) else name
 
 
 def stem(path):
@@ -102,37 +117,46 @@ def folder_of_row(row, manifest):
     if row.get("repository"):
         return row["repository"].replace("/", "--")
     beside = os.path.join(os.path.dirname(manifest), row["path"])
-    return parent_name(row["path"] if not os.path.exists(beside) and os.path.exists(row["path"]) else beside)
+    return model_above(row["path"] if not os.path.exists(beside) and os.path.exists(row["path"]) else beside)
 
 
 def unit_places(job):
-    """(row, name of the row, folder and name of the result) of each unit."""
+    """(row of the manifest, folder and name of the result) of each unit."""
     manifest, path = job["model.manifest"], job["model.path"]
     if job["activations.path"]:
-        return [("-", "-", "activations", stem(job["activations.path"]))]
+        return [("-", "activations", stem(job["activations.path"]))]
     if job["grams.paths"]:
         first = list_of(job["grams.paths"])[0]
-        return [("-", "-", parent_name(first), stem(first))]
+        return [("-", model_above(first), stem(first))]
     if manifest:
         rows = read_manifest(manifest)
-        places = [(number, rows[number]["name"], folder_of_row(rows[number], manifest), rows[number]["name"])
+        places = [(number, folder_of_row(rows[number], manifest), rows[number]["name"])
                   for number in selected_rows(rows, job["model.select"] or "all")]
     elif path:
-        places = [("-", "-", parent_name(path), os.path.basename(os.path.abspath(path)))]
+        places = [("-", model_of_folder(path), os.path.basename(os.path.abspath(path)) or "model")]
     else:
         raise InputError("the job names no input; give model.path, model.manifest, activations.path or grams.paths")
     inits = list_of(job["model.init"] or "pretrained")
-    return [(row, name, folder, result + ("-random" if init == "random" and len(inits) > 1 else ""))
-            for row, name, folder, result in places for init in inits]
+    return [(row, folder, result + ("-random" if init == "random" and len(inits) > 1 else ""))
+            for row, folder, result in places for init in inits]
 
 
 def is_complete(path):
-    """Whether the file is there with the size that its .done tells."""
+    """Whether the file is there with the size and the digest that its .done tells."""
     try:
-        with open(f"{path}.done", encoding="utf-8") as done:
-            return done.readline().split() == ["size", str(os.path.getsize(path))]
-    except OSError:
+        with open(f"{path}.done", encoding="utf-8") as file:
+            done = dict(line.split(" ", 1) for line in file.read().splitlines() if " " in line)
+        return done.get("size") == str(os.path.getsize(path)) and done.get("sha256") == sha256(path)
+    except (OSError, UnicodeDecodeError):
         return False
+
+
+def sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def state(job, result):
@@ -154,9 +178,9 @@ def main():
     if manifest:
         whole = len({row for row, *_ in places}) == len(read_manifest(manifest))
         print("manifest", manifest, "all" if whole else "some", sep="\t")
-    for row, name, folder, result in places:
-        file = f"{directory}/{folder}/{result}.h5"
-        print("unit", row, name, state(job, file), file, sep="\t")
+    for row, folder, result in places:
+        file = f"{directory}/{job['model.name'] or folder}/{result}.h5"
+        print("unit", row, state(job, file), file, sep="\t")
 
 
 try:

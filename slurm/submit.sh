@@ -60,16 +60,15 @@ declare -F headspan_environment > /dev/null ||
 
 # --- what there is to do ---
 
-directory='' manifest='' whole='' units=0 names=() open=()
+directory='' manifest='' whole='' units=0 open=()
 listed=$(python3 "$here/list_units.py" "$job" "${keys[@]}") || exit 2
-while IFS=$'\t' read -r what first second state _; do
+while IFS=$'\t' read -r what first second _; do
   case $what in
     directory) directory=$first ;;
     manifest) manifest=$first whole=$second ;;
     unit)
       units=$((units + 1))
-      [[ $first == - ]] || names[first]=$second
-      [[ $state == finished ]] || open+=("$first") ;;
+      [[ $second == finished ]] || open+=("$first") ;;
   esac
 done <<< "$listed"
 if ((${#open[@]} == 0)); then
@@ -135,7 +134,7 @@ elif [[ -z $manifest ]]; then
   submit "${ranks[@]}" "--nodes=$HEADSPAN_NODES" "--output=$log/%j.log" \
     "$here/study.sbatch" "$site" "$job" "${keys[@]}"
 else
-  own_keys=() row_names=()  # a task selects its own row
+  own_keys=()  # a task selects its own row
   for ((i = 0; i < ${#keys[@]}; ++i)); do
     case ${keys[i]} in
       --model.select) i=$((i + 1)) ;;
@@ -143,10 +142,9 @@ else
       *) own_keys+=("${keys[i]}") ;;
     esac
   done
-  for ((row = 0; row <= left[-1]; ++row)); do row_names+=("${names[row]:--}"); done
   submit "${ranks[@]}" "--nodes=$HEADSPAN_NODES" "--output=$log/%A_%a.log" \
     "--array=$(ranges "${left[@]}")%$HEADSPAN_AT_A_TIME" \
-    "$here/study.sbatch" "$site" "$job" "${own_keys[@]}" -- "${row_names[@]}"
+    "$here/study.sbatch" "$site" "$job" "${own_keys[@]}"
 fi
 study=$submitted
 

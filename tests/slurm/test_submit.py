@@ -90,8 +90,21 @@ class Submit(unittest.TestCase):
         self.assertEqual((command[-1], [word for word in command if "array" in word]), ("job.ini", []))
         self.study()
         self.assert_finished(1)
-        (self.folder / "out" / "mine" / "weights.gram.h5").unlink()
+        (self.folder / "out" / "weights" / "weights.gram.h5").unlink()
         self.assertEqual(len(self.submit()[1]), 2)
+
+    def test_folder_named_by_the_job_or_by_a_cache(self):
+        cached = self.folder / "models--org--name" / "snapshots" / "c0ffee"
+        shutil.copytree(STEP0, cached)
+        self.write_job(model={"path": cached, "name": "mine"})
+        self.study()
+        self.assertTrue((self.folder / "out" / "mine" / "c0ffee.h5").exists())
+        self.assert_finished(1)
+        self.write_job(model={"path": cached})
+        self.assertEqual(len(self.submit()[1]), 2)
+        self.study()
+        self.assertTrue((self.folder / "out" / "org--name" / "c0ffee.h5").exists())
+        self.assert_finished(1)
 
     def test_saved_grams(self):
         self.write_job(model={"path": STEP0}, output={"directory": "grams", "save_gram": "true"})
@@ -108,6 +121,15 @@ class Submit(unittest.TestCase):
         os.truncate(self.folder / "out" / "tiny-olmo2" / "step0.h5", 100)
         self.assertEqual(len(self.submit()[1]), 2)
 
+    def test_result_with_one_flipped_bit(self):
+        self.write_job(model={"path": STEP0})
+        self.study()
+        path = self.folder / "out" / "tiny-olmo2" / "step0.h5"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        self.assertEqual(len(self.submit()[1]), 2)
+
     def test_result_to_be_overwritten(self):
         self.write_job(model={"path": STEP0})
         self.study()
@@ -117,14 +139,22 @@ class Submit(unittest.TestCase):
 
     def test_array_of_selected_rows(self):
         self.write_job(model={"manifest": "manifest.tsv"})
-        for select, array in (("all", "0-3"), ("3", "2"), ("last,0-1", "0-1,3"), ("2-3,step 0", "0,2-3")):
+        for select, array in (("all", "0-3"), ("3", "2"), ("row:3", "3"), ("last,0-1", "0-1,3"), ("2-3,step 0", "0,2-3")):
             for keys in (["--model.select", select], [f"--model.select={select}"]):
                 command = self.submit("--", *keys, "--predict.pool=4")[1][0]
                 self.assertIn(f"--array={array}%8", command)
-                names = ["step 0", "ten", "3", "last"]  # a row's number counts out its name
-                self.assertEqual(command[command.index("job.ini") + 1:][:2], ["--predict.pool=4", "--"])
-                for row in {"all": [0, 1, 2, 3], "3": [2], "last,0-1": [0, 1, 3], "2-3,step 0": [0, 2, 3]}[select]:
-                    self.assertEqual(command[command.index("--") + 1 + row], names[row])
+                self.assertEqual(command[command.index("job.ini") + 1:], ["--predict.pool=4"])
+
+    def test_task_studies_its_row(self):
+        """Row 3 is not the row that is called 3."""
+        self.write_job(model={"manifest": "manifest.tsv"})
+        self.write("site.env", (self.folder / "site.env").read_text() + "HEADSPAN_LAUNCHER=()\n")
+        for row, name in ((2, "3"), (3, "last")):
+            run = self.run_here("env", f"SLURM_ARRAY_TASK_ID={row}", "SLURM_JOB_ID=7", "SLURM_CPUS_PER_TASK=1",
+                                "SLURM_JOB_NODELIST=here", "bash", ROOT / "slurm" / "study.sbatch", "site.env", "job.ini")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertTrue((self.folder / "out" / "tiny-olmo2" / f"{name}.h5.done").exists(), run.stderr)
+        self.assertIn("--array=0-1%8", self.submit()[1][0])
 
     def test_site_decides(self):
         self.write_job(model={"manifest": "manifest.tsv"})

@@ -51,6 +51,7 @@ Prepared prepare(const Job& job) {
   }
   const ModelConfig& config = prepared.origin.config;
   check_bits(job.compress, config);
+  check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
   if (!prepared.input || !needs_tokens(job)) return prepared;
   prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, job.model.name);
   check_own_text(job, *prepared.input, prepared.sample);

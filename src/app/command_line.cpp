@@ -151,10 +151,11 @@ PlanRequest take_plan_options(const std::string& command, GivenKeys& keys) {
     if (std::string(name) == "memory-gib") keys["run.memory_gib"] = {kOrigin, text};
     if (std::string(name) == "rates") plan.rates = text;
     if (std::string(name) != "ranks") continue;
+    const auto ranks = integer(1, kMostRanks);
     try {
-      plan.ranks = integer(1).read(text);
+      plan.ranks = ranks.read(text);
     } catch (const BadValue& error) {
-      throw InputError(kOrigin, "--ranks", printable(text), error.what(), "allowed: " + integer(1).allowed);
+      throw InputError(kOrigin, "--ranks", printable(text), error.what(), "allowed: " + ranks.allowed);
     }
   }
   return plan;

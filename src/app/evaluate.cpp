@@ -252,6 +252,8 @@ int evaluate(const Job& job, const Comm& world) {
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
+    check_file_name(job.evaluate.summary, "evaluate.summary", job.evaluate.summary);
+    check_file_name(job.evaluate.answers, "evaluate.answers", job.evaluate.answers);
     check_targets(job);
     prepared = prepare(job);
     tensor_parallel =

@@ -303,6 +303,18 @@ Job make_evaluate_job(const std::string& name, const GivenKeys& given) {
   return job;
 }
 
+void check_references(const Job::Predict& predict, std::int64_t heads) {
+  const Job::Predict defaults;
+  const auto check = [&](const char* key, std::int64_t asked, std::int64_t always) {
+    if (asked > std::max(heads, always))
+      throw InputError("", key, std::to_string(asked),
+                       "is more than the " + std::to_string(heads) + " heads that there are",
+                       "at most " + std::to_string(std::max(heads, always)));
+  };
+  check("predict.references", predict.references, defaults.references);
+  check("predict.pool", predict.pool, defaults.pool);
+}
+
 Job make_theory_job(const GivenKeys& given) {
   Job job = set_keys("theory", given);
   const Job::Theory& theory = job.theory;

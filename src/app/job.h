@@ -159,6 +159,10 @@ Job make_job(const std::string& name, const GivenKeys& given);
 Job make_calibrate_job(const std::string& name, const GivenKeys& given);
 Job make_evaluate_job(const std::string& name, const GivenKeys& given);
 
+/// Throws InputError where predict.references or predict.pool is above its default, which any model may have, and
+/// above `heads`, the most of a stream.
+void check_references(const Job::Predict& predict, std::int64_t heads);
+
 /// The same for the command theory, which has keys of its own section alone.
 Job make_theory_job(const GivenKeys& given);
 

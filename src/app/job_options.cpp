@@ -10,6 +10,7 @@ namespace headspan {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of theory: products of two fit
 
 template <class Section, class T>
 JobOption option(const char* name, Section Job::*section, T Section::*member, const ValueKind<T>& kind,
@@ -25,7 +26,7 @@ ValueKind<GridShape> grid_shape() {
       [](const std::string& text) {
         const std::size_t cross = text.find('x');
         if (cross == std::string::npos) throw BadValue("is not a grid");
-        const auto size = integer(1);
+        const auto size = integer(1, kMostRanks);
         return GridShape{size.read(text.substr(0, cross)), size.read(text.substr(cross + 1))};
       },
       [](const GridShape& grid) { return std::to_string(grid.rows) + "x" + std::to_string(grid.columns); }};
@@ -102,9 +103,10 @@ std::vector<JobOption> predict_options() {
           option("predict.capture", &Job::predict, &Job::Predict::capture, choice(capture_words()),
                  "taken after the projection, after q_norm/k_norm, or after RoPE"),
           option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
-                 "most heads that predict one together"),
+                 "most heads that predict one together; 5, or all that there are, at most"),
           option("predict.pool", &Job::predict, &Job::Predict::pool, integer(1),
-                 "best pairwise sources from which forward selection chooses"),
+                 "best pairwise sources from which forward selection chooses; 16, or all that there are, at "
+                 "most"),
           option("predict.selection", &Job::predict, &Job::Predict::selection,
                  list_of(choice({"pairwise", "forward"})), "how references are chosen"),
           option("predict.mode", &Job::predict, &Job::Predict::mode, choice({"corrected", "paper"}),
@@ -130,13 +132,14 @@ std::vector<JobOption> bound_options() {
 }
 
 std::vector<JobOption> theory_options() {
-  return {option("theory.hidden_size", &Job::theory, &Job::Theory::hidden_size, integer(2),
+  return {option("theory.hidden_size", &Job::theory, &Job::Theory::hidden_size, integer(2, kLargestSize),
                  "m: rows of the projections"),
-          option("theory.head_size", &Job::theory, &Job::Theory::head_size, integer(1),
+          option("theory.head_size", &Job::theory, &Job::Theory::head_size, integer(1, kLargestSize),
                  "k: columns of a head's projection"),
-          option("theory.references", &Job::theory, &Job::Theory::references, integer(1),
+          option("theory.references", &Job::theory, &Job::Theory::references, integer(1, kLargestSize),
                  "n: heads that predict one together"),
-          option("theory.trials", &Job::theory, &Job::Theory::trials, integer(1), "how often it is drawn"),
+          option("theory.trials", &Job::theory, &Job::Theory::trials, integer(1, kLargestSize),
+                 "how often it is drawn"),
           option("theory.seed", &Job::theory, &Job::Theory::seed, integer(0), "of the draws"),
           option("theory.results", &Job::theory, &Job::Theory::results, paths(),
                  "results of init = random whose R2 is told beside")};

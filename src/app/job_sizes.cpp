@@ -23,6 +23,12 @@ std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) 
   return sizes;
 }
 
+std::int64_t most_heads(const Job& job, const ModelConfig& config) {
+  double most = 0;
+  for (const StreamSize& stream : stream_sizes(job, config)) most = std::max(most, stream.heads);
+  return static_cast<std::int64_t>(most);
+}
+
 Extent extent_of(const Job& job, const ModelConfig& config) { return {config.layers, saves_attention(job)}; }
 
 double attention_size(const Job& job, const ModelConfig& config) {

@@ -20,6 +20,9 @@ struct StreamSize {
 };
 std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config);
 
+/// Of the captured stream that has most.
+std::int64_t most_heads(const Job& job, const ModelConfig& config);
+
 /// The weights that a study reads.
 Extent extent_of(const Job& job, const ModelConfig& config);
 

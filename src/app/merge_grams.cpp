@@ -155,8 +155,12 @@ GramFiles read_gram_files(const Job& job) {
 }
 
 void check_grams(const Job& job, const GridShape& grid) {
-  for (const GramStream& stream : read_gram_files(job).streams)
+  std::int64_t heads = 0;
+  for (const GramStream& stream : read_gram_files(job).streams) {
+    heads = std::max(heads, stream.heads());
     check_layer_sizes(job, layer_sizes(layout_of(stream)), grid);
+  }
+  check_references(job.predict, heads);
 }
 
 UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {

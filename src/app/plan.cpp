@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "app/capture.h"
+#include "app/job_sizes.h"
 #include "app/layout.h"
 #include "app/matrix_sizes.h"
 #include "app/passes.h"
@@ -62,6 +63,7 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
   planned.units = static_cast<std::int64_t>(units.size());
   const std::string config_path = units.front().path + "/config.json";
   planned.config = read_model_config(config_path);
+  check_references(job.predict, most_heads(job, planned.config));
   planned.dtype = forward_dtype(job.model.dtype, planned.config, nullptr);
   check_layout(to_int(request.ranks), job.run.groups, 1, std::nullopt);
   planned.group.ranks = request.ranks / job.run.groups;

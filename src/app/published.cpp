@@ -33,6 +33,15 @@ std::string difference(const std::string& path, const std::string& identity) {
   return text + (text.empty() || here.empty() ? "" : ", ") + here;
 }
 
+/// The key that names the unit's result, and its value.
+std::pair<std::string, std::string> naming_key(const Job& job, const Unit& unit) {
+  if (!job.model.name.empty()) return {"model.name", job.model.name};
+  if (unit.kind == Unit::Kind::activations) return {"activations.path", unit.path};
+  if (unit.kind == Unit::Kind::grams) return {"grams.paths", job.grams.paths.front()};
+  if (!job.model.path.empty()) return {"model.path", unit.path};
+  return {"model.manifest", job.model.manifest};
+}
+
 }  // namespace
 
 bool is_published(const Job& job, const Unit& unit) {
@@ -50,9 +59,12 @@ void check_writable(const Job& job, const Unit& unit) {
   std::vector<std::string> inputs = input_files(job), results{unit.result_path(job)};
   for (const std::string& file : checkpoint_files(unit.path)) inputs.push_back(file);
   if (job.output.save_gram) results.push_back(unit.gram_path(job));
-  for (const std::string& result : results)
+  const auto [key, value] = naming_key(job, unit);
+  for (const std::string& result : results) {
+    check_file_name(result, key, value);
     for (const char* suffix : {"", ".done"})
       check_target({"output.directory", job.output.directory, result + suffix}, inputs);
+  }
 }
 
 }  // namespace headspan

@@ -104,6 +104,7 @@ class ActivationReader {
 
 void check_activations(const Job& job, const Unit& unit, const GridShape& grid) {
   const Activations file = Activations::open(unit.path);
+  check_references(job.predict, file.heads());
   split_sequences(job.tokens, file.sequences());
   check_layer_sizes(job, layer_sizes(layout_of(file)), grid);
 }

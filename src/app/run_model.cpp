@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "app/job_sizes.h"
 #include "app/capture.h"
 #include "app/gram_source.h"
 #include "app/matrix_sizes.h"
@@ -21,6 +22,7 @@ struct Prepared {
 /// Throws InputError for everything that is wrong with the unit but the values of its weights. Local.
 Prepared prepare(const Job& job, const Unit& unit) {
   Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job)), {}};
+  check_references(job.predict, most_heads(job, prepared.input.config));
   const Dtype dtype = prepared.input.dtype;
   if (job.predict.precision == Precision::bfloat16 && dtype != Dtype::bfloat16 && dtype != Dtype::float16)
     throw InputError("", "predict.precision", "bfloat16", "is coarser than a forward in " + dtype_name(dtype),

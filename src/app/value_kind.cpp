@@ -73,11 +73,14 @@ ValueKind<std::string> choice(const std::vector<std::string>& words) {
           [](const std::string& value) { return value; }};
 }
 
-ValueKind<std::int64_t> integer(std::int64_t least) {
-  return {"an integer of at least " + std::to_string(least),
-          [least](const std::string& text) {
+ValueKind<std::int64_t> integer(std::int64_t least, std::int64_t most) {
+  const bool bounded = most < std::numeric_limits<std::int64_t>::max();
+  return {bounded ? "an integer from " + std::to_string(least) + " to " + std::to_string(most)
+                  : "an integer of at least " + std::to_string(least),
+          [=](const std::string& text) {
             const auto value = read_number<std::int64_t>(text, "an integer");
             if (value < least) throw BadValue("is too small");
+            if (value > most) throw BadValue("is too large");
             return value;
           },
           [](std::int64_t value) { return std::to_string(value); }};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -48,8 +49,9 @@ ValueKind<E> choice(const WordList<E>& words) {
           [words](const E& value) { return word_of(words, value); }};
 }
 
-/// A decimal integer of at least `least`.
-ValueKind<std::int64_t> integer(std::int64_t least);
+/// A decimal integer from `least` to `most`.
+ValueKind<std::int64_t> integer(std::int64_t least,
+                                std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 /// A decimal number x with least <= x < below.
 ValueKind<double> number(double least, double below);

@@ -5,7 +5,7 @@
 namespace headspan {
 
 bool is_file_name(std::string_view name) {
-  constexpr std::size_t kLongest = 200;
+  constexpr std::size_t kLongest = 160;
   return !name.empty() && name.size() <= kLongest && name != "." && name != ".." &&
          name.find('/') == std::string_view::npos && !has_control_characters(name);
 }

@@ -1,6 +1,7 @@
 #include "base/provenance.h"
 
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <ctime>
 
@@ -14,6 +15,14 @@ namespace {
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
+}
+
+/// `text` cut, with every character but letters, digits, '.', '-' and '_' replaced by '_'.
+std::string for_file_name(const std::string& text, std::size_t longest) {
+  std::string name = text.substr(0, longest);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
+  return name;
 }
 
 }  // namespace
@@ -49,12 +58,11 @@ std::string hostname() {
 }
 
 std::string job_id() {
-  const std::string array = environment("SLURM_ARRAY_JOB_ID");
-  const std::string task = environment("SLURM_ARRAY_TASK_ID");
-  if (!array.empty() && !task.empty()) return array + "_" + task;
-  std::string job = environment("SLURM_JOB_ID");
-  if (!job.empty()) return job;
-  return hostname() + "-" + std::to_string(getpid());
+  const std::string array = environment("SLURM_ARRAY_JOB_ID"), task = environment("SLURM_ARRAY_TASK_ID");
+  const std::string job = environment("SLURM_JOB_ID"), pid = std::to_string(getpid());
+  if (!array.empty() && !task.empty()) return for_file_name(array + "_" + task, kLongestJobId);
+  if (!job.empty()) return for_file_name(job, kLongestJobId);
+  return for_file_name(hostname(), kLongestJobId - 1 - pid.size()) + "-" + pid;
 }
 
 }  // namespace headspan

@@ -2,9 +2,12 @@
 // Not the versions of MPI, HDF5 or LibTorch: the layers that use them tell those.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace headspan {
+
+constexpr std::size_t kLongestJobId = 64;
 
 /// "0.1.0", as CMake's project says.
 std::string program_version();
@@ -25,7 +28,8 @@ std::string iso_time_utc();
 std::string hostname();
 
 /// The id of this run: the Slurm job ("123"), of an array "ARRAY_TASK" ("123_4"); without Slurm "HOST-PID".
-/// Without Slurm it differs from rank to rank: rank 0's is the job's.
+/// Fit for a file name: kLongestJobId characters at most, letters, digits, '.', '-' and '_' ('_' for any
+/// other). Without Slurm it differs from rank to rank: rank 0's is the job's.
 std::string job_id();
 
 }  // namespace headspan

@@ -5,6 +5,8 @@
 
 namespace headspan {
 
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;  ///< that a run may be planned for
+
 /// "2x3": rows and columns of processes.
 struct GridShape {
   std::int64_t rows = 1;

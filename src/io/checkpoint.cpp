@@ -99,7 +99,7 @@ void Checkpoint::open_sharded(const std::string& index_path) {
     total += entry->second.bytes();
   }
   warn_of_unused_tensors();
-  if (index.total_size && *index.total_size != total)
+  if (index.total_size && *index.total_size != static_cast<std::uint64_t>(total))
     warnings_.push_back(index_path + ": metadata.total_size = " + std::to_string(*index.total_size) +
                         ": the tensors have " + std::to_string(total) + " bytes");
 }

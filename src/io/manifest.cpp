@@ -129,7 +129,7 @@ void check_repository(const Line& line, const std::string& repository) {
     is_name = is_name && is_file_name(part);
   if (!is_name || (!whole.empty() && !is_file_name(whole)))
     throw line.error("repository", "'" + repository + "'", "cannot name the folder of the results",
-                     "ORGANISATION/NAME, of at most 200 bytes, is expected");
+                     "ORGANISATION/NAME, of at most 160 bytes, is expected");
 }
 
 void check_sha256(const Line& line, const std::string& digest) {

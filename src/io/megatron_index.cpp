@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "base/checked.h"
 #include "base/error.h"
 
 namespace headspan {
@@ -78,7 +77,8 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   const auto last_pointer = read<std::int64_t>(pointers_begin_, sequences_ - 1, 1)[0];
   const auto last_length = read<std::int32_t>(lengths_begin_, sequences_ - 1, 1)[0];
   if (last_pointer < 0 || last_length < 0) refuse("has a negative length or pointer");
-  data_bytes_ = checked_add(last_pointer, last_length * id_bytes_, "bytes of a Megatron dataset");
+  if (__builtin_add_overflow(last_pointer, last_length * id_bytes_, &data_bytes_))
+    refuse("has a pointer of " + std::to_string(last_pointer) + " bytes");
   if (read<std::int64_t>(documents_begin_, 0, 1)[0] != 0 ||
       read<std::int64_t>(documents_begin_, documents_ - 1, 1)[0] != sequences_)
     refuse("has documents that do not cover its sequences");

@@ -1,6 +1,8 @@
 #include "io/publish.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,8 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "base/printable.h"
+#include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
 #include "io/h5_file.h"
@@ -124,6 +128,19 @@ void publish(const Comm& comm, const Publication& publication,
     comm.barrier();
     throw;
   }
+}
+
+void check_file_name(const std::string& path, const std::string& field, const std::string& value) {
+  const std::string longest = path + ".state.done.tmp." + job_id();
+  const fs::path parts(longest);
+  const bool fits = longest.size() < PATH_MAX &&
+                    std::all_of(parts.begin(), parts.end(),
+                                [](const fs::path& part) { return part.string().size() <= NAME_MAX; });
+  if (!fits)
+    throw InputError("", field, printable(value),
+                     "makes names that are too long for a file system: of " + printable(longest),
+                     "names of " + std::to_string(NAME_MAX) + " and paths of " +
+                         std::to_string(PATH_MAX - 1) + " bytes at most");
 }
 
 void publish_text(const std::string& path, const std::string& text) {

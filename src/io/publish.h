@@ -44,6 +44,10 @@ void publish(const Comm& comm, const Publication& publication,
              const std::function<void(const std::string& temporary)>& write,
              const std::function<void(const std::string& temporary)>& verify);
 
+/// Throws InputError, which blames `field` = `value`, where a name is too long for a file system: of a folder
+/// of `path`, or of a file that stands beside it while it is made and published. Local.
+void check_file_name(const std::string& path, const std::string& field, const std::string& value);
+
 /// Publishes a small text file without a .done: the old one or the new one stands there. Makes its folder.
 /// Throws Error. One rank.
 void publish_text(const std::string& path, const std::string& text);

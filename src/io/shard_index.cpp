@@ -50,7 +50,7 @@ ShardIndex read_shard_index(const std::string& path) {
   }
   const Json metadata = document.value("metadata", Json());
   if (metadata.contains("total_size") && metadata["total_size"].is_number_unsigned())
-    index.total_size = metadata["total_size"].get<std::int64_t>();
+    index.total_size = metadata["total_size"].get<std::uint64_t>();
   return index;
 }
 

@@ -11,7 +11,7 @@ namespace headspan {
 
 struct ShardIndex {
   std::map<std::string, std::string> weight_map;  // tensor -> file name, without any folder
-  std::optional<std::int64_t> total_size;         // bytes of all tensors, where the index has it
+  std::optional<std::uint64_t> total_size;        // bytes of all tensors, where the index has it
 };
 
 /// Throws InputError naming `path` when it is no JSON object with a `weight_map` of texts, holds a key twice,

@@ -32,7 +32,12 @@ class Fields {
   }
 
   std::int64_t integer(const std::string& key, std::int64_t smallest, std::int64_t largest) const {
-    const Json& value = at(key);
+    return integer(key, at(key), smallest, largest);
+  }
+
+  /// The same of `value`, which stands in the field `key`.
+  std::int64_t integer(const std::string& key, const Json& value, std::int64_t smallest,
+                       std::int64_t largest) const {
     const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}
                                                  : value.is_number_integer();
     if (!fits || value.get<std::int64_t>() < smallest || value.get<std::int64_t>() > largest)
@@ -186,11 +191,8 @@ void read_special_tokens(const Fields& fields, ModelConfig& config) {
     config.eos = {*token("eos_token_id")};
     return;
   }
-  for (const Json& id : fields.at("eos_token_id")) {
-    if (!id.is_number_integer())
-      fields.refuse("eos_token_id", "is no list of tokens", "integers are expected");
-    config.eos.push_back(id.get<std::int64_t>());
-  }
+  for (const Json& id : fields.at("eos_token_id"))
+    config.eos.push_back(fields.integer("eos_token_id", id, -1, kLargest));
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ TEST(ValueKind, IntegerReadsAllOfADecimalNumberWithinItsRange) {
   for (const char* text : {"", " 1", "1 ", "1.0", "1e3", "0x10", "+1", "one", "1,2"})
     EXPECT_EQ(complaint(kind, text), "is not an integer") << text;
   EXPECT_EQ(kind.allowed, "an integer of at least -2");
+
+  const auto bounded = integer(1, 8);
+  EXPECT_EQ(bounded.read("8"), 8);
+  EXPECT_EQ(complaint(bounded, "9"), "is too large");
+  EXPECT_EQ(bounded.allowed, "an integer from 1 to 8");
 }
 
 TEST(ValueKind, NumberIsAtLeastAndBelowItsBounds) {

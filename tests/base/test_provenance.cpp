@@ -62,6 +62,14 @@ TEST_F(Provenance, TakesTheJobIdFromSlurm) {
   EXPECT_EQ(job_id(), "120_4");
 }
 
+TEST_F(Provenance, MakesAJobIdThatCanNameAFile) {
+  setenv("SLURM_JOB_ID", "../a b\n7.x-y_z", 1);
+  EXPECT_EQ(job_id(), ".._a_b_7.x-y_z");
+
+  setenv("SLURM_JOB_ID", std::string(300, '1').c_str(), 1);
+  EXPECT_EQ(job_id(), std::string(kLongestJobId, '1'));
+}
+
 TEST_F(Provenance, MakesAJobIdOfHostAndProcessWithoutSlurm) {
   EXPECT_EQ(job_id(), hostname() + "-" + std::to_string(getpid()));
 }

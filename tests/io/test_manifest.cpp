@@ -105,7 +105,7 @@ TEST_F(ManifestTest, NamesLineColumnAndValueOfABrokenRow) {
       {"e#f\t0\t0\tp\t\t\t\n", "line 2 name = 'e#f': cannot be selected"},
       {"all\t0\t0\tp\t\t\t\n", "line 2 name = 'all': cannot be selected"},
       {"row:1\t0\t0\tp\t\t\t\n", "line 2 name = 'row:1': cannot be selected"},
-      {std::string(201, 'a') + "\t0\t0\tp\t\t\t\n", "cannot name a result file"},
+      {std::string(161, 'a') + "\t0\t0\tp\t\t\t\n", "cannot name a result file"},
       {"a\t\t0\tp\t\t\t\n", "line 2 step = '': is empty"},
       {"a\t1.5\t0\tp\t\t\t\n", "line 2 step = 1.5: is not a count"},
       {"a\t-1\t0\tp\t\t\t\n", "line 2 step = -1: is not a count"},

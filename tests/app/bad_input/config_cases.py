@@ -1,4 +1,6 @@
 """config.json: missing and unsupported fields."""
+import json
+
 from harness import Case
 
 FILE = r"model/config\.json: "
@@ -18,6 +20,14 @@ def qwen3_window(sample):
     sample.write_model(model_type="qwen3", head_dim=4, use_sliding_window=True, sliding_window=16)
 
 
+def field(**changes):
+    """Fields of config.json that say nothing of the weights that lie beside it."""
+    def spoil(sample):
+        path = sample.model / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return spoil
+
+
 CASES = [
     Case("no checkpoint folder", r"model: does not exist; .+", lambda sample: sample.model.rename(sample.path("other"))),
     Case("no config", r"model: holds no config\.json; .+", lambda sample: (sample.model / "config.json").unlink()),
@@ -28,6 +38,9 @@ CASES = [
     Case("field missing", FILE + "num_hidden_layers: is missing; .+", config(num_hidden_layers=None)),
     Case("field of the wrong kind", FILE + 'vocab_size = "many": is no possible value; .+', config(vocab_size="many")),
     Case("field out of range", FILE + "hidden_size = 0: is no possible value; .+", config(hidden_size=0)),
+    Case("2^62 layers", FILE + "num_hidden_layers = 4611686018427387904: is no possible value; .+", field(num_hidden_layers=2**62)),
+    Case("end of document above 2^63", FILE + "eos_token_id = .18446744073709551615.: is no possible value; .+",
+         field(eos_token_id=[2**64 - 1])),
     Case("model type", FILE + 'model_type = "gpt2": is not supported; olmo2, llama and qwen3 are', config(model_type="gpt2")),
     Case("activation", FILE + 'hidden_act = "gelu": is not supported; only silu is', config(hidden_act="gelu")),
     Case("rope type", FILE + r'rope_scaling\.rope_type = "yarn": is not supported; default and llama3 are',

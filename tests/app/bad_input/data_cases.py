@@ -94,6 +94,10 @@ def without(name):
     return lambda file: file.__delitem__(name)
 
 
+def far_pointer(sample):
+    sample.write_megatron([0, 2**63 - 1])
+
+
 CASES = [
     Case("tokens missing", TOKENS + "cannot be opened: No such file or directory; .+",
          lambda sample: sample.path("tokens.bin").unlink()),
@@ -118,6 +122,10 @@ CASES = [
          lambda sample: sample.path("tokens.json").write_text('{"eos": ' + "[" * 200_000 + "]" * 200_000 + "}")),
     Case("raw ids said to be npy", TOKENS + r"tokens\.format = npy: the file has no NPY header.+; .+",
          keys={"tokens.format": "npy"}),
+    Case("Megatron pointer of 2^63 - 1", r"m\.idx: has a pointer of 9223372036854775807 bytes; .+", far_pointer,
+         keys={"tokens.path": "m.bin"}),
+    Case("manifest name of 161 bytes", r"manifest\.tsv: line 2 name = 'n{99}\.\.\.: cannot name a result file; 1 to 160 .+",
+         manifest("n" * 161 + "\t0\t0\tmodel"), keys=MANIFEST),
     Case("manifest row short", r"manifest\.tsv: line 3: has 3 fields; the header has 4, separated by tabs",
          manifest("a\t0\t0\tmodel", "b\t1\t0"), keys=MANIFEST),
     Case("manifest step is no number", r"manifest\.tsv: line 2 step = one: is not a count; .+", manifest("a\tone\t0\tmodel"),

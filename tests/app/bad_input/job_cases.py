@@ -1,6 +1,6 @@
 """The job: its keys, values and how they fit the ranks."""
-from harness import Case
-from samples import ACTIVATIONS
+from harness import Case, options
+from samples import ACTIVATIONS, KEYS
 
 import numpy as np
 
@@ -86,6 +86,30 @@ CASES = [
     Case("result in place of its input",
          r"output\.directory = \.: would replace activations/z\.h5, which the job reads; choose another place",
          activations_where_results_go, base={"activations.path": "activations/z.h5", "output.directory": "."}),
+    Case("more references than heads",
+         r"predict\.references = 1099511627776: is more than the 8 heads that there are; at most 8",
+         keys={"predict.references": 2**40, "predict.pool": 2**40}),
+    Case("a pool of more than all heads", r"predict\.pool = 1099511627776: is more than the 8 heads that there are; at most 16",
+         keys={"predict.pool": 2**40}),
+    Case("more references than heads of activations",
+         r"predict\.references = 6: is more than the 3 heads that there are; at most 5", small_activations, base=ACTIVATIONS,
+         keys={"predict.references": 6}),
+    Case("grid beyond any machine", r"command line: run\.grid = 4294967296x4294967296: is too large; allowed: .*",
+         keys={"run.grid": "4294967296x4294967296"}),
+    Case("plan for more ranks than MPI counts",
+         r"command line: --ranks = 2147483648: is too large; allowed: an integer from 1 to 1048576",
+         arguments=["plan", *options(KEYS), "--ranks=2147483648"]),
+    Case("integer above 2^63", r"command line: tokens\.seed = 18446744073709551615: is out of range; allowed: .*",
+         keys={"tokens.seed": 2**64 - 1}),
+    Case("theory of 2^32 heads of 2^32", r"command line: theory\.head_size = 4294967296: is too large; allowed: .*",
+         arguments=["theory", f"--theory.head_size={2**32}", f"--theory.references={2**32}"]),
+    Case("result's name too long", r"model\.path = m{100}\.\.\.: makes names that are too long for a file system: .+; .+",
+         lambda sample: sample.model.rename(sample.path("m" * 240)), keys={"model.path": "m" * 240}),
+    Case("result's folder too long", r"model\.path = model: makes names that are too long for a file system: .+; .+",
+         keys={"output.directory": "d" * 256}),
+    Case("plan's name too long", r"compress\.plan = p{100}\.\.\.: makes names that are too long for a file system: .+; .+",
+         arguments=["calibrate", "--model.path=model", "--tokens.path=tokens.bin", "--tokens.dtype=uint16",
+                    "--compress.plan=" + "p" * 250]),
     Case("no GPU", r"run\.device = cuda: .+", keys={"run.device": "cuda"}, code=1),
     Case("skip_first leaves nothing", r"tokens\.skip_first = 16: leaves no token of any sequence; .+",
          keys={"tokens.skip_first": 16}),

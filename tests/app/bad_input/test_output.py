@@ -2,6 +2,7 @@
 
 usage: test_output.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
+import os
 import re
 import subprocess
 import sys
@@ -126,6 +127,25 @@ def units_of_a_sweep_are_skipped_one_by_one(program, folder):
     expect(len(results(folder)) == 8, "four results")
 
 
+def folder_of_a_long_path(program, folder):
+    """Each name is short enough, and the whole is beyond the 256 bytes that some libraries have for a path."""
+    Sample(folder)
+    finished(study(program, folder, output__directory="/".join(["d" * 100] * 4)), 1, 0)
+    expect(len(list(folder.glob("d*/d*/d*/d*/*/model.h5.done"))) == 1, "no result")
+
+
+def job_of_a_strange_name(program, folder):
+    """Under another launcher than Slurm's the variable may hold anything."""
+    Sample(folder)
+    os.environ["SLURM_JOB_ID"] = "../a/b\nc"
+    try:
+        finished(study(program, folder), 1, 0)
+    finally:
+        del os.environ["SLURM_JOB_ID"]
+    done = next(folder.glob("out/*/model.h5.done")).read_text()
+    expect("job_id .._a_b_c\n" in done, done)
+
+
 def fails(run, line, code=1):
     expect(run.code == code, f"exit code {run.code}, expected {code}", run)
     expect(len(run.told) == 1 and re.fullmatch(line, run.told[0]), f"told {run.told}, expected {line}", run)
@@ -190,9 +210,11 @@ def disk_full(program, folder):
     expect(run.seconds < 30, f"took {run.seconds:.1f} s")
 
 
-CHECKS = [skipped_when_of_this_job, refused_when_of_another_job, overwritten_when_asked, computed_anew_without_done,
-          computed_anew_when_damaged, computed_anew_without_the_grams_it_asks_for, leftovers_of_a_killed_run_go, units_of_a_sweep_are_skipped_one_by_one,
-          file_in_place_of_the_folder, file_in_place_of_the_model_folder, read_only_file_system, read_only_folder, disk_full]
+CHECKS = [folder_of_a_long_path, job_of_a_strange_name, skipped_when_of_this_job, refused_when_of_another_job,
+          overwritten_when_asked, computed_anew_without_done, computed_anew_when_damaged,
+          computed_anew_without_the_grams_it_asks_for, leftovers_of_a_killed_run_go,
+          units_of_a_sweep_are_skipped_one_by_one, file_in_place_of_the_folder, file_in_place_of_the_model_folder,
+          read_only_file_system, read_only_folder, disk_full]
 
 
 def main():

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "app/capture.h"
 #include "app/job_sizes.h"
@@ -13,7 +14,9 @@
 #include "app/sample.h"
 #include "app/team.h"
 #include "base/checked.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "dist/agreement.h"
 #include "model/weight_loader.h"
 
@@ -31,8 +34,31 @@ struct Planned {
 
 bool on_gpus(const Job& job) { return job.run.device == "cuda"; }
 
-/// Of the job's token file, as the first unit's model cuts it.
+/// Of tokens.limit tokens in sequences that are all of full length.
+TokenCounts assume_tokens(const Job::Tokens& rule) {
+  TokenCounts counts;
+  counts.longest = std::min(rule.sequence_length, rule.limit);
+  const std::int64_t sequences = (rule.limit - 1) / counts.longest + 1;
+  const std::int64_t heldout =
+      rule.heldout > 0 && sequences > 1
+          ? std::clamp<std::int64_t>(std::llround(rule.heldout * real(sequences)), 1, sequences - 1)
+          : 0;
+  counts.heldout = heldout * std::max<std::int64_t>(0, counts.longest - rule.skip_first);
+  counts.fit =
+      std::max<std::int64_t>(0, rule.limit - heldout * counts.longest -
+                                    (sequences - heldout) * std::min(rule.skip_first, counts.longest));
+  return counts;
+}
+
+/// Of the job's token file, as the first unit's model cuts it; where there is no such file, assumed.
 TokenCounts count_tokens(const Job& job, const ModelConfig& config, const std::string& config_path) {
+  std::error_code missing;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(job.tokens.path, missing))) {
+    const TokenCounts assumed = assume_tokens(job.tokens);
+    Log(true).notice(printable(job.tokens.path) + " is missing: " + std::to_string(job.tokens.limit) +
+                     " tokens in sequences of " + std::to_string(assumed.longest) + " are assumed");
+    return assumed;
+  }
   const Sample sample = take_sample(job.tokens, config, config_path, "");
   TokenCounts counts;
   for (std::size_t s = 0; s < sample.sequences.size(); ++s) {

@@ -15,9 +15,10 @@ struct PlanRequest {
   std::string rates;  ///< a file of `key = value`; empty: defaults
 };
 
-/// Prints its answer on rank 0; returns the exit code. Needs config.json of the checkpoints and the token
-/// file's size, not the weights. AgreedError with exit code 2 where run.memory_gib is given and the plan does
-/// not fit, or the ranks do not divide. Collective over world.
+/// Prints its answer on rank 0; returns the exit code. Needs config.json of the checkpoints, not the weights;
+/// where the token file is missing it assumes tokens.limit tokens in full sequences. AgreedError with exit
+/// code 2 where run.memory_gib is given and the plan does not fit, or the ranks do not divide. Collective over
+/// world.
 int plan(const Job& job, const PlanRequest& request, const Comm& world);
 
 }  // namespace headspan

@@ -1,0 +1,76 @@
+"""What the README shows of headspan plan works on a clone, without weights or tokens of the paper's models.
+
+usage: test_plan_jobs.py HEADSPAN MPIEXEC [unittest's arguments]
+"""
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+JOBS = {"Llama-3.1-8B": "llama-3.1-8b", "Falcon3-10B": "falcon3-10b", "OLMo-2-7B": "olmo-2-7b", "Qwen3-32B": "qwen3-32b"}
+PROGRAM = sys.argv.pop(1)
+sys.argv.pop(1)
+
+
+def plan(*arguments, folder=ROOT):
+    return subprocess.run([PROGRAM, "plan", *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def clone(folder):
+    """What git tracks of the folders that a plan reads, so that nothing fetched here helps."""
+    tracked = subprocess.run(["git", "ls-files", "jobs/*.ini", "checkpoints/*.json", "checkpoints/*/manifest.tsv"], cwd=ROOT,
+                             capture_output=True, text=True, check=True).stdout.split()
+    for name in tracked:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+
+
+class PlanOfAClone(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory(prefix="headspan_clone_")
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = Path(temporary.name)
+        clone(cls.folder)
+
+    def gib(self, *arguments):
+        run = plan(*arguments, folder=self.folder)
+        self.assertEqual(run.returncode, 0, f"{arguments}\n{run.stderr}")
+        return float(re.search(r"gib_of_the_fullest_rank=(\S+)", run.stdout)[1])
+
+    def test_commands_that_are_shown(self):
+        commands = re.findall(r"^    \S*headspan plan (jobs/.*)$", README, re.MULTILINE)
+        self.assertGreater(len(commands), 0)
+        for command in commands:
+            self.gib(*command.split())
+
+    def test_job_files_as_the_paper_computed(self):
+        for job in JOBS.values():
+            self.gib(f"jobs/{job}.paper.ini", "--ranks=64")
+
+    def test_table_of_memory(self):
+        ranks = [int(n) for n in re.search(r"^\| ranks \|(.*)\|$", README, re.MULTILINE)[1].split("|")]
+        rows = re.findall(rf"^\| ({'|'.join(JOBS)}), K(, Q)? and V \|(.*)\|$", README, re.MULTILINE)
+        self.assertEqual(len(rows), 2 * len(JOBS))
+        for model, queries, row in rows:
+            told = dict(zip(ranks, map(float, row.split("|"))))
+            count = 8 if queries else 1
+            with self.subTest(model=model, queries=queries, ranks=count):
+                gib = self.gib(f"jobs/{JOBS[model]}.corrected.ini", f"--ranks={count}", "--run.tensor_parallel=1",
+                               f"--predict.streams={'k,q,v' if queries else 'k,v'}")
+                self.assertAlmostEqual(gib, told[count], delta=max(1, 0.02 * told[count]))
+
+    def test_missing_tokens_are_told(self):
+        run = plan("jobs/qwen3-32b.corrected.ini", "--ranks=64", folder=self.folder)
+
+        self.assertRegex(run.stderr, r"headspan: notice: checkpoints/Qwen3-32B/tokens/c4.bin is missing: 30000 tokens in "
+                                     r"sequences of 2048 are assumed")
+        self.assertRegex(run.stdout, r"n_fit=21808 n_heldout=8192")
+
+
+if __name__ == "__main__":
+    unittest.main()

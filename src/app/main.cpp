@@ -44,9 +44,9 @@ int run_command(const Request& request, const std::exception_ptr& failure) {
   try {
     return run_command(request, failure, Comm::duplicate(MPI_COMM_WORLD));
   } catch (const std::bad_alloc&) {  // this and what follows: of this rank alone, for which the others wait
-    abort_job("out of memory", 1);
+    abort_job("out of memory");
   } catch (const std::exception& e) {
-    abort_job(complaint(e), 1);
+    abort_job(complaint(e));
   }
 }
 
@@ -84,6 +84,6 @@ int main(int argc, char** argv) {
     const MpiSession session(&argc, &argv);
     return run_command(request, failure);
   } catch (const std::exception& e) {  // with MPI not there
-    abort_job(complaint(e), 1);
+    abort_job(complaint(e));
   }
 }

@@ -318,7 +318,7 @@ void NcclComm::give_up(const std::string& what) const {
     std::this_thread::sleep_for(kUntilAbort);
     ncclCommAbort(comm);
   }).detach();
-  abort_job("GPU " + std::to_string(*gpu()) + " of " + hostname() + ": " + what, 1);
+  abort_job("GPU " + std::to_string(*gpu()) + " of " + hostname() + ": " + what);
 }
 
 /// NCCL's own line of it comes late, on some ranks, and names no remedy. Collective over comm.

@@ -1,10 +1,13 @@
 #include "dist/mpi.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <utility>
+
+#include <unistd.h>
 
 #include "base/checked.h"
 
@@ -13,6 +16,10 @@ namespace {
 
 constexpr std::int64_t kChunkBytes = std::int64_t{1}
                                      << 30;  // MPI counts are int: larger transfers go in pieces
+
+constexpr unsigned kAbortSeconds = 10;  // what MPI_Abort gets
+
+int world_rank = 0;  // what a thread that may not call MPI says of its process
 
 bool mpi_is_running() {
   int initialised = 0, finalised = 0;
@@ -32,7 +39,14 @@ bool mpi_is_running() {
       what = "an exception of unknown type";
     }
   }
-  abort_job(what, 1);
+  abort_job(what);
+}
+
+/// One of the few questions that MPI answers to every thread.
+bool may_call_mpi() {
+  int main_thread = 0;
+  if (mpi_is_running()) MPI_Is_thread_main(&main_thread);
+  return main_thread != 0;
 }
 
 }  // namespace
@@ -55,20 +69,22 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   HS_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
   if (provided < MPI_THREAD_FUNNELED) throw Error("this MPI library does not offer MPI_THREAD_FUNNELED");
   std::set_terminate(on_terminate);
+  HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank));
 }
 
 MpiSession::~MpiSession() {
   if (mpi_is_running()) MPI_Finalize();
 }
 
-void abort_job(const std::string& what, int exit_code) {
-  int rank = 0;
-  const bool running = mpi_is_running();
-  if (running) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  std::fprintf(stderr, "headspan: rank %d: %s\n", rank, what.c_str());
+void abort_job(const std::string& what) {
+  std::fprintf(stderr, "headspan: rank %d: %s\n", world_rank, what.c_str());
   std::fflush(stderr);
-  if (running) MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);
+  if (may_call_mpi()) {
+    std::signal(SIGALRM, [](int) { std::_Exit(1); });
+    ::alarm(kAbortSeconds);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  std::_Exit(1);
 }
 
 template <>
@@ -194,20 +210,35 @@ void Comm::exchange(const std::vector<Bytes<const char>>& send,
                     const std::vector<Bytes<char>>& receive) const {
   std::vector<MPI_Request> requests;
   for (int r = 0; r < size_; ++r) {
-    const auto [data, count] = receive[static_cast<std::size_t>(r)];
-    for (std::int64_t i = 0; r != rank_ && i < count; i += kChunkBytes)
-      HS_MPI(MPI_Irecv(data + i, to_int(std::min(kChunkBytes, count - i)), MPI_BYTE, r, 0, comm_,
-                       &requests.emplace_back()));
+    if (r != rank_) begin_receive(receive[static_cast<std::size_t>(r)], r, 0, requests);
   }
   for (int r = 0; r < size_; ++r) {
     const auto [data, count] = send[static_cast<std::size_t>(r)];
-    if (r == rank_) std::copy_n(data, count, receive[static_cast<std::size_t>(r)].data);
-    for (std::int64_t i = 0; r != rank_ && i < count; i += kChunkBytes)
-      HS_MPI(MPI_Isend(data + i, to_int(std::min(kChunkBytes, count - i)), MPI_BYTE, r, 0, comm_,
-                       &requests.emplace_back()));
+    if (r == rank_)
+      std::copy_n(data, count, receive[static_cast<std::size_t>(r)].data);
+    else
+      begin_send({data, count}, r, 0, requests);
   }
   HS_MPI(
       MPI_Waitall(to_int(static_cast<std::int64_t>(requests.size())), requests.data(), MPI_STATUSES_IGNORE));
+}
+
+void Comm::begin_send(Bytes<const char> from, int rank, int tag, std::vector<MPI_Request>& requests) const {
+  for (std::int64_t i = 0; i < from.count; i += kChunkBytes) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    HS_MPI(MPI_Isend(from.data + i, to_int(std::min(kChunkBytes, from.count - i)), MPI_BYTE, rank, tag, comm_,
+                     &request));
+    requests.push_back(request);
+  }
+}
+
+void Comm::begin_receive(Bytes<char> to, int rank, int tag, std::vector<MPI_Request>& requests) const {
+  for (std::int64_t i = 0; i < to.count; i += kChunkBytes) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    HS_MPI(MPI_Irecv(to.data + i, to_int(std::min(kChunkBytes, to.count - i)), MPI_BYTE, rank, tag, comm_,
+                     &request));
+    requests.push_back(request);
+  }
 }
 
 void Comm::exchange_equal(const void* send, std::int64_t stride, std::int64_t bytes, void* receive) const {

@@ -31,8 +31,10 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 };
 
-/// Prints `headspan: rank R: WHAT` and ends every rank of the job with `exit_code`.
-[[noreturn]] void abort_job(const std::string& what, int exit_code);
+/// Prints `headspan: rank R: WHAT` and ends every rank of the job, this process with exit code 1. From any
+/// thread: one that may not call MPI leaves the other ranks to the launcher, and so does MPI_Abort where it
+/// blocks, after some seconds.
+[[noreturn]] void abort_job(const std::string& what);
 
 /// The MPI datatype of T: one of double, float, int, std::int64_t, std::uint8_t, char.
 template <class T>
@@ -102,6 +104,11 @@ class Comm {
   /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long as what it sends.
   /// Likewise.
   void exchange(const std::vector<Bytes<const char>>& send, const std::vector<Bytes<char>>& receive) const;
+
+  /// Begins a message between this rank and another: one request for each GiB of it is added to `requests`,
+  /// in which nothing else stands where a call throws. The other side begins as many bytes with this `tag`.
+  void begin_send(Bytes<const char> from, int rank, int tag, std::vector<MPI_Request>& requests) const;
+  void begin_receive(Bytes<char> to, int rank, int tag, std::vector<MPI_Request>& requests) const;
 
  private:
   explicit Comm(MPI_Comm owned);

@@ -76,6 +76,7 @@ void PanelExchange<T>::post() {
 
 template <class T>
 void PanelExchange<T>::post_operand(Operand& operand, int tag) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
   const Comm& comm = grid_->comm();
   const auto part_of = [&](int rank) { return tag == 0 ? rank / grid_->columns() : rank % grid_->columns(); };
   const std::int64_t mine = operand.width[to_size(part_of(comm.rank()))];
@@ -85,12 +86,10 @@ void PanelExchange<T>::post_operand(Operand& operand, int tag) {
     const std::int64_t incoming = mine * counts_[to_size(rank)];
     const std::int64_t outgoing = operand.width[to_size(part_of(rank))] * tokens;
     const T* out = operand.start[to_size(part_of(rank))];
-    if (rank != comm.rank() && incoming > 0)
-      HS_MPI(
-          MPI_Irecv(in, to_int(incoming), mpi_type<T>(), rank, tag, comm.get(), &requests_.emplace_back()));
-    if (rank != comm.rank() && outgoing > 0)
-      HS_MPI(
-          MPI_Isend(out, to_int(outgoing), mpi_type<T>(), rank, tag, comm.get(), &requests_.emplace_back()));
+    if (rank != comm.rank()) {
+      comm.begin_receive({reinterpret_cast<char*>(in), incoming * kBytes}, rank, tag, requests_);
+      comm.begin_send({reinterpret_cast<const char*>(out), outgoing * kBytes}, rank, tag, requests_);
+    }
     in += incoming;
   }
 }

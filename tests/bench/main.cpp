@@ -145,6 +145,6 @@ int main(int argc, char** argv) {
   } catch (const AgreedError& e) {
     return refuse(e.what(), e.exit_code());
   } catch (const std::exception& e) {
-    abort_job(e.what(), 1);
+    abort_job(e.what());
   }
 }

@@ -1,11 +1,32 @@
 // What a rank is brought against what its block rows and columns say, on every grid and with uneven tokens.
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "dist/panel_exchange.h"
 #include "support/grids.h"
+
+namespace {
+
+/// What the calls below do instead of MPI's, while it is set.
+using Send = std::function<int(int count, MPI_Datatype type, int rank, int tag, MPI_Comm comm, MPI_Request*)>;
+Send replaced_send, replaced_receive;
+
+}  // namespace
+
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int rank, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+  if (replaced_send) return replaced_send(count, type, rank, tag, comm, request);
+  return PMPI_Isend(data, count, type, rank, tag, comm, request);
+}
+
+extern "C" int MPI_Irecv(void* data, int count, MPI_Datatype type, int rank, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+  if (replaced_receive) return replaced_receive(count, type, rank, tag, comm, request);
+  return PMPI_Irecv(data, count, type, rank, tag, comm, request);
+}
 
 namespace headspan {
 namespace {
@@ -107,6 +128,72 @@ TEST(PanelExchange, MayBeDestroyedUnderWay) {
   }
 
   expect_panels<double>(matrix, matrix);  // nothing of the first is left on its way
+}
+
+TEST(PanelExchange, MayBeDestroyedWhereACallFailed) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const int last = world.size() - 1;
+  if (last == 0) GTEST_SKIP() << "one rank sends nothing";
+  const Grid grid(world, 1, world.size());
+  const Matrix matrix(grid, 13, 13, 2);
+  std::function<void()> send_late = [] {};
+  if (world.is_root())  // its last message fails
+    replaced_send = [&](int count, MPI_Datatype type, int rank, int tag, MPI_Comm comm,
+                        MPI_Request* request) {
+      if (rank == last) {
+        send_late = [=] {
+          int bytes = 0;
+          MPI_Type_size(type, &bytes);
+          const std::vector<char> anything(static_cast<std::size_t>(count) * static_cast<std::size_t>(bytes));
+          MPI_Send(anything.data(), count, type, rank, tag, comm);
+        };
+        return MPI_ERR_OTHER;
+      }
+      static const char nothing[1 << 16] = {};
+      return PMPI_Isend(nothing, count, type, rank, tag, comm, request);
+    };
+  {
+    PanelExchange<double> exchange(grid);
+    if (world.is_root()) {
+      EXPECT_THROW(start(exchange, matrix, 3, world.rank()), Error);
+    } else {
+      start(exchange, matrix, 3, world.rank());
+    }
+    replaced_send = nullptr;
+    send_late();
+  }
+
+  expect_panels<double>(matrix, matrix);
+}
+
+TEST(PanelExchange, SendsAGibibyteAtATime) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  if (world.size() != 2) GTEST_SKIP() << "needs two ranks";
+  static constexpr std::int64_t kTokens = 330'000, kColumns = 520, kMost = std::int64_t{1} << 30;
+  const Grid grid(world, 1, 2);
+  const Matrix matrix(grid, kColumns, kColumns, kColumns);
+  std::int64_t sent = 0, received = 0;
+  const auto count_in = [](std::int64_t& all) {
+    return [&all](int count, MPI_Datatype type, int, int, MPI_Comm, MPI_Request* request) {
+      int bytes = 0;
+      MPI_Type_size(type, &bytes);
+      EXPECT_LE(std::int64_t{count} * bytes, kMost);
+      all += std::int64_t{count} * bytes;
+      *request = MPI_REQUEST_NULL;
+      return MPI_SUCCESS;
+    };
+  };
+  PanelExchange<double> exchange(grid);
+  const auto touch_nothing = [](std::int64_t, std::int64_t, std::int64_t, double*) {};
+  replaced_send = count_in(sent);
+  replaced_receive = count_in(received);
+
+  exchange.start(matrix, kTokens, touch_nothing, touch_nothing);
+  exchange.finish();
+
+  replaced_send = replaced_receive = nullptr;
+  EXPECT_EQ(sent, kTokens * kColumns * 8);
+  EXPECT_EQ(received, sent);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
-"""A small study is interrupted fifty times, at random instants by a random signal: no partial file ever stands under
-a final name, the study can always be taken up again, and its results are always those of an undisturbed one.
+"""A small study is interrupted many times, at random instants by a random signal: no partial file ever stands under
+a final name, the study can always be taken up again, and its results are always those of an undisturbed one. Where the
+signal leaves it time no unfinished file is left at all, and no process crashes.
 
-usage: test_interrupts.py HEADSPAN MPIEXEC INTERRUPTS
+usage: test_interrupts.py HEADSPAN MPIEXEC INTERRUPTS RANKS
 """
 import hashlib
+import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -20,14 +23,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 from compare import datasets, differences  # noqa: E402
 from program import GOLDEN  # noqa: E402
 
-DONE, STOPPED = 0, 3
+DONE, MPIRUN_ENDED, STOPPED = 0, 1, 3
+# mpirun takes its ranks twice these seconds to end on SIGINT and SIGTERM: once before it passes SIGTERM on, once before it
+# kills. It ends at once on SIGKILL, and is spared that: its ranks would go on for an instant.
+PATIENCE = "5"
+SIGNALS = {True: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL],
+           False: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]}
+CRASH = re.compile(r"corrupted|malloc\(\)|free\(\)|chunk|Process received signal|Assertion|terminate called")
 
 
-def command(program, folder, output):
+def command(launcher, program, folder, output):
     keys = {"model.manifest": folder / "rows.tsv", "tokens.path": folder / "ids.bin", "tokens.sequence_length": 60,
-            "tokens.limit": 6000, "model.dtype": "float64", "run.batch_tokens": 60, "predict.references": 2,
+            "tokens.limit": 6000, "model.dtype": "float32", "run.batch_tokens": 60, "predict.references": 2,
             "run.save_minutes": 0.002, "output.directory": folder / output}
-    return [program, "study", *(f"--{key}={value}" for key, value in keys.items())]
+    return [*launcher, program, "study", *(f"--{key}={value}" for key, value in keys.items())]
 
 
 def prepare(folder):
@@ -54,44 +63,55 @@ def results(output):
     return {path.name: datasets(path) for path in sorted(output.rglob("*.h5"))}
 
 
-def interrupt(run, chance, seconds):
-    """Lets the run go for a random share of its time, then sends a random signal; the exit code."""
+def interrupt(run, chance, seconds, signals):
+    """Lets the run go for a random share of its time, then sends a random signal; which, and the exit code."""
     time.sleep(chance.uniform(0, 1.1 * seconds))
-    run.send_signal(chance.choice([signal.SIGKILL, signal.SIGUSR1, signal.SIGTERM]))
-    return run.wait(timeout=60)
+    sent = chance.choice(signals)
+    run.send_signal(sent)
+    return sent, run.wait(timeout=60)
 
 
 def main():
-    program, interrupts = sys.argv[1], int(sys.argv[3])
+    program, mpiexec, interrupts, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    os.environ["OMPI_MCA_odls_base_sigkill_timeout"] = PATIENCE
+    launcher = [] if ranks == 1 else [mpiexec, "-n", str(ranks)]
     chance = random.Random(3)
     with tempfile.TemporaryDirectory(prefix="headspan_interrupts_") as name:
         folder = Path(name)
         prepare(folder)
         start = time.monotonic()
-        subprocess.run(command(program, folder, "undisturbed"), check=True, capture_output=True)
+        subprocess.run(command(launcher, program, folder, "undisturbed"), check=True, capture_output=True)
         seconds = time.monotonic() - start
         expected = results(folder / "undisturbed")
         assert len(expected) == 2
-        codes, finished = {}, 0
+        codes, finished, stopped = {}, 0, 0
         for number in range(interrupts):
-            with subprocess.Popen(command(program, folder, "disturbed"), stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.PIPE, text=True) as run:
-                code = interrupt(run, chance, seconds)
-                told = run.stderr.read()
+            with open(folder / "log", "w+", encoding="utf-8") as log, \
+                    subprocess.Popen(command(launcher, program, folder, "disturbed"), stdout=log, stderr=log) as run:
+                sent, code = interrupt(run, chance, seconds, SIGNALS[ranks == 1])
+            told = (folder / "log").read_text()
             codes[code] = codes.get(code, 0) + 1
-            assert code in (DONE, STOPPED, -signal.SIGKILL, -signal.SIGUSR1, -signal.SIGTERM), (number, code, told)
+            assert code in ((DONE, STOPPED, -sent) if ranks == 1 else (DONE, STOPPED, MPIRUN_ENDED, -sent, 128 + sent)), \
+                (number, sent, code, told)
+            assert not CRASH.search(told), (number, sent, code, told)
             check_files(folder / "disturbed")
+            unfinished = [str(p) for p in folder.rglob("*.tmp.*")]
+            assert sent == signal.SIGKILL or not unfinished, (number, sent, code, unfinished, told)
+            if "status=stopped" in told:
+                assert "headspan: stopped by a signal: " in told and "the same command goes on" in told, told
+                stopped += 1
             if code != DONE:
                 continue
             finished += 1
             compare(results(folder / "disturbed"), expected)
             shutil.rmtree(folder / "disturbed")
-        subprocess.run(command(program, folder, "disturbed"), check=True, capture_output=True)
+        subprocess.run(command(launcher, program, folder, "disturbed"), check=True, capture_output=True)
         compare(results(folder / "disturbed"), expected)
         left = [p.name for p in (folder / "disturbed").rglob("*") if p.is_file() and not p.name.endswith((".h5", ".h5.done"))]
         assert not left, left
-        print(f"{interrupts} interrupts of a study of {seconds:.1f} s: exit codes {codes}, finished {finished} times on the way")
-        assert codes.get(STOPPED, 0) > 0 and codes.get(-signal.SIGKILL, 0) > 0, "an interrupt never hit"
+        print(f"{interrupts} interrupts of a study of {seconds:.1f} s on {ranks} ranks: exit codes {codes}, stopped {stopped} "
+              f"times, finished {finished} times on the way")
+        assert stopped > 0 and (ranks > 1 or codes.get(-signal.SIGKILL, 0) > 0), "an interrupt never hit"
 
 
 def compare(ours, theirs):

@@ -19,6 +19,7 @@
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
+#include "io/content_digest.h"
 #include "io/publish.h"
 
 namespace headspan {
@@ -45,7 +46,7 @@ Prepared prepare(const Job& job) {
   Prepared prepared;
   if (job.grams.paths.empty()) {
     prepared.input = open_model(job.model, job.model.path, false, true);
-    prepared.origin = {prepared.input->config, prepared.input->config_sha256, job.tokens.path, {}};
+    prepared.origin = {prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}};
   } else {
     prepared.origin = check_calibration_grams(job);
   }
@@ -162,6 +163,7 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const Team& team, 
     plan.streams = plan_quantised(job.compress, config);
     return plan;
   }
+  plan.weights_digest = prepared.origin.weights_digest;
   std::optional<Transformer> model;
   if (prepared.input) model = load_model(job.model, *prepared.input, true, team, log, job.model.path);
   if (job.compress.own_text > 0) add_own_text(job, *prepared.input, *model, team, log, prepared.sample);
@@ -203,6 +205,10 @@ int calibrate(const Job& job, const Comm& world) {
         choose_tensor_parallel(job, prepared.input->config, prepared.input->dtype, world.size(), memory);
   });
   if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
+  agree(world, [&] {
+    if (world.is_root() && prepared.input)
+      prepared.origin.weights_digest = weights_digest(*prepared.input->checkpoint);
+  });
   tell(prepared.sample, log);
   const Team team(world, 1, tensor_parallel, job.run.grid);
   CompressionPlan plan;

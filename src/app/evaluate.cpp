@@ -15,6 +15,7 @@
 #include "app/write_target.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
+#include "io/content_digest.h"
 #include "io/publish.h"
 #include "model/weight_loader.h"
 
@@ -36,7 +37,6 @@ struct Prepared {
   std::vector<Text> texts;
   std::vector<ScoredRequest> scored;
   std::vector<GenerationRequest> generated;
-  std::string identity;  ///< equal for runs that answer the same requests alike
 };
 
 Text read_text(const Job& job, const std::string& path, const ModelInput& input) {
@@ -67,7 +67,7 @@ void check_targets(const Job& job) {
 
 /// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
 Prepared prepare(const Job& job) {
-  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}, {}};
+  Prepared prepared{open_model(job.model, job.model.path, false, true), {}, {}, {}, {}};
   const Job::Evaluate& rule = job.evaluate;
   if (!rule.plan.empty() && rule.cache != CacheKind::full) {
     prepared.plan = read_plan(rule.plan);
@@ -89,11 +89,34 @@ Prepared prepare(const Job& job) {
     prepared.scored = read_scored_requests(rule.requests, config.vocab_size, config.max_positions);
   if (!rule.generate.empty())
     prepared.generated = read_generation_requests(rule.generate, config.vocab_size, config.max_positions);
-  prepared.identity = job.to_ini("evaluate") + prepared.input.config_sha256;
-  for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
-    if (!path.empty()) prepared.identity += sha256_file(path);
-  prepared.identity = sha256_hex(prepared.identity);
   return prepared;
+}
+
+/// Equal for runs that answer the same requests alike.
+std::string identity(const Job& job, const Prepared& prepared, const std::string& weights) {
+  const Job::Evaluate& rule = job.evaluate;
+  std::string text = job.to_ini("evaluate") + prepared.input.config_sha256 + weights;
+  for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
+    if (!path.empty()) text += sha256_file(path);
+  return sha256_hex(text);
+}
+
+/// The digests of the model's weights and of those that the plan was made for; tells where these are others.
+Json compare_weights(const Job& job, const Prepared& prepared, const std::string& weights, const Log& log) {
+  Json found{{"digest", weights}, {"plan", nullptr}, {"same", nullptr}};
+  if (!prepared.plan || prepared.plan->algorithm == "quantise") return found;  // has no maps
+  const std::string& planned = prepared.plan->weights_digest;
+  const bool same = planned == weights;
+  if (planned.empty()) {
+    log.notice(job.evaluate.plan + " does not say for which weights it was made");
+    return found;
+  }
+  if (!same)
+    log.warning(job.evaluate.plan + " was made for other weights (" + planned.substr(0, 12) +
+                ") than those of " + job.model.path + " (" + weights.substr(0, 12) + ")");
+  found["plan"] = planned;
+  found["same"] = same;
+  return found;
 }
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
@@ -107,7 +130,11 @@ Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& mo
     for (const Sequence& sequence : text.sample.sequences) longest = std::max(longest, sequence.length);
     const TextScore score = score_text(model, kind, job.evaluate.reference && kind != CacheKind::full,
                                        text.sample, batch_sequences(job.evaluate.batch, longest), progress);
+    if (score.tokens > 0 && std::isnan(score.loss_se))
+      log.notice(text.name +
+                 ": standard errors are null: they are over sequences, and one alone has tokens to predict");
     texts[text.name] = {
+        {"sequences", text.sample.sequences.size()},
         {"tokens", score.tokens},
         {"loss", number_or_null(score.loss)},
         {"loss_se", number_or_null(score.loss_se)},
@@ -259,6 +286,12 @@ int evaluate(const Job& job, const Comm& world) {
     tensor_parallel =
         choose_tensor_parallel(job, prepared.input.config, prepared.input.dtype, world.size(), memory);
   });
+  std::string weights, answered;
+  agree(world, [&] {
+    if (!world.is_root()) return;
+    weights = weights_digest(*prepared.input.checkpoint);
+    answered = identity(job, prepared, weights);
+  });
   for (const Text& text : prepared.texts) tell(text.sample, log);
   const Team team(world, 1, tensor_parallel, std::nullopt, gpu);
   const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);
@@ -268,13 +301,13 @@ int evaluate(const Job& job, const Comm& world) {
                   team, choose_shared_blocks(job, prepared, team, memory, log));
   });
   Json summary{{"plan", job.evaluate.plan}, {"cache", word_of(cache_words(), job.evaluate.cache)}};
+  summary["weights"] = compare_weights(job, prepared, weights, log);
   const CacheKind kind = job.evaluate.cache;
   const std::size_t scored = prepared.scored.size();
   std::optional<AnswerFile> answers;
   try {
     summary["texts"] = score_texts(job, prepared, *model, log);
-    answers.emplace(team.group(), job.evaluate.answers, prepared.identity, scored + prepared.generated.size(),
-                    log);
+    answers.emplace(team.group(), job.evaluate.answers, answered, scored + prepared.generated.size(), log);
     answer(*model, kind, prepared.scored, job.evaluate.batch, 0, *answers);
     answer(*model, kind, prepared.generated, job.evaluate.batch, scored, *answers);
   } catch (const Stopped&) {

@@ -4,6 +4,7 @@
 
 #include "app/value_range.h"
 #include "base/sha256.h"
+#include "io/content_digest.h"
 
 namespace headspan {
 namespace {
@@ -60,6 +61,11 @@ void check_model(const Job& job, const GramFiles& files) {
     throw InputError(job.grams.paths.front(), "config_sha256", files.config_sha256.substr(0, 12),
                      "is not that of " + config_path + " (" + digest.substr(0, 12) + ")",
                      "give Grams of this model");
+  const std::string weights = weights_digest(Checkpoint::open(job.model.path));
+  if (!files.weights_digest.empty() && files.weights_digest != weights)
+    throw InputError(job.grams.paths.front(), "weights_digest", files.weights_digest.substr(0, 12),
+                     "is not that of " + job.model.path + " (" + weights.substr(0, 12) + ")",
+                     "give Grams of this checkpoint");
 }
 
 void check_tokens(const Job& job, const GramFiles& files) {
@@ -85,7 +91,8 @@ GramOrigin check_calibration_grams(const Job& job) {
   const std::string& path = job.grams.paths.front();
   check_model(job, files);
   check_attention(files, path);
-  GramOrigin origin{sizes_of(files, path), files.config_sha256, files.tokens_path, files.tokens_sha256};
+  GramOrigin origin{sizes_of(files, path), files.config_sha256, files.weights_digest, files.tokens_path,
+                    files.tokens_sha256};
   if (job.compress.algorithm != "quantise") check_tokens(job, files);
   return origin;
 }

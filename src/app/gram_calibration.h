@@ -10,6 +10,7 @@ namespace headspan {
 struct GramOrigin {
   ModelConfig config;  ///< model_type and the sizes of attention alone
   std::string config_sha256;
+  std::string weights_digest;  ///< empty: not told
   std::string tokens_path, tokens_sha256;
 };
 

@@ -28,6 +28,8 @@ struct UnitEvidence {
   Sample sample;  ///< no sequences where merged Grams tell none
   std::string model_type;
   std::string config_sha256;
+  std::string weights_digest;  ///< empty: none were read
+  std::string input_digest;    ///< of the activations or Gram files; empty for a model
   std::optional<OverlapTable> overlap;     ///< of a model's weights, where the job asks for it
   std::optional<GramAttention> attention;  ///< what goes with the Grams into their file, where there is any
 };
@@ -59,6 +61,7 @@ struct GramFiles {
   std::int64_t fit_tokens = 0;
   std::string model_type;
   std::string config_sha256;               ///< empty: of no model
+  std::string weights_digest;              ///< empty: of none that were read, or one does not tell
   std::string tokens_path, tokens_sha256;  ///< of each file, with commas between
   std::optional<GramAttention> attention;  ///< of the first file, without the moments
   std::string lacks_attention;             ///< the first file that has none of it

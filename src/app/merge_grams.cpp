@@ -4,6 +4,7 @@
 #include "app/gram_source.h"
 #include "app/matrix_sizes.h"
 #include "base/printable.h"
+#include "io/content_digest.h"
 
 namespace headspan {
 namespace {
@@ -54,6 +55,7 @@ GramFiles read_file(const std::string& path) {
       file.read_attribute<std::int64_t>(found.streams.front().name + "/fit", "tokens").value_or(0);
   found.model_type = text("model_type");
   found.config_sha256 = text("config_sha256");
+  found.weights_digest = text("weights_digest");
   found.tokens_path = text("tokens_path");
   found.tokens_sha256 = text("tokens_sha256");
   found.attention = read_attention_sizes(file);
@@ -84,6 +86,12 @@ void add(GramFiles& files, const std::string& path, const GramFiles& more) {
     throw InputError(path, "config_sha256", more.config_sha256.substr(0, 12),
                      "the files before have " + files.config_sha256.substr(0, 12),
                      "merge Grams of one model");
+  if (more.weights_digest.empty() || files.weights_digest.empty())
+    files.weights_digest.clear();
+  else if (more.weights_digest != files.weights_digest)
+    throw InputError(path, "weights_digest", more.weights_digest.substr(0, 12),
+                     "the files before have " + files.weights_digest.substr(0, 12),
+                     "merge Grams of one checkpoint");
   if (more.streams.size() != files.streams.size())
     throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
   for (std::size_t s = 0; s < more.streams.size(); ++s) check_same(path, more.streams[s], files.streams[s]);
@@ -165,9 +173,14 @@ void check_grams(const Job& job, const GridShape& grid) {
 
 UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
   GramFiles files;
-  agree(team.group(), [&] { files = read_gram_files(job); });
-  const std::vector<GramStream>& streams = files.streams;
   UnitEvidence evidence;
+  agree(team.group(), [&] {
+    files = read_gram_files(job);
+    if (team.group().is_root()) evidence.input_digest = files_digest(job.grams.paths);
+  });
+  evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
+  evidence.weights_digest = files.weights_digest;
+  const std::vector<GramStream>& streams = files.streams;
   evidence.model_type = files.model_type;
   evidence.config_sha256 = files.config_sha256;
   if (attention && files.lacks_attention.empty()) evidence.attention = merged_attention(job, team);

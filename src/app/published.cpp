@@ -5,6 +5,7 @@
 
 #include "app/write_target.h"
 #include "base/sha256.h"
+#include "io/content_digest.h"
 #include "io/h5_file.h"
 #include "io/publish.h"
 
@@ -42,6 +43,45 @@ std::pair<std::string, std::string> naming_key(const Job& job, const Unit& unit)
   return {"model.manifest", job.model.manifest};
 }
 
+/// What a unit is made from: the attribute of its result that has the digest, and the digest now.
+struct Input {
+  std::string attribute, path, digest;
+};
+
+std::vector<Input> inputs(const Job& job, const Unit& unit) {
+  std::vector<Input> all{{"tokens_sha256", job.tokens.path, unit.tokens_sha256}};
+  const auto add = [&](const char* attribute, const std::string& path, const auto& digest) {
+    try {
+      all.push_back({attribute, path, digest()});
+    } catch (const InputError&) {  // gone, or in the way of being replaced: nothing is computed from it
+    }
+  };
+  if (unit.kind == Unit::Kind::activations)
+    add("input_digest", unit.path, [&] { return files_digest({unit.path}); });
+  if (unit.kind == Unit::Kind::grams)
+    add("input_digest", job.grams.paths.front(), [&] { return files_digest(job.grams.paths); });
+  if (unit.kind != Unit::Kind::model) return all;
+  const std::string config = unit.path + "/config.json";
+  add("config_sha256", config, [&] { return sha256_file(config); });
+  if (!unit.random)
+    add("weights_digest", unit.path, [&] { return weights_digest(Checkpoint::open(unit.path)); });
+  return all;
+}
+
+/// Throws InputError where what the unit is made from has changed since the result at `path`. Results from
+/// before an attribute was written do not tell.
+void check_inputs(const Job& job, const Unit& unit, const std::string& path) {
+  const H5File file = H5File::open(path);
+  for (const Input& input : inputs(job, unit)) {
+    const std::string there = file.read_attribute<std::string>("/", input.attribute).value_or("");
+    if (!there.empty() && !input.digest.empty() && there != input.digest)
+      throw InputError(path, input.attribute, there.substr(0, 12),
+                       "is not that of " + input.path + " (" + input.digest.substr(0, 12) +
+                           "), whose contents have changed since",
+                       "choose another output.directory or set output.overwrite = true");
+  }
+}
+
 }  // namespace
 
 bool is_published(const Job& job, const Unit& unit) {
@@ -51,6 +91,7 @@ bool is_published(const Job& job, const Unit& unit) {
   if (read_done(path)->job_digest != digest)
     throw InputError(path, "", "", "is the result of another job (" + difference(path, identity) + ")",
                      "choose another output.directory or set output.overwrite = true");
+  check_inputs(job, unit, path);
   const std::string gram = unit.gram_path(job);
   return !job.output.save_gram || (is_complete(gram) && read_done(gram)->job_digest == digest);
 }

@@ -5,6 +5,7 @@
 #include "app/unit_state.h"
 #include "base/progress.h"
 #include "io/activations.h"
+#include "io/content_digest.h"
 
 namespace headspan {
 namespace {
@@ -120,6 +121,13 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
       evidence.sample.notices.push_back(unit.path + " has no attribute stream: taken for keys, stream = k");
   });
   tell(evidence.sample, log);
+  std::string contents;
+  agree(team.group(), [&] {
+    if (!team.group().is_root()) return;
+    evidence.input_digest = files_digest({unit.path});
+    contents = "activations " + evidence.input_digest + " " + change_times({unit.path}) + "\n";
+  });
+  evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
   const std::string dtype = file->is_float32() ? "float32" : "float64";
   StreamEvidence stream{{file->stream(), "given", dtype, word_of(precision_words(), job.predict.precision),
                          job.tokens.skip_first},
@@ -127,7 +135,8 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
                         fit_rules(job, dtype, job.predict.precision),
                         {}};
   const UnitState state(job, unit, team, clock, log,
-                        {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())});
+                        {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
+                        team.group().broadcast(contents, 0));
   Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});
   const auto run = [&](auto zero) {
     ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, team);

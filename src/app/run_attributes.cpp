@@ -39,6 +39,8 @@ NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& te
       {"model_name", unit.model_name},
       {"model_type", evidence.model_type},
       {"config_sha256", evidence.config_sha256},
+      {"weights_digest", evidence.weights_digest},
+      {"input_digest", evidence.input_digest},
       {"checkpoint", unit.name},
       {"init", std::string(unit.random ? "random" : "pretrained")},
       {"step", unit.step},

@@ -8,6 +8,7 @@
 #include "app/passes.h"
 #include "device/device_values.h"
 #include "dist/agreement.h"
+#include "io/content_digest.h"
 #include "model/projections.h"
 
 namespace headspan {
@@ -78,6 +79,25 @@ std::vector<std::string> choose_passes(const Job& job, const std::string& unit, 
   return names;
 }
 
+/// The digests of `evidence` from what has been opened, and what the unit is known by when it goes on: as
+/// these very files of weights, and as the tokens that are run. Equal on every rank. Collective over the
+/// group.
+std::string identify(const Prepared& prepared, const Comm& comm, UnitEvidence& evidence) {
+  std::string contents;
+  agree(comm, [&] {
+    if (!comm.is_root()) return;
+    contents = "config.json " + prepared.input.config_sha256 + "\n";
+    if (const auto& checkpoint = prepared.input.checkpoint) {
+      evidence.weights_digest = weights_digest(*checkpoint);
+      contents += "weights " + evidence.weights_digest + " " + change_times(checkpoint->files()) + "\n";
+    }
+    contents += "tokens " + sample_digest(prepared.sample) + "\n";
+  });
+  evidence.config_sha256 = prepared.input.config_sha256;
+  evidence.weights_digest = comm.broadcast(evidence.weights_digest, 0);
+  return comm.broadcast(contents, 0);
+}
+
 /// Fills in the Grams of the streams; the weights are in memory no longer than that.
 void capture(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team, RunClock& clock,
              const Log& log, Profile& profile, UnitEvidence& evidence) {
@@ -100,7 +120,8 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   std::optional<AttentionSums> sums;
   if (attention) sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
   AttentionSums* const summed = sums ? &*sums : nullptr;
-  const UnitState state(job, unit, team, clock, log, saved, summed, passes);
+  const UnitState state(job, unit, team, clock, log, saved, identify(prepared, team.group(), evidence),
+                        summed, passes);
   std::int64_t tokens_run = request.passes.empty() ? prepared.sample.total() : 0;
   for (const DeviceShare& pass : request.passes) tokens_run += tokens_of(pass, prepared.sample);
   Progress progress(log, "forward", "tokens", tokens_run, {{"unit", unit.name}});
@@ -153,7 +174,6 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunCl
   }
   evidence.sample = std::move(prepared.sample);
   evidence.model_type = prepared.input.config.model_type;
-  evidence.config_sha256 = prepared.input.config_sha256;
   return evidence;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/printable.h"
+#include "base/sha256.h"
 #include "io/tokens.h"
 
 namespace headspan {
@@ -105,10 +106,23 @@ void tell(const Sample& sample, const Log& log) {
   if (!sample.mismatch.empty()) log.warning(sample.mismatch);
 }
 
+std::string sample_digest(const Sample& sample) {
+  Sha256 digest;
+  const auto add = [&](const auto& values) {
+    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(values[0]));
+    digest.update(&bytes, sizeof bytes);
+    digest.update(values.data(), bytes);
+  };
+  add(sample.sequences);
+  add(sample.heldout);
+  for (const auto& tokens : sample.tokens) add(tokens);
+  return digest.hex();
+}
+
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {
   std::string hash;
   agree(comm, [&] {
-    if (comm.is_root()) hash = hash_token_file(rule.path);
+    if (comm.is_root() && std::filesystem::exists(rule.path)) hash = hash_token_file(rule.path);
   });
   return comm.broadcast(hash, 0);
 }

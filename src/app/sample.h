@@ -35,7 +35,12 @@ Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std
 /// Logs the notices and the mismatch.
 void tell(const Sample& sample, const Log& log);
 
-/// The sha256 of the token file, which rank 0 alone reads whole. Throws AgreedError. Collective over comm.
+/// Of the sequences, their tokens and which are held out: equal for samples that are the same, whatever file
+/// they were cut from. Local.
+std::string sample_digest(const Sample& sample);
+
+/// The sha256 of the token file, which rank 0 alone reads whole; empty where it is missing. Throws
+/// AgreedError. Collective over comm.
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
 
 /// The split alone, for sequences that come from elsewhere; `limit` cuts them as it cuts tokens.

@@ -31,15 +31,15 @@ struct Plan {
   double gpu_memory = 0;  // of a rank, where it has a GPU
 };
 
-/// Takes out of `plan` what is published already. Collective over world.
+/// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
 void skip_published(const Job& job, const Comm& world, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
   agree(world, [&] {
-    if (world.is_root())
-      std::transform(plan.units.begin(), plan.units.end(), complete.begin(),
-                     [&](const Unit& unit) { return is_published(job, unit) ? 1 : 0; });
+    for (auto u = static_cast<std::size_t>(world.rank()); u < complete.size();
+         u += static_cast<std::size_t>(world.size()))
+      complete[u] = is_published(job, plan.units[u]) ? 1 : 0;
   });
-  world.broadcast(complete.data(), static_cast<std::int64_t>(complete.size()), 0);
+  world.sum(complete.data(), static_cast<std::int64_t>(complete.size()));
   std::vector<Unit> open;
   for (std::size_t u = 0; u < complete.size(); ++u)
     if (complete[u] == 0) open.push_back(plan.units[u]);
@@ -71,15 +71,16 @@ Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
     check_layout(world.size(), job.run.groups, job.run.tensor_parallel.value_or(1), job.run.grid);
     plan.units = list_units(job);
   });
+  if (!job.tokens.path.empty()) {
+    const std::string hash = hash_tokens(job.tokens, world);
+    for (Unit& unit : plan.units) unit.tokens_sha256 = hash;
+  }
   skip_published(job, world, plan);
   check_units(job, world, plan.units);
   agree(world, [&] {
     const int group_ranks = world.size() / to_int(job.run.groups);
     plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
   });
-  if (job.tokens.path.empty() || plan.units.empty()) return plan;
-  const std::string hash = hash_tokens(job.tokens, world);
-  for (Unit& unit : plan.units) unit.tokens_sha256 = hash;
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <sstream>
 
 #include "base/provenance.h"
 #include "base/sha256.h"
@@ -13,6 +14,8 @@
 
 namespace headspan {
 namespace {
+
+constexpr std::int64_t kFormat = 2;  // of the file; to be raised whenever its layout changes
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -23,6 +26,16 @@ std::string grid_name(const Grid& grid) {
 }
 
 const char* part_name(std::size_t part) { return part == 0 ? "fit" : "heldout"; }
+
+/// The names of the lines "NAME DIGEST" of `now` that `before` has not, with commas between.
+std::string changed_names(const std::string& before, const std::string& now) {
+  std::istringstream lines(now);
+  std::string names;
+  for (std::string line; std::getline(lines, line);)
+    if (("\n" + before).find("\n" + line + "\n") == std::string::npos)
+      names += (names.empty() ? "" : ", ") + line.substr(0, line.find(' '));
+  return names;
+}
 
 /// What a part of a stream has besides its matrix: the sums and the rows that wait.
 template <class T>
@@ -120,7 +133,7 @@ void read_attention(const H5File& file, const Team& team, bool same_layout, Atte
 }  // namespace
 
 UnitState::UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-                     std::vector<GramStream> streams, AttentionSums* attention,
+                     std::vector<GramStream> streams, std::string contents, AttentionSums* attention,
                      const std::vector<std::string>& passes)
     : job_(job),
       unit_(unit),
@@ -128,6 +141,7 @@ UnitState::UnitState(const Job& job, const Unit& unit, const Team& team, RunCloc
       clock_(clock),
       log_(log),
       streams_(std::move(streams)),
+      contents_(std::move(contents)),
       attention_(attention) {
   if (passes.size() < 2) return;
   for (const std::string& pass : passes) passes_ += (passes_.empty() ? "" : "; ") + pass;
@@ -151,7 +165,9 @@ void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
       comm, {path, comm.broadcast(job_id(), 0), sha256_hex(identity)},
       [&](const std::string& temporary) {
         H5File file = H5File::create(comm, temporary);
+        file.write_attribute("/", "format", kFormat);
         file.write_attribute("/", "identity", identity);
+        file.write_attribute("/", "contents", contents_);
         file.write_attribute("/", "ranks", static_cast<std::int64_t>(comm.size()));
         file.write_attribute("/", "grid", grid_name(team_.grid()));
         file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(team_.tensor().size()));
@@ -182,6 +198,22 @@ void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
                        {"file", path}});
 }
 
+/// Why a run cannot go on from what is saved; empty where it can.
+std::string UnitState::obstacle(const H5File& file) const {
+  const auto text = [&](const char* name) {
+    return file.read_attribute<std::string>("/", name).value_or("");
+  };
+  if (file.read_attribute<std::int64_t>("/", "format") != kFormat)
+    return "its saved state is of another version of headspan";
+  if (const std::string changed = changed_names(text("contents"), contents_); !changed.empty())
+    return changed + " changed since its state was saved";
+  if (attention_ != nullptr && !file.has("attention"))
+    return "its saved state has nothing of what attention does, which output.save_gram asks for";
+  if (text("passes") != passes_)
+    return "its saved state was summed in other passes over the tokens than this run takes";
+  return "";
+}
+
 template <class T>
 PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t count) const {
   const Comm& comm = team_.group();
@@ -194,16 +226,8 @@ PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t coun
   });
   if (comm.max(there) == 0) return pieces;
   const H5File file = H5File::open(comm, path);
-  if (attention_ != nullptr && !file.has("attention")) {
-    log_.notice(unit_.name +
-                " starts anew: its saved state has nothing of what attention does, which "
-                "output.save_gram asks for");
-    return pieces;
-  }
-  if (file.read_attribute<std::string>("/", "passes").value_or("") != passes_) {
-    log_.notice(
-        unit_.name +
-        " starts anew: its saved state was summed in other passes over the tokens than this run takes");
+  if (const std::string why = obstacle(file); !why.empty()) {
+    log_.notice(unit_.name + " starts anew: " + why);
     return pieces;
   }
   pieces.pass = to_size(file.read_attribute<std::int64_t>("/", "pass").value_or(0));

@@ -4,8 +4,9 @@
 // on any number of ranks and any grid. On the layout that saved it the unit goes on as if nothing had
 // happened, to the bit. Removed when the result is published.
 //
-//   /                  attributes identity, ranks, grid, tensor_parallel; passes, pass: the names of all
-//                      passes over the tokens and the number of the one under way
+//   /                  attributes format: the number of this layout; identity, ranks, grid,
+//                      tensor_parallel; contents: what was read, one "NAME DIGEST" a line; passes, pass: the
+//                      names of all passes over the tokens and the number of the one under way
 //     done             [pieces] 1 where it was added in that pass
 //   /STREAM/PART       as in a Gram file (io/gram_file.h), with the provisional mean in place of the mean
 //     sum              [ranks, D] of the shifted values of each rank's tokens
@@ -39,15 +40,16 @@ class UnitState {
   template <class T>
   using CollectorSource = std::function<Collector<T>&()>;
 
-  /// `streams`: as they are collected, in order. `attention`: what is summed beside them, or null. `passes`:
-  /// what each pass sums, in words, where there are several. Everything must outlive the object.
+  /// `streams`: as they are collected, in order. `contents`: what is read, one "NAME DIGEST" a line, equal on
+  /// every rank. `attention`: what is summed beside the streams, or null. `passes`: what each pass sums, in
+  /// words, where there are several. Everything must outlive the object.
   UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-            std::vector<GramStream> streams, AttentionSums* attention = nullptr,
+            std::vector<GramStream> streams, std::string contents, AttentionSums* attention = nullptr,
             const std::vector<std::string>& passes = {});
 
-  /// Fills the collector and the sums, which are fresh, from what an earlier run of this job has saved, in
-  /// the same passes. How far that is; pass 0 and zeros where nothing is saved, or not all. Collective over
-  /// the group.
+  /// Fills the collector and the sums, which are fresh, from what an earlier run of this job has saved: from
+  /// the same contents, in the same passes and layout of the file; else tells why not. How far that is; pass
+  /// 0 and zeros where nothing is taken. Collective over the group.
   template <class T>
   PiecesDone resume(const CollectorSource<T>& collector, std::int64_t pieces) const;
 
@@ -58,6 +60,7 @@ class UnitState {
  private:
   template <class T>
   void save(Collector<T>& collector, const PiecesDone& pieces) const;
+  std::string obstacle(const H5File& file) const;
 
   const Job& job_;
   const Unit& unit_;
@@ -65,6 +68,7 @@ class UnitState {
   RunClock& clock_;
   const Log& log_;
   std::vector<GramStream> streams_;
+  std::string contents_;
   AttentionSums* attention_;
   std::string passes_;
 };

@@ -131,6 +131,12 @@ void Checkpoint::read(const std::string& name, std::int64_t offset, std::int64_t
   file.read(file.tensors().at(name), offset, bytes, out);
 }
 
+std::vector<std::string> Checkpoint::files() const {
+  std::vector<std::string> files;
+  for (const SafetensorsFile& file : shards_) files.push_back(file.path());
+  return files;
+}
+
 std::vector<std::string> Checkpoint::names() const {
   std::vector<std::string> names;
   for (const auto& tensor : shard_of_) names.push_back(tensor.first);

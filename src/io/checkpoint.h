@@ -35,6 +35,9 @@ class Checkpoint {
   /// tensor. Safe from several threads. Throws as `entry` does, and Error when the file cannot be read.
   void read(const std::string& name, std::int64_t offset, std::int64_t bytes, void* out) const;
 
+  /// The files of weights.
+  std::vector<std::string> files() const;
+
   /// All tensors, sorted by name.
   std::vector<std::string> names() const;
 

@@ -70,6 +70,7 @@ class PlanReader {
     if (known.count(plan.algorithm) == 0)
       refuse("algorithm", plan.algorithm, "is not known to this version of headspan");
     plan.config_sha256 = attribute<std::string>("/", "config_sha256");
+    plan.weights_digest = file_.read_attribute<std::string>("/", "weights_digest").value_or("");
     plan.layers = size("layers", 1);
     plan.kv_heads = size("kv_heads", 1);
     plan.head_size = size("head_size", 1);
@@ -260,6 +261,7 @@ void write_plan(const std::string& path, const CompressionPlan& plan, const Netc
   const NetcdfAttributes own{{"headspan_schema", std::string(kSchema)},
                              {"algorithm", plan.algorithm},
                              {"config_sha256", plan.config_sha256},
+                             {"weights_digest", plan.weights_digest},
                              {"streams", streams},
                              {"layers", plan.layers},
                              {"kv_heads", plan.kv_heads},

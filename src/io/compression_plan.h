@@ -41,6 +41,7 @@ struct PlannedBlock {
 struct CompressionPlan {
   std::string algorithm;  ///< latent, headspan, paper-text, paper-code or quantise
   std::string config_sha256;
+  std::string weights_digest;  ///< of what it was made for (io/content_digest.h); empty: it does not tell
   std::int64_t layers = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_size = 0;

@@ -1,0 +1,223 @@
+"""Files that were replaced under their names: what was saved, finished or planned from the old ones is not mixed with the new.
+
+usage: test_contents.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
+"""
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+
+import h5py
+import numpy as np
+
+from harness import Program, expect, options, run_all
+from samples import ACTIVATIONS, CONFIG, Sample, Weights, random_weights
+from samples import KEYS as ALL_KEYS
+
+KEYS = ALL_KEYS | {"predict.streams": "k", "overlap.enabled": "false", "ceiling.enabled": "false"}
+STOP = {"run.time_limit": 1e-9, "run.batch_tokens": 64}  # minutes: over behind the first round
+CHANGED = r"is not that of {} \([0-9a-f]{{12}}\), whose contents have changed since; choose another output\.directory or .+"
+
+
+def tokens(seed, count=400):
+    return np.random.default_rng(seed).integers(2, 32, count)
+
+
+def fresh(program, folder, keys):
+    """What the inputs that lie there now give: {"k/r2": ...} of a study of its own."""
+    run = program.study(folder, keys | {"output.directory": "fresh"})
+    expect(run.code == 0, f"exit code {run.code}", run)
+    found = read(folder, "fresh")
+    shutil.rmtree(folder / "fresh")
+    return found
+
+
+def read(folder, output):
+    path, = (p for p in (folder / output).rglob("*.h5") if not p.name.endswith(".gram.h5"))
+    with h5py.File(path) as file:
+        return {name: file[name]["r2"][:] for name in "kqv" if name in file}
+
+
+def starts_anew(program, folder, keys, spoil, told, compare=False):
+    """Stops a study, spoils its input, and runs it again; `compare`: with a study that has seen nothing else."""
+    run = program.study(folder, keys | STOP)
+    expect(run.code == 3, f"exit code {run.code}, expected 3", run)
+    spoil()
+    run = program.study(folder, keys)
+    expect(run.code == 0 and " resumed " not in run.stderr, f"exit code {run.code}", run)
+    notices = [line for line in run.stderr.splitlines() if "starts anew" in line]
+    expect(len(notices) == 1 and re.fullmatch(f"headspan: notice: \\w+ starts anew: {told}", notices[0]), str(notices), run)
+    for name, r2 in fresh(program, folder, keys).items() if compare else ():
+        np.testing.assert_allclose(read(folder, keys["output.directory"])[name], r2, atol=1e-9)
+
+
+def tokens_replaced_while_stopped(program, folder):
+    sample = Sample(folder)
+    starts_anew(program, folder, KEYS, lambda: sample.write_tokens(tokens(5)), "tokens changed since its state was saved",
+                compare=True)
+
+
+def tokens_grown_while_stopped(program, folder):
+    sample = Sample(folder)
+    starts_anew(program, folder, KEYS, lambda: sample.write_tokens(np.append(tokens(2), tokens(5, 300))),
+                "tokens changed since its state was saved")
+
+
+def documents_cut_otherwise_while_stopped(program, folder):
+    """The sidecar's end of text, of the same tokens."""
+    sample = Sample(folder)
+    starts_anew(program, folder, KEYS, lambda: sample.write_sidecar(eos=7), "tokens changed since its state was saved")
+
+
+def weights_replaced_while_stopped(program, folder):
+    sample = Sample(folder)
+    starts_anew(program, folder, KEYS, lambda: Weights(random_weights(CONFIG, seed=9)).write(sample.model / "model.safetensors"),
+                "weights changed since its state was saved", compare=True)
+
+
+def one_weight_replaced_while_stopped(program, folder):
+    """As large as before and none of the bytes that are looked at: the time of change tells."""
+    sample = Sample(folder)
+    path = sample.model / "model.safetensors"
+    os.utime(path, (1e9, 1e9))
+    starts_anew(program, folder, KEYS, lambda: os.utime(path, (2e9, 2e9)), "weights changed since its state was saved")
+
+
+def config_replaced_while_stopped(program, folder):
+    sample = Sample(folder)
+    starts_anew(program, folder, KEYS, lambda: sample.write_model(rope_theta=500.0),
+                r"config\.json, weights changed since its state was saved")
+
+
+def activations_replaced_while_stopped(program, folder):
+    sample = Sample(folder)
+    draw = lambda seed: np.random.default_rng(seed).normal(size=(9000, 3, 2)).astype("f4")  # noqa: E731
+    sample.write_activations(draw(1))
+    starts_anew(program, folder, ACTIVATIONS, lambda: sample.write_activations(draw(2)),
+                "activations changed since its state was saved", compare=True)
+
+
+def state_of_another_version(program, folder):
+    Sample(folder)
+
+    def age():
+        state, = (folder / "out").rglob("*.state")
+        with h5py.File(state, "r+") as file:
+            for name in list(file.attrs):
+                if name != "identity":
+                    del file.attrs[name]
+            del file["k/fit"].attrs["waiting_tokens"]
+        mark(state)
+
+    starts_anew(program, folder, KEYS, age, "its saved state is of another version of headspan")
+
+
+def mark(path):
+    """Makes its .done speak of the file as it is now."""
+    done = path.with_name(path.name + ".done")
+    data = path.read_bytes()
+    text = re.sub(r"size \d+\nsha256 \w+", f"size {len(data)}\nsha256 {hashlib.sha256(data).hexdigest()}", done.read_text())
+    done.write_text(text)
+
+
+def unchanged_goes_on(program, folder):
+    """The same tokens written again, with more behind those that are run, are the same."""
+    sample = Sample(folder)
+    keys = KEYS | {"tokens.limit": 400}
+    expect(program.study(folder, keys | STOP).code == 3, "did not stop")
+    sample.write_tokens(np.append(tokens(2), tokens(5, 50)))
+    run = program.study(folder, keys)
+    expect(run.code == 0 and " resumed " in run.stderr, f"exit code {run.code}", run)
+
+
+def refused(program, folder, keys, line):
+    run = program.study(folder, keys)
+    expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(line, run.told[0]), f"exit code {run.code}, {run.told}", run)
+
+
+def finished_from_other_contents(program, folder):
+    """Refused as the result of another job is; with output.overwrite it is computed anew."""
+    sample = Sample(folder)
+    weights = sample.model / "model.safetensors"
+    old = weights.read_bytes()
+    expect(program.study(folder, KEYS).last.startswith("status=done units=1 skipped=0"), "the first run")
+
+    sample.write_tokens(tokens(5))
+    refused(program, folder, KEYS, r"out/.+/model\.h5: tokens_sha256 = \w{12}: " + CHANGED.format(r"tokens\.bin"))
+    sample.write_tokens(tokens(2))
+    Weights(random_weights(CONFIG, seed=9)).write(weights)
+    refused(program, folder, KEYS, r"out/.+/model\.h5: weights_digest = \w{12}: " + CHANGED.format("model"))
+    weights.write_bytes(old)
+    expect(program.study(folder, KEYS).last.startswith("status=done units=0 skipped=1"), "the old contents again")
+    sample.write_tokens(tokens(5))
+    run = program.study(folder, KEYS | {"output.overwrite": "true"})
+    expect(run.last.startswith("status=done units=1 skipped=0"), run.last, run)
+    expect(program.study(folder, KEYS).last.startswith("status=done units=0 skipped=1"), "the new contents again")
+
+
+def finished_from_other_activations(program, folder):
+    sample = Sample(folder)
+    draw = lambda seed: np.random.default_rng(seed).normal(size=(640, 3, 2)).astype("f4")  # noqa: E731
+    sample.write_activations(draw(1))
+    expect(program.study(folder, ACTIVATIONS).code == 0, "the first run")
+    expect(program.study(folder, ACTIVATIONS).last.startswith("status=done units=0 skipped=1"), "the second run")
+    sample.write_activations(draw(2))
+    refused(program, folder, ACTIVATIONS, r"out/.+\.h5: input_digest = \w{12}: " + CHANGED.format(r"z\.h5"))
+
+
+def finished_and_its_inputs_gone(program, folder):
+    sample = Sample(folder)
+    expect(program.study(folder, KEYS).code == 0, "the first run")
+    shutil.rmtree(sample.model)
+    sample.path("tokens.bin").unlink()
+    expect(program.study(folder, KEYS).last.startswith("status=done units=0 skipped=1"), "the second run")
+
+
+def evaluate(program, folder, model):
+    keys = {"model.path": model, "evaluate.plan": "plan.h5", "evaluate.texts": "tokens.bin", "evaluate.summary": "s.json",
+            "tokens.sequence_length": 500}
+    run = program.run(folder, ["evaluate", *options(keys)])
+    expect(run.code == 0, f"exit code {run.code}", run)
+    return run, json.loads((folder / "s.json").read_text())
+
+
+def plan_of_other_weights(program, folder):
+    """A plan knows its weights, in copies and shards too; the text is one sequence, which has no standard error."""
+    sample = Sample(folder)
+    keys = {"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "plan.h5", "compress.stored": 0.5}
+    run = program.run(folder, ["calibrate", *options(keys)])
+    expect(run.code == 0, f"exit code {run.code}", run)
+    shutil.copytree(sample.model, folder / "copy")
+    sample.write_shards()
+    digests = set()
+    for model in ("model", "copy"):
+        run, summary = evaluate(program, folder, model)
+        expect("other weights" not in run.stderr and summary["weights"]["same"] is True, str(summary["weights"]), run)
+        digests.add(summary["weights"]["digest"])
+    Weights(random_weights(CONFIG, seed=9)).write(folder / "copy" / "model.safetensors")
+    run, summary = evaluate(program, folder, "copy")
+    expect(len(digests) == 1 and summary["weights"]["plan"] in digests, str(digests))
+    expect(summary["weights"]["same"] is False and summary["weights"]["digest"] not in digests, str(summary["weights"]))
+    expect(any(re.fullmatch(r"plan\.h5 was made for other weights \(\w{12}\) than those of copy \(\w{12}\)", line)
+               for line in run.warnings), str(run.warnings), run)
+    text = summary["texts"]["tokens"]
+    expect(text["sequences"] == 1 and text["kl_se"] is None, str(text))
+    expect("tokens: standard errors are null: they are over sequences" in run.stderr, "says not why", run)
+
+
+CHECKS = [tokens_replaced_while_stopped, tokens_grown_while_stopped, documents_cut_otherwise_while_stopped,
+          weights_replaced_while_stopped, one_weight_replaced_while_stopped, config_replaced_while_stopped,
+          activations_replaced_while_stopped, state_of_another_version, unchanged_goes_on, finished_from_other_contents,
+          finished_from_other_activations, finished_and_its_inputs_gone, plan_of_other_weights]
+
+
+def main():
+    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
+    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
+                    if wanted in check.__name__])
+
+
+sys.exit(main())

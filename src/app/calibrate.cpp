@@ -209,6 +209,7 @@ int calibrate(const Job& job, const Comm& world) {
     if (world.is_root() && prepared.input)
       prepared.origin.weights_digest = weights_digest(*prepared.input->checkpoint);
   });
+  if (!prepared.input) check_done(world, job.grams.paths, log);
   tell(prepared.sample, log);
   const Team team(world, 1, tensor_parallel, job.run.grid);
   CompressionPlan plan;

@@ -292,6 +292,7 @@ int evaluate(const Job& job, const Comm& world) {
     weights = weights_digest(*prepared.input.checkpoint);
     answered = identity(job, prepared, weights);
   });
+  if (prepared.plan) check_done(world, {job.evaluate.plan}, log);
   for (const Text& text : prepared.texts) tell(text.sample, log);
   const Team team(world, 1, tensor_parallel, std::nullopt, gpu);
   const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);

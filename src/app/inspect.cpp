@@ -57,13 +57,6 @@ bool is_result(const std::string& path) {
          H5File::open(path).read_attribute<std::string>("/", "headspan_schema").has_value();
 }
 
-/// What was published must be what stands there.
-void check_done(const std::string& path) {
-  if (fs::exists(path + ".done") && !is_complete(path))
-    throw InputError(path, "", "", "is not the file that its .done speaks of: it was changed or cut short",
-                     "run its study again, which replaces it");
-}
-
 struct Kind {
   const char* name;
   bool (*is)(const std::string& path);
@@ -124,9 +117,8 @@ class Inspection {
  private:
   void look_at(const std::string& path) {
     if (fs::is_regular_file(path)) InputFile{path};  // names what cannot be read
-    check_done(path);
-    const bool result = is_result(path);
-    if ((result || is_gram(path)) && !fs::exists(path + ".done"))
+    const bool done = check_done(path), result = is_result(path);
+    if ((result || is_gram(path)) && !done)
       log_.notice(path + " has no .done beside it: a study would compute it anew");
     if (!result) return print(describe(path));
     results_.push_back(summarise_result(path));

@@ -33,6 +33,7 @@ UnitEvidence read_evidence(const Job& job, const Unit& unit, const Team& team, R
   if (unit.kind == Unit::Kind::model) return run_model(job, unit, team, clock, log, profile);
   const Profile::Phase phase = profile.enter("read");
   if (unit.kind == Unit::Kind::activations) return read_activations(job, unit, team, clock, log);
+  check_done(team.group(), job.grams.paths, log);
   return merge_grams(job, team, saves_attention(job));
 }
 

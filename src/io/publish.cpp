@@ -5,7 +5,6 @@
 #include <climits>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "base/provenance.h"
@@ -86,7 +86,12 @@ void complete(const Publication& publication, const std::string& temporary,
 }  // namespace
 
 std::optional<Done> read_done(const std::string& path) {
-  std::ifstream file(path + ".done");
+  std::istringstream file;
+  try {
+    file.str(read_small_file(path + ".done"));
+  } catch (const InputError&) {  // missing, or no regular file
+    return std::nullopt;
+  }
   Done done;
   std::string size, sha256, job_id, job_digest;
   if (!(file >> size >> done.size >> sha256 >> done.sha256 >> job_id >> std::ws) ||
@@ -104,6 +109,29 @@ bool is_complete(const std::string& path) {
   const auto size = fs::file_size(path, missing);
   return done && !missing && static_cast<std::int64_t>(size) == done->size &&
          sha256_file(path) == done->sha256;
+}
+
+bool check_done(const std::string& path) {
+  const std::string done = path + ".done";
+  std::error_code missing;
+  if (!fs::exists(fs::symlink_status(done, missing))) return false;
+  if (!is_complete(path))
+    throw InputError(path, "", "", "is not the file that its .done speaks of: it was changed or cut short",
+                     "make it anew, or remove " + done + " where the change was meant");
+  return true;
+}
+
+void check_done(const Comm& comm, const std::vector<std::string>& paths, const Log& log) {
+  std::vector<int> without(paths.size(), 0);
+  agree(comm, [&] {
+    const auto ranks = static_cast<std::size_t>(comm.size());
+    for (auto p = static_cast<std::size_t>(comm.rank()); p < paths.size(); p += ranks)
+      without[p] = check_done(paths[p]) ? 0 : 1;
+  });
+  comm.sum(without.data(), static_cast<std::int64_t>(without.size()));
+  for (std::size_t p = 0; p < paths.size(); ++p)
+    if (without[p] != 0)
+      log.warning(paths[p] + " has no .done beside it: it is not known to be whole and unchanged");
 }
 
 void publish(const Comm& comm, const Publication& publication,

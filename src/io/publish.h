@@ -9,7 +9,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/log.h"
 #include "dist/mpi.h"
 
 namespace headspan {
@@ -29,6 +31,14 @@ std::optional<Done> read_done(const std::string& path);
 /// once.
 bool is_complete(const std::string& path);
 
+/// Holds the file against its .done, where it has one: false where it has none. Throws InputError where the
+/// file is not the one that its .done speaks of. One rank.
+bool check_done(const std::string& path);
+
+/// The same of all these files, dealt out over the ranks, for who goes on to read them; warns of those
+/// without a .done. Throws AgreedError. Collective over comm.
+void check_done(const Comm& comm, const std::vector<std::string>& paths, const Log& log);
+
 struct Publication {
   std::string path;
   std::string job_id;  ///< becomes part of a file name
@@ -36,10 +46,11 @@ struct Publication {
 };
 
 /// Publishes one HDF5 file, replacing what was there; makes its folder, and removes what earlier jobs left
-/// unfinished. Collective. `write(temporary)` runs on every rank and must leave the file closed; it may be
-/// collective over `comm` and must then let a failure of one rank fail all (AgreedError) before the next
-/// collective call. `verify(temporary)` runs on rank 0 and throws when the file is not as it should be. On
-/// failure the temporary file is removed, the old file stays, and AgreedError is thrown on all ranks.
+/// unfinished. Collective. `write(temporary)` runs on every rank and
+/// must leave the file closed; it may be collective over `comm` and must then let a failure of one rank fail
+/// all (AgreedError) before the next collective call. `verify(temporary)` runs on rank 0 and throws when the
+/// file is not as it should be. On failure the temporary file is removed, the old file stays, and AgreedError
+/// is thrown on all ranks.
 void publish(const Comm& comm, const Publication& publication,
              const std::function<void(const std::string& temporary)>& write,
              const std::function<void(const std::string& temporary)>& verify);

@@ -207,10 +207,70 @@ def plan_of_other_weights(program, folder):
     expect("tokens: standard errors are null: they are over sequences" in run.stderr, "says not why", run)
 
 
+CHANGED_FILE = r"is not the file that its \.done speaks of: it was changed or cut short; make it anew, or .+"
+
+
+def flip(path, at):
+    """One bit."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def grams_with_a_flipped_bit(program, folder):
+    Sample(folder)
+    keys = KEYS | {"output.save_gram": "true"}
+    expect(program.study(folder, keys).code == 0, "the first run")
+    path, = (folder / "out").rglob("*.gram.h5")
+    merge = {"grams.paths": path.relative_to(folder), "output.directory": "merged", "overlap.enabled": "false"}
+    with h5py.File(path) as file:
+        at = file["k/fit/tiles"].id.get_offset() + 6  # of a double's exponent
+    flip(path, at)
+    refused(program, folder, merge, r"out/.+\.gram\.h5: " + CHANGED_FILE)
+    path.with_name(path.name + ".done").unlink()
+    run = program.study(folder, merge)
+    expect(run.code == 0 and len(run.warnings) == 1 and "gram.h5 has no .done beside it" in run.warnings[0], str(run.warnings), run)
+
+
+def plan_with_a_flipped_bit(program, folder):
+    sample = Sample(folder)
+    sample.write_plan()
+    plan = folder / "plan.h5"
+    keys = {"model.path": "model", "evaluate.plan": "plan.h5", "evaluate.texts": "tokens.bin"}
+    run = program.run(folder, ["evaluate", *options(keys)])
+    expect(run.code == 0 and any("plan.h5 has no .done beside it" in line for line in run.warnings), str(run.warnings), run)
+    data = plan.read_bytes()
+    (folder / "plan.h5.done").write_text(
+        f"size {len(data)}\nsha256 {hashlib.sha256(data).hexdigest()}\njob_id 1\njob_digest 2\n")
+    run = program.run(folder, ["evaluate", *options(keys)])
+    expect(run.code == 0 and not run.warnings, str(run.warnings), run)
+    with h5py.File(plan) as file:
+        at = file["k/0/lift"].id.get_offset()
+    flip(plan, at)
+    run = program.run(folder, ["evaluate", *options(keys)])
+    expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(r"plan\.h5: " + CHANGED_FILE, run.told[0]), str(run.told), run)
+
+
+def done_that_is_no_file(program, folder):
+    """A FIFO is neither waited for nor believed."""
+    Sample(folder)
+    expect(program.study(folder, KEYS).code == 0, "the first run")
+    done, = (folder / "out").rglob("*.done")
+    done.unlink()
+    os.mkfifo(done)
+    run = program.run(folder, ["inspect", str(done.relative_to(folder))[:-len(".done")]])
+    expect(run.code == 2 and run.told and re.fullmatch(r"out/.+\.h5: " + CHANGED_FILE, run.told[0]), str(run.told), run)
+    run = program.study(folder, KEYS)
+    expect(run.last.startswith("status=done units=1 skipped=0") and done.is_file(), run.last, run)
+
+
 CHECKS = [tokens_replaced_while_stopped, tokens_grown_while_stopped, documents_cut_otherwise_while_stopped,
           weights_replaced_while_stopped, one_weight_replaced_while_stopped, config_replaced_while_stopped,
           activations_replaced_while_stopped, state_of_another_version, unchanged_goes_on, finished_from_other_contents,
-          finished_from_other_activations, finished_and_its_inputs_gone, plan_of_other_weights]
+          finished_from_other_activations, finished_and_its_inputs_gone, plan_of_other_weights,
+          grams_with_a_flipped_bit, plan_with_a_flipped_bit, done_that_is_no_file]
 
 
 def main():

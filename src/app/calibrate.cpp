@@ -20,6 +20,7 @@
 #include "base/sha256.h"
 #include "dist/agreement.h"
 #include "io/content_digest.h"
+#include "io/lock_file.h"
 #include "io/publish.h"
 
 namespace headspan {
@@ -120,7 +121,8 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   return calibration;
 }
 
-void publish_plan(const Job& job, const Prepared& prepared, const CompressionPlan& plan, const Comm& world) {
+void publish_plan(const Job& job, const Prepared& prepared, const CompressionPlan& plan,
+                  const std::string& id, const Comm& world) {
   const std::string now = iso_time_utc();
   const GramOrigin& origin = prepared.origin;
   const std::string model = job.model.path.empty() ? job.grams.paths.front() : job.model.path;
@@ -143,7 +145,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                               {"versions", library_versions()},
                               {"git", git_id()}};
   publish(
-      world, {job.compress.plan, world.broadcast(job_id(), 0), sha256_hex(job.to_ini("calibrate"))},
+      world, {job.compress.plan, id, sha256_hex(job.to_ini("calibrate"))},
       [&](const std::string& path) {
         if (world.is_root()) write_plan(path, plan, more);
       },
@@ -209,6 +211,11 @@ int calibrate(const Job& job, const Comm& world) {
     if (world.is_root() && prepared.input)
       prepared.origin.weights_digest = weights_digest(*prepared.input->checkpoint);
   });
+  const std::string id = world.broadcast(job_id(), 0);
+  std::optional<LockFile> lock;  // on the root
+  agree(world, [&] {
+    if (world.is_root()) lock.emplace(job.compress.plan, id, log);
+  });
   if (!prepared.input) check_done(world, job.grams.paths, log);
   tell(prepared.sample, log);
   const Team team(world, 1, tensor_parallel, job.run.grid);
@@ -224,7 +231,10 @@ int calibrate(const Job& job, const Comm& world) {
           job.compress.plan.c_str());
     return 1;
   }
-  publish_plan(job, prepared, plan, world);
+  agree(world, [&] {
+    if (lock) lock->check();
+  });
+  publish_plan(job, prepared, plan, id, world);
   if (world.is_root())
     std::printf(
         "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",

@@ -13,9 +13,11 @@
 #include "app/run_clock.h"
 #include "app/score_texts.h"
 #include "app/write_target.h"
+#include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/agreement.h"
 #include "io/content_digest.h"
+#include "io/lock_file.h"
 #include "io/publish.h"
 #include "model/weight_loader.h"
 
@@ -293,6 +295,11 @@ int evaluate(const Job& job, const Comm& world) {
     answered = identity(job, prepared, weights);
   });
   if (prepared.plan) check_done(world, {job.evaluate.plan}, log);
+  const std::string id = world.broadcast(job_id(), 0);
+  std::optional<LockFile> lock;  // on the root
+  agree(world, [&] {
+    if (world.is_root() && !job.evaluate.answers.empty()) lock.emplace(job.evaluate.answers, id, log);
+  });
   for (const Text& text : prepared.texts) tell(text.sample, log);
   const Team team(world, 1, tensor_parallel, std::nullopt, gpu);
   const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);

@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include "app/gram_source.h"
+#include "app/published.h"
 #include "app/result_file.h"
 #include "app/run_attributes.h"
 #include "app/unit_state.h"
@@ -18,6 +19,7 @@
 #include "base/sha256.h"
 #include "device/device_values.h"
 #include "dist/agreement.h"
+#include "io/lock_file.h"
 #include "io/publish.h"
 
 namespace headspan {
@@ -218,12 +220,20 @@ void check_unit(const Job& job, const Unit& unit, const GridShape& grid) {
 }
 
 void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log) {
+  const std::string id = team.group().broadcast(job_id(), 0);
+  std::optional<LockFile> lock;  // on the root
+  bool published = false;        // by another run, since this one was planned
+  agree(team.group(), [&] {
+    if (!team.group().is_root()) return;
+    lock.emplace(unit.result_path(job), id, log);
+    published = is_published(job, unit);
+  });
+  if (team.group().max(published ? 1 : 0) == 1) return log.event("published before", {{"unit", unit.name}});
   Profile profile;
   UnitEvidence evidence = gather_evidence(job, unit, team, clock, log, profile);
   ResultHeader header{run_attributes(job, unit, team, evidence), evidence.sample.sequences,
                       evidence.sample.heldout, job.predict.pool, job.predict.references};
-  Publication publication{unit.result_path(job), team.group().broadcast(job_id(), 0),
-                          sha256_hex(unit_identity(job, unit))};
+  Publication publication{unit.result_path(job), id, sha256_hex(unit_identity(job, unit))};
   if (job.output.save_gram) {
     const Profile::Phase phase = profile.enter("save_gram");
     Publication grams = publication;
@@ -234,6 +244,9 @@ void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& cloc
   const std::vector<StreamResult> results = analyse_all(job, unit, evidence, team, log, profile);
   {
     const Profile::Phase phase = profile.enter("publish");
+    agree(team.group(), [&] {
+      if (lock) lock->check();
+    });
     publish(
         team.group(), publication,
         [&](const std::string& path) { write_result(team.group(), path, header, results, evidence.overlap); },

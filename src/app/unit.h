@@ -37,8 +37,9 @@ std::vector<Unit> list_units(const Job& job);
 /// matrices can be handled on the grid of a group. Throws InputError. Local.
 void check_unit(const Job& job, const Unit& unit, const GridShape& grid);
 
-/// Computes a unit and publishes its result (and its Grams). Throws AgreedError, or Stopped with the state of
-/// the unit saved, on every rank of the group alike. Collective over the team's group.
+/// Computes a unit and publishes its result (and its Grams), unless another run has meanwhile; holds the lock
+/// of the result (io/lock_file.h). Throws AgreedError, or Stopped with the state of the unit saved, on every
+/// rank of the group alike. Collective over the team's group.
 void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log);
 
 /// A text that is equal for runs of a unit that mean the same numbers: the job without where it runs and

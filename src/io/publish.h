@@ -1,8 +1,8 @@
 // Publishing: how a file comes to stand under its final name whole or not at all. It is written beside the
 // target as PATH.tmp.JOBID, forced to the disk, checked, and renamed; then PATH.done, which says what the
 // complete file is, follows in the same way. After a crash at any instant PATH is the previous complete file
-// or the new one, and only a PATH that agrees with its PATH.done counts. Not a lock: two jobs must not
-// publish the same path at the same time.
+// or the new one, and only a PATH that agrees with its PATH.done counts. Not a lock: who publishes a path
+// that others may be at work on holds the lock of it (io/lock_file.h).
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ struct Publication {
   std::string job_digest;
 };
 
-/// Publishes one HDF5 file, replacing what was there; makes its folder, and removes what earlier jobs left
-/// unfinished. Collective. `write(temporary)` runs on every rank and
+/// Publishes one HDF5 file, replacing what was there; makes its folder, and removes what dead jobs left of it
+/// unfinished, as which every other PATH.tmp.* counts. Collective. `write(temporary)` runs on every rank and
 /// must leave the file closed; it may be collective over `comm` and must then let a failure of one rank fail
 /// all (AgreedError) before the next collective call. `verify(temporary)` runs on rank 0 and throws when the
 /// file is not as it should be. On failure the temporary file is removed, the old file stays, and AgreedError

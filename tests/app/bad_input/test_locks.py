@@ -1,0 +1,126 @@
+"""Two runs of one job in one folder: who is at work is told, and what the one has open the other leaves alone.
+
+usage: test_locks.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from harness import Program, expect, options, run_all
+from samples import KEYS, Sample
+
+SMALL = KEYS | {"predict.streams": "k", "overlap.enabled": "false", "ceiling.enabled": "false", "run.batch_tokens": 16}
+AT_WORK = r"{}: job \S+ \(process \d+ on \S+, since \S+Z\) is at work on it; wait for its end, or end it"
+
+
+def start(program, folder, arguments, lock):
+    """A run that has taken `lock`, and the process that holds it."""
+    run = subprocess.Popen(program.command(arguments), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        found = next(folder.glob(lock), None)
+        holder = found and re.search(r"^process \S+ (\d+) ", found.read_text(), re.MULTILINE)
+        if holder:
+            return run, int(holder[1])
+        time.sleep(0.001)
+    raise AssertionError(f"no lock: {run.communicate()}")
+
+
+def sample_of(folder):
+    sample = Sample(folder)
+    sample.write_tokens(np.random.default_rng(2).integers(2, 32, 20000))
+    return sample
+
+
+def files(folder, output="out"):
+    return sorted(p.name for p in (folder / output).rglob("*") if p.is_file())
+
+
+def study_twice(program, folder):
+    """The first stands still while the second looks, and ends as if nothing had been."""
+    sample_of(folder)
+    first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
+    os.kill(holder, signal.SIGSTOP)
+    try:
+        path, = (folder / "out").rglob("model.h5.lock")
+        (path.parent / "model.h5.tmp.open").write_bytes(b"of the first")
+        second = program.study(folder, SMALL)
+        left = files(folder)
+    finally:
+        os.kill(holder, signal.SIGCONT)
+    told = first.communicate(timeout=100)[1]
+    expect(second.code == 1 and len(second.told) == 1, f"exit code {second.code}, {second.told}", second)
+    expect(re.fullmatch("rank 0: " + AT_WORK.format(r"out/.+/model\.h5"), second.told[0]), second.told[0], second)
+    expect("model.h5.tmp.open" in left, f"the second took {left}")
+    expect(first.returncode == 0, f"the first: exit code {first.returncode}\n{told}")
+    expect(files(folder) == ["model.h5", "model.h5.done"], str(files(folder)))
+
+
+def two_units_of_a_sweep(program, folder):
+    """Runs with the same folder and other units, as of a Slurm array, do not meet."""
+    sample = sample_of(folder)
+    for name in ("step1", "step2"):
+        sample.write_model(name)
+    sample.write_manifest("step1\t1\t\tstep1", "step2\t2\t\tstep2")
+    keys = {name: value for name, value in SMALL.items() if name != "model.path"} | {"model.manifest": "manifest.tsv"}
+    first, holder = start(program, folder, ["study", *options(keys | {"model.select": "step1"})], "out/*/step1.h5.lock")
+    os.kill(holder, signal.SIGSTOP)
+    try:
+        second = program.study(folder, keys | {"model.select": "step2"})
+        both = program.study(folder, keys)
+    finally:
+        os.kill(holder, signal.SIGCONT)
+    told = first.communicate(timeout=100)[1]
+    expect((first.returncode, second.code) == (0, 0), f"exit codes {first.returncode}, {second.code}\n{told}", second)
+    expect(both.code == 1 and len(both.told) == 1 and "step1" in both.told[0], str(both.told), both)
+    expect(files(folder) == ["step1.h5", "step1.h5.done", "step2.h5", "step2.h5.done"], str(files(folder)))
+
+
+def a_killed_run_is_in_nobodys_way(program, folder):
+    sample_of(folder)
+    first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
+    os.kill(holder, signal.SIGKILL)
+    first.communicate(timeout=100)
+    expect("model.h5.lock" in files(folder), f"left: {files(folder)}")
+    run = program.study(folder, SMALL)
+    expect(run.code == 0, f"exit code {run.code}", run)
+    expect(files(folder) == ["model.h5", "model.h5.done"], str(files(folder)))
+
+
+def calibrate_and_evaluate_twice(program, folder):
+    sample = sample_of(folder)
+    sample.write_lines("requests.jsonl", *({"id": str(i), "context": [2, 3], "continuation": [4]} for i in range(50)))
+    calibrate = {"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "out/plan.h5", "compress.stored": 0.5,
+                 "tokens.sequence_length": 16, "run.batch_tokens": 16}
+    evaluate = {"model.path": "model", "evaluate.requests": "requests.jsonl", "evaluate.answers": "out/answers.jsonl",
+                "evaluate.cache": "full", "evaluate.batch": 1}
+    for command, keys, made in (("calibrate", calibrate, "plan.h5"), ("evaluate", evaluate, "answers.jsonl")):
+        first, holder = start(program, folder, [command, *options(keys)], f"out/{made}.lock")
+        os.kill(holder, signal.SIGSTOP)
+        try:
+            second = program.run(folder, [command, *options(keys)])
+        finally:
+            os.kill(holder, signal.SIGCONT)
+        told = first.communicate(timeout=100)[1]
+        expect(second.code == 1 and len(second.told) == 1, f"exit code {second.code}, {second.told}", second)
+        expect(re.fullmatch("rank 0: " + AT_WORK.format(f"out/{made}"), second.told[0]), second.told[0], second)
+        expect(first.returncode == 0, f"the first: exit code {first.returncode}\n{told}")
+    expect(files(folder) == ["answers.jsonl", "plan.h5", "plan.h5.done"], str(files(folder)))
+
+
+CHECKS = [study_twice, two_units_of_a_sweep, a_killed_run_is_in_nobodys_way, calibrate_and_evaluate_twice]
+
+
+def main():
+    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
+    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
+                    if wanted in check.__name__])
+
+
+sys.exit(main())

@@ -75,7 +75,9 @@ class Running:
 
 
 def finished_files(folder):
-    return {name for name in snapshot(folder / "out") if ".tmp." not in name} if (folder / "out").exists() else set()
+    """Without what a run that is ended leaves: a file that it had open, and its lock."""
+    names = snapshot(folder / "out") if (folder / "out").exists() else {}
+    return {name for name in names if ".tmp." not in name and not name.endswith(".lock")}
 
 
 def one_rank_killed(program, mpiexec, folder):

@@ -204,7 +204,7 @@ TEST_F(CheckpointTest, WarnsOfTensorsElsewhereAndOfAnotherTotal) {
 }
 
 TEST_F(CheckpointTest, RefusesABrokenIndex) {
-  const std::pair<const char*, const char*> samples[] = {
+  const std::pair<std::string, const char*> samples[] = {
       {"", "is not valid JSON"},
       {"{", "is not valid JSON"},
       {"[]", "weight_map: is missing"},

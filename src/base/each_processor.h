@@ -16,7 +16,7 @@
 #else
 #define HS_SEVERAL_PROCESSORS 0
 #endif
-#if HS_SEVERAL_PROCESSORS && !defined(__SANITIZE_ADDRESS__)  // which is not ready when such functions are chosen
+#if HS_SEVERAL_PROCESSORS && !defined(__SANITIZE_ADDRESS__)  // what it needs is not there when they are chosen
 #define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define HS_FOR_EACH_PROCESSOR

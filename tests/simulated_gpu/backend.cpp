@@ -34,7 +34,7 @@ class Allocator final : public c10::DeviceAllocator {
     if (bytes == 0) return {nullptr, current_device()};
     void* data = simulated::allocate(bytes);
     if (data == nullptr) {
-      wait_for(mark(default_stream()));  // what is to be given back there
+      wait_for(default_stream());  // what is to be given back there
       data = simulated::allocate(bytes);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "simulated GPU: out of memory. Tried to allocate ",
@@ -90,7 +90,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return stream.id() != 0 || is_past(mark(default_stream()));
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    if (stream.id() == 0) wait_for(mark(default_stream()));
+    if (stream.id() == 0) wait_for(default_stream());
   }
 };
 
@@ -115,7 +115,7 @@ const bool registered = [] {
 c10::Allocator& device_allocator() { return memory; }
 
 void wait_for_current_stream() {
-  if (current_stream == 0) wait_for(mark(default_stream()));
+  if (current_stream == 0) wait_for(default_stream());
 }
 
 /// LibTorch finds it by this name.

@@ -144,8 +144,16 @@ void exchange(const Group& messages) {
     wait_until([&] { return comm.shared->messages[comm.rank][message.peer].open == 0; });
 }
 
-Message message_of(const void* data, std::size_t count, ncclDataType_t type, int peer) {
+/// One more of the group's sends or receives.
+void add_message(std::vector<Message>& messages, const Message& message, ncclComm_t comm,
+                 cudaStream_t stream) {
   if (open_groups == 0) fail("a message outside of a group is not simulated");
+  messages.push_back(message);
+  group.comm = comm;
+  group.stream = stream;
+}
+
+Message message_of(const void* data, std::size_t count, ncclDataType_t type, int peer) {
   return {static_cast<std::size_t>(peer), simulated::to_host(data), bytes_of(count, type)};
 }
 
@@ -216,17 +224,13 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  group.sends.push_back(message_of(data, count, type, peer));
-  group.comm = comm;
-  group.stream = stream;
+  add_message(group.sends, message_of(data, count, type, peer), comm, stream);
   return ncclSuccess;
 }
 
 ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  group.receives.push_back(message_of(data, count, type, peer));
-  group.comm = comm;
-  group.stream = stream;
+  add_message(group.receives, message_of(data, count, type, peer), comm, stream);
   return ncclSuccess;
 }
 

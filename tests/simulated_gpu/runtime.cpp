@@ -42,7 +42,7 @@ cudaError_t cudaSetDevice(int gpu) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  simulated::wait_for(simulated::mark(simulated::default_stream()));  // what is to be given back there
+  simulated::wait_for(simulated::default_stream());  // what is to be given back there
   *free = simulated::free_bytes();
   *total = simulated::total_bytes();
   return cudaSuccess;
@@ -59,7 +59,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* address) {
-  simulated::wait_for(simulated::mark(simulated::default_stream()));
+  simulated::wait_for(simulated::default_stream());
   simulated::release(address);
   return cudaSuccess;
 }
@@ -89,7 +89,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  simulated::wait_for(simulated::mark(stream_of(stream)));
+  simulated::wait_for(stream_of(stream));
   return cudaSuccess;
 }
 

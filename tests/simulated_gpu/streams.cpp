@@ -97,4 +97,6 @@ void wait_for(const Mark& mark) {
   shared.changed.wait(lock, [&] { return is_past_locked(mark); });
 }
 
+void wait_for(Stream& stream) { wait_for(mark(stream)); }
+
 }  // namespace simulated

@@ -33,5 +33,7 @@ Mark mark(Stream& stream);
 bool is_past(const Mark& mark);
 /// Hurries the stream.
 void wait_for(const Mark& mark);
+/// For all that was put there.
+void wait_for(Stream& stream);
 
 }  // namespace simulated

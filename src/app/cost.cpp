@@ -71,8 +71,8 @@ class PhaseCosts {
     PhaseCost cost{"load"};
     const double rows = real(group_.data_parallel());
     if (job_.model.init == Words{"random"}) return cost;
-    cost.received = real(weight_bytes(config_, extent_of(job_, config_), group_.tensor_parallel,
-                                      planned_weight_dtype(job_, config_, dtype_))) *
+    cost.received = weight_bytes(config_, extent_of(job_, config_), group_.tensor_parallel,
+                                 planned_weight_dtype(job_, config_, dtype_)) *
                     (rows - 1) / rows;
     cost.messages = cost.received / (8.0 * (1 << 20)) + 9 * real(config_.layers) * std::ceil(std::log2(rows));
     return cost;
@@ -242,7 +242,7 @@ class PhaseCosts {
 }  // namespace
 
 double read_cost(const Job& job, const ModelConfig& config, Dtype dtype) {
-  return real(weight_bytes(config, extent_of(job, config), 1, planned_weight_dtype(job, config, dtype)));
+  return weight_bytes(config, extent_of(job, config), 1, planned_weight_dtype(job, config, dtype));
 }
 
 std::vector<PhaseCost> phase_costs(const Job& job, const ModelConfig& config, Dtype dtype,

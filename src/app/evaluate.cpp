@@ -172,9 +172,8 @@ std::vector<std::vector<std::int64_t>> speed_prompts(const Job& job, const Prepa
 /// Memory of a rank that the weights leave.
 double free_memory(const Prepared& prepared, int tensor_parallel, double memory) {
   const ModelConfig& config = prepared.input.config;
-  return memory - static_cast<double>(
-                      weight_bytes(config, {config.layers, true}, tensor_parallel,
-                                   weight_dtype(prepared.input.dtype, config, &*prepared.input.checkpoint)));
+  return memory - weight_bytes(config, {config.layers, true}, tensor_parallel,
+                               weight_dtype(prepared.input.dtype, config, &*prepared.input.checkpoint));
 }
 
 /// Of the largest batch of texts, requests or generations, if all its sequences are as long as the longest.

@@ -32,7 +32,8 @@ std::int64_t most_heads(const Job& job, const ModelConfig& config) {
 Extent extent_of(const Job& job, const ModelConfig& config) { return {config.layers, saves_attention(job)}; }
 
 double attention_size(const Job& job, const ModelConfig& config) {
-  return saves_attention(job) ? real(config.layers * config.heads * config.head_size * config.head_size) : 0;
+  if (!saves_attention(job)) return 0;
+  return real(config.layers * config.heads) * real(config.head_size * config.head_size);
 }
 
 double parts_of(const TokenCounts& tokens) { return tokens.heldout > 0 ? 2 : 1; }

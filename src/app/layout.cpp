@@ -52,8 +52,8 @@ int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConf
   const auto fits = [&](const auto& entry, int t) {
     const ModelConfig& config = entry.second;
     return config.kv_heads % t == 0 &&
-           static_cast<double>(weight_bytes(config, {config.layers, false}, t,
-                                            planned_weight_dtype(job, config, dtype))) <= 0.5 * memory_bytes;
+           weight_bytes(config, {config.layers, false}, t, planned_weight_dtype(job, config, dtype)) <=
+               0.5 * memory_bytes;
   };
   for (int t = 1; t <= group_ranks; ++t)
     if (group_ranks % t == 0 &&

@@ -70,8 +70,8 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   const double value = dtype == Dtype::float64 ? 8 : 4;
   const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
   const double panel = real(tokens_of_panel(job, config, dtype, tokens.heldout > 0, group));
-  cost.weights = real(weight_bytes(config, extent_of(job, config), group.tensor_parallel,
-                                   planned_weight_dtype(job, config, dtype))) +
+  cost.weights = weight_bytes(config, extent_of(job, config), group.tensor_parallel,
+                              planned_weight_dtype(job, config, dtype)) +
                  kStagingBytes;
   cost.attention = 2 * 8 * attention_size(job, config);  // of queries, of the output
   cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));

@@ -75,10 +75,10 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
 
 double bytes_beside_passes(const PassSetting& setting) {
   const double tensor_parallel = real(setting.group.tensor_parallel);
-  const std::int64_t weights =
+  const double weights =
       weight_bytes(setting.config, extent_of(setting.job, setting.config), setting.group.tensor_parallel,
                    planned_weight_dtype(setting.job, setting.config, setting.dtype));
-  return real(weights) + forward_bytes(setting.config, setting.dtype, real(setting.batch), tensor_parallel) +
+  return weights + forward_bytes(setting.config, setting.dtype, real(setting.batch), tensor_parallel) +
          kLibraries;
 }
 

@@ -103,6 +103,7 @@ void check_writable(const Job& job, const Unit& unit) {
   const auto [key, value] = naming_key(job, unit);
   for (const std::string& result : results) {
     check_file_name(result, key, value);
+    check_shared_path(result);
     for (const char* suffix : {"", ".done"})
       check_target({"output.directory", job.output.directory, result + suffix}, inputs);
   }

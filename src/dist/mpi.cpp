@@ -61,10 +61,10 @@ void check_mpi(int code, const char* call, const char* file, int line) {
 }
 
 MpiSession::MpiSession(int* argc, char*** argv) {
-  // Open MPI makes a shared file pointer, which nobody here uses, for every file it opens. `sm` is a named
-  // semaphore that a killed process leaves locked, so that the requeued job waits for it for ever; `lockedfile`
-  // writes the file's path into 256 bytes, whatever its length.
-  ::setenv("OMPI_MCA_sharedfp", "^sm,lockedfile", 0);
+  // Open MPI makes a shared file pointer, which nobody here uses, for every file it opens: of the kind `sm` a
+  // named semaphore that a killed process leaves locked, so that the requeued job waits for it for ever. What is
+  // left is `lockedfile` (kLongestSharedPath in io/publish.h).
+  ::setenv("OMPI_MCA_sharedfp", "^sm", 0);
   int provided = MPI_THREAD_SINGLE;
   HS_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
   if (provided < MPI_THREAD_FUNNELED) throw Error("this MPI library does not offer MPI_THREAD_FUNNELED");

@@ -55,6 +55,14 @@ void publish(const Comm& comm, const Publication& publication,
              const std::function<void(const std::string& temporary)>& write,
              const std::function<void(const std::string& temporary)>& verify);
 
+/// Bytes of the path of a file that several ranks open: Open MPI's shared file pointers (kind lockedfile) write
+/// it and up to 27 bytes more into 256, without a look at its length.
+constexpr std::size_t kLongestSharedPath = 228;
+
+/// Throws InputError where a file that ranks write together at `path`, or its state, would have a longer path
+/// while it is made. Local.
+void check_shared_path(const std::string& path);
+
 /// Throws InputError, which blames `field` = `value`, where a name is too long for a file system: of a folder
 /// of `path`, or of a file that stands beside it while it is made and published. Local.
 void check_file_name(const std::string& path, const std::string& field, const std::string& value);

@@ -167,14 +167,12 @@ Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, 
   return weights;
 }
 
-std::int64_t weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel,
-                          Dtype dtype) {
+double weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel, Dtype dtype) {
   const at::ScalarType type = scalar_type(dtype);
   const Weights weights = allocate_weights(config, extent, {0, tensor_parallel}, type, at::kMeta);
-  std::int64_t bytes = 0;
-  for (const WeightSlice& slice : weights.slices)
-    bytes += slice.values.numel() * static_cast<std::int64_t>(c10::elementSize(type));
-  return bytes;
+  double values = 0;
+  for (const WeightSlice& slice : weights.slices) values += static_cast<double>(slice.values.numel());
+  return values * static_cast<double>(c10::elementSize(type));
 }
 
 }  // namespace headspan

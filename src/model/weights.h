@@ -80,8 +80,8 @@ Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, 
 Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, at::ScalarType dtype,
                          at::Device device);
 
-/// Bytes of the weights on the largest of `tensor_parallel` ranks, all in `dtype`.
-std::int64_t weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel,
-                          Dtype dtype);
+/// Bytes of the weights on the largest of `tensor_parallel` ranks, all in `dtype`; more than 64 bits count
+/// where config.json says so.
+double weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel, Dtype dtype);
 
 }  // namespace headspan

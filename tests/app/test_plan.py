@@ -169,6 +169,23 @@ class Plan(StudyTest):
         (self.folder / name).mkdir()
         (self.folder / name / "config.json").write_text(json.dumps({**config, **sizes}))
 
+    def test_weights_of_more_bytes_than_64_bits_count(self):
+        layers, m = 4096, 2**24
+        self.write_config("vast", num_hidden_layers=layers, hidden_size=m, intermediate_size=m)
+        job = self.job("vast", **{"predict.streams": "k"})
+        _, heads, kv_heads, d, _ = SHAPES["gqa"]
+
+        weights = self.planned(job, 1, "bytes_of_the_fullest_rank")["weights"]
+
+        expected = 4 * m * (4096 + layers * d * (heads + 2 * kv_heads) + (layers - 1) * (d * heads + 3 * m))
+        self.assertGreater(expected, 2**63)
+        self.assertAlmostEqual(weights / expected, 1, delta=1e-3)
+        for command in (["plan", "--ranks=1"], ["study"]):
+            run = self.run_program(1, command[0], *job, "--run.memory_gib=8", *command[1:])
+            self.assertEqual(run.returncode, 2)
+            self.assertRegex(run.stderr, r"^headspan: run.tensor_parallel = auto: the weights of \S+ do not fit half of the "
+                                         r"8.0 GiB of a rank on 1 rank; ")
+
     def test_refuses_what_scalapack_cannot_count(self):
         # Layers of 256 query heads of 128: 32768^2 = 1.07e9 elements.
         self.write_config("wide", num_hidden_layers=1, hidden_size=256, num_attention_heads=256, num_key_value_heads=2,

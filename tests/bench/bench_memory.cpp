@@ -57,7 +57,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
     const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor_device());
     grams = capture_grams<float>(model, config, sample, request, team, progress, profile, nullptr);
   }
-  auto budget = static_cast<double>(weight_bytes(config, extent, 1, Dtype::float32));
+  double budget = weight_bytes(config, extent, 1, Dtype::float32);
   for (const StreamGrams& stream : grams)
     budget += matrix_bytes(stream.fit) + (stream.heldout ? matrix_bytes(*stream.heldout) : 0);
   report_peak(options, comm, "of the forward and the Grams", before, budget, kNone);

@@ -78,6 +78,6 @@ CASES = [
          lambda sample: [prepared(sample), sample.path("scored.jsonl").rename(sample.path("a.part"))],
          arguments=[word.replace("scored.jsonl", "a.part") for word in EVALUATE] + ["--evaluate.answers=a"]),
     Case("result in place of no file", r"output\.directory = out: would replace out/.+/model\.h5, which is no regular file; .+",
-         lambda sample: [(sample.folder / "out" / sample.folder.name).mkdir(parents=True),
-                         no_file(sample.folder / "out" / sample.folder.name / "model.h5", sample)]),
+         lambda sample: [(sample.folder / "out" / "model").mkdir(parents=True),
+                         no_file(sample.folder / "out" / "model" / "model.h5", sample)]),
 ]

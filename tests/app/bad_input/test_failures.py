@@ -92,7 +92,7 @@ def one_rank_killed(program, mpiexec, folder):
 def one_rank_out_of_memory(program, mpiexec, folder):
     """The second model's embedding, drawn at random, does not fit what is left to rank 2."""
     long_sample(folder, vocab_size=1 << 20)
-    running = Running(program, mpiexec, folder, SWEEP | {"model.init": "random"})
+    running = Running(program, mpiexec, folder, SWEEP | {"model.init": "random", "tokens.dtype": "uint16"})
     victim = running.ranks()[2]
     used = int(Path(f"/proc/{victim}/statm").read_text().split()[0]) * resource.getpagesize()
     resource.prlimit(victim, resource.RLIMIT_AS, (used + (16 << 20), used + (16 << 20)))

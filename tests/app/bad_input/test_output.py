@@ -138,7 +138,7 @@ def folder_of_a_long_path(program, folder):
         finished(study(program, folder, output__directory=longest), 1, 0)
         run = study(program, folder, output__directory=longest + "e")
         fails(run, r"output\.directory = d+\.\.\.: makes a path of 229 bytes, more than the 228 that Open MPI takes: .+; .+", 2)
-        expect(not (folder / longest).with_name(Path(longest).name + "e").exists(), "a folder was made")
+        expect(not (folder / (longest + "e")).exists(), "a folder was made")
     finally:
         del os.environ[job]
 
@@ -171,7 +171,7 @@ def file_in_place_of_the_folder(program, folder):
 def file_in_place_of_the_model_folder(program, folder):
     Sample(folder)
     (folder / "out").mkdir()
-    (folder / "out" / folder.name).write_text("mine")
+    (folder / "out" / "model").write_text("mine")
     run = study(program, folder)
     fails(run, r"rank 0: cannot make the folder: out/.+ is a file")
     expect(not is_computed(run), "found before work begins", run)

@@ -5,17 +5,19 @@
 #include "app/matrix_sizes.h"
 #include "base/printable.h"
 #include "io/content_digest.h"
+#include "io/gram_check.h"
 
 namespace headspan {
 namespace {
 
-/// One Gram of a file, in blocks of this run's grid.
+/// One Gram of a file, in blocks of this run's grid. Throws AgreedError for values that no Gram has.
 HeadGram load(const H5File& file, const GramStream& stream, const std::string& part, const Grid& grid) {
   HeadGram gram{0,
                 {},
                 Matrix(grid, stream.columns(), stream.columns(),
                        gram_block(grid.shape(), stream.heads(), stream.head_size))};
   GramPart read = read_gram(file, stream, part, gram.matrix);
+  check_gram(file.path(), stream.name + "/" + part, read, stream.head_size);
   gram.tokens = read.tokens;
   gram.mean = std::move(read.mean);
   return gram;

@@ -70,8 +70,9 @@ void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
 std::vector<GramStream> read_gram_streams(const H5File& file);
 
 /// n and mean of one part ("fit" or "heldout"); fills the stored tiles of `matrix`, which is columns() wide
-/// with blocks that hold whole heads, diagonal tiles of blocks whole. Throws AgreedError for values that no
-/// Gram has. Collective over the file's comm and the matrix's grid.
+/// with blocks that hold whole heads, diagonal tiles of blocks whole. What the numbers are is not looked at
+/// (io/gram_check.h): those of a saved state are sums that are not finished. Collective over the file's comm and
+/// the matrix's grid.
 GramPart read_gram(const H5File& file, const GramStream& stream, const std::string& part, Matrix& matrix);
 
 /// Writes the moments, which are the same on every rank. Collective over the file's comm.

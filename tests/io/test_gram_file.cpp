@@ -7,6 +7,7 @@
 #include "common_folder.h"
 #include "dist/agreement.h"
 #include "dist/grid.h"
+#include "io/gram_check.h"
 #include "io/gram_file.h"
 #include "support/grids.h"
 
@@ -58,7 +59,7 @@ class GramFileTest : public testing::Test {
       std::vector<GramStream> streams;
       agree(comm_, [&] { streams = read_gram_streams(H5File::open(path_)); });
       Matrix matrix(grid_, kColumns, kColumns, kHeadSize);
-      read_gram(file, streams.at(0), "fit", matrix);
+      check_gram(path_, "k/fit", read_gram(file, streams.at(0), "fit", matrix), kHeadSize);
     } catch (const AgreedError& error) {
       EXPECT_EQ(error.exit_code(), 2) << error.what();
       told = error.what();
@@ -95,6 +96,7 @@ TEST_F(GramFileTest, ASoundOneComesBack) {
   const H5File file = H5File::open(comm_, path_);
   Matrix matrix(grid_, kColumns, kColumns, kHeadSize);
   const GramPart gram = read_gram(file, stream(), "fit", matrix);
+  check_gram(path_, "k/fit", gram, kHeadSize);
 
   EXPECT_EQ(gram.tokens, 100);
   EXPECT_EQ(gram.mean, std::vector<double>(kColumns, 2.0));

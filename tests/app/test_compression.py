@@ -349,7 +349,7 @@ class Compression(StudyTest):
         for number, (command, keys, told) in enumerate((
                 ("evaluate", {**base, "model.path": GOLDEN / "olmo2_gqa"}, "config_sha256"),
                 ("evaluate", {**base, "evaluate.plan": self.folder / "broken.h5"}, "v/0/lift"),
-                ("evaluate", {**base, "evaluate.plan": self.text}, "cannot be read as a plan"),
+                ("evaluate", {**base, "evaluate.plan": self.text}, "cannot be read as HDF5"),
                 ("evaluate", {**base, "evaluate.plan": ""}, "evaluate.plan: is missing"),
                 ("evaluate", {**base, "evaluate.requests": self.folder / "bad.jsonl", **answers}, "line 1: continuation = 900"),
                 ("evaluate", {**base, "evaluate.requests": self.folder / "empty.jsonl", **answers}, "line 1: context"),

@@ -60,6 +60,10 @@ def check_files(output):
             assert "identity" in file.attrs, path
 
 
+def unfinished_files(folder):
+    return {str(path) for path in folder.rglob("*.tmp.*")}
+
+
 def results(output):
     return {path.name: datasets(path) for path in sorted(output.rglob("*.h5"))}
 
@@ -70,6 +74,11 @@ def interrupt(run, chance, seconds, signals):
     sent = chance.choice(signals)
     run.send_signal(sent)
     return sent, run.wait(timeout=60)
+
+
+def hit(codes, stopped, ranks):
+    """Whether runs were met at work: one that saved its state and, without mpirun, one that was killed."""
+    return stopped > 0 and (ranks > 1 or codes.get(-signal.SIGKILL, 0) > 0)
 
 
 def main():
@@ -85,8 +94,10 @@ def main():
         seconds = time.monotonic() - start
         expected = results(folder / "undisturbed")
         assert len(expected) == 2
-        codes, finished, stopped = {}, 0, 0
-        for number in range(interrupts):
+        codes, finished, stopped, number = {}, 0, 0, 0
+        while number < interrupts or not hit(codes, stopped, ranks) and number < 5 * interrupts:
+            number += 1
+            stood = unfinished_files(folder)  # a killed run's, until one that gets so far removes them
             with open(folder / "log", "w+", encoding="utf-8") as log, \
                     subprocess.Popen(command(launcher, program, folder, "disturbed"), stdout=log, stderr=log) as run:
                 sent, code = interrupt(run, chance, seconds, SIGNALS[ranks == 1])
@@ -96,7 +107,7 @@ def main():
             assert code in (DONE, STOPPED, -sent, *of_mpirun), (number, sent, code, told)
             assert not CRASH.search(told), (number, sent, code, told)
             check_files(folder / "disturbed")
-            unfinished = [str(p) for p in folder.rglob("*.tmp.*")]
+            unfinished = unfinished_files(folder) - stood
             ended_at_once = sent == signal.SIGKILL or code == MPIRUN_CRASHED
             assert ended_at_once or not unfinished, (number, sent, code, unfinished, told)
             if "status=stopped" in told:
@@ -111,9 +122,9 @@ def main():
         compare(results(folder / "disturbed"), expected)
         left = [p.name for p in (folder / "disturbed").rglob("*") if p.is_file() and not p.name.endswith((".h5", ".h5.done"))]
         assert not left, left
-        print(f"{interrupts} interrupts of a study of {seconds:.1f} s on {ranks} ranks: exit codes {codes}, stopped {stopped} "
+        print(f"{number} interrupts of a study of {seconds:.1f} s on {ranks} ranks: exit codes {codes}, stopped {stopped} "
               f"times, finished {finished} times on the way")
-        assert stopped > 0 and (ranks > 1 or codes.get(-signal.SIGKILL, 0) > 0), "an interrupt never hit"
+        assert hit(codes, stopped, ranks), f"of {number} interrupts none hit: exit codes {codes}, stopped {stopped} times"
 
 
 def compare(ours, theirs):

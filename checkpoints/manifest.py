@@ -1,4 +1,4 @@
-"""Manifests: tab-separated tables with a header line, one checkpoint a row, as src/io/manifest.h describes them.
+"""Manifests: tab-separated tables with a header line, one checkpoint a row, as src/io/inputs/manifest.h describes them.
 
 Only what fetching needs is looked at here. A row is a dictionary from column to text.
 """

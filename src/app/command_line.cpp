@@ -4,8 +4,9 @@
 #include <array>
 #include <boost/program_options.hpp>
 
-#include "app/job_options.h"
-#include "app/value_kind.h"
+#include "app/job/job_file.h"
+#include "app/job/job_options.h"
+#include "app/job/value_kind.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/provenance.h"

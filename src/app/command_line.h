@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "app/job.h"
-#include "app/plan.h"
+#include "app/job/job.h"
+#include "app/plan/plan.h"
 
 namespace headspan {
 

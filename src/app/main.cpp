@@ -5,17 +5,17 @@
 #include <exception>
 #include <new>
 
-#include "app/calibrate.h"
 #include "app/command_line.h"
-#include "app/evaluate.h"
-#include "app/inspect.h"
-#include "app/plan.h"
-#include "app/study.h"
+#include "app/compress/calibrate.h"
+#include "app/evaluate/evaluate.h"
+#include "app/inspect/inspect.h"
+#include "app/plan/plan.h"
+#include "app/study/study.h"
 #include "app/theory.h"
-#include "base/memory.h"
-#include "base/stop_signal.h"
-#include "base/thread_pools.h"
-#include "dist/agreement.h"
+#include "base/process/memory.h"
+#include "base/process/stop_signal.h"
+#include "base/process/thread_pools.h"
+#include "dist/comm/agreement.h"
 
 namespace headspan {
 namespace {

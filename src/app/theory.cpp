@@ -7,10 +7,10 @@
 
 #include "base/checked.h"
 #include "base/progress.h"
-#include "dist/agreement.h"
+#include "dist/comm/agreement.h"
 #include "dist/threads.h"
-#include "io/h5_file.h"
-#include "stats/theory.h"
+#include "io/hdf5/h5_file.h"
+#include "stats/nulls/theory.h"
 
 namespace headspan {
 namespace {

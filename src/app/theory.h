@@ -2,8 +2,8 @@
 // what draws give, and what models with random weights measured.
 #pragma once
 
-#include "app/job.h"
-#include "dist/mpi.h"
+#include "app/job/job.h"
+#include "dist/comm/mpi.h"
 
 namespace headspan {
 

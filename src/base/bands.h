@@ -1,5 +1,5 @@
-// Bands: how the columns that a KV cache stores of a token are cut into runs of equal bits, and the bytes they
-// take.
+// Bands: how the columns that a KV cache stores of a token are cut into runs of equal bits, and the bytes
+// they take.
 #pragma once
 
 #include <cstdint>

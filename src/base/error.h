@@ -6,7 +6,7 @@
 //   HS_ASSERT   abort    a defect of headspan itself.
 //
 // An exception is local to the rank that throws it. Before ranks go on to a collective call they agree on
-// success with `agree` (dist/agreement.h), so that no rank waits for one that failed.
+// success with `agree` (dist/comm/agreement.h), so that no rank waits for one that failed.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,6 @@
 // A file that is written from its beginning on: created anew, whatever its name led to before. What stands
-// there is unlinked, a symbolic link is not followed. Not how a file comes to its final name (io/publish.h).
+// there is unlinked, a symbolic link is not followed. Not how a file comes to its final name
+// (io/outputs/publish.h).
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// Gathers activations that lie on a device into the Grams of several streams, there: what stats/collector.h
-// does on the host, round by round and panel by panel the same, with the same results but for rounding. Where
-// not all sums fit the device they are taken in several passes over the tokens, of which each has a share of
-// them. What a share has gathered ends in a Collector on the host, in ScaLAPACK's layout; it goes there while
-// the next pass runs, until that has a panel to multiply and needs the memory.
+// Gathers activations that lie on a device into the Grams of several streams, there: what
+// stats/gram/collector.h does on the host, round by round and panel by panel the same, with the same results
+// but for rounding. Where not all sums fit the device they are taken in several passes over the tokens, of
+// which each has a share of them. What a share has gathered ends in a Collector on the host, in ScaLAPACK's
+// layout; it goes there while the next pass runs, until that has a panel to multiply and needs the memory.
 #pragma once
 
 #include <future>
@@ -13,7 +13,7 @@
 
 #include "device/device_exchange.h"
 #include "device/resident_grams.h"
-#include "stats/collector.h"
+#include "stats/gram/collector.h"
 
 namespace headspan {
 

@@ -1,6 +1,6 @@
-// Brings a panel of tokens on devices to the ranks that multiply it: what dist/panel_exchange.h is for values
-// in host memory, with the same operands. On GPUs the messages of a panel are under way while the product of
-// the one before is formed, where that is put on the default stream between `begin` and `finish`.
+// Brings a panel of tokens on devices to the ranks that multiply it: what dist/matrix/panel_exchange.h is for
+// values in host memory, with the same operands. On GPUs the messages of a panel are under way while the
+// product of the one before is formed, where that is put on the default stream between `begin` and `finish`.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "dist/device_comm.h"
-#include "dist/matrix.h"
+#include "dist/comm/device_comm.h"
+#include "dist/matrix/matrix.h"
 
 namespace headspan {
 

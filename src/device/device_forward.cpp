@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "stats/joint_fit.h"
+#include "stats/regression/joint_fit.h"
 
 namespace headspan {
 namespace {

@@ -1,6 +1,6 @@
-// Forward selection on a device: stats/forward.h in ATen, the same code on a GPU and in host memory, for many
-// targets at a time. Each has the moments of all its pool and itself on the device, scaled to unit diagonal,
-// and after each choice their Schur complement.
+// Forward selection on a device: stats/regression/forward.h in ATen, the same code on a GPU and in host
+// memory, for many targets at a time. Each has the moments of all its pool and itself on the device, scaled
+// to unit diagonal, and after each choice their Schur complement.
 //
 // Candidates are factored without pivoting. A target is left to the host where that would not be safe (a
 // pivot near the tolerance at which it would be dropped, that of a constant coordinate too) or where two
@@ -9,7 +9,7 @@
 
 #include <c10/core/Device.h>
 
-#include "stats/forward.h"
+#include "stats/regression/forward.h"
 
 namespace headspan {
 

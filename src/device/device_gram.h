@@ -16,8 +16,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "dist/tile_exchange.h"
-#include "stats/panel_values.h"
+#include "dist/matrix/tile_exchange.h"
+#include "stats/gram/panel_values.h"
 
 namespace headspan {
 

@@ -1,10 +1,10 @@
-// The inverse of a layer on a device: stats/layer_inverse.h in ATen, the same code on a GPU and in host
-// memory, for one layer at a time, whole. Not the way of its tiles to the rank.
+// The inverse of a layer on a device: stats/layers/layer_inverse.h in ATen, the same code on a GPU and in
+// host memory, for one layer at a time, whole. Not the way of its tiles to the rank.
 #pragma once
 
 #include <c10/core/Device.h>
 
-#include "stats/layer_inverse.h"
+#include "stats/layers/layer_inverse.h"
 
 namespace headspan {
 

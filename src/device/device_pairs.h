@@ -1,5 +1,5 @@
-// The products of all pairs on a device: stats/pair_sums.h in ATen, the same code on a GPU and in host
-// memory. Where the Gram lies on the host, the device sees one strip of it at a time,
+// The products of all pairs on a device: stats/regression/pair_sums.h in ATen, the same code on a GPU and in
+// host memory. Where the Gram lies on the host, the device sees one strip of it at a time,
 //
 //   strip of head s: [d, rows], FP64, row-major: the columns of s in this rank's local rows below the tile on
 //   the diagonal
@@ -10,7 +10,7 @@
 #pragma once
 
 #include "device/resident_grams.h"
-#include "stats/pair_sums.h"
+#include "stats/regression/pair_sums.h"
 
 namespace headspan {
 

@@ -6,7 +6,7 @@
 
 #include <c10/core/Device.h>
 
-#include "dist/mpi.h"
+#include "dist/comm/mpi.h"
 
 namespace headspan {
 

@@ -1,12 +1,12 @@
 // The arithmetic on activations that lie on a device, in ATen: the same code on a GPU and in host memory.
-// What stats/panel_values.h and stats/panel_product.h are for a panel on the host, and by the same
+// What stats/gram/panel_values.h and stats/gram/panel_product.h are for a panel on the host, and by the same
 // definitions.
 #pragma once
 
 #include <optional>
 
 #include "device/integer_product.h"
-#include "stats/panel_values.h"
+#include "stats/gram/panel_values.h"
 
 namespace headspan {
 

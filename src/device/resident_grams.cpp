@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "dist/agreement.h"
+#include "dist/comm/agreement.h"
 
 namespace headspan {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/device_gram.h"
-#include "stats/regression_data.h"
+#include "stats/regression/regression_data.h"
 
 namespace headspan {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "dist/block_cyclic.h"
+#include "dist/matrix/block_cyclic.h"
 
 namespace headspan {
 namespace {

@@ -8,7 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "dist/device_comm.h"
+#include "dist/comm/device_comm.h"
 
 namespace headspan {
 

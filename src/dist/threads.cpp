@@ -9,8 +9,8 @@
 
 #include <omp.h>
 
-#include "dist/node_share.h"
-#include "dist/scalapack.h"
+#include "dist/comm/node_share.h"
+#include "dist/matrix/scalapack.h"
 
 // OpenBLAS' own controls; null with any other BLAS.
 extern "C" {

@@ -7,8 +7,8 @@
 
 #include <sched.h>
 
-#include "base/cgroup.h"
-#include "dist/mpi.h"
+#include "base/process/cgroup.h"
+#include "dist/comm/mpi.h"
 
 namespace headspan {
 

@@ -1,5 +1,5 @@
 // What a study asks of a Gram, with the heavy products on a device against the host's.
-#include "app/analysis.h"
+#include "app/study/analysis.h"
 #include "support/on_device.h"
 #include "support/resident.h"
 #include "support/tables.h"

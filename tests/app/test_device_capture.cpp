@@ -7,13 +7,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "app/capture.h"
-#include "app/gram_source.h"
+#include "app/capture/capture.h"
+#include "app/sources/gram_source.h"
 #include "base/log.h"
-#include "dist/agreement.h"
-#include "dist/gpu.h"
+#include "dist/comm/agreement.h"
+#include "dist/comm/gpu.h"
 #include "model/golden.h"
-#include "model/weight_loader.h"
+#include "model/weights/weight_loader.h"
 #include "support/synthetic.h"
 #include "support/temp_folder.h"
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "app/job.h"
-#include "app/job_options.h"
+#include "app/job/job_file.h"
+#include "app/job/job_options.h"
 #include "support/input_error.h"
 
 namespace headspan {
@@ -24,7 +24,7 @@ std::string refusal(const std::string& lines) {
 TEST(Job, HasTheDefaultsOfTheContract) {
   const Job job = read(kSmallest);
 
-  EXPECT_EQ(job.to_ini(),
+  EXPECT_EQ(to_ini(job),
             "[model]\npath = m\nselect = all\ninit = pretrained\nseed = 0\ndtype = auto\n"
             "\n[tokens]\npath = t.bin\nformat = auto\ndtype = auto\nsequence_length = 2048\nlimit = "
             "30000\neos = auto\n"
@@ -56,7 +56,7 @@ TEST(Job, ReadsEveryKey) {
 
   const Job job = read(text);
 
-  EXPECT_EQ(job.to_ini(), text);
+  EXPECT_EQ(to_ini(job), text);
   EXPECT_EQ(job.model.select, (Words{"step0", "step 10"}));
   EXPECT_EQ(job.model.seed, 9000000000);
   EXPECT_EQ(job.tokens.eos, (std::vector<std::int64_t>{0, 5}));
@@ -70,9 +70,9 @@ TEST(Job, ReadsEveryKey) {
 
 TEST(Job, ReadsItsOwnEcho) {
   for (const char* lines : {"", "[predict]\nmode = paper\n", "[run]\ngrid = 1x6\ntensor_parallel = 2\n"}) {
-    const std::string echo = read_more(lines).to_ini();
+    const std::string echo = to_ini(read_more(lines));
 
-    EXPECT_EQ(read(echo).to_ini(), echo);
+    EXPECT_EQ(to_ini(read(echo)), echo);
   }
 }
 
@@ -112,7 +112,7 @@ TEST(Job, CalibratesFromModelAndTokensOrFromGrams) {
     EXPECT_EQ(input_error_of([&] { calibrate(text); }), line);
   };
 
-  const std::string echo = calibrate("[grams]\npaths = a.h5,b.h5\n").to_ini("calibrate");
+  const std::string echo = to_ini(calibrate("[grams]\npaths = a.h5,b.h5\n"), "calibrate");
 
   EXPECT_NE(echo.find("\n[grams]\npaths = a.h5,b.h5\n"), std::string::npos) << echo;
   EXPECT_EQ(calibrate("[model]\npath = m\n[grams]\npaths = a.h5\n").model.path, "m");
@@ -134,9 +134,9 @@ TEST(Job, OneFileServesSeveralCommands) {
                     "[model]\npath = m\n[tokens]\npath = t\n[compress]\nplan = p.h5\nstored = 0.5\n"
                     "[evaluate]\nplan = p.h5\ntexts = a.bin,b.bin\n[output]\ndirectory = o\n");
 
-  const std::string calibrate = make_calibrate_job("a.ini", given).to_ini("calibrate"),
-                    evaluate = make_evaluate_job("a.ini", given).to_ini("evaluate"),
-                    study = make_job("a.ini", given).to_ini();
+  const std::string calibrate = to_ini(make_calibrate_job("a.ini", given), "calibrate"),
+                    evaluate = to_ini(make_evaluate_job("a.ini", given), "evaluate"),
+                    study = to_ini(make_job("a.ini", given));
 
   EXPECT_NE(calibrate.find("\n[compress]\nstreams = k,v\nstored = 0.5\n"), std::string::npos) << calibrate;
   EXPECT_EQ(calibrate.find("[evaluate]"), std::string::npos);
@@ -226,8 +226,8 @@ TEST(Job, OfThePaperHoldsNothingOutAndSelectsPairwise) {
 
   EXPECT_EQ(job.tokens.heldout, 0);
   EXPECT_EQ(job.predict.selection, Words{"pairwise"});
-  EXPECT_EQ(read_more("[predict]\nmode = paper\nselection = pairwise\n[tokens]\nheldout = 0\n").to_ini(),
-            job.to_ini());
+  EXPECT_EQ(to_ini(read_more("[predict]\nmode = paper\nselection = pairwise\n[tokens]\nheldout = 0\n")),
+            to_ini(job));
   EXPECT_EQ(refusal("[predict]\nmode = paper\n[tokens]\nheldout = 0.25\n"),
             "a.ini: tokens.heldout = 0.25: contradicts predict.mode = paper; leave it out, or give 0");
   EXPECT_EQ(refusal("[predict]\nmode = paper\nselection = pairwise,forward\n"),
@@ -278,7 +278,7 @@ TEST(JobOptions, AreEachReadWrittenAndExplained) {
 
     if (!option.get(defaults).empty()) option.set(job, option.get(defaults));
 
-    EXPECT_EQ(job.to_ini(), defaults.to_ini()) << option.name;
+    EXPECT_EQ(to_ini(job), to_ini(defaults)) << option.name;
     EXPECT_FALSE(option.help.empty()) << option.name;
     EXPECT_NE(help.find("\n  " + option.key()), std::string::npos) << option.name;
     EXPECT_EQ(find_job_option(option.name), &option);

@@ -1,8 +1,8 @@
-// The overlap of a small random model: the same from one rank, from teams of ranks that share the layers, and from all
-// ranks together on each projection. (Against numpy: test_study_reference.py.)
+// The overlap of a small random model: the same from one rank, from teams of ranks that share the layers, and
+// from all ranks together on each projection. (Against numpy: test_study_reference.py.)
 #include <gtest/gtest.h>
 
-#include "app/overlap.h"
+#include "app/sources/overlap.h"
 #include "support/tables.h"
 
 namespace headspan {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/passes.h"
+#include "app/plan/passes.h"
 
 namespace headspan {
 namespace {

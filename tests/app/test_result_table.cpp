@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "app/result_table.h"
-#include "app/text_table.h"
+#include "app/inspect/result_table.h"
+#include "app/inspect/text_table.h"
 
 namespace headspan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/rounds.h"
+#include "app/capture/rounds.h"
 
 namespace headspan {
 namespace {

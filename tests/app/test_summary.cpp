@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "app/summary.h"
-#include "io/netcdf.h"
-#include "stats/nulls.h"
+#include "app/inspect/summary.h"
+#include "io/hdf5/netcdf.h"
+#include "stats/nulls/nulls.h"
 #include "support/input_error.h"
 #include "support/temp_folder.h"
 

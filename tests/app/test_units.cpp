@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/unit.h"
+#include "app/job/unit.h"
 #include "support/temp_folder.h"
 
 namespace headspan {

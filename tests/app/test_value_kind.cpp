@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/value_kind.h"
+#include "app/job/value_kind.h"
 
 namespace headspan {
 namespace {

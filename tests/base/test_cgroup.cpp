@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cgroup.h"
+#include "base/process/cgroup.h"
 
 namespace headspan {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/watch.h"
+#include "base/process/watch.h"
 
 namespace headspan {
 namespace {

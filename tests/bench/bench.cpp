@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/layout.h"
+#include "app/run/layout.h"
 #include "base/progress.h"
 #include "device/device_values.h"
-#include "model/model_config.h"
+#include "model/core/model_config.h"
 
 namespace headspan {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <c10/core/Device.h>
 
-#include "dist/mpi.h"
-#include "stats/gram.h"
+#include "dist/comm/mpi.h"
+#include "stats/gram/gram.h"
 
 namespace headspan {
 

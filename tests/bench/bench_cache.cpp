@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <numeric>
 
-#include "app/cached_model.h"
-#include "app/layout.h"
+#include "app/run/cached_model.h"
+#include "app/run/layout.h"
 #include "bench/bench.h"
 #include "bench/made_up_plan.h"
-#include "model/inference.h"
+#include "model/forward/inference.h"
 
 namespace headspan {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <ATen/ATen.h>
 
-#include "app/analysis.h"
-#include "app/capture.h"
-#include "app/gram_source.h"
+#include "app/capture/capture.h"
+#include "app/sources/gram_source.h"
+#include "app/study/analysis.h"
 #include "bench/made_up_sample.h"
 #include "device/device_pairs.h"
 #include "device/device_values.h"

@@ -7,7 +7,7 @@
 
 #include "bench/bench.h"
 #include "device/device_values.h"
-#include "model/transformer.h"
+#include "model/forward/transformer.h"
 
 namespace headspan {
 namespace {

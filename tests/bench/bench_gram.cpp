@@ -5,8 +5,8 @@
 
 #include "base/checked.h"
 #include "bench/streamed_rows.h"
-#include "dist/scalapack.h"
-#include "stats/collector.h"
+#include "dist/matrix/scalapack.h"
+#include "stats/gram/collector.h"
 
 namespace headspan {
 namespace {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "model/transformer.h"
-#include "model/weight_loader.h"
+#include "model/forward/transformer.h"
+#include "model/weights/weight_loader.h"
 
 namespace headspan {
 namespace {

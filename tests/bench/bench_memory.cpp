@@ -3,8 +3,8 @@
 // matrices of the fit and of the held-out part as they are allocated, both triangles.
 #include <fstream>
 
-#include "app/analysis.h"
-#include "app/capture.h"
+#include "app/capture/capture.h"
+#include "app/study/analysis.h"
 #include "bench/made_up_sample.h"
 
 namespace headspan {

@@ -3,11 +3,11 @@
 // of the same shapes in one process: dsyrk and dsyevd of W^T W and dsyevd of each head, or dgesdd of W.
 #include <cmath>
 
-#include "app/overlap.h"
+#include "app/sources/overlap.h"
 #include "base/checked.h"
 #include "bench/bench.h"
-#include "dist/linear_algebra.h"
-#include "dist/scalapack.h"
+#include "dist/matrix/linear_algebra.h"
+#include "dist/matrix/scalapack.h"
 
 extern "C" void dgesdd_(const char* jobz, const int* m, const int* n, double* a, const int* lda, double* s,
                         double* u, const int* ldu, double* vt, const int* ldvt, double* work,

@@ -8,10 +8,10 @@
 
 #include <unistd.h>
 
-#include "app/analysis.h"
-#include "app/capture.h"
-#include "app/overlap.h"
-#include "app/performance.h"
+#include "app/capture/capture.h"
+#include "app/plan/performance.h"
+#include "app/sources/overlap.h"
+#include "app/study/analysis.h"
 #include "bench/made_up_sample.h"
 #include "dist/threads.h"
 

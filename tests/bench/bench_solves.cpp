@@ -11,8 +11,8 @@
 #include "device/device_forward.h"
 #include "device/device_layers.h"
 #include "device/device_pairs.h"
-#include "stats/layer_ceiling.h"
-#include "stats/selection.h"
+#include "stats/layers/layer_ceiling.h"
+#include "stats/regression/selection.h"
 
 namespace headspan {
 namespace {

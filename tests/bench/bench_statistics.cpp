@@ -5,8 +5,8 @@
 
 #include "base/checked.h"
 #include "bench/streamed_rows.h"
-#include "dist/scalapack.h"
-#include "stats/selection.h"
+#include "dist/matrix/scalapack.h"
+#include "stats/regression/selection.h"
 
 namespace headspan {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "bench/streamed_rows.h"
-#include "stats/selection.h"
+#include "stats/regression/selection.h"
 
 namespace headspan {
 namespace {

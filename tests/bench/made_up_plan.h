@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "io/compression_plan.h"
-#include "model/model_config.h"
+#include "io/outputs/compression_plan.h"
+#include "model/core/model_config.h"
 
 namespace headspan {
 

@@ -1,7 +1,7 @@
 // Tokens of no text, for benchmarks that run a model.
 #pragma once
 
-#include "app/sample.h"
+#include "app/run/sample.h"
 #include "bench/bench.h"
 
 namespace headspan {

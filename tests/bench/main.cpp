@@ -5,13 +5,13 @@
 #include <iostream>
 #include <map>
 
-#include "base/memory.h"
+#include "base/process/memory.h"
+#include "base/process/thread_pools.h"
 #include "base/provenance.h"
-#include "base/thread_pools.h"
 #include "bench/bench.h"
-#include "dist/agreement.h"
+#include "dist/comm/agreement.h"
 #include "dist/threads.h"
-#include "model/torch_runtime.h"
+#include "model/core/torch_runtime.h"
 
 namespace po = boost::program_options;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "stats/collector.h"
+#include "stats/gram/collector.h"
 
 namespace headspan {
 namespace {

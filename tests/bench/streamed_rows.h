@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bench/bench.h"
-#include "stats/regression_data.h"
+#include "stats/regression/regression_data.h"
 
 namespace headspan {
 

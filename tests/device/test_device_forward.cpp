@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "device/device_forward.h"
-#include "dist/agreement.h"
-#include "stats/selection.h"
+#include "dist/comm/agreement.h"
+#include "stats/regression/selection.h"
 #include "support/on_device.h"
 #include "support/tables.h"
 

@@ -11,7 +11,7 @@
 
 #include "device/device_collector.h"
 #include "device/device_values.h"
-#include "dist/gpu.h"
+#include "dist/comm/gpu.h"
 #include "support/grids.h"
 #include "support/synthetic.h"
 

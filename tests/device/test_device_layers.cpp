@@ -1,7 +1,7 @@
 // Layer ceilings with layers inverted on devices, one rank each, against those of the host, on every grid.
 #include "device/device_layers.h"
-#include "dist/agreement.h"
-#include "stats/layer_ceiling.h"
+#include "dist/comm/agreement.h"
+#include "stats/layers/layer_ceiling.h"
 #include "support/on_device.h"
 #include "support/tables.h"
 

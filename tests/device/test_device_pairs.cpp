@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "device/device_pairs.h"
-#include "stats/pairwise.h"
+#include "stats/regression/pairwise.h"
 #include "support/on_device.h"
 #include "support/tables.h"
 

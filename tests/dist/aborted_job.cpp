@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-#include "dist/mpi.h"
+#include "dist/comm/mpi.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <thread>
 
-#include "dist/device_comm.h"
-#include "dist/gpu.h"
+#include "dist/comm/device_comm.h"
+#include "dist/comm/gpu.h"
 #include "support/device_memory.h"
 
 int main(int argc, char** argv) {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/block_cyclic.h"
+#include "dist/matrix/block_cyclic.h"
 
 namespace headspan {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/agreement.h"
-#include "dist/device_comm.h"
-#include "dist/gpu.h"
+#include "dist/comm/agreement.h"
+#include "dist/comm/device_comm.h"
+#include "dist/comm/gpu.h"
 #include "support/device_memory.h"
 
 namespace headspan {

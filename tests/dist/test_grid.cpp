@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "dist/grid.h"
-#include "dist/grid_shape.h"
-#include "dist/scalapack.h"
+#include "dist/matrix/grid.h"
+#include "dist/matrix/grid_shape.h"
+#include "dist/matrix/scalapack.h"
 #include "support/grids.h"
 
 namespace headspan {

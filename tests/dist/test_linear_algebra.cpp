@@ -5,8 +5,8 @@
 #include <functional>
 #include <limits>
 
-#include "dist/linear_algebra.h"
-#include "dist/scalapack.h"
+#include "dist/matrix/linear_algebra.h"
+#include "dist/matrix/scalapack.h"
 #include "support/grids.h"
 
 namespace headspan {

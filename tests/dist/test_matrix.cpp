@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "dist/matrix.h"
+#include "dist/matrix/matrix.h"
 #include "support/grids.h"
 
 extern "C" {

@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "dist/agreement.h"
-#include "dist/mpi.h"
-#include "dist/zero_pages.h"
+#include "dist/comm/agreement.h"
+#include "dist/comm/mpi.h"
+#include "dist/matrix/zero_pages.h"
 
 namespace headspan {
 namespace {

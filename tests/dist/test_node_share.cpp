@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/node_share.h"
+#include "dist/comm/node_share.h"
 
 namespace headspan {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/panel_exchange.h"
+#include "dist/matrix/panel_exchange.h"
 #include "support/grids.h"
 
 namespace {

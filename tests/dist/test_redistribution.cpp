@@ -1,6 +1,6 @@
 // copy_part against the formula of the elements, on every grid: between blocks and grids, and from where a
 // rank holds more elements than 32 bits count, in memory of which little is touched.
-#include "dist/redistribution.h"
+#include "dist/matrix/redistribution.h"
 #include "support/grids.h"
 
 namespace headspan {

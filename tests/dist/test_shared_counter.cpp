@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/shared_counter.h"
+#include "dist/comm/shared_counter.h"
 
 namespace headspan {
 namespace {

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/stop_signal.h"
+#include "base/process/stop_signal.h"
 #include "dist/onednn.h"
 
 namespace headspan {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/splitmix64.h"
-#include "dist/tile_exchange.h"
+#include "dist/matrix/tile_exchange.h"
 #include "support/grids.h"
 
 namespace headspan {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "dist/mpi.h"
+#include "dist/comm/mpi.h"
 #include "support/temp_folder.h"
 
 namespace headspan {

@@ -7,7 +7,7 @@
 
 #include <sys/resource.h>
 
-#include "io/h5_file.h"
+#include "io/hdf5/h5_file.h"
 
 int main(int argc, char** argv) {
   using namespace headspan;

@@ -8,8 +8,8 @@
 
 #include <unistd.h>
 
-#include "io/netcdf.h"
-#include "io/publish.h"
+#include "io/hdf5/netcdf.h"
+#include "io/outputs/publish.h"
 
 namespace headspan {
 namespace {

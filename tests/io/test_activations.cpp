@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "io/activations.h"
+#include "io/inputs/activations.h"
 #include "python.h"
 #include "support/input_error.h"
 #include "support/temp_folder.h"

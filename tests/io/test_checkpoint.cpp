@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "safetensors_samples.h"
 
 namespace headspan {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/content_digest.h"
+#include "io/checkpoint/content_digest.h"
 #include "safetensors_samples.h"
 #include "support/temp_folder.h"
 

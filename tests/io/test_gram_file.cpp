@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "common_folder.h"
-#include "dist/agreement.h"
-#include "dist/grid.h"
-#include "io/gram_check.h"
-#include "io/gram_file.h"
+#include "dist/comm/agreement.h"
+#include "dist/matrix/grid.h"
+#include "io/outputs/gram_check.h"
+#include "io/outputs/gram_file.h"
 #include "support/grids.h"
 
 namespace headspan {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "common_folder.h"
-#include "dist/agreement.h"
-#include "io/h5_file.h"
+#include "dist/comm/agreement.h"
+#include "io/hdf5/h5_file.h"
 #include "support/input_error.h"
 
 namespace headspan {

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
-#include "base/live_process.h"
-#include "io/lock_file.h"
+#include "base/process/live_process.h"
+#include "io/outputs/lock_file.h"
 #include "support/temp_folder.h"
 
 namespace headspan {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "io/manifest.h"
+#include "io/inputs/manifest.h"
 
 namespace headspan {
 namespace fs = std::filesystem;

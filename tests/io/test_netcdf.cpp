@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/agreement.h"
-#include "io/netcdf.h"
-#include "python.h"
 #include "common_folder.h"
+#include "dist/comm/agreement.h"
+#include "io/hdf5/netcdf.h"
+#include "python.h"
 
 namespace headspan {
 namespace {

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 
 #include "base/sha256.h"
-#include "dist/agreement.h"
-#include "io/netcdf.h"
-#include "io/publish.h"
 #include "common_folder.h"
+#include "dist/comm/agreement.h"
+#include "io/hdf5/netcdf.h"
+#include "io/outputs/publish.h"
 
 namespace headspan {
 namespace {

@@ -1,7 +1,7 @@
 // Requests that are longer than the model reads. (What is no request at all: tests/app/bad_input.)
 #include <gtest/gtest.h>
 
-#include "io/requests.h"
+#include "io/inputs/requests.h"
 #include "support/input_error.h"
 #include "support/temp_folder.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "io/safetensors.h"
+#include "io/checkpoint/safetensors.h"
 #include "safetensors_samples.h"
 
 namespace headspan {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/sequences.h"
+#include "io/inputs/sequences.h"
 #include "io/token_samples.h"
 #include "support/input_error.h"
 #include "support/temp_folder.h"

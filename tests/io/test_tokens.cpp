@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "io/inputs/tokens.h"
 #include "io/token_samples.h"
-#include "io/tokens.h"
 #include "support/input_error.h"
 #include "support/temp_folder.h"
 

@@ -6,10 +6,10 @@
 
 #include <ATen/ATen.h>
 
-#include "dist/mpi.h"
-#include "io/checkpoint.h"
-#include "io/safetensors.h"
-#include "model/transformer.h"
+#include "dist/comm/mpi.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/safetensors.h"
+#include "model/forward/transformer.h"
 
 namespace headspan {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "io/compression_plan.h"
-#include "model/model_config.h"
+#include "io/outputs/compression_plan.h"
+#include "model/core/model_config.h"
 
 namespace headspan {
 

@@ -7,7 +7,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "model/kv_cache.h"
+#include "model/cache/kv_cache.h"
 
 namespace headspan {
 namespace {

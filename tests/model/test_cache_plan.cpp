@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "model/cache_plan.h"
+#include "model/cache/cache_plan.h"
 #include "plan_maker.h"
 #include "support/input_error.h"
 
@@ -158,7 +158,8 @@ TEST(CachePlan, OfHeadsReadsReferencesOfEarlierLayersToo) {
 
 TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
   const ModelConfig config = small_config();
-  const CompressionPlan plan = PlanMaker(config, "quantise").make({{4, 4, true}, {4, 4, true}, {4, 4, true}}, 0);
+  const CompressionPlan plan =
+      PlanMaker(config, "quantise").make({{4, 4, true}, {4, 4, true}, {4, 4, true}}, 0);
 
   expect_heads(plan, SharedBlocks::replicated, kHeads,
                [&](std::int64_t layer, std::int64_t head, std::int64_t j) {

@@ -4,8 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "model/code_fields.h"
-#include "model/record_format.h"
+#include "model/cache/record_format.h"
+#include "model/kernels/code_fields.h"
 
 namespace headspan {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/coded_rows.h"
+#include "model/kernels/coded_rows.h"
 
 namespace headspan {
 namespace {

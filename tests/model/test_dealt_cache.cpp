@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "app/cached_model.h"
+#include "app/run/cached_model.h"
 #include "model/golden.h"
 #include "model/plan_maker.h"
 

@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "model/kv_cache.h"
+#include "model/cache/kv_cache.h"
 #include "model/plan_maker.h"
 
 namespace headspan {

@@ -9,7 +9,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "model/device_cache.h"
+#include "model/device_cache/device_cache.h"
 #include "model/golden.h"
 #include "model/plan_maker.h"
 

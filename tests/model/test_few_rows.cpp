@@ -8,8 +8,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "model/few_rows.h"
-#include "model/linear.h"
+#include "model/kernels/few_rows.h"
+#include "model/weights/linear.h"
 
 namespace headspan {
 namespace {

@@ -3,11 +3,11 @@
 // ranks.
 #include <gtest/gtest.h>
 
-#include "app/cached_model.h"
+#include "app/run/cached_model.h"
+#include "model/forward/inference.h"
 #include "model/golden.h"
-#include "model/inference.h"
 #include "model/plan_maker.h"
-#include "model/weight_loader.h"
+#include "model/weights/weight_loader.h"
 
 namespace headspan {
 namespace {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "model/model_config.h"
+#include "model/core/model_config.h"
 
 namespace headspan {
 namespace {

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "model/torch_runtime.h"
+#include "model/core/torch_runtime.h"
 
 namespace headspan {
 namespace {

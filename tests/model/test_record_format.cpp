@@ -5,7 +5,7 @@
 #include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
-#include "model/block_pages.h"
+#include "model/cache/block_pages.h"
 
 namespace headspan {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "model/attention.h"
+#include "model/forward/attention.h"
+#include "model/forward/norm.h"
+#include "model/forward/rope.h"
 #include "model/golden.h"
-#include "model/norm.h"
-#include "model/rope.h"
-#include "model/row_kernels.h"
+#include "model/kernels/row_kernels.h"
 
 namespace headspan {
 namespace {
@@ -37,7 +37,8 @@ TEST(Rounding, rotation_in_bfloat16_has_the_bits_of_transformers) {
     config.rope_theta = 10000;
     config.round_once = round_once;
 
-    const at::Tensor roped = rotate(read_tensor(file, "heads"), make_rope_table(config, {0}, {64}, at::kBFloat16));
+    const at::Tensor roped =
+        rotate(read_tensor(file, "heads"), make_rope_table(config, {0}, {64}, at::kBFloat16));
 
     EXPECT_TRUE(at::equal(roped, read_tensor(file, std::string(family) + "/roped"))) << family;
   }

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "dist/gpu.h"
-#include "model/tensor_comm.h"
+#include "dist/comm/gpu.h"
+#include "model/core/tensor_comm.h"
 
 namespace headspan {
 namespace {

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <torch/version.h>
 
-#include "model/attention.h"
+#include "model/forward/attention.h"
 #include "model/golden.h"
-#include "model/weight_loader.h"
+#include "model/weights/weight_loader.h"
 
 namespace headspan {
 namespace {

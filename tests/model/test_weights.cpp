@@ -5,11 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/agreement.h"
+#include "dist/comm/agreement.h"
 #include "model/golden.h"
-#include "model/weight_initializer.h"
-#include "model/weight_loader.h"
-#include "model/weights.h"
+#include "model/weights/weight_initializer.h"
+#include "model/weights/weight_loader.h"
+#include "model/weights/weights.h"
 
 namespace headspan {
 namespace {

@@ -4,8 +4,8 @@
 // whether it waits for what is under way on streams of its own; not speed.
 //
 // memory: host memory under addresses that no processor reads: whoever takes device memory for the host's
-// dies. Operators: LibTorch's for the CPU, on that memory, done when they return, on whichever stream; refused
-// where a GPU would refuse tensors of several devices. What the CUDA runtime puts on a stream: late
+// dies. Operators: LibTorch's for the CPU, on that memory, done when they return, on whichever stream;
+// refused where a GPU would refuse tensors of several devices. What the CUDA runtime puts on a stream: late
 // (streams.h). NCCL: between processes of one machine, on its streams.
 //
 // SIMULATED_GPUS: how many, else 1. SIMULATED_GPU_BYTES: memory of each, else 8 GiB.

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "device/device_collector.h"
-#include "dist/gpu.h"
+#include "dist/comm/gpu.h"
 #include "support/grids.h"
 
 namespace headspan {

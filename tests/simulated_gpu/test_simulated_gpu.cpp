@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "dist/gpu.h"
+#include "dist/comm/gpu.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string>
 
-#include "stats/reference_graph.h"
+#include "stats/compression/reference_graph.h"
 
 int main() {
   std::int64_t heads = 0;

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/attention_metric.h"
+#include "stats/compression/attention_metric.h"
 #include "support/dense.h"
 
 namespace headspan {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/bit_allocation.h"
+#include "stats/compression/bit_allocation.h"
 
 namespace headspan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/block_product.h"
+#include "stats/regression/block_product.h"
 
 namespace headspan {
 namespace {

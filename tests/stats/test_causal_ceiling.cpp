@@ -2,7 +2,7 @@
 #include <limits>
 #include <numeric>
 
-#include "stats/causal_ceiling.h"
+#include "stats/layers/causal_ceiling.h"
 #include "support/grids.h"
 #include "support/reference_ols.h"
 #include "support/tables.h"

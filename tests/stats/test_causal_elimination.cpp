@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/causal_elimination.h"
+#include "stats/compression/causal_elimination.h"
 
 namespace headspan {
 namespace {

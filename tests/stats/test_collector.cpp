@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/collector.h"
+#include "stats/gram/collector.h"
 #include "support/grids.h"
 #include "support/synthetic.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/float_gemm.h"
+#include "stats/gram/float_gemm.h"
 
 namespace headspan {
 namespace {

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/scalapack.h"
-#include "stats/gram.h"
+#include "dist/matrix/scalapack.h"
+#include "stats/gram/gram.h"
 #include "support/grids.h"
 #include "support/synthetic.h"
 

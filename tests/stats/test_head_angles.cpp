@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "stats/head_angles.h"
+#include "stats/layers/head_angles.h"
 #include "support/grids.h"
 #include "support/tables.h"
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/head_elimination.h"
+#include "stats/compression/head_elimination.h"
 #include "support/dense.h"
 
 namespace headspan {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/head_summary.h"
+#include "stats/layers/head_summary.h"
 #include "support/grids.h"
 #include "support/tables.h"
 

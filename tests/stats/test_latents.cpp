@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/latents.h"
+#include "stats/compression/latents.h"
 #include "support/dense.h"
 
 namespace headspan {

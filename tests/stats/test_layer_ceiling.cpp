@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "stats/layer_ceiling.h"
-#include "stats/layer_inverse.h"
+#include "stats/layers/layer_ceiling.h"
+#include "stats/layers/layer_inverse.h"
 #include "support/grids.h"
 #include "support/reference_ols.h"
 #include "support/tables.h"

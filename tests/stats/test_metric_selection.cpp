@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/metric_selection.h"
+#include "stats/compression/metric_selection.h"
 #include "support/dense.h"
 
 namespace headspan {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/nulls.h"
+#include "stats/nulls/nulls.h"
 
 namespace headspan {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "stats/outer_sums.h"
+#include "stats/gram/outer_sums.h"
 
 namespace headspan {
 namespace {

@@ -1,8 +1,8 @@
 // Overlap dimensions of weights with planted common directions, by both routes, on every grid.
 #include <cmath>
 
-#include "dist/linear_algebra.h"
-#include "stats/overlap.h"
+#include "dist/matrix/linear_algebra.h"
+#include "stats/layers/overlap.h"
 #include "support/grids.h"
 #include "support/tables.h"
 

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/agreement.h"
-#include "stats/pairwise.h"
+#include "dist/comm/agreement.h"
+#include "stats/regression/pairwise.h"
 #include "support/grids.h"
 #include "support/reference_ols.h"
 #include "support/tables.h"

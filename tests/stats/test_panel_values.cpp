@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/splitmix64.h"
-#include "stats/panel_values.h"
+#include "stats/gram/panel_values.h"
 
 namespace headspan {
 namespace {

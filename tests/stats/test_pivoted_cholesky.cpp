@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/pivoted_cholesky.h"
+#include "stats/regression/pivoted_cholesky.h"
 
 extern "C" void dpstrf_(const char* uplo, const int* n, double* a, const int* lda, int* piv, int* rank,
                         const double* tol, double* work, int* info);

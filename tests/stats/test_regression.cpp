@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/gram.h"
-#include "stats/regression.h"
+#include "stats/gram/gram.h"
+#include "stats/regression/regression.h"
 #include "support/grids.h"
 #include "support/synthetic.h"
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/selection.h"
+#include "stats/regression/selection.h"
 #include "support/grids.h"
 #include "support/reference_ols.h"
 #include "support/tables.h"

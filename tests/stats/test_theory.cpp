@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "stats/theory.h"
+#include "stats/nulls/theory.h"
 #include "support/grids.h"
 
 namespace headspan {

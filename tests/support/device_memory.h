@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "dist/device_comm.h"
+#include "dist/comm/device_comm.h"
 
 namespace headspan {
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/checked.h"
-#include "dist/grid.h"
+#include "dist/matrix/grid.h"
 
 namespace headspan {
 

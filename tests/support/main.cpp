@@ -1,9 +1,9 @@
 // The main function of every test program: MPI for the whole process, one printer for all ranks.
-#include <gtest/gtest.h>
-
 #include <cstdio>
 
-#include "dist/mpi.h"
+#include <gtest/gtest.h>
+
+#include "dist/comm/mpi.h"
 #include "support/mpi_listener.h"
 
 int main(int argc, char** argv) {

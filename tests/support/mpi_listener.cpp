@@ -1,9 +1,9 @@
 #include "support/mpi_listener.h"
 
-#include <mpi.h>
-
 #include <cstdio>
 #include <vector>
+
+#include <mpi.h>
 
 namespace headspan {
 namespace {

@@ -1,10 +1,11 @@
-// A GoogleTest printer for several ranks: rank 0 prints one line per test, and every failure of every rank with its rank
-// in front; a test fails on all ranks when it fails on one. Collective over MPI_COMM_WORLD at the end of each test.
+// A GoogleTest printer for several ranks: rank 0 prints one line per test, and every failure of every rank
+// with its rank in front; a test fails on all ranks when it fails on one. Collective over MPI_COMM_WORLD at
+// the end of each test.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <string>
+
+#include <gtest/gtest.h>
 
 namespace headspan {
 

@@ -4,8 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "dist/gpu.h"
-#include "dist/mpi.h"
+#include "dist/comm/gpu.h"
+#include "dist/comm/mpi.h"
 
 namespace headspan {
 

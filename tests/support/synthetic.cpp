@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/splitmix64.h"
-#include "dist/tile_exchange.h"
+#include "dist/matrix/tile_exchange.h"
 
 namespace headspan {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "stats/regression_data.h"
+#include "stats/regression/regression_data.h"
 #include "support/grids.h"
 
 namespace headspan {

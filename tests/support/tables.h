@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/pairwise.h"
-#include "stats/selection.h"
+#include "stats/regression/pairwise.h"
+#include "stats/regression/selection.h"
 #include "support/synthetic.h"
 
 namespace headspan {

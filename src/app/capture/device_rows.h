@@ -1,0 +1,12 @@
+// CapturedRows where the model runs, on their way to a DeviceCollector.
+#pragma once
+
+#include "app/capture/captured_rows.h"
+
+namespace headspan {
+
+/// On the request's device.
+template <class T>
+std::unique_ptr<CapturedRows<T>> rows_on_device(const CaptureSetup& setup);
+
+}  // namespace headspan

@@ -1,0 +1,250 @@
+#include "app/compress/calibrate.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/capture/capture.h"
+#include "app/compress/block_loss.h"
+#include "app/compress/calibration.h"
+#include "app/compress/gram_calibration.h"
+#include "app/compress/own_text.h"
+#include "app/compress/plan_heads.h"
+#include "app/compress/plan_latents.h"
+#include "app/job/job_file.h"
+#include "app/job/job_rules.h"
+#include "app/run/batch_tokens.h"
+#include "app/run/layout.h"
+#include "app/run/library_versions.h"
+#include "app/run/model_input.h"
+#include "app/run/run_clock.h"
+#include "app/run/write_target.h"
+#include "app/sources/value_range.h"
+#include "base/progress.h"
+#include "base/provenance.h"
+#include "base/sha256.h"
+#include "dist/comm/agreement.h"
+#include "io/checkpoint/content_digest.h"
+#include "io/outputs/lock_file.h"
+#include "io/outputs/publish.h"
+
+namespace headspan {
+namespace {
+
+/// What is known before any rank works.
+struct Prepared {
+  GramOrigin origin;                ///< of the model and tokens, from Grams or not
+  std::optional<ModelInput> input;  ///< nothing where Grams are given
+  Sample sample;
+};
+
+bool needs_tokens(const Job& job) { return job.compress.algorithm != "quantise"; }
+
+/// [tokens] as calibration takes it: tokens that a cache keeps exactly are not in the statistics.
+Job::Tokens token_rule(const Job& job) {
+  Job::Tokens rule = job.tokens;
+  rule.skip_first = std::max(rule.skip_first, job.compress.exact_first);
+  return rule;
+}
+
+/// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
+Prepared prepare(const Job& job) {
+  Prepared prepared;
+  if (job.grams.paths.empty()) {
+    prepared.input = open_model(job.model, job.model.path, false, true);
+    prepared.origin = {prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}};
+  } else {
+    prepared.origin = check_calibration_grams(job);
+  }
+  const ModelConfig& config = prepared.origin.config;
+  check_bits(job.compress, config);
+  check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
+  if (!prepared.input || !needs_tokens(job)) return prepared;
+  prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, job.model.name);
+  check_own_text(job, *prepared.input, prepared.sample);
+  std::int64_t fit = 0;
+  for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
+    if (prepared.sample.heldout[s] == 0)
+      fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - token_rule(job).skip_first);
+  const std::int64_t columns = config.kv_heads * config.head_size;
+  if (fit < 2 * columns)
+    throw InputError(job.tokens.path, "tokens.limit", std::to_string(job.tokens.limit),
+                     "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
+                         " columns of a layer on",
+                     "give at least " + std::to_string(2 * columns) + " behind the first " +
+                         std::to_string(token_rule(job).skip_first) + " of each sequence");
+  return prepared;
+}
+
+/// The heads of one of `count` equal pieces of a stream.
+HeadLayout piece_of(const HeadLayout& layout, std::size_t piece, std::size_t count) {
+  const auto heads = static_cast<std::ptrdiff_t>(layout.layer.size() / count),
+             first = static_cast<std::ptrdiff_t>(piece) * heads;
+  return {layout.head_size,
+          {layout.layer.begin() + first, layout.layer.begin() + first + heads},
+          {layout.head.begin() + first, layout.head.begin() + first + heads},
+          layout.hidden_size};
+}
+
+/// Runs the model over the tokens. Collective over the team.
+Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model, const Team& team,
+                      const Log& log) {
+  const ModelInput& input = *prepared.input;
+  CaptureRequest request;
+  request.streams = {Stream::k, Stream::v};
+  request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
+  request.skip_first = token_rule(job).skip_first;
+  request.by_layer = job.compress.algorithm == "latent";
+  AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
+  Progress progress(log, "forward", "tokens", prepared.sample.total());
+  Profile profile;
+  const auto run = [&](auto zero) {
+    return capture_grams<decltype(zero)>(model, input.config, prepared.sample, request, team, progress,
+                                         profile, nullptr, &sums);
+  };
+  std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
+  log.event("seconds", profile_fields(profile));
+  Calibration calibration{input.config,
+                          stream_layout(input.config, Stream::k),
+                          fit_rules(job, dtype_name(input.dtype), Precision::float64),
+                          finish_attention(sums, model, team, grams[0].fit.tokens),
+                          {},
+                          {}};
+  const std::size_t of_stream = grams.size() / request.streams.size();
+  for (std::size_t i = 0; i < grams.size(); ++i) {
+    const std::string stream = i < of_stream ? "k" : "v";
+    check_value_range(job.model.path, {stream, "roped", dtype_name(input.dtype), "float64", 0},
+                      piece_of(calibration.layout, i % of_stream, of_stream), calibration.rules, grams[i]);
+    if (request.by_layer)
+      calibration.layer_grams[stream].push_back(std::move(grams[i].fit));
+    else
+      calibration.grams.emplace(stream, std::move(grams[i]));
+  }
+  const AttentionMoments& moments = calibration.moments;
+  check_value_range(team.group(), job.model.path, dtype_name(input.dtype), moments.heads, moments.scale,
+                    moments.query);
+  return calibration;
+}
+
+void publish_plan(const Job& job, const Prepared& prepared, const CompressionPlan& plan,
+                  const std::string& id, const Comm& world) {
+  const std::string now = iso_time_utc();
+  const GramOrigin& origin = prepared.origin;
+  const std::string model = job.model.path.empty() ? job.grams.paths.front() : job.model.path;
+  const NetcdfAttributes more{{"title", "Compression of the KV cache of " + model},
+                              {"source", program_name()},
+                              {"history", now + " headspan calibrate"},
+                              {"date_created", now},
+                              {"model_type", origin.config.model_type},
+                              {"heads", origin.config.heads},
+                              {"hidden_size", origin.config.hidden_size},
+                              {"capture", std::string("roped")},
+                              {"scope", job.compress.scope},
+                              {"units", job.compress.units},
+                              {"own_text", job.compress.own_text},
+                              {"bits", job.compress.bits},
+                              {"stored_asked", job.compress.stored},
+                              {"tokens_path", origin.tokens_path},
+                              {"tokens_sha256", origin.tokens_sha256},
+                              {"job", to_ini(job, "calibrate")},
+                              {"versions", library_versions()},
+                              {"git", git_id()}};
+  publish(
+      world, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate"))},
+      [&](const std::string& path) {
+        if (world.is_root()) write_plan(path, plan, more);
+      },
+      [&](const std::string& path) { read_plan(path); });
+}
+
+CompressionPlan make_plan(const Job& job, Prepared& prepared, const Team& team, const Log& log) {
+  const ModelConfig& config = prepared.origin.config;
+  CompressionPlan plan;
+  plan.algorithm = job.compress.algorithm;
+  plan.config_sha256 = prepared.origin.config_sha256;
+  plan.layers = config.layers;
+  plan.kv_heads = config.kv_heads;
+  plan.head_size = config.head_size;
+  plan.exact_first = job.compress.exact_first;
+  if (plan.algorithm == "quantise") {
+    plan.streams = plan_quantised(job.compress, config);
+    return plan;
+  }
+  plan.weights_digest = prepared.origin.weights_digest;
+  std::optional<Transformer> model;
+  if (prepared.input) model = load_model(job.model, *prepared.input, true, team, log, job.model.path);
+  if (job.compress.own_text > 0) add_own_text(job, *prepared.input, *model, team, log, prepared.sample);
+  Calibration calibration =
+      model ? run_model(job, prepared, *model, team, log) : calibration_of_grams(job, prepared.origin, team);
+  BlockLoss measure;
+  if (job.compress.units == "measured")
+    measure = measured_loss(*model, *prepared.input, prepared.sample, job.compress.exact_first, team);
+  else
+    model.reset();
+  if (plan.algorithm == "latent") {
+    plan.streams = plan_latents(job.compress, calibration, measure);
+  } else {
+    HeadPlan heads = plan_heads(job.compress, calibration, measure);
+    plan.streams = std::move(heads.streams);
+    plan.references = heads.references;
+  }
+  for (const auto& [stream, blocks] : plan.streams)
+    for (const PlannedBlock& block : blocks) plan.expected_loss += block.expected_loss;
+  return plan;
+}
+
+}  // namespace
+
+int calibrate(const Job& job, const Comm& world) {
+  const double start = Progress::steady_seconds();
+  const Log log(world.is_root());
+  refuse_gpu(job);
+  start_threads(world);
+  const double memory = memory_of_rank(job, world);
+  Prepared prepared;
+  int tensor_parallel = 1;
+  agree(world, [&] {
+    for (const char* suffix : {"", ".done"})
+      check_target({"compress.plan", job.compress.plan, job.compress.plan + suffix}, input_files(job));
+    prepared = prepare(job);
+    if (!prepared.input) return check_one_group(job, world.size());
+    tensor_parallel =
+        choose_tensor_parallel(job, prepared.input->config, prepared.input->dtype, world.size(), memory);
+  });
+  if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
+  agree(world, [&] {
+    if (world.is_root() && prepared.input)
+      prepared.origin.weights_digest = weights_digest(*prepared.input->checkpoint);
+  });
+  const std::string id = world.broadcast(job_id(), 0);
+  std::optional<LockFile> lock;  // on the root
+  agree(world, [&] {
+    if (world.is_root()) lock.emplace(job.compress.plan, id, log);
+  });
+  if (!prepared.input) check_done(world, job.grams.paths, log);
+  tell(prepared.sample, log);
+  const Team team(world, 1, tensor_parallel, job.run.grid);
+  CompressionPlan plan;
+  try {
+    plan = make_plan(job, prepared, team, log);
+  } catch (const Stopped&) {
+    if (world.is_root())
+      std::fprintf(
+          stderr,
+          "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the "
+          "same command begins anew\n",
+          job.compress.plan.c_str());
+    return 1;
+  }
+  agree(world, [&] {
+    if (lock) lock->check();
+  });
+  publish_plan(job, prepared, plan, id, world);
+  if (world.is_root())
+    std::printf(
+        "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",
+        job.compress.plan.c_str(), plan.algorithm.c_str(), plan.stored_bytes() / plan.full_bytes(),
+        plan.expected_loss, Progress::steady_seconds() - start);
+  return 0;
+}
+
+}  // namespace headspan

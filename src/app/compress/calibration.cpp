@@ -1,0 +1,77 @@
+#include "app/compress/calibration.h"
+
+#include <algorithm>
+
+#include "stats/regression/head_moments.h"
+
+namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// C_tt of every head of a Gram, [heads, d, d], on every rank. Collective.
+std::vector<double> own_covariances(const HeadGram& gram, std::int64_t d) {
+  const Comm& comm = gram.matrix.grid().comm();
+  const auto heads = static_cast<std::int64_t>(gram.mean.size()) / d;
+  const Slab mine = slab_of(heads, comm.size(), comm.rank());
+  std::vector<Tile> tiles;
+  for (std::int64_t h = mine.first; h < mine.first + mine.count; ++h) tiles.push_back({h, h});
+  const TileViews views = view_tiles(gram.matrix, d, tiles);
+  std::vector<double> all(to_size(heads * d * d));
+  for (std::size_t k = 0; k < tiles.size(); ++k)
+    for (std::int64_t j = 0; j < d; ++j)
+      for (std::int64_t i = 0; i < d; ++i)
+        all[to_size((tiles[k].row * d + j) * d + i)] =
+            views.tiles[k].values[std::max(i, j) + std::min(i, j) * views.tiles[k].leading] /
+            static_cast<double>(std::max<std::int64_t>(1, gram.tokens));
+  comm.sum(all.data(), static_cast<std::int64_t>(all.size()));
+  return all;
+}
+
+/// Likewise, of the values of all layers.
+std::vector<double> value_covariances(const Calibration& calibration) {
+  const std::int64_t d = calibration.layout.head_size;
+  if (!calibration.grams.empty()) return own_covariances(calibration.grams.at("v").fit, d);
+  std::vector<double> all;
+  for (const HeadGram& gram : calibration.layer_grams.at("v")) {
+    const std::vector<double> own = own_covariances(gram, d);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+const Comm& Calibration::comm() const {
+  const HeadGram& gram = grams.empty() ? layer_grams.at("v").front() : grams.at("v").fit;
+  return gram.matrix.grid().comm();
+}
+
+std::vector<double> covariance_of(const HeadGram& gram, const std::vector<std::int64_t>& heads,
+                                  std::int64_t d) {
+  const TileViews views = view_tiles(gram.matrix, d, tiles_among(heads));
+  const std::int64_t size = static_cast<std::int64_t>(heads.size()) * d;
+  std::vector<double> values(to_size(size * size));
+  if (heads.empty()) return values;
+  assemble(heads, d, views.tiles.data(), values.data());
+  const double share = 1 / static_cast<double>(std::max<std::int64_t>(1, gram.tokens));
+  for (double& value : values) value *= share;
+  return values;
+}
+
+std::map<std::string, std::vector<double>> head_metrics(const Calibration& calibration) {
+  const AttentionMoments& moments = calibration.moments;
+  const std::vector<double> values = value_covariances(calibration);
+  const std::int64_t own = moments.kv_heads * moments.head_size * moments.head_size;
+  std::map<std::string, std::vector<double>> metrics;
+  for (std::int64_t layer = 0; layer < moments.layers; ++layer) {
+    const auto first = values.begin() + layer * own;
+    const std::vector<double> of_values = value_metric(moments, layer),
+                              of_keys = key_metric(moments, layer, {first, first + own});
+    metrics["v"].insert(metrics["v"].end(), of_values.begin(), of_values.end());
+    metrics["k"].insert(metrics["k"].end(), of_keys.begin(), of_keys.end());
+  }
+  return metrics;
+}
+
+}  // namespace headspan

@@ -1,0 +1,117 @@
+#include "app/compress/gram_calibration.h"
+
+#include <algorithm>
+
+#include "app/job/job_rules.h"
+#include "app/sources/merge_grams.h"
+#include "app/sources/value_range.h"
+#include "base/sha256.h"
+#include "io/checkpoint/content_digest.h"
+
+namespace headspan {
+namespace {
+
+/// [grams] as calibration takes them: keys and values.
+Job of_keys_and_values(const Job& job) {
+  Job own = job;
+  own.predict.streams = {Stream::k, Stream::v};
+  return own;
+}
+
+void check_attention(const GramFiles& files, const std::string& path) {
+  const GramStream& first = files.streams.front();
+  if (first.name == "k" && first.capture != "roped")
+    throw InputError(path, "k capture", first.capture, "is not how a cache holds keys",
+                     "give Grams of a study with predict.capture = roped");
+  if (!files.lacks_attention.empty())
+    throw InputError(files.lacks_attention, "attention", "",
+                     "is missing: what attention does with keys and values",
+                     "study the model with predict.streams of k and v, predict.capture = roped, "
+                     "output.save_gram = true and output.overwrite = true");
+}
+
+/// The sizes of attention, from Grams of all KV heads of all layers.
+ModelConfig sizes_of(const GramFiles& files, const std::string& path) {
+  const GramAttention& attention = *files.attention;
+  const GramStream& keys = files.streams.front();
+  ModelConfig config;
+  config.model_type = files.model_type;
+  config.layers = attention.layers;
+  config.hidden_size = keys.hidden_size;
+  config.heads = attention.heads;
+  config.kv_heads = keys.heads() / std::max<std::int64_t>(1, attention.layers);
+  config.head_size = attention.head_size;
+  bool whole = files.streams.size() == 2 && config.kv_heads > 0 && config.heads % config.kv_heads == 0;
+  for (const GramStream& stream : files.streams) {
+    whole =
+        whole && stream.head_size == config.head_size && stream.heads() == config.layers * config.kv_heads;
+    for (std::int64_t h = 0; whole && h < stream.heads(); ++h)
+      whole = stream.layer[static_cast<std::size_t>(h)] == h / config.kv_heads &&
+              stream.head[static_cast<std::size_t>(h)] == h % config.kv_heads;
+  }
+  if (!whole)
+    throw InputError(path, "attention", "", "does not go with the heads of k and v in the file",
+                     "the file is damaged");
+  return config;
+}
+
+void check_model(const Job& job, const GramFiles& files) {
+  if (job.model.path.empty()) return;
+  const std::string config_path = job.model.path + "/config.json";
+  const std::string digest = sha256_file(config_path);
+  if (files.config_sha256 != digest)
+    throw InputError(job.grams.paths.front(), "config_sha256", files.config_sha256.substr(0, 12),
+                     "is not that of " + config_path + " (" + digest.substr(0, 12) + ")",
+                     "give Grams of this model");
+  const std::string weights = weights_digest(Checkpoint::open(job.model.path));
+  if (!files.weights_digest.empty() && files.weights_digest != weights)
+    throw InputError(job.grams.paths.front(), "weights_digest", files.weights_digest.substr(0, 12),
+                     "is not that of " + job.model.path + " (" + weights.substr(0, 12) + ")",
+                     "give Grams of this checkpoint");
+}
+
+void check_tokens(const Job& job, const GramFiles& files) {
+  const GramStream& keys = files.streams.front();
+  const std::string& path = job.grams.paths.front();
+  if (keys.skip_first < job.compress.exact_first)
+    throw InputError(path, "skip_first", std::to_string(keys.skip_first),
+                     "lets tokens into the Grams that a cache with compress.exact_first = " +
+                         std::to_string(job.compress.exact_first) + " keeps exactly",
+                     "study with tokens.skip_first = " + std::to_string(job.compress.exact_first) +
+                         ", or give compress.exact_first = " + std::to_string(keys.skip_first));
+  const std::int64_t columns = keys.heads() / files.attention->layers * keys.head_size;
+  if (files.fit_tokens < 2 * columns)
+    throw InputError(path, "tokens", std::to_string(files.fit_tokens),
+                     "are too few to fit the " + std::to_string(columns) + " columns of a layer on",
+                     "give Grams of at least " + std::to_string(2 * columns) + " fit tokens together");
+}
+
+}  // namespace
+
+GramOrigin check_calibration_grams(const Job& job) {
+  const GramFiles files = read_gram_files(of_keys_and_values(job));
+  const std::string& path = job.grams.paths.front();
+  check_model(job, files);
+  check_attention(files, path);
+  GramOrigin origin{sizes_of(files, path), files.config_sha256, files.weights_digest, files.tokens_path,
+                    files.tokens_sha256};
+  if (job.compress.algorithm != "quantise") check_tokens(job, files);
+  return origin;
+}
+
+Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const Team& team) {
+  UnitEvidence evidence = merge_grams(of_keys_and_values(job), team, true);
+  check_value_range(team.group(), job.grams.paths.front(), evidence);
+  StreamEvidence& keys = evidence.streams.front();
+  GramAttention& attention = *evidence.attention;
+  Calibration calibration{origin.config, keys.layout, keys.rules, {}, {}, {}};
+  calibration.moments = {attention.layers,           attention.heads,
+                         origin.config.kv_heads,     attention.head_size,
+                         std::move(attention.scale), std::move(attention.query),
+                         std::move(attention.output)};
+  for (StreamEvidence& stream : evidence.streams)
+    calibration.grams.emplace(stream.origin.name, std::move(*stream.grams));
+  return calibration;
+}
+
+}  // namespace headspan

@@ -1,0 +1,42 @@
+#include "app/compress/reference_input.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "dist/comm/agreement.h"
+#include "stats/regression/joint_fit.h"
+
+namespace headspan {
+
+ReferenceInput::ReferenceInput(const Job::Compress& rule, const std::map<std::string, RegressionData>& data,
+                               const std::map<std::string, std::vector<double>>& metrics)
+    : rule_(rule) {
+  for (const std::string& stream : rule.streams) {
+    data_.push_back(&data.at(stream));
+    metrics_.push_back(&metrics.at(stream));
+  }
+  budget_ = static_cast<std::int64_t>(std::floor(rule.stored * heads() * (1 + 1e-12)));
+}
+
+const double* ReferenceInput::metric(std::size_t stream, std::int64_t head) const {
+  const std::int64_t d = layout().head_size;
+  return metrics_[stream]->data() + head * d * d;
+}
+
+MetricProblem ReferenceInput::problem(std::size_t stream, std::vector<double> moments,
+                                      const std::vector<std::int64_t>& heads) const {
+  const std::int64_t d = layout().head_size;
+  const double* own = metric(stream, heads.back());
+  return {data(stream).rules, d, std::move(moments), gather(data(stream).sst, heads, d),
+          std::vector<double>(own, own + d * d)};
+}
+
+void ReferenceInput::refuse_budget(std::int64_t least) const {
+  char share[32];
+  std::snprintf(share, sizeof share, "%.4f", std::ceil(1e4 * static_cast<double>(least) / heads()) / 1e4);
+  throw AgreedError("compress.stored = " + std::to_string(rule_.stored) +
+                        ": cannot be reached by dropping heads; " + std::string(share) + " can",
+                    2);
+}
+
+}  // namespace headspan

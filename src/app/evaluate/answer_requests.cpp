@@ -1,0 +1,143 @@
+#include "app/evaluate/answer_requests.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "app/evaluate/score_texts.h"
+#include "app/run/run_clock.h"
+#include "model/forward/inference.h"
+
+namespace headspan {
+namespace {
+
+/// The lines of the answers to a batch, on the tensor-parallel root. Collective over the row.
+using AnswerBatch = std::function<std::vector<std::string>(const std::vector<std::size_t>& requests)>;
+
+/// Runs batches of sequences of similar length, in each round one on every row, until all have an answer.
+void answer_in_rounds(const Team& team, const std::vector<std::int64_t>& lengths,
+                      const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers,
+                      const AnswerBatch& run) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    if (!answers.has(first + i)) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
+  const auto rows = static_cast<std::size_t>(team.data().size()),
+             row = static_cast<std::size_t>(team.data().rank());
+  for (std::size_t begin = 0; begin < order.size();) {
+    stop_where_asked(team.group());
+    const std::size_t count = static_cast<std::size_t>(batch_sequences(batch, lengths[order[begin]])),
+                      end = std::min(order.size(), begin + count * rows);
+    std::vector<std::size_t> mine, numbers;
+    for (std::size_t i = begin + row; i < end; i += rows) mine.push_back(order[i]);
+    const std::vector<std::string> lines = mine.empty() ? std::vector<std::string>() : run(mine);
+    if (team.tensor().is_root())
+      for (const std::size_t i : mine) numbers.push_back(first + i);
+    answers.add(numbers, lines);
+    begin = end;
+  }
+}
+
+/// Of one sequence that is being continued.
+class Continuation {
+ public:
+  explicit Continuation(const GenerationRequest& request) : request_(&request) {
+    done_ = request.max_new_tokens == 0;
+  }
+
+  bool done() const { return done_; }
+  const std::vector<std::int64_t>& tokens() const { return tokens_; }
+
+  /// A stop sequence ends the continuation and is not part of it.
+  void add(std::int64_t token) {
+    tokens_.push_back(token);
+    for (const auto& stop : request_->stop)
+      if (stop.size() <= tokens_.size() && std::equal(stop.rbegin(), stop.rend(), tokens_.rbegin())) {
+        tokens_.resize(tokens_.size() - stop.size());
+        done_ = true;
+        return;
+      }
+    done_ = static_cast<std::int64_t>(tokens_.size()) >= request_->max_new_tokens;
+  }
+
+ private:
+  const GenerationRequest* request_;
+  std::vector<std::int64_t> tokens_;
+  bool done_;
+};
+
+/// Continues a batch greedily. Collective over the row.
+std::vector<Continuation> generate(const CachedModel& model, CacheKind kind,
+                                   const std::vector<const GenerationRequest*>& requests) {
+  std::vector<Continuation> continuations;
+  std::vector<std::vector<std::int64_t>> fresh;
+  for (const GenerationRequest* request : requests) {
+    continuations.emplace_back(*request);
+    fresh.push_back(continuations.back().done() ? std::vector<std::int64_t>() : request->context);
+  }
+  const auto cache = model.make_cache(kind, requests.size());
+  const auto any_left = [&] {
+    return std::any_of(continuations.begin(), continuations.end(), [](const auto& c) { return !c.done(); });
+  };
+  while (any_left()) {
+    const std::vector<std::int64_t> next = next_tokens(model.model(), fresh, *cache);
+    for (std::size_t s = 0; s < next.size(); ++s) {
+      fresh[s].clear();
+      if (continuations[s].done()) continue;
+      continuations[s].add(next[s]);
+      if (!continuations[s].done()) fresh[s] = {next[s]};
+    }
+  }
+  return continuations;
+}
+
+}  // namespace
+
+void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRequest>& requests,
+            const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers) {
+  std::vector<std::int64_t> lengths;
+  for (const ScoredRequest& request : requests)
+    lengths.push_back(static_cast<std::int64_t>(request.context.size() + request.continuation.size()));
+  answer_in_rounds(
+      model.team(), lengths, batch, first, answers, [&](const std::vector<std::size_t>& numbers) {
+        std::vector<std::vector<std::int64_t>> sequences;
+        std::vector<std::int64_t> from;
+        for (const std::size_t i : numbers) {
+          sequences.push_back(requests[i].context);
+          from.push_back(static_cast<std::int64_t>(requests[i].context.size()));
+          sequences.back().insert(sequences.back().end(), requests[i].continuation.begin(),
+                                  requests[i].continuation.end());
+        }
+        const auto cache = model.make_cache(kind, sequences.size());
+        const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, {});
+        std::vector<std::string> lines;
+        for (std::size_t i = 0; i < numbers.size() && model.team().tensor().is_root(); ++i) {
+          const auto& own = scores[i];
+          lines.push_back(
+              answer_line(requests[numbers[i]],
+                          std::accumulate(own.log_probability.begin(), own.log_probability.end(), 0.0),
+                          std::count(own.greedy.begin(), own.greedy.end(), 0) == 0));
+        }
+        return lines;
+      });
+}
+
+void answer(const CachedModel& model, CacheKind kind, const std::vector<GenerationRequest>& requests,
+            const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers) {
+  std::vector<std::int64_t> lengths;
+  for (const GenerationRequest& request : requests)
+    lengths.push_back(static_cast<std::int64_t>(request.context.size()) + request.max_new_tokens);
+  answer_in_rounds(model.team(), lengths, batch, first, answers,
+                   [&](const std::vector<std::size_t>& numbers) {
+                     std::vector<const GenerationRequest*> asked;
+                     for (const std::size_t i : numbers) asked.push_back(&requests[i]);
+                     const std::vector<Continuation> continuations = generate(model, kind, asked);
+                     std::vector<std::string> lines;
+                     for (std::size_t i = 0; i < numbers.size() && model.team().tensor().is_root(); ++i)
+                       lines.push_back(answer_line(*asked[i], continuations[i].tokens()));
+                     return lines;
+                   });
+}
+
+}  // namespace headspan

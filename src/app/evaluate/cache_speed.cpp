@@ -1,0 +1,47 @@
+#include "app/evaluate/cache_speed.h"
+
+#include <algorithm>
+
+#include "base/progress.h"
+#include "model/forward/inference.h"
+
+namespace headspan {
+
+CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
+                         const std::vector<std::vector<std::int64_t>>& prompts, std::int64_t steps,
+                         std::int64_t exact_tokens) {
+  const Comm& group = model.team().group();
+  const auto cache = model.make_cache(kind, prompts.size());
+  double tokens = 0, exact = 0;
+  for (const auto& prompt : prompts) {
+    tokens += static_cast<double>(prompt.size());
+    exact += static_cast<double>(std::min(exact_tokens, static_cast<std::int64_t>(prompt.size())));
+  }
+  const auto rows = static_cast<double>(model.team().data().size());
+  group.barrier();
+  double start = Progress::steady_seconds();
+  std::vector<std::int64_t> next = next_tokens(model.model(), prompts, *cache);
+  CacheSpeed speed;
+  speed.prefill = rows * tokens / group.max(Progress::steady_seconds() - start);
+  const CacheBytes bytes = cache->bytes();
+  const auto of_model = [&](std::int64_t own) {
+    double sum = static_cast<double>(own);
+    model.team().tensor().sum(&sum, 1);
+    return sum;
+  };
+  speed.stored_bytes =
+      of_model(bytes.stored) / std::max(1.0, tokens - (kind == CacheKind::compressed ? exact : 0));
+  speed.exact_bytes = exact > 0 ? of_model(bytes.exact) / exact : of_model(0);
+  std::vector<std::vector<std::int64_t>> fresh(next.size());
+  group.barrier();
+  start = Progress::steady_seconds();
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (std::size_t s = 0; s < next.size(); ++s) fresh[s] = {next[s]};
+    next = next_tokens(model.model(), fresh, *cache);
+  }
+  speed.decode = rows * static_cast<double>(steps * static_cast<std::int64_t>(prompts.size())) /
+                 group.max(Progress::steady_seconds() - start);
+  return speed;
+}
+
+}  // namespace headspan

@@ -1,0 +1,102 @@
+#include "app/evaluate/score_texts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+#include "app/run/run_clock.h"
+#include "model/forward/inference.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Sums over the predicted tokens of each sequence: [sequences].
+struct Sums {
+  std::vector<double> tokens, loss, full_loss, kl;
+};
+
+/// sum of values over sum of counts, and its standard error with the sequences that have a count as a sample.
+std::pair<double, double> ratio(const std::vector<double>& values, const std::vector<double>& counts) {
+  const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+  if (total == 0) return {kNan, kNan};
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / total;
+  const auto n =
+      static_cast<double>(std::count_if(counts.begin(), counts.end(), [](double c) { return c > 0; }));
+  double squares = 0;
+  for (std::size_t s = 0; s < values.size(); ++s) squares += std::pow(values[s] - mean * counts[s], 2);
+  return {mean, n > 1 ? std::sqrt(squares * n / (n - 1)) / total : kNan};
+}
+
+/// One batch of one row. Collective over the row.
+void score_batch(const CachedModel& model, CacheKind kind, bool reference, const Sample& sample,
+                 const std::vector<std::size_t>& numbers, Sums& sums) {
+  std::vector<std::vector<std::int64_t>> tokens;
+  for (const std::size_t s : numbers) tokens.push_back(sample.tokens[s]);
+  HiddenStates full;
+  if (reference)
+    full = hidden_states(model.model(), tokens, *model.make_cache(CacheKind::full, tokens.size()));
+  const std::vector<Scores> scores = score(model.model(), tokens, std::vector<std::int64_t>(tokens.size(), 1),
+                                           *model.make_cache(kind, tokens.size()), full);
+  if (!model.team().tensor().is_root()) return;
+  const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t s = numbers[i];
+    sums.tokens[s] = static_cast<double>(scores[i].log_probability.size());
+    sums.loss[s] = -sum(scores[i].log_probability);
+    sums.full_loss[s] = -sum(scores[i].reference);
+    sums.kl[s] = sum(scores[i].divergence);
+  }
+}
+
+}  // namespace
+
+TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const Sample& sample,
+                     std::int64_t batch, Progress& progress) {
+  const Team& team = model.team();
+  const std::size_t count = sample.sequences.size();
+  Sums sums{std::vector<double>(count), std::vector<double>(count), std::vector<double>(count),
+            std::vector<double>(count)};
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return sample.sequences[a].length > sample.sequences[b].length;
+  });
+  const auto rows = static_cast<std::size_t>(team.data().size()),
+             row = static_cast<std::size_t>(team.data().rank());
+  for (std::size_t first = 0; first < count; first += static_cast<std::size_t>(batch) * rows) {
+    stop_where_asked(team.group());
+    std::vector<std::size_t> mine;
+    std::int64_t tokens = 0;
+    for (std::size_t i = first; i < std::min(count, first + static_cast<std::size_t>(batch) * rows); ++i) {
+      if ((i - first) % rows == row) mine.push_back(order[i]);
+      tokens += sample.sequences[order[i]].length;
+    }
+    if (!mine.empty()) score_batch(model, kind, reference, sample, mine, sums);
+    progress.advance(tokens);
+  }
+  for (std::vector<double>* values : {&sums.tokens, &sums.loss, &sums.full_loss, &sums.kl})
+    team.group().sum(values->data(), static_cast<std::int64_t>(count));
+  TextScore score;
+  score.tokens = static_cast<std::int64_t>(std::accumulate(sums.tokens.begin(), sums.tokens.end(), 0.0));
+  std::tie(score.loss, score.loss_se) = ratio(sums.loss, sums.tokens);
+  std::tie(score.full_loss, std::ignore) = ratio(sums.full_loss, sums.tokens);
+  std::tie(score.kl, score.kl_se) = ratio(sums.kl, sums.tokens);
+  std::vector<double> difference(count);
+  std::transform(sums.loss.begin(), sums.loss.end(), sums.full_loss.begin(), difference.begin(),
+                 std::minus<>());
+  std::tie(score.dloss, score.dloss_se) = ratio(difference, sums.tokens);
+  if (!reference) score.full_loss = score.dloss = score.dloss_se = score.kl = score.kl_se = kNan;
+  return score;
+}
+
+std::int64_t batch_sequences(const std::optional<std::int64_t>& asked, std::int64_t longest) {
+  constexpr std::int64_t kTokens = 4096;
+  return asked.value_or(std::clamp<std::int64_t>(kTokens / std::max<std::int64_t>(1, longest), 1, 64));
+}
+
+}  // namespace headspan

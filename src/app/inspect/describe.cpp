@@ -1,0 +1,244 @@
+#include "app/inspect/describe.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "app/inspect/text_table.h"
+#include "app/job/job_file.h"
+#include "base/checked.h"
+#include "base/printable.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/inputs/activations.h"
+#include "io/inputs/manifest.h"
+#include "io/inputs/tokens.h"
+#include "io/outputs/compression_plan.h"
+#include "io/outputs/gram_file.h"
+#include "model/weights/weight_loader.h"
+
+namespace headspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+std::string report(const std::string& path, const std::string& kind, const Facts& facts) {
+  std::string text = path + ": " + kind + "\n";
+  for (const auto& [name, value] : facts) {
+    if (value.empty()) continue;
+    text += "  " + name + std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') +
+            escaped(value) + "\n";
+  }
+  return text;
+}
+
+std::string join(const std::set<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string rope_text(const ModelConfig& config) {
+  std::string text = "theta " + format_figure(config.rope_theta);
+  if (!config.rope_scaling) return text + ", not scaled";
+  return text + ", llama3 scaling by " + format_figure(config.rope_scaling->factor) + " from " +
+         format_figure(config.rope_scaling->original_max_positions) + " positions";
+}
+
+/// What only reading every id tells.
+struct TokenScan {
+  std::int64_t largest = 0;
+  std::int64_t documents = 0;  ///< 0: not known
+};
+
+TokenScan scan_tokens(const TokenFile& file) {
+  constexpr std::int64_t kPiece = 1 << 20;
+  const TokenSidecar sidecar = file.sidecar().value_or(TokenSidecar());
+  const std::int64_t vocabulary = sidecar.vocab_size.value_or(std::numeric_limits<std::int64_t>::max());
+  TokenScan scan;
+  bool inside = false;  // a document that has begun
+  for (std::int64_t start = 0; start < file.count(); start += kPiece) {
+    const auto ids = file.read(start, std::min(kPiece, file.count() - start));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] < 0 || ids[i] >= vocabulary)
+        throw InputError(file.path(), "token " + std::to_string(start + static_cast<std::int64_t>(i)),
+                         std::to_string(ids[i]), "is no id of the vocabulary",
+                         "ids below " + std::to_string(vocabulary) + " are expected: is the dtype " +
+                             file.type().name + " right?");
+      scan.largest = std::max(scan.largest, ids[i]);
+      inside = std::find(sidecar.eos.begin(), sidecar.eos.end(), ids[i]) == sidecar.eos.end();
+      scan.documents += inside ? 0 : 1;
+    }
+  }
+  if (file.format() == TokenFormat::megatron)
+    scan.documents = static_cast<std::int64_t>(file.document_ends(file.count()).size());
+  else if (!sidecar.eos.empty() && inside)
+    ++scan.documents;
+  return scan;
+}
+
+std::string sidecar_text(const std::optional<TokenSidecar>& sidecar) {
+  if (!sidecar) return "none: what the ids mean is for the job to say";
+  std::string text = fs::path(sidecar->path).filename().string();
+  if (!sidecar->tokenizer.empty()) text += ", tokenizer " + sidecar->tokenizer;
+  if (sidecar->vocab_size) text += ", vocabulary " + std::to_string(*sidecar->vocab_size);
+  for (const std::int64_t id : sidecar->eos) text += ", eos " + std::to_string(id);
+  return text;
+}
+
+/// "128 columns in 6 bands, 3.1 bits each", on average over the layers.
+std::string block_text(const CompressionPlan& plan, const std::vector<PlannedBlock>& blocks) {
+  double columns = 0, bytes = 0, bands = 0;
+  for (const PlannedBlock& block : blocks)
+    for (const Band& band : block.bands) {
+      columns += static_cast<double>(band.columns);
+      bytes += static_cast<double>(band_bytes(band));
+      ++bands;
+    }
+  const auto layers = static_cast<double>(blocks.size());
+  char text[160];
+  std::snprintf(
+      text, sizeof text, "%.1f of %lld columns a layer in %.1f bands, %.2f bits a column with scales",
+      columns / layers, static_cast<long long>(plan.columns()), bands / layers, 8 * bytes / columns);
+  return columns > 0 ? text : "nothing but the means";
+}
+
+}  // namespace
+
+std::string describe_checkpoint(const std::string& path) {
+  const ModelConfig config = read_model_config(path + "/config.json");
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  check_weights(checkpoint, config, {config.layers, false});
+  std::set<std::string> dtypes, files;
+  std::int64_t bytes = 0;
+  for (const std::string& name : checkpoint.names()) {
+    const TensorEntry& entry = checkpoint.entry(name);
+    dtypes.insert(entry.dtype);
+    files.insert(fs::path(checkpoint.file_of(name)).filename().string());
+    bytes = checked_add(bytes, entry.end - entry.begin, "bytes of the checkpoint");
+  }
+  Facts facts{
+      {"model", config.model_type + ", " + std::to_string(config.layers) + " layers, hidden size " +
+                    std::to_string(config.hidden_size)},
+      {"heads", std::to_string(config.heads) + " query, " + std::to_string(config.kv_heads) +
+                    " KV, of size " + std::to_string(config.head_size)},
+      {"vocabulary", std::to_string(config.vocab_size)},
+      {"positions", std::to_string(config.max_positions)},
+      {"rope", rope_text(config)},
+      {"weights", std::to_string(checkpoint.names().size()) + " tensors of " + join(dtypes) + ", " +
+                      std::to_string(bytes) + " bytes, in " +
+                      (files.size() == 1 ? *files.begin() : std::to_string(files.size()) + " files")}};
+  for (const std::string& warning : checkpoint.warnings()) facts.push_back({"warning", warning});
+  return report(path, "checkpoint folder", facts);
+}
+
+std::string describe_tokens(const std::string& path) {
+  const TokenFile file = TokenFile::open(path);
+  const TokenScan scan = scan_tokens(file);
+  const std::string sha256 = hash_token_file(path);
+  const bool known = file.sidecar() && !file.sidecar()->sha256.empty();
+  return report(path, "token file",
+                {{"format", to_string(file.format()) + " of " + file.type().name},
+                 {"tokens", std::to_string(file.count())},
+                 {"documents", scan.documents > 0 ? std::to_string(scan.documents) : ""},
+                 {"largest id", std::to_string(scan.largest)},
+                 {"sidecar", sidecar_text(file.sidecar())},
+                 {"sha256", sha256 + (known ? ", as the sidecar says" : "")}});
+}
+
+std::string describe_manifest(const std::string& path) {
+  const auto rows = read_manifest(path);
+  std::vector<std::string> missing;
+  for (const ManifestRow& row : rows)
+    if (!fs::exists(row.path + "/config.json")) missing.push_back(row.name);
+  const auto [first, last] = std::minmax_element(
+      rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return report(
+      path, "manifest",
+      {{"checkpoints", std::to_string(rows.size())},
+       {"steps", std::to_string(first->step) + " to " + std::to_string(last->step)},
+       {"folders", std::to_string(rows.size() - missing.size()) + " of " + std::to_string(rows.size()) +
+                       " exist" + (missing.empty() ? "" : "; the first missing is " + missing[0])}});
+}
+
+std::string describe_job(const std::string& path) {
+  const GivenKeys given = read_job_file(path);
+  const auto holds = [&](const std::string& section) {
+    const auto first = given.lower_bound(section + ".");
+    return first != given.end() && first->first.rfind(section + ".", 0) == 0;
+  };
+  if (holds("theory")) {
+    make_theory_job(given);
+    return path + ": job file of headspan theory\n";
+  }
+  std::string text = path + ": job file";
+  const bool study = holds("output");
+  if (study || !(holds("compress") || holds("evaluate")))
+    text += "; a study as it will run:\n\n" + to_ini(make_job(path, given));
+  if (holds("compress"))
+    text += "; calibrate as it will run:\n\n" + to_ini(make_calibrate_job(path, given), "calibrate");
+  if (holds("evaluate"))
+    text += "; evaluate as it will run:\n\n" + to_ini(make_evaluate_job(path, given), "evaluate");
+  return text;
+}
+
+std::string describe_plan(const std::string& path) {
+  const CompressionPlan plan = read_plan(path);
+  char bytes[96];
+  std::snprintf(bytes, sizeof bytes, "%.0f of %.0f a token (%.4f), in numbers of 16 bits",
+                plan.stored_bytes(), plan.full_bytes(), plan.stored_bytes() / plan.full_bytes());
+  char loss[32];
+  std::snprintf(loss, sizeof loss, "%.4g", plan.expected_loss);
+  Facts facts{
+      {"algorithm", plan.algorithm},
+      {"bytes", bytes},
+      {"read", std::to_string(static_cast<std::int64_t>(plan.read_bytes())) + " bytes of a token in a step"},
+      {"maps", std::to_string(static_cast<std::int64_t>(plan.map_bytes())) + " bytes"},
+      {"exact first", std::to_string(plan.exact_first) + " tokens"},
+      {"expected loss", loss}};
+  for (const auto& [stream, blocks] : plan.streams)
+    facts.push_back({"stream " + stream, block_text(plan, blocks)});
+  return report(path, "compression plan", facts);
+}
+
+std::string describe_activations(const std::string& path) {
+  const Activations file = Activations::open(path);
+  const std::set<std::int64_t> layers(file.layer().begin(), file.layer().end());
+  return report(path, "activations",
+                {{"stream", file.stream() + (file.names_stream() ? "" : ", the default: no attribute tells")},
+                 {"tokens", std::to_string(file.tokens()) + " in " + std::to_string(file.sequences().size()) +
+                                " sequences"},
+                 {"heads", std::to_string(file.heads()) + " of size " + std::to_string(file.head_size()) +
+                               " in " + std::to_string(layers.size()) + " layers"},
+                 {"hidden size", file.hidden_size() ? std::to_string(*file.hidden_size())
+                                                    : "not given: there will be no geometric null"},
+                 {"type", file.is_float32() ? "float32" : "float64"}});
+}
+
+std::string describe_gram(const std::string& path) {
+  const H5File file = H5File::open(path);
+  Facts facts;
+  for (const GramStream& stream : read_gram_streams(file)) {
+    std::string tokens;
+    for (const std::string part : {"fit", "heldout"})
+      if (part == "fit" || stream.heldout)
+        tokens +=
+            ", n_" + part + " " +
+            std::to_string(file.read_attribute<std::int64_t>(stream.name + "/" + part, "tokens").value_or(0));
+    facts.push_back({"stream " + stream.name, std::to_string(stream.heads()) + " heads of size " +
+                                                  std::to_string(stream.head_size) + ", captured " +
+                                                  stream.capture + tokens});
+  }
+  const std::optional<GramAttention> attention = read_attention_sizes(file);
+  facts.push_back({"attention", attention ? "of " + std::to_string(attention->heads) + " query heads in " +
+                                                std::to_string(attention->layers) +
+                                                " layers: headspan calibrate can take the file"
+                                          : ""});
+  return report(path, "Grams", facts);
+}
+
+}  // namespace headspan

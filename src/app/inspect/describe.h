@@ -1,0 +1,24 @@
+// What a single input is, in a few lines for people: each function opens the file, checks it as a study
+// would, and says what it found. Not results: these become tables (app/inspect/result_table.h).
+#pragma once
+
+#include <string>
+
+namespace headspan {
+
+// All return lines, each ended, the first of which names the path and the kind; all throw InputError where
+// the file is not what it should be.
+
+/// Reads config.json and all headers; every tensor that a study needs must be there.
+std::string describe_checkpoint(const std::string& folder);
+
+/// Reads every id: the largest one, the documents where their ends are known, the SHA-256.
+std::string describe_tokens(const std::string& path);
+
+std::string describe_manifest(const std::string& path);
+std::string describe_job(const std::string& path);  ///< resolved, as it will run
+std::string describe_activations(const std::string& path);
+std::string describe_gram(const std::string& path);
+std::string describe_plan(const std::string& path);
+
+}  // namespace headspan

@@ -1,0 +1,188 @@
+#include "app/inspect/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "base/printable.h"
+#include "io/hdf5/h5_file.h"
+#include "stats/nulls/nulls.h"
+#include "stats/regression/regression.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr unsigned kFlagged = kDeficient | kConstant | kOutsideBand;
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return kNan;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+[[noreturn]] void refuse(const H5File& file, const std::string& object, const std::string& wrong) {
+  throw InputError(file.path(), object, "", wrong, "this is no result of headspan, or it is damaged");
+}
+
+template <class T>
+T attribute(const H5File& file, const std::string& object, const std::string& name) {
+  auto value = file.read_attribute<T>(object, name);
+  if (!value) refuse(file, object, "has no attribute " + name);
+  return *value;
+}
+
+/// A size or a count, which is not negative.
+std::int64_t count(const H5File& file, const std::string& object, const std::string& name,
+                   std::int64_t least = 0) {
+  const auto value = attribute<std::int64_t>(file, object, name);
+  if (value < least)
+    throw InputError(file.path(), object + ": " + name, std::to_string(value), "is no size",
+                     "the file is damaged");
+  return value;
+}
+
+/// Of a text attribute, fit for a terminal.
+std::string text(const H5File& file, const std::string& object, const std::string& name) {
+  return escaped(attribute<std::string>(file, object, name));
+}
+
+H5Dataset dataset(const H5File& file, const std::string& name, const std::vector<std::int64_t>& shape) {
+  if (!file.has(name)) refuse(file, name, "is missing");
+  H5Dataset found = file.open_dataset(name);
+  if (found.shape() != shape) refuse(file, name, "has not the shape that it should have");
+  return found;
+}
+
+template <class T>
+std::vector<T> column(const H5File& file, const std::string& name, std::int64_t heads) {
+  std::vector<T> values(static_cast<std::size_t>(heads));
+  dataset(file, name, {heads}).read_rows(0, heads, values.data());
+  return values;
+}
+
+/// Goes through the pairs of a stream, one target at a time.
+class PairReader {
+ public:
+  PairReader(const H5File& file, StreamSummary& summary)
+      : summary_(summary),
+        layer_(column<std::int64_t>(file, summary.name + "/target_layer", summary.heads)),
+        r2_(dataset(file, summary.name + "/r2", {summary.heads, summary.heads})),
+        status_(dataset(file, summary.name + "/status", {summary.heads, summary.heads})) {
+    if (summary.n_heldout > 0)
+      heldout_.push_back(dataset(file, summary.name + "/r2_heldout", {summary.heads, summary.heads}));
+    summary_.layers = static_cast<std::int64_t>(std::set(layer_.begin(), layer_.end()).size());
+  }
+
+  void run() {
+    for (std::int64_t target = 0; target < summary_.heads; ++target) read_target(target);
+    const auto share = [&](double above) { return above / static_cast<double>(pairs_); };
+    summary_.found = {mean(best_), median(best_),       mean(best_heldout_), median(best_heldout_),
+                      share(sum_), share(above_tenth_), share(above_half_)};
+    const PairNull fit(summary_.head_size, summary_.hidden_size, summary_.noise_floor);
+    const PairNull heldout(summary_.head_size, summary_.hidden_size, heldout_.empty() ? 1 : 0);
+    summary_.null = {fit.mean_best(sources_),
+                     fit.median_best(sources_),
+                     heldout.mean_best(sources_),
+                     heldout.median_best(sources_),
+                     fit.mean(),
+                     fit.share_above(0.1),
+                     fit.share_above(0.5)};
+  }
+
+ private:
+  template <class T>
+  std::vector<T> row(H5Dataset& table, std::int64_t target) const {
+    std::vector<T> values(layer_.size());
+    table.read_rows(target, 1, values.data());
+    return values;
+  }
+
+  void read_target(std::int64_t target) {
+    for (const std::uint8_t flags : row<std::uint8_t>(status_, target))
+      summary_.flagged += (flags & kFlagged) != 0 ? 1 : 0;
+    const auto r2 = row<double>(r2_, target);
+    const auto self = static_cast<std::size_t>(target);
+    std::size_t best = self;
+    std::int64_t sources = 0;
+    for (std::size_t source = 0; source < r2.size(); ++source) {
+      if (source == self || layer_[source] > layer_[self] || std::isnan(r2[source])) continue;
+      ++sources;
+      sum_ += r2[source];
+      above_tenth_ += r2[source] > 0.1 ? 1 : 0;
+      above_half_ += r2[source] > 0.5 ? 1 : 0;
+      if (best == self || r2[source] > r2[best]) best = source;
+    }
+    sources_.push_back(sources);
+    pairs_ += sources;
+    if (best == self) return;
+    best_.push_back(r2[best]);
+    if (heldout_.empty()) return;
+    if (const double heldout = row<double>(heldout_.front(), target)[best]; !std::isnan(heldout))
+      best_heldout_.push_back(heldout);
+  }
+
+  StreamSummary& summary_;
+  std::vector<std::int64_t> layer_;  // [heads]
+  H5Dataset r2_, status_;
+  std::vector<H5Dataset> heldout_;                     // one, or none where nothing is held out
+  std::vector<double> best_, best_heldout_;            // of the targets that have one
+  std::vector<std::int64_t> sources_;                  // [heads] causal ones
+  double sum_ = 0, above_tenth_ = 0, above_half_ = 0;  // over the causal pairs
+  std::int64_t pairs_ = 0;
+};
+
+StreamSummary summarise_stream(const H5File& file, const std::string& name) {
+  StreamSummary summary;
+  summary.name = name;
+  if (!file.has(name + "/target")) refuse(file, name + "/target", "is missing");
+  const auto shape = file.open_dataset(name + "/target").shape();
+  if (shape.size() != 1 || shape[0] < 1) refuse(file, name + "/target", "counts no heads");
+  summary.heads = shape[0];
+  summary.head_size = count(file, name, "head_size", 1);
+  summary.hidden_size = count(file, name, "hidden_size");
+  summary.n_fit = count(file, name, "n_fit");
+  summary.n_heldout = count(file, name, "n_heldout");
+  summary.capture = text(file, name, "capture");
+  const auto n = static_cast<double>(summary.n_fit), d = static_cast<double>(summary.head_size);
+  summary.noise_floor = d / (n - 1);
+  summary.geometric_null = summary.hidden_size > 0 ? d / static_cast<double>(summary.hidden_size) : kNan;
+  PairReader(file, summary).run();
+  summary.adjusted_best = 1 - (1 - summary.found.mean_best) * (n - 1) / (n - d - 1);
+  std::vector<double> ranks = column<double>(file, name + "/effective_rank", summary.heads);
+  ranks.erase(std::remove_if(ranks.begin(), ranks.end(), [](double rank) { return std::isnan(rank); }),
+              ranks.end());
+  summary.effective_rank = mean(ranks);
+  return summary;
+}
+
+}  // namespace
+
+ResultSummary summarise_result(const std::string& path) {
+  const H5File file = H5File::open(path);
+  ResultSummary summary;
+  summary.path = path;
+  summary.model_name = text(file, "/", "model_name");
+  summary.model_type = text(file, "/", "model_type");
+  summary.checkpoint = text(file, "/", "checkpoint");
+  summary.init = text(file, "/", "init");
+  summary.mode = text(file, "/", "mode");
+  summary.tokens_path = text(file, "/", "tokens_path");
+  summary.source = text(file, "/", "source");
+  summary.date_created = text(file, "/", "date_created");
+  summary.step = attribute<std::int64_t>(file, "/", "step");
+  summary.training_tokens = attribute<std::int64_t>(file, "/", "training_tokens");
+  for (const char* name : {"k", "q", "v"})
+    if (file.has(name)) summary.streams.push_back(summarise_stream(file, name));
+  if (summary.streams.empty()) refuse(file, "", "holds none of k, q and v");
+  return summary;
+}
+
+}  // namespace headspan

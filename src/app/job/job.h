@@ -1,0 +1,133 @@
+// Job: everything a user may ask of a run, typed, with its defaults: the keys of a job file, one struct per
+// section. What the keys mean, may hold and are called stands in one table (app/job/job_options.h). A Job
+// does not open the files that it names, and holds no choice that depends on them: such keys stay `auto` (an
+// empty optional).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/job/cache_kind.h"
+#include "dist/matrix/grid_shape.h"
+#include "model/core/stream.h"
+#include "stats/gram/panel_values.h"
+
+namespace headspan {
+
+using Words = std::vector<std::string>;
+
+struct Job {
+  std::string file;  ///< where its keys stand; empty: on the command line alone
+
+  struct Model {
+    std::string path;
+    std::string manifest;
+    Words select{"all"};
+    std::string name;
+    Words init{"pretrained"};
+    std::int64_t seed = 0;
+    std::string dtype = "auto";
+  } model;
+
+  struct Tokens {
+    std::string path;
+    std::string format = "auto";
+    std::string dtype = "auto";
+    std::int64_t sequence_length = 2048;
+    std::int64_t limit = 30000;
+    std::optional<std::vector<std::int64_t>> eos;
+    double heldout = 0.25;
+    std::int64_t skip_first = 0;
+    std::int64_t seed = 0;
+  } tokens;
+
+  struct Activations {
+    std::string path;
+  } activations;
+
+  struct Grams {
+    Words paths;
+  } grams;
+
+  struct Predict {
+    std::vector<Stream> streams{Stream::k, Stream::q, Stream::v};
+    CapturePoint capture = CapturePoint::roped;
+    std::int64_t references = 5;
+    std::int64_t pool = 16;
+    Words selection{"pairwise", "forward"};
+    std::string mode = "corrected";
+    Precision precision = Precision::float64;
+  } predict;
+
+  struct Ceiling {
+    bool enabled = true;
+    std::string scope = "layer";
+  } ceiling;
+
+  struct Overlap {
+    bool enabled = true;
+    std::vector<Stream> projections{Stream::q, Stream::k, Stream::v};
+    Words tolerances{"paper", "1e-1", "1e-2", "1e-3", "1e-4"};
+    std::string effective = "both";
+  } overlap;
+
+  /// Of the command theory alone.
+  struct Theory {
+    std::int64_t hidden_size = 4096;
+    std::int64_t head_size = 128;
+    std::int64_t references = 1;
+    std::int64_t trials = 100;
+    std::int64_t seed = 0;
+    Words results;
+  } theory;
+
+  struct Compress {
+    Words streams{"k", "v"};
+    double stored = 0.25;
+    std::string algorithm = "latent";
+    std::string bits = "auto";
+    std::int64_t references = 5;
+    std::string scope = "layer";
+    std::int64_t exact_first = 4;
+    std::optional<double> ridge;
+    std::string units = "residual";
+    std::int64_t own_text = 0;
+    std::string plan;
+  } compress;
+
+  struct Evaluate {
+    std::string plan;
+    CacheKind cache = CacheKind::compressed;
+    std::int64_t exact_recent = 0;
+    Words texts;
+    std::string requests;
+    std::string generate;
+    std::string answers;
+    std::optional<std::int64_t> batch;
+    bool reference = true;
+    std::string summary;
+  } evaluate;
+
+  struct Run {
+    std::string device = "auto";
+    std::int64_t groups = 1;
+    std::optional<std::int64_t> tensor_parallel;
+    std::optional<GridShape> grid;
+    std::optional<std::int64_t> batch_tokens;
+    double save_minutes = 30;
+    double time_limit = 0;
+    std::optional<double> memory_gib;
+    std::optional<double> gpu_memory_gib;
+  } run;
+
+  struct Output {
+    std::string directory;
+    bool save_gram = false;
+    bool overwrite = false;
+  } output;
+};
+
+}  // namespace headspan

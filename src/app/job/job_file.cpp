@@ -1,0 +1,318 @@
+#include "app/job/job_file.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cstdlib>
+#include <sstream>
+
+#include "app/job/job_options.h"
+#include "app/job/value_kind.h"
+#include "base/error.h"
+#include "base/input_file.h"
+#include "base/printable.h"
+
+namespace headspan {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr std::int64_t kLargestJobFile = 1 << 20;
+
+/// The fewest insertions, deletions and replacements that turn a into b (Levenshtein).
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+/// The key within `most` edits of `name` that is nearest; empty where there is none.
+std::string nearest_key(const std::string& name, std::size_t most) {
+  std::string nearest;
+  std::size_t least = most + 1;
+  for (const JobOption& option : job_options()) {
+    const std::size_t distance = edit_distance(name, option.name);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = option.name;
+  }
+  return nearest;
+}
+
+/// Each "LEFT... RIGHT" of the options that `matches`, with commas between.
+template <class Matches, class Text>
+std::string list_options(const Matches& matches, const Text& text) {
+  std::string list;
+  std::string last;
+  for (const JobOption& option : job_options()) {
+    if (!matches(option) || text(option) == last) continue;
+    last = text(option);
+    list += (list.empty() ? "" : ", ") + last;
+  }
+  return list;
+}
+
+/// What to write instead of the unknown key `name`.
+std::string advice(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
+  const std::string key = dot == std::string::npos ? name : name.substr(dot + 1);
+  const auto section_name = [](const JobOption& option) { return "[" + option.section() + "]"; };
+
+  const std::string slip = nearest_key(name, 1);
+  if (!slip.empty()) return "did you mean " + slip + "?";
+  const std::string homes = list_options([&](const JobOption& o) { return o.key() == key; }, section_name);
+  if (!homes.empty()) return key + " is a key of " + homes;
+  const std::string nearest = nearest_key(name, 2);
+  if (!nearest.empty()) return "did you mean " + nearest + "?";
+  const std::string siblings = list_options([&](const JobOption& o) { return o.section() == section; },
+                                            [](const JobOption& o) { return o.key(); });
+  if (!siblings.empty()) return "the keys of [" + section + "] are " + siblings;
+  return "the sections are " + list_options([](const JobOption&) { return true; }, section_name);
+}
+
+/// Boost knows only # as the start of a comment: lines that start with ; are emptied.
+std::string without_semicolon_lines(const std::string& text) {
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find_first_not_of(" \t");
+    kept += (first != std::string::npos && line[first] == ';' ? "" : line) + "\n";
+  }
+  return kept;
+}
+
+/// make_job's view of what the user gave: refusals name the origin and the text of a key that was given.
+class Resolver {
+ public:
+  Resolver(const std::string& name, const GivenKeys& given, Job* job)
+      : name_(name), given_(given), job_(*job) {}
+
+  void resolve() const {
+    check_inputs();
+    apply_mode();
+    check_predict();
+    if (job_.output.directory.empty()) missing("output.directory", "give the folder for the results");
+  }
+  void resolve_calibrate() const;
+  void resolve_evaluate() const;
+
+ private:
+  void check_inputs() const;
+  void apply_mode() const;
+  void check_predict() const;
+
+  /// Given with something in it: an empty text takes a path back.
+  bool has(const std::string& key) const {
+    const auto found = given_.find(key);
+    return found != given_.end() && !found->second.text.empty();
+  }
+  [[noreturn]] void refuse(const std::string& key, const std::string& wrong, const std::string& right) const {
+    const auto found = given_.find(key);
+    const bool is_given = found != given_.end();
+    throw InputError(is_given ? found->second.origin : name_, key,
+                     is_given ? printable(found->second.text) : find_job_option(key)->get(job_), wrong,
+                     right);
+  }
+  [[noreturn]] void missing(const std::string& key, const std::string& right) const {
+    throw InputError(name_, key, "", "is missing", right);
+  }
+
+  const std::string& name_;
+  const GivenKeys& given_;
+  Job& job_;
+};
+
+void Resolver::check_inputs() const {
+  std::string source;
+  for (const char* key : {"model.path", "model.manifest", "activations.path", "grams.paths"}) {
+    if (has(key) && !source.empty()) refuse(key, "is given beside " + source, "give one of the two");
+    if (has(key)) source = key;
+  }
+  if (source.empty())
+    throw InputError(name_, "", "", "names no input",
+                     "give model.path, model.manifest, activations.path or grams.paths");
+  const bool has_model = source.substr(0, 6) == "model.";
+  if (has_model && !has("tokens.path")) missing("tokens.path", "a model needs a token file");
+  if (!has_model && has("tokens.path"))
+    refuse("tokens.path", "is given beside " + source, "give one of the two");
+  if (source != "model.manifest" && job_.model.select != Words{"all"})
+    refuse("model.select", "selects from a manifest, and none is given",
+           "give model.manifest or leave it out");
+}
+
+void Resolver::apply_mode() const {
+  if (job_.predict.mode != "paper") return;
+  const char* wrong = "contradicts predict.mode = paper";
+  if (has("tokens.heldout") && job_.tokens.heldout != 0)
+    refuse("tokens.heldout", wrong, "leave it out, or give 0");
+  if (has("predict.selection") && job_.predict.selection != Words{"pairwise"})
+    refuse("predict.selection", wrong, "leave it out, or give pairwise");
+  job_.tokens.heldout = 0;
+  job_.predict.selection = {"pairwise"};
+}
+
+void Resolver::check_predict() const {
+  const Words& selection = job_.predict.selection;
+  const bool forward = std::find(selection.begin(), selection.end(), "forward") != selection.end();
+  if (forward && job_.predict.pool < job_.predict.references)
+    refuse("predict.pool", "is smaller than predict.references = " + std::to_string(job_.predict.references),
+           "forward selection chooses the references from the pool");
+  const bool half =
+      job_.model.dtype != "float64" && job_.model.dtype != "float32" && job_.activations.path.empty();
+  if (job_.predict.precision == Precision::bfloat16 && !half)
+    refuse("predict.precision", "is allowed only with a forward in half precision",
+           "float64, float32 or split, or model.dtype bfloat16 or float16");
+}
+
+void Resolver::resolve_calibrate() const {
+  const Job::Compress& compress = job_.compress;
+  const bool grams = has("grams.paths");
+  if (!grams && !has("model.path"))
+    missing("model.path", "give the checkpoint that is to be compressed, or grams.paths");
+  if (!grams && !has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
+  if (grams && has("tokens.path"))
+    refuse("tokens.path", "is given beside grams.paths", "give one of the two");
+  if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
+  if (grams && compress.units == "measured")
+    refuse("compress.units", "runs the model, and Grams are given",
+           "give model.path and tokens.path in place of grams.paths, or residual");
+  if (compress.units == "measured" && compress.algorithm != "latent" && compress.algorithm != "headspan")
+    refuse("compress.units", "is for compress.algorithm = latent or headspan", "leave it out");
+  if (compress.own_text > 0 && (grams || compress.algorithm == "quantise"))
+    refuse("compress.own_text",
+           grams ? "runs the model, and Grams are given" : "calibrates, and quantise does not",
+           "leave it out");
+  const bool quantise = compress.algorithm == "quantise", latent = compress.algorithm == "latent";
+  const bool widths = compress.bits == "8" || compress.bits == "4" || compress.bits == "3";
+  if (quantise && !widths)
+    refuse("compress.bits", "is not for compress.algorithm = quantise", "give 8, 4 or 3");
+  if (!quantise && widths)
+    refuse("compress.bits", "is for compress.algorithm = quantise", "give auto, 16 or bands");
+  if (!quantise && !latent && compress.bits != "auto")
+    refuse("compress.bits", "is not for compress.algorithm = " + compress.algorithm, "leave it out");
+  if (has("compress.stored") && (quantise || compress.bits.find('x') != std::string::npos))
+    refuse("compress.stored", "follows from compress.bits here", "leave it out");
+}
+
+void Resolver::resolve_evaluate() const {
+  const Job::Evaluate& evaluate = job_.evaluate;
+  if (!has("model.path")) missing("model.path", "give the checkpoint that is run");
+  if (!has("evaluate.plan") && evaluate.cache != CacheKind::full)
+    missing("evaluate.plan", "give a plan, or evaluate.cache = full");
+  const bool asks = has("evaluate.requests") || has("evaluate.generate");
+  if (!asks && !has("evaluate.texts"))
+    missing("evaluate.texts", "give texts, requests or contexts to generate from");
+  if (asks && !has("evaluate.answers")) missing("evaluate.answers", "give the file for the answers");
+}
+
+}  // namespace
+
+std::string to_ini(const Job& job, const std::string& command) {
+  std::string text;
+  std::string section;
+  for (const JobOption& option : job_options()) {
+    const std::string value = option.get(job);
+    if (value.empty() || !option.is_read_by(command)) continue;
+    if (option.section() != section) text += (text.empty() ? "[" : "\n[") + option.section() + "]\n";
+    section = option.section();
+    text += option.key() + " = " + value + "\n";
+  }
+  return text;
+}
+
+void refuse_unknown_key(const std::string& origin, const std::string& key, const std::string& text) {
+  throw InputError(origin, printable(key), printable(text), "is not a key", advice(key));
+}
+
+GivenKeys read_job_text(const std::string& name, const std::string& text) {
+  std::istringstream stream(without_semicolon_lines(text));
+  GivenKeys given;
+  try {
+    const auto parsed = po::parse_config_file(stream, po::options_description(), true);
+    for (const auto& option : parsed.options) {
+      const std::string value = option.value.empty() ? "" : option.value.front();
+      if (find_job_option(option.string_key) == nullptr) refuse_unknown_key(name, option.string_key, value);
+      if (!given.emplace(option.string_key, GivenValue{name, value}).second)
+        throw InputError(name, option.string_key, printable(value), "is given twice",
+                         "keep one of the two lines");
+    }
+  } catch (const po::invalid_config_file_syntax& error) {
+    throw InputError(name, "", "", "the line '" + printable(error.tokens()) + "' says nothing",
+                     "[section], key = value, or # and a comment");
+  }
+  return given;
+}
+
+GivenKeys read_job_file(const std::string& path) {
+  const InputFile file(path);
+  if (file.size() > kLargestJobFile)
+    throw InputError(path, "", "", "is too large for a job file", "at most 1 MiB");
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, file.size(), text.data());
+  return read_job_text(path, text);
+}
+
+namespace {
+
+/// The job with the given keys set. Throws InputError for one that is not of `command`.
+Job set_keys(const std::string& command, const GivenKeys& given) {
+  Job job;
+  for (const JobOption& option : job_options()) {
+    const auto found = given.find(option.name);
+    if (found == given.end()) continue;
+    const auto& [origin, text] = found->second;
+    if (!option.is_of(command))
+      throw InputError(origin, option.name, printable(text), "is not for " + command,
+                       "headspan " + command + " --help lists the keys");
+    try {
+      option.set(job, text);
+    } catch (const BadValue& error) {
+      throw InputError(origin, option.name, text.empty() ? "(nothing)" : printable(text), error.what(),
+                       "allowed: " + option.allowed);
+    }
+  }
+  return job;
+}
+
+}  // namespace
+
+Job make_job(const std::string& name, const GivenKeys& given) {
+  Job job = set_keys("study", given);
+  Resolver(name, given, &job).resolve();
+  return job;
+}
+
+Job make_calibrate_job(const std::string& name, const GivenKeys& given) {
+  Job job = set_keys("calibrate", given);
+  Resolver(name, given, &job).resolve_calibrate();
+  return job;
+}
+
+Job make_evaluate_job(const std::string& name, const GivenKeys& given) {
+  Job job = set_keys("evaluate", given);
+  Resolver(name, given, &job).resolve_evaluate();
+  return job;
+}
+
+Job make_theory_job(const GivenKeys& given) {
+  Job job = set_keys("theory", given);
+  const Job::Theory& theory = job.theory;
+  if (theory.references * theory.head_size < theory.hidden_size) return job;
+  const auto found = given.find("theory.references");
+  throw InputError(found != given.end() ? found->second.origin : "", "theory.references",
+                   std::to_string(theory.references),
+                   "heads of " + std::to_string(theory.head_size) + " coordinates fill the hidden size of " +
+                       std::to_string(theory.hidden_size),
+                   "references x head_size must be smaller than hidden_size");
+}
+
+}  // namespace headspan

@@ -1,0 +1,305 @@
+#include "app/job/job_options.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "app/job/value_kind.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of theory: products of two fit
+
+template <class Section, class T>
+JobOption option(const char* name, Section Job::*section, T Section::*member, const ValueKind<T>& kind,
+                 const char* help) {
+  return {name, kind.allowed, help,
+          [=](Job& job, const std::string& text) { job.*section.*member = kind.read(text); },
+          [=](const Job& job) { return kind.write(job.*section.*member); }};
+}
+
+ValueKind<GridShape> grid_shape() {
+  return {
+      "PxQ, rows x columns of a process grid such as 2x3",
+      [](const std::string& text) {
+        const std::size_t cross = text.find('x');
+        if (cross == std::string::npos) throw BadValue("is not a grid");
+        const auto size = integer(1, kMostRanks);
+        return GridShape{size.read(text.substr(0, cross)), size.read(text.substr(cross + 1))};
+      },
+      [](const GridShape& grid) { return std::to_string(grid.rows) + "x" + std::to_string(grid.columns); }};
+}
+
+/// "paper" or a relative tolerance, kept as the words they are: they name a coordinate of the result.
+ValueKind<std::string> tolerance() {
+  return {"paper or a number above 0 and below 1",
+          [](const std::string& text) {
+            if (text != "paper") positive(1).read(text);
+            return text;
+          },
+          [](const std::string& value) { return value; }};
+}
+
+/// A list that may be left empty: not given.
+ValueKind<Words> paths() {
+  auto kind = list_of(text("paths"));
+  kind.allowed = "a comma-separated list of paths";
+  kind.read = [read = kind.read](const std::string& text) { return text.empty() ? Words() : read(text); };
+  return kind;
+}
+
+std::vector<JobOption> model_options() {
+  return {
+      option("model.path", &Job::model, &Job::Model::path, text("a path"),
+             "checkpoint folder in the Hugging Face layout"),
+      option("model.manifest", &Job::model, &Job::Model::manifest, text("a path"),
+             "instead of path: TSV of checkpoints, one unit each"),
+      option("model.select", &Job::model, &Job::Model::select, list_of(text("all or names of the manifest")),
+             "which rows of the manifest"),
+      option(
+          "model.name", &Job::model, &Job::Model::name, file_name(),
+          "names the folder of the results; else the manifest's repository or the checkpoint's folder does"),
+      option("model.init", &Job::model, &Job::Model::init, list_of(choice({"pretrained", "random"})),
+             "weights as stored, or drawn anew; with both a unit NAME has a second, NAME-random"),
+      option("model.seed", &Job::model, &Job::Model::seed, integer(0), "of init = random"),
+      option("model.dtype", &Job::model, &Job::Model::dtype,
+             choice({"auto", "float64", "float32", "bfloat16", "float16"}),
+             "in which the model runs; auto: the checkpoint's own")};
+}
+
+std::vector<JobOption> tokens_options() {
+  return {
+      option("tokens.path", &Job::tokens, &Job::Tokens::path, text("a path"), "token file"),
+      option("tokens.format", &Job::tokens, &Job::Tokens::format, choice({"auto", "raw", "npy", "megatron"}),
+             "layout; auto: by the NPY magic or an .idx beside, else raw"),
+      option("tokens.dtype", &Job::tokens, &Job::Tokens::dtype, choice({"auto", "uint16", "uint32"}),
+             "type of raw ids; auto: the sidecar's, else what the vocabulary needs"),
+      option("tokens.sequence_length", &Job::tokens, &Job::Tokens::sequence_length, integer(1),
+             "most tokens of a sequence"),
+      option("tokens.limit", &Job::tokens, &Job::Tokens::limit, integer(1), "tokens to run"),
+      option("tokens.eos", &Job::tokens, &Job::Tokens::eos, automatic(list_of(integer(0))),
+             "ids that end a document; auto: the sidecar's, else the model config's"),
+      option("tokens.heldout", &Job::tokens, &Job::Tokens::heldout, number(0, 1),
+             "share of the sequences that score but do not fit"),
+      option("tokens.skip_first", &Job::tokens, &Job::Tokens::skip_first, integer(0),
+             "first positions of every sequence left out of the statistics"),
+      option("tokens.seed", &Job::tokens, &Job::Tokens::seed, integer(0),
+             "of the choice of held-out sequences")};
+}
+
+/// Of the sections that stand in for model and tokens.
+std::vector<JobOption> own_data_options() {
+  return {option("activations.path", &Job::activations, &Job::Activations::path, text("a path"),
+                 "instead of model and tokens: your own activations (HDF5)"),
+          option("grams.paths", &Job::grams, &Job::Grams::paths, paths(),
+                 "instead of model and tokens: saved Grams, which are merged")};
+}
+
+std::vector<JobOption> predict_options() {
+  return {option("predict.streams", &Job::predict, &Job::Predict::streams, list_of(choice(stream_words())),
+                 "keys, queries, values"),
+          option("predict.capture", &Job::predict, &Job::Predict::capture, choice(capture_words()),
+                 "taken after the projection, after q_norm/k_norm, or after RoPE"),
+          option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
+                 "most heads that predict one together; 5, or all that there are, at most"),
+          option("predict.pool", &Job::predict, &Job::Predict::pool, integer(1),
+                 "best pairwise sources from which forward selection chooses; 16, or all that there are, at "
+                 "most"),
+          option("predict.selection", &Job::predict, &Job::Predict::selection,
+                 list_of(choice({"pairwise", "forward"})), "how references are chosen"),
+          option("predict.mode", &Job::predict, &Job::Predict::mode, choice({"corrected", "paper"}),
+                 "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
+          option("predict.precision", &Job::predict, &Job::Predict::precision, choice(precision_words()),
+                 "of the products of a panel of tokens")};
+}
+
+/// Of ceiling and overlap.
+std::vector<JobOption> bound_options() {
+  return {option("ceiling.enabled", &Job::ceiling, &Job::Ceiling::enabled, flag(),
+                 "predict each head from all others"),
+          option("ceiling.scope", &Job::ceiling, &Job::Ceiling::scope, choice({"layer", "causal", "both"}),
+                 "all other heads of the layer, or every earlier head"),
+          option("overlap.enabled", &Job::overlap, &Job::Overlap::enabled, flag(),
+                 "overlap of the projections' weights"),
+          option("overlap.projections", &Job::overlap, &Job::Overlap::projections,
+                 list_of(choice(stream_words())), "of which projections"),
+          option("overlap.tolerances", &Job::overlap, &Job::Overlap::tolerances, list_of(tolerance()),
+                 "for ranks; numbers are relative to the joint largest singular value"),
+          option("overlap.effective", &Job::overlap, &Job::Overlap::effective,
+                 choice({"raw", "effective", "both"}), "without or with the gain of q_norm/k_norm")};
+}
+
+std::vector<JobOption> theory_options() {
+  return {option("theory.hidden_size", &Job::theory, &Job::Theory::hidden_size, integer(2, kLargestSize),
+                 "m: rows of the projections"),
+          option("theory.head_size", &Job::theory, &Job::Theory::head_size, integer(1, kLargestSize),
+                 "k: columns of a head's projection"),
+          option("theory.references", &Job::theory, &Job::Theory::references, integer(1, kLargestSize),
+                 "n: heads that predict one together"),
+          option("theory.trials", &Job::theory, &Job::Theory::trials, integer(1, kLargestSize),
+                 "how often it is drawn"),
+          option("theory.seed", &Job::theory, &Job::Theory::seed, integer(0), "of the draws"),
+          option("theory.results", &Job::theory, &Job::Theory::results, paths(),
+                 "results of init = random whose R2 is told beside")};
+}
+
+/// The bits of latents: a word, or bands as "16x8,32x6".
+ValueKind<std::string> bits() {
+  return {
+      "auto, 16, 8, 4, 3, or bands COUNTxBITS such as 16x8,32x6 with 2, 3, 4, 5, 6 or 8 bits, more before "
+      "fewer",
+      [](const std::string& text) {
+        if (text != "auto" && text != "16" && text != "8" && text != "4" && text != "3") read_bands(text);
+        return text;
+      },
+      [](const std::string& value) { return value; }};
+}
+
+/// Above 0 and at most 1.
+ValueKind<double> share() {
+  ValueKind<double> kind = positive(1.0000001);
+  kind.allowed = "a number above 0, at most 1";
+  kind.read = [read = kind.read](const std::string& text) {
+    const double value = read(text);
+    if (value > 1) throw BadValue("is out of range");
+    return value;
+  };
+  return kind;
+}
+
+std::vector<JobOption> compress_options() {
+  return {
+      option("compress.streams", &Job::compress, &Job::Compress::streams, list_of(choice({"k", "v"})),
+             "what is compressed; the other is kept whole"),
+      option("compress.stored", &Job::compress, &Job::Compress::stored, share(),
+             "share of the bytes of these streams that is kept"),
+      option(
+          "compress.algorithm", &Job::compress, &Job::Compress::algorithm,
+          choice({"latent", "headspan", "paper-text", "paper-code", "quantise"}),
+          "latents in few bits; whole heads by what they cost; by the paper's text or code; few bits alone"),
+      option(
+          "compress.bits", &Job::compress, &Job::Compress::bits, bits(),
+          "of latents: auto (chosen for each), 16 (whole columns) or the same bands everywhere; of quantise: "
+          "8, 4 or 3"),
+      option("compress.references", &Job::compress, &Job::Compress::references, integer(1),
+             "most kept heads that predict another"),
+      option("compress.scope", &Job::compress, &Job::Compress::scope, choice({"layer", "causal"}),
+             "of headspan: references in the layer, or in earlier ones too"),
+      option("compress.exact_first", &Job::compress, &Job::Compress::exact_first, integer(0),
+             "first tokens of a sequence that are kept exactly"),
+      option(
+          "compress.ridge", &Job::compress, &Job::Compress::ridge, automatic(number(0, kUnbounded)),
+          "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
+          "dropped"),
+      option("compress.units", &Job::compress, &Job::Compress::units, choice({"residual", "measured"}),
+             "how layers are weighed: by the residual stream, or by the loss that each was seen to cause"),
+      option("compress.own_text", &Job::compress, &Job::Compress::own_text, integer(0),
+             "tokens that the model writes itself, to calibrate on besides"),
+      option("compress.plan", &Job::compress, &Job::Compress::plan, text("a path"),
+             "the plan that is written")};
+}
+
+std::vector<JobOption> evaluate_options() {
+  return {option("evaluate.plan", &Job::evaluate, &Job::Evaluate::plan, text("a path"),
+                 "compression plan; not needed with cache = full"),
+          option("evaluate.cache", &Job::evaluate, &Job::Evaluate::cache, choice(cache_words()),
+                 "what the plan stores; everything, with the plan's keys and values; or everything as it is"),
+          option("evaluate.exact_recent", &Job::evaluate, &Job::Evaluate::exact_recent, integer(0),
+                 "last tokens of a sequence that are kept exactly"),
+          option("evaluate.texts", &Job::evaluate, &Job::Evaluate::texts, paths(),
+                 "token files whose loss is measured, by the rules of [tokens]"),
+          option("evaluate.requests", &Job::evaluate, &Job::Evaluate::requests, text("a path"),
+                 "JSONL of continuations to be scored"),
+          option("evaluate.generate", &Job::evaluate, &Job::Evaluate::generate, text("a path"),
+                 "JSONL of contexts to be continued, greedily"),
+          option("evaluate.answers", &Job::evaluate, &Job::Evaluate::answers, text("a path"),
+                 "JSONL that is written: the answers, in the order of requests, then generate"),
+          option("evaluate.batch", &Job::evaluate, &Job::Evaluate::batch, automatic(integer(1)),
+                 "sequences at a time on a rank"),
+          option("evaluate.reference", &Job::evaluate, &Job::Evaluate::reference, flag(),
+                 "run the full cache beside: divergence, speed"),
+          option("evaluate.summary", &Job::evaluate, &Job::Evaluate::summary, text("a path"),
+                 "JSON that is written")};
+}
+
+std::vector<JobOption> run_options() {
+  return {option("run.device", &Job::run, &Job::Run::device, choice({"auto", "cpu", "cuda"}),
+                 "where models and products run"),
+          option("run.groups", &Job::run, &Job::Run::groups, integer(1),
+                 "groups of ranks, each at work on its own unit"),
+          option("run.tensor_parallel", &Job::run, &Job::Run::tensor_parallel, automatic(integer(1)),
+                 "ranks that share one copy of the model; auto: the fewest whose memory holds it"),
+          option("run.grid", &Job::run, &Job::Run::grid, automatic(grid_shape()), "process grid of the Gram"),
+          option("run.batch_tokens", &Job::run, &Job::Run::batch_tokens, automatic(integer(1)),
+                 "tokens of a forward pass"),
+          option("run.save_minutes", &Job::run, &Job::Run::save_minutes, number(0, kUnbounded),
+                 "minutes between saves of the state of a long unit; 0: none"),
+          option("run.time_limit", &Job::run, &Job::Run::time_limit, number(0, kUnbounded),
+                 "minutes after which the state is saved and the run ends with exit code 3; 0: none"),
+          option("run.memory_gib", &Job::run, &Job::Run::memory_gib, automatic(positive(kUnbounded)),
+                 "GiB that a rank may use; auto: its share of the node"),
+          option("run.gpu_memory_gib", &Job::run, &Job::Run::gpu_memory_gib, automatic(positive(kUnbounded)),
+                 "GiB of a GPU that a rank may use; auto: its share of what is free")};
+}
+
+std::vector<JobOption> output_options() {
+  return {
+      option("output.directory", &Job::output, &Job::Output::directory, text("a path"), "where results go"),
+      option("output.save_gram", &Job::output, &Job::Output::save_gram, flag(),
+             "also write CHECKPOINT.gram.h5"),
+      option("output.overwrite", &Job::output, &Job::Output::overwrite, flag(),
+             "replace results of another job")};
+}
+
+}  // namespace
+
+const std::vector<JobOption>& job_options() {
+  static const std::vector<JobOption> options = [] {
+    std::vector<JobOption> all;
+    for (const auto& part :
+         {model_options(), tokens_options(), own_data_options(), predict_options(), bound_options(),
+          theory_options(), compress_options(), evaluate_options(), run_options(), output_options()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
+  return options;
+}
+
+bool JobOption::is_read_by(const std::string& command) const {
+  static const std::map<std::string, std::set<std::string>> sections{
+      {"theory", {"theory"}},
+      {"calibrate", {"model", "tokens", "grams", "compress", "run"}},
+      {"evaluate", {"model", "tokens", "evaluate", "run"}},
+  };
+  const auto found = sections.find(command);
+  if (found != sections.end()) return found->second.count(section()) > 0;
+  return section() != "theory" && section() != "compress" && section() != "evaluate";
+}
+
+const JobOption* find_job_option(const std::string& name) {
+  const auto& options = job_options();
+  const auto found =
+      std::find_if(options.begin(), options.end(), [&](const JobOption& o) { return o.name == name; });
+  return found != options.end() ? &*found : nullptr;
+}
+
+std::string job_options_help(const std::string& command) {
+  const Job defaults;
+  std::string text;
+  std::string section;
+  for (const JobOption& option : job_options()) {
+    if (!option.is_read_by(command)) continue;
+    if (option.section() != section) {
+      section = option.section();
+      text += "\n[" + section + "]\n";
+    }
+    const std::string value = option.get(defaults);
+    text += "  " + option.key() + (value.empty() ? "" : " = " + value) + "\n      " + option.help + " (" +
+            option.allowed + ")\n";
+  }
+  return text;
+}
+
+}  // namespace headspan

@@ -1,0 +1,85 @@
+#include "app/plan/job_sizes.h"
+
+#include <algorithm>
+
+#include "app/job/job_rules.h"
+#include "app/run/batch_tokens.h"
+#include "dist/matrix/block_cyclic.h"
+#include "stats/gram/collector.h"
+
+namespace headspan {
+
+double bytes_of(Dtype dtype) {
+  if (dtype == Dtype::float64) return 8;
+  return dtype == Dtype::float32 ? 4 : 2;
+}
+
+std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) {
+  std::vector<StreamSize> sizes;
+  for (const Stream stream : job.predict.streams) {
+    const std::int64_t heads = (stream == Stream::q ? config.heads : config.kv_heads) * config.layers;
+    sizes.push_back({real(heads), real(heads * config.head_size)});
+  }
+  return sizes;
+}
+
+std::int64_t most_heads(const Job& job, const ModelConfig& config) {
+  double most = 0;
+  for (const StreamSize& stream : stream_sizes(job, config)) most = std::max(most, stream.heads);
+  return static_cast<std::int64_t>(most);
+}
+
+Extent extent_of(const Job& job, const ModelConfig& config) { return {config.layers, saves_attention(job)}; }
+
+double attention_size(const Job& job, const ModelConfig& config) {
+  if (!saves_attention(job)) return 0;
+  return real(config.layers * config.heads) * real(config.head_size * config.head_size);
+}
+
+double parts_of(const TokenCounts& tokens) { return tokens.heldout > 0 ? 2 : 1; }
+
+std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dtype, bool heldout,
+                             const GroupShape& group) {
+  std::vector<std::int64_t> columns;
+  for (const StreamSize& stream : stream_sizes(job, config))
+    columns.push_back(static_cast<std::int64_t>(stream.columns));
+  return dtype == Dtype::float64 ? panel_tokens<double>(group.grid, columns, job.predict.precision, heldout)
+                                 : panel_tokens<float>(group.grid, columns, job.predict.precision, heldout);
+}
+
+double batch_of(const Job& job, const TokenCounts& tokens, const GroupShape& group) {
+  const std::int64_t batch =
+      batch_tokens(job.run, tokens.total(), group.data_parallel(), job.run.device == "cuda");
+  return real(std::max(batch, std::min(tokens.longest, tokens.total())));
+}
+
+double remote_tile_bytes(const Job& job, const ModelConfig& config, const StreamSize& stream, double ranks) {
+  const double side = (real(job.predict.pool) + 1) * real(config.head_size);
+  return stream.heads / ranks * side * side / 2 * 8 * (ranks - 1) / ranks;
+}
+
+std::int64_t block_of(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
+  return gram_block(grid, static_cast<std::int64_t>(stream.heads), config.head_size);
+}
+
+double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
+  if (grid.rows * grid.columns == 1) return 1;
+  const auto columns = static_cast<std::int64_t>(stream.columns);
+  const std::int64_t block = block_of(stream, config, grid);
+  const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0},
+      cols{columns, block, static_cast<int>(grid.columns), 0};
+  double most = 0;
+  for (int p = 0; p < rows.parts; ++p)
+    for (int q = 0; q < cols.parts; ++q) {
+      double elements = 0;
+      for (std::int64_t c = 0; c < cols.local_blocks(q); ++c) {
+        const std::int64_t first = cols.global_block(q, c);
+        elements += real(cols.block_size(first)) *
+                    real(rows.local_size(p) - rows.local_before(p, std::min(columns, first * block)));
+      }
+      most = std::max(most, elements);
+    }
+  return most / (stream.columns * stream.columns / 2 / real(grid.rows * grid.columns));
+}
+
+}  // namespace headspan

@@ -1,0 +1,93 @@
+#include "app/plan/matrix_sizes.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/checked.h"
+#include "dist/matrix/linear_algebra.h"
+#include "stats/gram/gram.h"
+#include "stats/layers/layer_ceiling.h"
+#include "stats/layers/layer_share.h"
+
+namespace headspan {
+namespace {
+
+/// Of `heads` heads in the columns' blocks.
+struct HeadMatrix {
+  std::int64_t rows, columns, heads, head_size;
+
+  std::int64_t most_on(const GridShape& grid) const {
+    return most_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
+  }
+};
+
+/// The fewest ranks in a square grid, or one that is a column wider, that hold it.
+GridShape enough_ranks(const HeadMatrix& matrix) {
+  GridShape grid{1, 1};
+  while (matrix.most_on(grid) > kMostLocalElements) grid = {grid.columns, grid.rows + 1};
+  return grid;
+}
+
+std::string text(const GridShape& grid) {
+  return std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
+}
+
+void check(const std::string& what, const HeadMatrix& matrix, const GridShape& grid,
+           const std::string& instead) {
+  const std::int64_t most = matrix.most_on(grid);
+  if (most <= kMostLocalElements) return;
+  const GridShape enough = enough_ranks(matrix);
+  throw InputError("", "run.grid", text(grid),
+                   "leaves " + std::to_string(most) + " elements of " + what + " on a rank, above the " +
+                       std::to_string(kMostLocalElements) + " that ScaLAPACK can count",
+                   "run on " + std::to_string(enough.rows * enough.columns) + " ranks of a group (" +
+                       text(enough) + "), or set " + instead);
+}
+
+/// For the overlap on a group of `ranks`.
+void check_projection_sizes(const Job& job, const ModelConfig& config, std::int64_t ranks) {
+  if (!job.overlap.enabled) return;
+  std::int64_t heads = 0;
+  for (const Stream stream : job.overlap.projections)
+    heads = std::max(heads, stream == Stream::q ? config.heads : config.kv_heads);
+  const std::int64_t d = config.head_size, columns = heads * d, rows = std::max(config.hidden_size, columns);
+  const auto pieces = static_cast<std::int64_t>(job.overlap.projections.size()) * config.layers;
+  const std::int64_t teams = overlap_teams(columns * config.hidden_size, pieces, ranks);
+  check("a projection of " + std::to_string(rows) + " x " + std::to_string(columns),
+        {rows, columns, heads, d}, squarest_grid(ranks / teams), "overlap.enabled = false");
+}
+
+}  // namespace
+
+LayerSizes layer_sizes(const HeadLayout& layout) {
+  std::int64_t widest = 0;
+  for (const LayerShare& layer : whole_layers(layout))
+    widest = std::max(widest, (layer.last - layer.first) * layout.head_size);
+  return {widest, layout.heads(), layout.head_size};
+}
+
+void check_layer_sizes(const Job& job, const LayerSizes& layers, const GridShape& grid) {
+  const std::int64_t columns = checked_mul(layers.heads, layers.head_size, "columns of a stream");
+  if (columns > std::numeric_limits<int>::max())
+    throw InputError("", "predict.streams", "", "holds a stream of " + std::to_string(columns) + " columns",
+                     "MPI and BLAS count up to " + std::to_string(std::numeric_limits<int>::max()));
+  if (!job.ceiling.enabled || job.ceiling.scope == "causal" || job.run.device == "cuda") return;
+  if (layers.widest < kWideLayer) return;
+  check("the " + std::to_string(layers.widest) + " columns of a layer",
+        {layers.widest, layers.widest, layers.heads, layers.head_size}, grid, "ceiling.scope = causal");
+}
+
+void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid) {
+  for (const Stream stream : job.predict.streams) {
+    const std::int64_t heads = stream == Stream::q ? config.heads : config.kv_heads;
+    check_layer_sizes(job, {heads * config.head_size, heads * config.layers, config.head_size}, grid);
+  }
+  check_projection_sizes(job, config, grid.rows * grid.columns);
+}
+
+std::int64_t overlap_teams(std::int64_t elements, std::int64_t pieces, std::int64_t ranks,
+                           std::int64_t large) {
+  return elements >= large ? 1 : std::min(ranks, pieces);
+}
+
+}  // namespace headspan

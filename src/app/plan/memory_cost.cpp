@@ -1,0 +1,96 @@
+#include "app/plan/memory_cost.h"
+
+#include <algorithm>
+
+#include "app/job/job_rules.h"
+#include "app/run/layout.h"
+#include "dist/matrix/block_cyclic.h"
+#include "stats/layers/layer_ceiling.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kStagingBytes = 2 * 8.0 * (1 << 20);  // model/weights/weight_loader.cpp
+
+/// Local rows and columns of the fullest rank for a stream's Gram.
+struct LocalSize {
+  double rows, columns;
+};
+
+LocalSize local_size(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
+  const std::int64_t columns = static_cast<std::int64_t>(stream.columns);
+  const std::int64_t block = block_of(stream, config, grid);
+  const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0};
+  const BlockCyclic cols{columns, block, static_cast<int>(grid.columns), 0};
+  return {real(rows.local_size(0)), real(cols.local_size(0))};
+}
+
+/// Memory of a Gram's local array on the fullest rank, of which pages (4 KiB) are taken from the diagonal
+/// down.
+double triangle_bytes(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
+  const LocalSize local = local_size(stream, config, grid);
+  const double triangle = 8 * fullest_of_gram(stream, config, grid) * stream.columns * stream.columns / 2 /
+                          real(grid.rows * grid.columns);
+  return std::min(8 * local.rows * local.columns, triangle + 4096 * local.columns);
+}
+
+/// Tables of all streams; of one stream at a time what its statistics take besides.
+double statistics_bytes(const Job& job, const ModelConfig& config, const TokenCounts& tokens,
+                        const GroupShape& group) {
+  const double d = real(config.head_size), ranks = real(group.ranks);
+  double tables = 0, work = 0;
+  for (const StreamSize& stream : stream_sizes(job, config)) {
+    const double h = stream.heads, width = stream.columns / real(config.layers);
+    tables += h * h * (3 * 8 + 1) / ranks + h * d * 3 * 8 / ranks + h * width / d * 8;
+    const double records = (h / real(group.grid.rows) + h / real(group.grid.columns)) * 2 * d * d * 8;
+    const double fits = h * h / ranks * 48 * (group.ranks > 1 ? 2 : 1);  // on their way to their targets
+    const double layer = 4 * width * width * 8 * parts_of(tokens) / (width >= kWideLayer ? ranks : 1);
+    const double remote = 2 * std::min(kRemoteTilesBytes, remote_tile_bytes(job, config, stream, ranks));
+    work = std::max({work, records + fits, remote, layer});
+  }
+  return tables + work;
+}
+
+}  // namespace
+
+double forward_bytes(const ModelConfig& config, Dtype dtype, double batch, double tensor_parallel) {
+  const double attention =
+      real((2 * config.heads + 2 * config.kv_heads) * config.head_size) / tensor_parallel;
+  const double mlp = 2 * real(config.mlp_size) / tensor_parallel;
+  return batch * (4 * real(config.hidden_size) + std::max(attention, mlp)) * bytes_of(dtype);
+}
+
+double MemoryCost::peak() const {
+  return program + grams + std::max(weights + forward + waiting + attention + exchange, statistics);
+}
+
+MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
+                       const GroupShape& group) {
+  MemoryCost cost;
+  const double ranks = real(group.ranks), batch = batch_of(job, tokens, group);
+  const double value = dtype == Dtype::float64 ? 8 : 4;
+  const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
+  const double panel = real(tokens_of_panel(job, config, dtype, tokens.heldout > 0, group));
+  cost.weights = weight_bytes(config, extent_of(job, config), group.tensor_parallel,
+                              planned_weight_dtype(job, config, dtype)) +
+                 kStagingBytes;
+  cost.attention = 2 * 8 * attention_size(job, config);  // of queries, of the output
+  cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));
+  for (const StreamSize& stream : stream_sizes(job, config)) {
+    const LocalSize local = local_size(stream, config, group.grid);
+    cost.grams += parts_of(tokens) * triangle_bytes(stream, config, group.grid);
+    for (const double part : {real(tokens.fit), real(tokens.heldout)})
+      cost.waiting += std::min(part, panel + batch) / ranks * stream.columns * value;
+    const double operands = std::min(real(tokens.total()), panel) * product;
+    // Two panels on several ranks; on one row of them the columns, among the rows, are copied for FP32 alone.
+    const double exchanged = group.ranks == 1 ? stream.columns
+                             : group.grid.rows == 1
+                                 ? 2 * local.rows + (product < 8 ? local.columns : 0)
+                                 : 2 * (local.rows + local.columns + stream.columns / ranks);
+    cost.exchange = std::max(cost.exchange, operands * exchanged);
+  }
+  cost.statistics = statistics_bytes(job, config, tokens, group);
+  return cost;
+}
+
+}  // namespace headspan

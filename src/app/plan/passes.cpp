@@ -1,0 +1,120 @@
+#include "app/plan/passes.h"
+
+#include <algorithm>
+
+#include "app/job/job_rules.h"
+#include "app/plan/job_sizes.h"
+#include "app/plan/memory_cost.h"
+#include "app/run/layout.h"
+#include "device/device_values.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kLibraries = 1.5 * (1 << 30);  // workspaces of BLAS, buffers of NCCL, fragments
+constexpr double kProduct = 256.0 * (1 << 20);  // of a stripe in 32 bits (device/device_gram.cpp)
+constexpr double kSplitProduct = 4 * kProduct;  // in FP64 and 32 bits, and values on their way to integers
+constexpr double kFullestPanel = 1.5;           // of the tokens of a panel (stats/gram/collector.cpp)
+constexpr std::int64_t kMostStripes = 64;
+
+/// The operands of a stream's product: those of this rank's tokens, and on several ranks what they exchange,
+/// of this panel and of the next.
+double panel_bytes(const PassSetting& setting, double columns, double tokens) {
+  const Precision precision = setting.job.predict.precision;
+  const double value = real(static_cast<std::int64_t>(c10::elementSize(panel_type(precision)))),
+               copy = precision == Precision::split ? sizeof(double) : 0;
+  if (setting.group.ranks == 1) return tokens * columns * (value + copy);
+  const double own = tokens / real(setting.group.ranks) * columns * value;
+  const double gathered =
+      tokens * columns * (1 / real(setting.group.grid.rows) + 1 / real(setting.group.grid.columns));
+  return 2 * (3 * own + gathered * value) + gathered * copy;
+}
+
+/// All ways to cut the streams into `count` runs of neighbours have the same cost but for the largest: as
+/// even as they come.
+std::vector<std::vector<std::size_t>> cut_streams(std::size_t streams, std::size_t count) {
+  std::vector<std::vector<std::size_t>> runs(count);
+  for (std::size_t s = 0; s < streams; ++s) runs[s * count / streams].push_back(s);
+  return runs;
+}
+
+std::vector<DeviceShare> make_passes(const PassSetting& setting, std::size_t runs, bool by_part,
+                                     std::int64_t stripes) {
+  std::vector<std::vector<Part>> parts{{Part::fit}};
+  if (setting.heldout && by_part) parts.push_back({Part::heldout});
+  if (setting.heldout && !by_part) parts[0].push_back(Part::heldout);
+  std::vector<DeviceShare> passes;
+  for (const auto& streams : cut_streams(setting.job.predict.streams.size(), runs))
+    for (const auto& part : parts)
+      for (std::int64_t stripe = 0; stripe < stripes; ++stripe)
+        passes.push_back({streams, part, {stripe, stripes}});
+  return passes;
+}
+
+}  // namespace
+
+double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
+  const GroupShape& group = setting.group;
+  const double panel =
+                   real(tokens_of_panel(setting.job, setting.config, setting.dtype, setting.heldout, group)),
+               batch = real(setting.batch) / real(group.tensor_parallel),
+               parts = real(static_cast<std::int64_t>(pass.parts.size()));
+  const std::vector<StreamSize> streams = stream_sizes(setting.job, setting.config);
+  double bytes = 0, widest = 0;
+  for (const std::size_t s : pass.streams) {
+    const double columns = streams[s].columns;
+    const std::int64_t elements =
+        most_elements(group.grid, static_cast<std::int64_t>(columns),
+                      block_of(streams[s], setting.config, group.grid), pass.piece.of);
+    const double waiting = (panel / real(group.ranks) + 2 * batch) * columns * bytes_of(setting.dtype);
+    bytes += parts * (sizeof(double) * real(elements) + waiting);
+    widest = std::max(widest, columns);
+  }
+  const bool split = setting.job.predict.precision == Precision::split;
+  return bytes + panel_bytes(setting, widest, kFullestPanel * panel) + (split ? kSplitProduct : kProduct);
+}
+
+double bytes_beside_passes(const PassSetting& setting) {
+  const double tensor_parallel = real(setting.group.tensor_parallel);
+  const double weights =
+      weight_bytes(setting.config, extent_of(setting.job, setting.config), setting.group.tensor_parallel,
+                   planned_weight_dtype(setting.job, setting.config, setting.dtype));
+  return weights + forward_bytes(setting.config, setting.dtype, real(setting.batch), tensor_parallel) +
+         kLibraries;
+}
+
+std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
+  const double room = bytes - bytes_beside_passes(setting);
+  const auto fit = [&](const std::vector<DeviceShare>& passes) {
+    return std::all_of(passes.begin(), passes.end(), [&](const DeviceShare& pass) {
+      return pass.piece.number > 0 || pass_bytes(setting, pass) <= room;  // all pieces count as the largest
+    });
+  };
+  const std::size_t streams = setting.job.predict.streams.size();
+  for (std::size_t runs = 1; runs <= streams; ++runs)
+    for (const bool by_part : {false, true}) {
+      const std::vector<DeviceShare> passes = make_passes(setting, runs, by_part, 1);
+      if (fit(passes)) return passes;
+    }
+  for (std::int64_t stripes = 2; stripes <= kMostStripes; ++stripes) {
+    const std::vector<DeviceShare> passes = make_passes(setting, streams, true, stripes);
+    if (fit(passes)) return passes;
+  }
+  return {};
+}
+
+std::string pass_name(const PassSetting& setting, const DeviceShare& pass) {
+  std::string name;
+  for (const std::size_t s : pass.streams)
+    name += (name.empty() ? "" : ",") + word_of(stream_words(), setting.job.predict.streams[s]);
+  std::string parts;
+  for (const Part part : pass.parts)
+    parts += std::string(parts.empty() ? "" : ",") + (part == Part::fit ? "fit" : "heldout");
+  name += " " + parts;
+  if (pass.piece.of == 1) return name;
+  const GridShape& grid = setting.group.grid;  // on which stripes depend
+  return name + " " + std::to_string(pass.piece.number + 1) + "/" + std::to_string(pass.piece.of) + " on " +
+         std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
+}
+
+}  // namespace headspan

@@ -1,0 +1,61 @@
+#include "app/run/cached_model.h"
+
+#include "model/device_cache/device_cache.h"
+
+namespace headspan {
+
+SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
+                                  double memory) {
+  if (ranks == 1 || plan.algorithm == "quantise") return SharedBlocks::replicated;
+  std::int64_t record = 0;
+  std::size_t numbers = 0;
+  for (const auto& [stream, blocks] : plan.streams)
+    for (const PlannedBlock& block : blocks) {
+      record += RecordFormat(block.bands, plain).bytes();
+      numbers += block.lift.size() + block.map.size() + block.bias.size();
+    }
+  const double stored = static_cast<double>(record) * tokens,
+               maps = static_cast<double>(numbers) * (plain == Dtype::float64 ? 8 : 4);
+  const double replicated = stored + maps / ranks, dealt = stored / ranks + maps;
+  return replicated > memory / 2 && dealt < replicated ? SharedBlocks::dealt : SharedBlocks::replicated;
+}
+
+CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
+                         const std::optional<CompressionPlan>& plan, const std::string& plan_path,
+                         std::int64_t exact_recent, const Team& team, SharedBlocks shared)
+    : model_(model),
+      team_(team),
+      plain_(input.dtype),
+      compute_(input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32),
+      full_(make_plan(full_plan(input.config, model.heads(Stream::k)))) {
+  if (!plan) return;
+  CachePlan compressed =
+      make_cache_plan(input.config, *plan, model.heads(Stream::k), scalar_type(compute_), shared, plan_path);
+  CachePlan replaced = full_.host;
+  compressed.exact_recent = replaced.exact_recent = exact_recent;
+  compressed_ = make_plan(std::move(compressed));
+  replaced_ = make_plan(std::move(replaced));
+}
+
+CachedModel::Plan CachedModel::make_plan(CachePlan plan) const {
+  if (model_.device().is_cpu()) return {std::move(plan), {}};
+  DevicePlan on_device = make_device_plan(plan, scalar_type(compute_), model_.device());
+  return {std::move(plan), std::move(on_device)};
+}
+
+std::unique_ptr<StoringCache> CachedModel::make_storing(const Plan& plan, std::size_t sequences,
+                                                        Dtype plain) const {
+  const auto count = static_cast<std::int64_t>(sequences);
+  if (plan.device)
+    return std::make_unique<DeviceCache>(*plan.device, count, compute_, plain, team_.tensor_device());
+  return std::make_unique<PagedCache>(plan.host, count, compute_, plain, team_.tensor_device());
+}
+
+std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t sequences) const {
+  if (kind == CacheKind::simulated)
+    return std::make_unique<SimulatedCache>(make_storing(compressed_, sequences, plain_),
+                                            make_storing(replaced_, sequences, compute_));
+  return make_storing(kind == CacheKind::full ? full_ : compressed_, sequences, plain_);
+}
+
+}  // namespace headspan

@@ -1,0 +1,70 @@
+#include "app/run/write_target.h"
+
+#include <filesystem>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace headspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_folder(const fs::path& folder) {
+  std::error_code missing;
+  fs::path there =
+      fs::absolute(folder.empty() ? "." : folder);  // the first that exists: what is below it can be made
+  while (!fs::exists(there, missing)) there = there.parent_path();
+  if (!fs::is_directory(there))
+    throw Error("cannot make the folder: " + folder.string() + ": " + there.string() + " is a file");
+  if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    throw_errno("cannot write to the folder", there.string());
+}
+
+}  // namespace
+
+std::vector<std::string> checkpoint_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "config.json" || name == "model.safetensors.index.json" ||
+        entry.path().extension() == ".safetensors")
+      files.push_back(entry.path().string());
+  }
+  return files;
+}
+
+std::vector<std::string> input_files(const Job& job) {
+  std::vector<std::string> files = checkpoint_files(job.model.path);
+  for (const std::string& path : {job.file, job.model.manifest, job.activations.path, job.evaluate.plan,
+                                  job.evaluate.requests, job.evaluate.generate})
+    files.push_back(path);
+  files.insert(files.end(), job.grams.paths.begin(), job.grams.paths.end());
+  std::vector<std::string> tokens = job.evaluate.texts;
+  tokens.push_back(job.tokens.path);
+  for (const std::string& path : tokens)
+    for (const char* extension : {".json", ".idx"}) {
+      files.push_back(path);
+      files.push_back(fs::path(path).replace_extension(extension).string());
+    }
+  return files;
+}
+
+void check_target(const WriteTarget& target, const std::vector<std::string>& inputs) {
+  std::error_code missing;
+  const auto refuse = [&](const std::string& wrong) {
+    throw InputError("", target.key, printable(target.value), wrong, "choose another place");
+  };
+  for (const std::string& input : inputs)
+    if (fs::equivalent(input, target.path, missing))
+      refuse("would replace " + printable(input) + ", which the job reads");
+  if (fs::exists(target.path, missing) && !fs::is_regular_file(target.path, missing))
+    refuse("would replace " + printable(target.path) + ", which is no regular file");
+  check_folder(fs::path(target.path).parent_path());
+}
+
+}  // namespace headspan

@@ -1,0 +1,212 @@
+#include "app/sources/merge_grams.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/job/job_rules.h"
+#include "app/plan/matrix_sizes.h"
+#include "base/printable.h"
+#include "io/checkpoint/content_digest.h"
+#include "io/outputs/gram_check.h"
+
+namespace headspan {
+namespace {
+
+/// One Gram of a file, in blocks of this run's grid. Throws AgreedError for values that no Gram has.
+HeadGram load(const H5File& file, const GramStream& stream, const std::string& part, const Grid& grid) {
+  HeadGram gram{0,
+                {},
+                Matrix(grid, stream.columns(), stream.columns(),
+                       gram_block(grid.shape(), stream.heads(), stream.head_size))};
+  GramPart read = read_gram(file, stream, part, gram.matrix);
+  check_gram(file.path(), stream.name + "/" + part, read, stream.head_size);
+  gram.tokens = read.tokens;
+  gram.mean = std::move(read.mean);
+  return gram;
+}
+
+/// Grams add up only over the same heads, captured and computed alike.
+void check_same(const std::string& path, const GramStream& stream, const GramStream& first) {
+  const auto differs = [&](const std::string& what, const std::string& here, const std::string& there) {
+    if (here != there)
+      throw InputError(path, stream.name + " " + what, here, "the files before have " + there,
+                       "merge Grams of one model and job");
+  };
+  differs("stream", stream.name, first.name);
+  differs("capture", stream.capture, first.capture);
+  differs("forward_dtype", stream.forward_dtype, first.forward_dtype);
+  differs("precision", stream.precision, first.precision);
+  differs("skip_first", std::to_string(stream.skip_first), std::to_string(first.skip_first));
+  differs("heldout part", stream.heldout ? "present" : "absent", first.heldout ? "present" : "absent");
+  if (stream.layer != first.layer || stream.head != first.head || stream.head_size != first.head_size ||
+      stream.hidden_size != first.hidden_size)
+    throw InputError(path, stream.name, "", "has other heads than the files before",
+                     "merge Grams of one model");
+}
+
+HeadLayout layout_of(const GramStream& stream) {
+  return {stream.head_size, stream.layer, stream.head, stream.hidden_size};
+}
+
+GramFiles read_file(const std::string& path) {
+  const H5File file = H5File::open(path);
+  const auto text = [&](const char* name) {
+    return file.read_attribute<std::string>("/", name).value_or("");
+  };
+  GramFiles found;
+  found.streams = read_gram_streams(file);
+  found.fit_tokens =
+      file.read_attribute<std::int64_t>(found.streams.front().name + "/fit", "tokens").value_or(0);
+  found.model_type = text("model_type");
+  found.config_sha256 = text("config_sha256");
+  found.weights_digest = text("weights_digest");
+  found.tokens_path = text("tokens_path");
+  found.tokens_sha256 = text("tokens_sha256");
+  found.attention = read_attention_sizes(file);
+  if (!found.attention) found.lacks_attention = path;
+  if (found.attention && found.attention->tokens != found.fit_tokens)
+    throw InputError(path, "attention tokens", std::to_string(found.attention->tokens),
+                     "are not the " + std::to_string(found.fit_tokens) + " of the Grams",
+                     "the file is damaged");
+  return found;
+}
+
+/// What the Grams were captured and formed in decides how their fits are judged: unknown words are refused.
+void check_words(const std::string& path, const GramStream& stream) {
+  const auto refuse = [&](const char* field, const std::string& word, const std::string& known) {
+    throw InputError(path, stream.name + " " + field, printable(word), "is not known", known);
+  };
+  if (stream.capture != "given" && !value_of(capture_words(), stream.capture))
+    refuse("capture", stream.capture, joined(capture_words()) + "|given");
+  if (!value_of(dtype_words(), stream.forward_dtype))
+    refuse("forward_dtype", stream.forward_dtype, joined(dtype_words()));
+  if (!value_of(precision_words(), stream.precision))
+    refuse("precision", stream.precision, joined(precision_words()));
+}
+
+/// Adds what one more file says.
+void add(GramFiles& files, const std::string& path, const GramFiles& more) {
+  if (more.config_sha256 != files.config_sha256)
+    throw InputError(path, "config_sha256", more.config_sha256.substr(0, 12),
+                     "the files before have " + files.config_sha256.substr(0, 12),
+                     "merge Grams of one model");
+  if (more.weights_digest.empty() || files.weights_digest.empty())
+    files.weights_digest.clear();
+  else if (more.weights_digest != files.weights_digest)
+    throw InputError(path, "weights_digest", more.weights_digest.substr(0, 12),
+                     "the files before have " + files.weights_digest.substr(0, 12),
+                     "merge Grams of one checkpoint");
+  if (more.streams.size() != files.streams.size())
+    throw InputError(path, "", "", "has other streams than the files before", "merge Grams of one job");
+  for (std::size_t s = 0; s < more.streams.size(); ++s) check_same(path, more.streams[s], files.streams[s]);
+  files.fit_tokens += more.fit_tokens;
+  files.tokens_path += "," + more.tokens_path;
+  files.tokens_sha256 += "," + more.tokens_sha256;
+  if (files.lacks_attention.empty()) files.lacks_attention = more.lacks_attention;
+}
+
+/// Means over the tokens of both. Throws InputError where the weights are others.
+void merge(const std::string& path, const GramAttention& more, GramAttention& sum) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < sum.output.size() && i < more.output.size(); ++i) {
+    difference = std::max(difference, std::abs(more.output[i] - sum.output[i]));
+    largest = std::max(largest, std::abs(sum.output[i]));
+  }
+  if (more.output.size() != sum.output.size() || !(difference <= 1e-9 * largest))
+    throw InputError(path, "attention/output", "", "is that of other weights than in the files before",
+                     "merge Grams of one checkpoint");
+  const std::int64_t tokens = sum.tokens + more.tokens;
+  const double share =
+      static_cast<double>(more.tokens) / static_cast<double>(std::max<std::int64_t>(1, tokens));
+  const auto mix = [&](std::vector<double>& ours, const std::vector<double>& theirs) {
+    for (std::size_t i = 0; i < ours.size(); ++i) ours[i] += share * (theirs[i] - ours[i]);
+  };
+  mix(sum.scale, more.scale);
+  mix(sum.query, more.query);
+  sum.tokens = tokens;
+}
+
+/// Collective over the team's group.
+GramAttention merged_attention(const Job& job, const Team& team) {
+  std::optional<GramAttention> sum;
+  for (const std::string& path : job.grams.paths) {
+    const H5File file = H5File::open(team.group(), path);
+    GramAttention attention = read_attention(file, team.group());
+    if (sum)
+      agree(team.group(), [&] { merge(path, attention, *sum); });
+    else
+      sum = std::move(attention);
+  }
+  return std::move(*sum);
+}
+
+}  // namespace
+
+GramFiles read_gram_files(const Job& job) {
+  std::optional<GramFiles> files;
+  for (const std::string& path : job.grams.paths) {
+    GramFiles one = read_file(path);
+    for (const GramStream& stream : one.streams) check_words(path, stream);
+    if (files)
+      add(*files, path, one);
+    else
+      files = std::move(one);
+  }
+  const std::vector<Stream>& asked = job.predict.streams;
+  std::vector<GramStream>& streams = files->streams;
+  streams.erase(std::remove_if(streams.begin(), streams.end(),
+                               [&](const GramStream& stream) {
+                                 return std::find(asked.begin(), asked.end(),
+                                                  value_of(stream_words(), stream.name)) == asked.end();
+                               }),
+                streams.end());
+  if (streams.empty())
+    throw InputError(job.grams.paths.front(), "", "", "holds none of the streams of predict.streams",
+                     "see what it holds with headspan inspect");
+  return std::move(*files);
+}
+
+void check_grams(const Job& job, const GridShape& grid) {
+  std::int64_t heads = 0;
+  for (const GramStream& stream : read_gram_files(job).streams) {
+    heads = std::max(heads, stream.heads());
+    check_layer_sizes(job, layer_sizes(layout_of(stream)), grid);
+  }
+  check_references(job.predict, heads);
+}
+
+UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
+  GramFiles files;
+  UnitEvidence evidence;
+  agree(team.group(), [&] {
+    files = read_gram_files(job);
+    if (team.group().is_root()) evidence.input_digest = files_digest(job.grams.paths);
+  });
+  evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
+  evidence.weights_digest = files.weights_digest;
+  const std::vector<GramStream>& streams = files.streams;
+  evidence.model_type = files.model_type;
+  evidence.config_sha256 = files.config_sha256;
+  if (attention && files.lacks_attention.empty()) evidence.attention = merged_attention(job, team);
+  for (const std::string& path : job.grams.paths) {
+    const H5File file = H5File::open(team.group(), path);
+    for (std::size_t s = 0; s < streams.size(); ++s) {
+      const GramStream& stream = streams[s];
+      StreamGrams grams{load(file, stream, "fit", team.grid()), {}};
+      if (stream.heldout) grams.heldout = load(file, stream, "heldout", team.grid());
+      if (evidence.streams.size() < streams.size()) {
+        evidence.streams.push_back(
+            {{stream.name, stream.capture, stream.forward_dtype, stream.precision, stream.skip_first},
+             layout_of(stream),
+             fit_rules(job, stream.forward_dtype, *value_of(precision_words(), stream.precision)),
+             std::move(grams)});
+        continue;
+      }
+      merge(evidence.streams[s].grams->fit, grams.fit);
+      if (grams.heldout) merge(*evidence.streams[s].grams->heldout, *grams.heldout);
+    }
+  }
+  return evidence;
+}
+
+}  // namespace headspan

@@ -1,0 +1,34 @@
+// The overlap of a model's projections over all layers (design section 3): ranks of the heads and of the
+// layer at each tolerance, singular values, and how far two heads of a layer span the same directions. From
+// the weights alone.
+#pragma once
+
+#include "app/job/job.h"
+#include "app/plan/matrix_sizes.h"
+#include "app/run/team.h"
+#include "base/log.h"
+#include "model/weights/projections.h"
+
+namespace headspan {
+
+/// Row-major; NaN where a projection has fewer heads or singular values than another. On all ranks.
+struct OverlapTable {
+  Words projections, effective, tolerances;  ///< the names along those axes
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;     ///< of the projection that has most
+  std::int64_t values = 0;    ///< singular values of the projection that has most
+  double alignment_null = 0;  ///< d / m
+  bool from_gram = true;      ///< singular values are roots of the eigenvalues of W^T W
+
+  std::vector<double> rank_sum;           ///< [projection, effective, tolerance, layer]
+  std::vector<double> rank_joint;         ///< likewise
+  std::vector<double> overlap_dimension;  ///< likewise
+  std::vector<double> singular_values;    ///< [projection, effective, layer, value]
+  std::vector<double> alignment;          ///< [projection, layer, head, other_head]
+};
+
+/// Every layer's projections. Throws AgreedError. Collective over the group.
+OverlapTable compute_overlap(const Job::Overlap& request, const Projections& projections, const Comm& group,
+                             const Log& log, const std::string& unit, std::int64_t large = kLargeProjection);
+
+}  // namespace headspan

@@ -1,0 +1,49 @@
+#include "app/sources/run_attributes.h"
+
+#include "app/job/job_file.h"
+#include "app/run/library_versions.h"
+#include "base/provenance.h"
+
+namespace headspan {
+namespace {
+
+constexpr const char* kSchema = "1.0";
+
+}  // namespace
+
+NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& team,
+                                const UnitEvidence& evidence) {
+  const Comm& comm = team.group();
+  const std::string now = comm.broadcast(iso_time_utc(), 0);
+  NetcdfAttributes attributes{
+      {"headspan_schema", std::string(kSchema)},
+      {"title", "Linear predictability of the attention heads of " + unit.model_name +
+                    (unit.name == unit.model_name ? "" : " " + unit.name)},
+      {"source", program_name()},
+      {"history", now + " headspan study"},
+      {"date_created", now},
+      {"model_name", unit.model_name},
+      {"model_type", evidence.model_type},
+      {"config_sha256", evidence.config_sha256},
+      {"weights_digest", evidence.weights_digest},
+      {"input_digest", evidence.input_digest},
+      {"checkpoint", unit.name},
+      {"init", std::string(unit.random ? "random" : "pretrained")},
+      {"step", unit.step},
+      {"training_tokens", unit.training_tokens},
+      {"tokens_path", job.tokens.path},
+      {"tokens_sha256", unit.tokens_sha256},
+      {"job", to_ini(job)},
+      {"identity", unit_identity(job, unit)},
+      {"mode", job.predict.mode},
+      {"ranks", static_cast<std::int64_t>(comm.size())},
+      {"grid", std::to_string(team.grid().rows()) + "x" + std::to_string(team.grid().columns())},
+      {"versions", library_versions()},
+      {"git", git_id()}};
+  if (unit.validation_loss) attributes.push_back({"validation_loss", *unit.validation_loss});
+  if (!evidence.sample.mismatch.empty()) attributes.push_back({"tokens_mismatch", evidence.sample.mismatch});
+  if (!unit.revision.empty()) attributes.push_back({"revision", unit.revision});
+  return attributes;
+}
+
+}  // namespace headspan

@@ -1,0 +1,72 @@
+#include "app/study/analysis.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "device/device_forward.h"
+#include "device/device_layers.h"
+#include "device/device_room.h"
+#include "stats/layers/causal_ceiling.h"
+
+namespace headspan {
+namespace {
+
+HeadAngles canonical_correlations(const RegressionData& data) {
+  const std::int64_t d = data.layout.head_size;
+  HeadAngles angles = head_angles(data.fit.matrix, data.layout, data.sst, data.rules.pivot_tolerance(d));
+  if (data.rules.too_few(d))
+    std::fill(angles.cosines.begin(), angles.cosines.end(), std::numeric_limits<double>::quiet_NaN());
+  return angles;
+}
+
+/// The tiles that the selections read.
+void bring_selected(const ResidentGrams& resident, RegressionData& data, const PairTable& pairs,
+                    const AnalysisRequest& request) {
+  std::int64_t pool = request.pairwise ? request.references : 0;
+  if (request.forward) pool = std::max(pool, request.pool);
+  resident.bring(data, selection_tiles(data.layout, pairs, pool));
+}
+
+}  // namespace
+
+bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device) {
+  return have_room(data.comm(), device,
+                   std::max({device_pair_bytes(data), device_layer_bytes(data.layout),
+                             device_forward_bytes(data.layout, request.pool)}));
+}
+
+StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
+                     Profile& profile, std::optional<ResidentGrams> resident) {
+  HS_ASSERT(!resident || (request.device && !request.causal_ceiling));
+  const auto timed = [&](const char* phase, const auto& work) {
+    const Profile::Phase counted = profile.enter(phase);
+    return work();
+  };
+  StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}};
+  result.pairs = timed("pairs", [&] {
+    return all_pairs(data, request.device ? device_pair_sums(*request.device, resident ? &*resident : nullptr)
+                                          : PairSums(host_pair_sums));
+  });
+  if (resident) {
+    timed("pairs", [&] { bring_selected(*resident, data, result.pairs, request); });
+    resident.reset();
+  }
+  result.heads = timed("heads", [&] { return summarise_heads(data); });
+  result.angles = timed("heads", [&] { return canonical_correlations(data); });
+  const ForwardChoices forward = request.device ? device_forward_choices(*request.device) : ForwardChoices();
+  const auto selected = [&](SelectionRule rule) {
+    return timed("selection",
+                 [&] { return select(data, result.pairs, rule, request.references, request.pool, forward); });
+  };
+  if (request.pairwise) result.pairwise = selected(SelectionRule::pairwise);
+  if (request.forward) result.forward = selected(SelectionRule::forward);
+  if (request.layer_ceiling)
+    result.layer_ceiling = timed("ceiling", [&] {
+      const LayerInverse invert = request.device ? device_layer_inverse(*request.device) : LayerInverse();
+      return layer_ceiling(data, kWideLayer, invert);
+    });
+  if (request.causal_ceiling) result.causal_ceiling = timed("ceiling", [&] { return causal_ceiling(data); });
+  return result;
+}
+
+}  // namespace headspan

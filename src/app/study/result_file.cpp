@@ -1,0 +1,257 @@
+#include "app/study/result_file.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t length) {
+  std::vector<std::int64_t> values(to_size(length));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+/// HDF5's int32 for the ints of the tables.
+std::vector<std::int32_t> to_int32(const std::vector<int>& values) { return {values.begin(), values.end()}; }
+
+NetcdfAttributes status_attributes() {
+  NetcdfAttributes attributes = flag_attributes<std::uint8_t>({{kDeficient, "deficient_source"},
+                                                               {kConstant, "constant_target_coordinate"},
+                                                               {kTooFewTokens, "too_few_tokens"},
+                                                               {kOutsideBand, "outside_band"},
+                                                               {kNotComputed, "not_computed"}});
+  attributes.insert(attributes.begin(), {"long_name", std::string("what to know of each fit")});
+  return attributes;
+}
+
+NetcdfAttributes named(const std::string& long_name) {
+  return {{"long_name", long_name}, {"units", std::string("1")}};
+}
+
+/// Writes the tables of one stream into its group.
+class StreamGroup {
+ public:
+  StreamGroup(NetcdfFile& file, const ResultHeader& header, const StreamResult& stream)
+      : file_(file),
+        header_(header),
+        stream_(stream),
+        group_(stream.origin.name + "/"),
+        slab_(stream.pairs.targets) {}
+
+  void write() {
+    define_dimensions();
+    write_attributes();
+    write_pairs();
+    if (stream_.pairwise) write_selection("pairwise", *stream_.pairwise);
+    if (stream_.forward) write_selection("forward", *stream_.forward);
+    write_heads();
+    write_angles();
+    if (stream_.layer_ceiling) write_layer_ceiling(*stream_.layer_ceiling);
+    if (stream_.causal_ceiling)
+      file_.write_root(group_ + "ceiling_causal", {"target"}, *stream_.causal_ceiling,
+                       named("in-sample R2 from all earlier heads"));
+  }
+
+ private:
+  bool heldout() const { return stream_.rules.tokens_heldout > 0; }
+  std::int64_t heads() const { return stream_.layout.heads(); }
+
+  void define_dimensions() {
+    const HeadLayout& layout = stream_.layout;
+    std::vector<std::int64_t> layers(layout.layer);
+    layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+    for (const std::string axis : {"target", "source"}) {
+      file_.define_dimension(group_ + axis, count_from(0, heads()),
+                             {{"long_name", axis + " head, counted layer by layer"}});
+      file_.define_coordinate(group_ + axis + "_layer", axis, layout.layer,
+                              {{"long_name", "layer of the " + axis}});
+      file_.define_coordinate(group_ + axis + "_head", axis, layout.head,
+                              {{"long_name", "head within its layer"}});
+    }
+    file_.define_dimension(group_ + "reference", count_from(0, header_.references),
+                           {{"long_name", std::string("position of a reference head, best first")}});
+    file_.define_dimension(group_ + "count", count_from(1, header_.references),
+                           {{"long_name", std::string("number of reference heads")}});
+    file_.define_dimension(group_ + "coordinate", count_from(0, layout.head_size),
+                           {{"long_name", std::string("coordinate of a head")}});
+    file_.define_dimension(group_ + "layer", layers, {{"long_name", std::string("layer")}});
+    file_.define_dimension(group_ + "head", count_from(0, stream_.angles.heads),
+                           {{"long_name", std::string("head of a layer")}});
+    file_.define_dimension(group_ + "other_head", count_from(0, stream_.angles.heads),
+                           {{"long_name", std::string("another head of that layer")}});
+  }
+
+  void write_attributes() {
+    const HeadLayout& layout = stream_.layout;
+    const std::string object = stream_.origin.name;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const auto d = static_cast<double>(layout.head_size), m = static_cast<double>(layout.hidden_size);
+    std::vector<double> floor, null;
+    for (std::int64_t count = 1; count <= header_.references; ++count) {
+      const double p = static_cast<double>(count) * d;
+      floor.push_back(stream_.rules.tokens > 1 ? p / static_cast<double>(stream_.rules.tokens - 1) : nan);
+      null.push_back(layout.hidden_size > 0 ? p / m : nan);
+    }
+    const auto in_first_layer = std::count(layout.layer.begin(), layout.layer.end(), layout.layer.front());
+    file_.set_attribute(object, "n_fit", stream_.rules.tokens);
+    file_.set_attribute(object, "n_heldout", stream_.rules.tokens_heldout);
+    file_.set_attribute(object, "head_size", layout.head_size);
+    file_.set_attribute(object, "hidden_size", layout.hidden_size);
+    file_.set_attribute(object, "capture", stream_.origin.capture);
+    file_.set_attribute(object, "forward_dtype", stream_.origin.forward_dtype);
+    file_.set_attribute(object, "precision", stream_.origin.precision);
+    file_.set_attribute(object, "references", header_.references);
+    file_.set_attribute(object, "pool", header_.pool);
+    file_.set_attribute(object, "skip_first", stream_.origin.skip_first);
+    file_.set_attribute(object, "noise_floor", floor);
+    file_.set_attribute(object, "geometric_null", null);
+    file_.set_attribute(object, "ceiling_null",
+                        layout.hidden_size > 0 ? static_cast<double>(in_first_layer - 1) * d / m : nan);
+  }
+
+  template <class T>
+  void rows(const std::string& name, const std::vector<std::string>& dimensions, const std::vector<T>& values,
+            const NetcdfAttributes& attributes) {
+    file_.write(group_ + name, dimensions, values.data(), slab_.first, slab_.count, attributes);
+  }
+
+  void write_pairs() {
+    const PairTable& pairs = stream_.pairs;
+    const std::vector<std::string> matrix{"target", "source"};
+    rows("r2", matrix, pairs.r2, named("in-sample R2 of target from source"));
+    rows("r2_weighted", matrix, pairs.r2_weighted, named("variance-weighted in-sample R2"));
+    if (heldout()) rows("r2_heldout", matrix, pairs.r2_heldout, named("R2 on held-out sequences"));
+    rows("status", matrix, pairs.status, status_attributes());
+    file_.write_root(group_ + "rank", {"source"}, to_int32(pairs.rank), named("regressors kept"));
+    file_.write_root(group_ + "pivot", {"source"}, pairs.pivot, named("smallest kept pivot"));
+  }
+
+  void write_selection(const std::string& rule, const SelectionTable& table) {
+    const std::vector<std::string> by_count{"target", "count"};
+    rows("references_" + rule, {"target", "reference"}, to_int32(table.sources),
+         {{"long_name", std::string("source heads chosen, -1 where none")}});
+    rows("r2_" + rule, by_count, table.r2, named("joint in-sample R2 of the first count references"));
+    if (heldout())
+      rows("r2_" + rule + "_heldout", by_count, table.r2_heldout, named("joint R2 on held-out sequences"));
+    rows("status_" + rule, by_count, table.status, status_attributes());
+    rows("rank_" + rule, by_count, to_int32(table.rank), named("regressors kept"));
+    rows("pivot_" + rule, by_count, table.pivot, named("smallest kept pivot"));
+  }
+
+  void write_heads() {
+    const HeadSummary& heads = stream_.heads;
+    const std::vector<std::string> by_coordinate{"target", "coordinate"};
+    rows("mean", by_coordinate, heads.mean, named("mean over the fit part"));
+    rows("variance", by_coordinate, heads.variance, named("variance over the fit part"));
+    rows("spectrum", by_coordinate, heads.spectrum,
+         named("eigenvalues of the head's covariance, descending"));
+    rows("effective_rank", {"target"}, heads.effective_rank,
+         named("(sum of eigenvalues)^2 / sum of squares"));
+    file_.write_root(group_ + "effective_rank_layer", {"layer"}, heads.effective_rank_layer,
+                     named("the same of the whole layer's covariance"));
+  }
+
+  /// The mean over as many canonical correlations as the smaller head has dimensions.
+  void write_angles() {
+    const HeadAngles& angles = stream_.angles;
+    std::vector<double> mean(angles.cosines);
+    for (std::int64_t l = 0; l < angles.layers; ++l)
+      for (std::int64_t r = 0; r < angles.heads; ++r)
+        for (std::int64_t t = 0; t < angles.heads; ++t) {
+          const int* rank = &angles.rank[to_size(l * angles.heads)];
+          mean[to_size((l * angles.heads + r) * angles.heads + t)] /= std::min(rank[r], rank[t]);
+        }
+    file_.write_root(group_ + "canonical_layer", {"layer", "head", "other_head"}, mean,
+                     named("mean squared canonical correlation of two heads of a layer"));
+  }
+
+  void write_layer_ceiling(const LayerCeiling& ceiling) {
+    rows("ceiling_layer", {"target"}, ceiling.r2, named("in-sample R2 from all other heads of the layer"));
+    rows("ceiling_layer_adjusted", {"target"}, ceiling.r2_adjusted,
+         named("the same less what as many regressors of noise would give"));
+    if (heldout())
+      rows("ceiling_layer_heldout", {"target"}, ceiling.r2_heldout, named("the same on held-out sequences"));
+    rows("status_ceiling_layer", {"target"}, ceiling.status, status_attributes());
+  }
+
+  NetcdfFile& file_;
+  const ResultHeader& header_;
+  const StreamResult& stream_;
+  std::string group_;
+  Slab slab_;
+};
+
+void write_tokens(NetcdfFile& file, const ResultHeader& header) {
+  std::vector<std::int64_t> start, length;
+  for (const Sequence& sequence : header.sequences) {
+    start.push_back(sequence.start);
+    length.push_back(sequence.length);
+  }
+  file.define_dimension("tokens/sequence", count_from(0, static_cast<std::int64_t>(start.size())));
+  file.write_root("tokens/start", {"sequence"}, start,
+                  {{"long_name", std::string("position of the first token")}});
+  file.write_root("tokens/length", {"sequence"}, length,
+                  {{"long_name", std::string("tokens of the sequence")}});
+  file.write_root("tokens/heldout", {"sequence"}, header.heldout,
+                  {{"long_name", std::string("1 where the sequence was held out of the fit")}});
+}
+
+void write_overlap(NetcdfFile& file, const OverlapTable& table) {
+  const std::string group = "overlap/";
+  file.define_dimension(group + "projection", table.projections, {{"long_name", std::string("projection")}});
+  file.define_dimension(group + "effective", table.effective,
+                        {{"long_name", std::string("without or with the gain of q_norm and k_norm")}});
+  file.define_dimension(
+      group + "tolerance", table.tolerances,
+      {{"long_name",
+        std::string("of ranks: relative to the layer's largest singular value, or the paper's")}});
+  file.define_dimension(group + "layer", count_from(0, table.layers), {{"long_name", std::string("layer")}});
+  file.define_dimension(group + "head", count_from(0, table.heads),
+                        {{"long_name", std::string("head of a layer")}});
+  file.define_dimension(group + "other_head", count_from(0, table.heads),
+                        {{"long_name", std::string("another head of that layer")}});
+  file.define_dimension(group + "value", count_from(0, table.values),
+                        {{"long_name", std::string("position of a singular value, largest first")}});
+  const std::vector<std::string> by_tolerance{"projection", "effective", "tolerance", "layer"};
+  file.write_root(group + "rank_sum", by_tolerance, table.rank_sum, named("sum of the ranks of the heads"));
+  file.write_root(group + "rank_joint", by_tolerance, table.rank_joint, named("rank of all heads together"));
+  file.write_root(group + "overlap_dimension", by_tolerance, table.overlap_dimension,
+                  named("sum of the ranks of the heads less the joint rank"));
+  file.write_root(group + "singular_values", {"projection", "effective", "layer", "value"},
+                  table.singular_values, named("singular values of a layer's projection"));
+  file.write_root(group + "alignment", {"projection", "layer", "head", "other_head"}, table.alignment,
+                  named("mean squared cosine of the principal angles between the weights of two heads"));
+  file.set_attribute("overlap", "singular_values_from",
+                     std::string(table.from_gram ? "eigenvalues of W^T W" : "W"));
+  file.set_attribute("overlap", "alignment_null", table.alignment_null);
+}
+
+}  // namespace
+
+void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
+                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap) {
+  NetcdfFile file = NetcdfFile::create(comm, path);
+  for (const auto& [name, value] : header.attributes) file.set_attribute("/", name, value);
+  for (const StreamResult& stream : streams) StreamGroup(file, header, stream).write();
+  if (overlap) write_overlap(file, *overlap);
+  if (!header.sequences.empty()) write_tokens(file, header);
+  const H5Causes causes = file.causes();
+  if (causes.global != 0)
+    throw Error(path + ": HDF5 wrote independently, cause " + std::to_string(causes.global));
+  file.close();
+}
+
+void verify_result(const std::string& path, const std::vector<StreamResult>& streams) {
+  const H5File file = H5File::open(path);
+  for (const StreamResult& stream : streams)
+    if (!file.has(stream.origin.name + "/r2") ||
+        file.open_dataset(stream.origin.name + "/r2").shape() !=
+            std::vector<std::int64_t>{stream.layout.heads(), stream.layout.heads()})
+      throw Error(path + ": " + stream.origin.name + "/r2 is missing or cut short after writing");
+}
+
+}  // namespace headspan

@@ -1,0 +1,33 @@
+// The result of one unit as a netCDF-4 file (design section 8): a group for each stream, `overlap`, `tokens`,
+// and the attributes that say what was computed from what. Writes what it is given; computes nothing but the
+// nulls that stand beside the numbers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/sources/overlap.h"
+#include "app/study/analysis.h"
+#include "io/hdf5/netcdf.h"
+#include "io/inputs/sequences.h"
+
+namespace headspan {
+
+/// Everything that goes into the file besides the tables of the streams.
+struct ResultHeader {
+  NetcdfAttributes attributes;      ///< of the root, in order
+  std::vector<Sequence> sequences;  ///< empty: the group `tokens` is left out
+  std::vector<std::uint8_t> heldout;
+  std::int64_t pool = 0;
+  std::int64_t references = 0;
+};
+
+/// Writes the file at `path`. Throws unless every write was collective. Collective over comm, which is that
+/// of the tables' slabs.
+void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
+                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap);
+
+/// Checks that the file opens and holds the streams; throws Error naming what is missing. One rank.
+void verify_result(const std::string& path, const std::vector<StreamResult>& streams);
+
+}  // namespace headspan

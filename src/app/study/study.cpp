@@ -1,0 +1,197 @@
+#include "app/study/study.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/job/unit.h"
+#include "app/run/layout.h"
+#include "app/run/sample.h"
+#include "app/sources/gram_source.h"
+#include "app/study/published.h"
+#include "app/study/run_unit.h"
+#include "base/checked.h"
+#include "base/progress.h"
+#include "base/provenance.h"
+#include "dist/comm/agreement.h"
+#include "dist/comm/shared_counter.h"
+#include "dist/threads.h"
+
+namespace headspan {
+namespace {
+
+/// A unit that could not be computed.
+struct Failure {
+  std::string what;
+  int exit_code;
+};
+
+/// What is known before any rank works.
+struct Plan {
+  std::vector<Unit> units;  // still to be computed
+  std::int64_t skipped = 0;
+  int tensor_parallel = 1;
+  double gpu_memory = 0;  // of a rank, where it has a GPU
+};
+
+/// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
+void skip_published(const Job& job, const Comm& world, Plan& plan) {
+  std::vector<int> complete(plan.units.size(), 0);
+  agree(world, [&] {
+    for (auto u = static_cast<std::size_t>(world.rank()); u < complete.size();
+         u += static_cast<std::size_t>(world.size()))
+      complete[u] = is_published(job, plan.units[u]) ? 1 : 0;
+  });
+  world.sum(complete.data(), static_cast<std::int64_t>(complete.size()));
+  std::vector<Unit> open;
+  for (std::size_t u = 0; u < complete.size(); ++u)
+    if (complete[u] == 0) open.push_back(plan.units[u]);
+  plan.skipped = static_cast<std::int64_t>(plan.units.size() - open.size());
+  plan.units = std::move(open);
+}
+
+/// Looks at everything that the units will read and lead to, and at where they will write; the units are
+/// dealt out over the ranks. Collective over world.
+void check_units(const Job& job, const Comm& world, const std::vector<Unit>& units) {
+  const GridShape grid = job.run.grid.value_or(squarest_grid(world.size() / job.run.groups));
+  agree(world, [&] {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    for (auto u = static_cast<std::size_t>(world.rank()); u < units.size(); u += ranks)
+      check_unit(job, units[u], grid);
+  });
+  agree(world, [&] {
+    if (world.is_root())
+      for (const Unit& unit : units) check_writable(job, unit);
+  });
+}
+
+/// Everything that can be wrong with the job as a whole is found here. Collective over world.
+Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
+  Plan plan;
+  if (gpu) plan.gpu_memory = gpu_memory_of_rank(job, world, *gpu);
+  const double memory = gpu ? plan.gpu_memory : memory_of_rank(job, world);  // where the weights lie
+  agree(world, [&] {
+    check_layout(world.size(), job.run.groups, job.run.tensor_parallel.value_or(1), job.run.grid);
+    plan.units = list_units(job);
+  });
+  if (!job.tokens.path.empty()) {
+    const std::string hash = hash_tokens(job.tokens, world);
+    for (Unit& unit : plan.units) unit.tokens_sha256 = hash;
+  }
+  skip_published(job, world, plan);
+  check_units(job, world, plan.units);
+  agree(world, [&] {
+    const int group_ranks = world.size() / to_int(job.run.groups);
+    plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
+  });
+  return plan;
+}
+
+/// What became of the units that one group took.
+struct Outcome {
+  std::vector<Failure> failures;  ///< on the root of the group
+  std::int64_t done = 0;
+  bool stopped = false;  ///< with units left to do
+  std::string saved;     ///< the unit whose state is saved; empty: stopped between two
+};
+
+/// Takes units from the counter until none is left or the clock says stop. Collective over world.
+Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& clock, const Log& log) {
+  Outcome outcome;
+  SharedCounter counter(team.world(), team.group_number(), team.groups());
+  if (team.groups() > 1 && !counter.is_shared())
+    log.notice(
+        "this MPI has no one-sided communication between all ranks: group g takes units g, g + groups, ..");
+  const auto next = [&] {
+    std::int64_t number = team.group().is_root() ? counter.next() : 0;
+    team.group().broadcast(&number, 1, 0);
+    return number;
+  };
+  const auto count = static_cast<std::int64_t>(plan.units.size());
+  bool first = true;  // is always begun: each run gets further than the one before
+  for (std::int64_t u = next(); u < count && !outcome.stopped; u = next()) {
+    try {
+      outcome.stopped = !first && clock.next(team.group()) == RunClock::Step::save_and_stop;
+      if (outcome.stopped) break;
+      run_unit(job, plan.units[static_cast<std::size_t>(u)], team, clock, log);
+      ++outcome.done;
+      first = false;
+    } catch (const Stopped&) {
+      outcome.stopped = true;
+      outcome.saved = plan.units[static_cast<std::size_t>(u)].name;
+    } catch (const AgreedError& e) {
+      if (team.group().is_root()) outcome.failures.push_back({e.what(), e.exit_code()});
+    }
+  }
+  counter.close();
+  return outcome;
+}
+
+/// The texts of all ranks, in rank order, on rank 0. Collective over world.
+std::string collect(const std::string& text, const Comm& world) {
+  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  send[0].assign(text.begin(), text.end());
+  std::string all;
+  for (const auto& own : world.exchange(send)) all.append(own.begin(), own.end());
+  return all;
+}
+
+/// Says on rank 0 why the run has ended, what is saved and how to go on. Collective over world.
+void tell_stopped(const Outcome& outcome, const Team& team, std::size_t units) {
+  const Comm& world = team.world();
+  const bool speaks = team.group().is_root();
+  std::int64_t done = speaks ? outcome.done : 0;
+  world.sum(&done, 1);
+  const std::string saved = collect(speaks && !outcome.saved.empty() ? " " + outcome.saved : "", world);
+  const bool signal = stop_signal_seen(world);
+  if (!world.is_root()) return;
+  std::fprintf(stderr, "headspan: stopped %s: %lld of %zu units are done%s%s; the same command goes on\n",
+               signal ? "by a signal" : "at run.time_limit", static_cast<long long>(done), units,
+               saved.empty() ? "" : ", saved is the state of", saved.c_str());
+}
+
+/// Tells every failure once, on rank 0; returns the exit code: 3 where some group has stopped, for the job is
+/// to be submitted again then and meets its failures again. Collective over world.
+int report(const Outcome& outcome, const Comm& world) {
+  const std::vector<Failure>& failures = outcome.failures;
+  std::string lines;
+  int code = 0;
+  for (const Failure& failure : failures) {
+    lines += "headspan: " + failure.what + "\n";
+    code = code == 1 ? 1 : failure.exit_code;
+  }
+  std::fputs(collect(lines, world).c_str(), stderr);
+  if (outcome.stopped) code = 3;
+  const auto codes = world.all_gather(code);
+  if (std::find(codes.begin(), codes.end(), 3) != codes.end()) return 3;
+  if (std::find(codes.begin(), codes.end(), 1) != codes.end()) return 1;
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+}  // namespace
+
+int study(const Job& job, const Comm& world) {
+  const double start = Progress::steady_seconds();
+  RunClock clock(job.run);
+  const Log log(world.is_root());
+  const std::optional<int> gpu = choose_gpu(job, world);
+  const int threads = start_threads(world);
+  const Plan plan = make_plan(job, world, gpu);
+  if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
+  log.event("study", {{"units", std::to_string(plan.units.size())},
+                      {"skipped", std::to_string(plan.skipped)},
+                      {"ranks", std::to_string(world.size())},
+                      {"groups", std::to_string(job.run.groups)},
+                      {"tensor_parallel", std::to_string(plan.tensor_parallel)},
+                      {"threads", std::to_string(threads)},
+                      {"version", program_version()}});
+  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu, plan.gpu_memory);
+  const Outcome outcome = run_units(job, plan, team, clock, log);
+  const int code = report(outcome, world);
+  if (code == 3) tell_stopped(outcome, team, plan.units.size());
+  if ((code == 0 || code == 3) && world.is_root())
+    std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",
+                plan.units.size(), static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);
+  return code;
+}
+
+}  // namespace headspan

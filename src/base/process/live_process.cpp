@@ -1,0 +1,57 @@
+#include "base/process/live_process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <unistd.h>
+
+#include "base/provenance.h"
+
+namespace headspan {
+namespace {
+
+/// Clock ticks from the machine's start to the process's; empty where that is not told. A process that has
+/// ended and waits for its parent to look has none: "ended".
+std::string start_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(')');  // the name may hold blanks and brackets
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string state, field;
+  fields >> state;
+  for (int number = 4; number <= 22; ++number) fields >> field;
+  return state == "Z" || state == "X" ? "ended" : field;
+}
+
+/// What has these process ids: a boot of a machine, and a space of ids on it.
+std::string id_space() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  file >> boot;
+  std::error_code missing;
+  return boot + " " + std::filesystem::read_symlink("/proc/self/ns/pid", missing).string();
+}
+
+}  // namespace
+
+std::string this_process() {
+  return hostname() + " " + std::to_string(::getpid()) + " " + start_of(::getpid()) + " " + id_space();
+}
+
+Life life_of(const std::string& process) {
+  std::istringstream fields(process);
+  std::string host, start, boot, space;
+  pid_t pid = 0;
+  if (!(fields >> host >> pid >> start >> boot >> space) || pid < 1 || boot + " " + space != id_space())
+    return Life::unknown;
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return Life::dead;
+  const std::string now = start_of(pid);
+  return now.empty() ? Life::unknown : now == start ? Life::alive : Life::dead;
+}
+
+}  // namespace headspan

@@ -1,0 +1,55 @@
+#include "base/process/stop_signal.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
+#include <initializer_list>
+#include <thread>
+
+#include <unistd.h>
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kSamePress = 500'000'000;  // ns: some launchers send one Ctrl-C twice
+
+// A signal handler has nowhere else to write.
+std::atomic<bool> seen{false};
+std::atomic<std::int64_t> interrupted{0};  // when SIGINT came first, ns; 0: it has not
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+void note(int signal) {
+  seen = true;
+  if (signal != SIGINT) return;
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
+  std::int64_t first = 0;
+  if (interrupted.compare_exchange_strong(first, now) || now - first < kSamePress) return;
+  std::signal(SIGINT, SIG_DFL);
+  std::raise(SIGINT);  // ends the process when this handler returns
+}
+
+}  // namespace
+
+void catch_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = note;
+  action.sa_flags = SA_RESTART;
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    sigaddset(&signals, signal);
+    sigaction(signal, &action, nullptr);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    for (;;) pause();
+  }).detach();
+}
+
+bool stop_signal_seen() { return seen; }
+
+}  // namespace headspan

@@ -1,0 +1,52 @@
+// DeviceComm over MPI, and the choice between it and NCCL.
+#include "dist/comm/device_comm.h"
+
+namespace headspan {
+namespace {
+
+class MpiDeviceComm : public DeviceComm {
+ public:
+  explicit MpiDeviceComm(const Comm& comm) : DeviceComm(comm, std::nullopt) {}
+
+  Ticket begin_sum(double* values, std::int64_t count) const override { return sum_now(values, count); }
+  Ticket begin_sum(float* values, std::int64_t count) const override { return sum_now(values, count); }
+  void broadcast(void* data, std::int64_t bytes, int root) const override {
+    host().broadcast(static_cast<char*>(data), bytes, root);
+  }
+  void all_gather(const void* send, std::int64_t bytes, void* receive) const override {
+    host().all_gather(static_cast<const char*>(send), bytes, static_cast<char*>(receive));
+  }
+  Ticket begin_exchange(const std::vector<Bytes<const char>>& send,
+                        const std::vector<Bytes<char>>& receive) const override {
+    host().exchange(send, receive);
+    return 0;
+  }
+  void wait(Ticket) const override {}
+
+ private:
+  template <class T>
+  Ticket sum_now(T* values, std::int64_t count) const {
+    host().sum(values, count);
+    return 0;
+  }
+};
+
+}  // namespace
+
+void DeviceComm::exchange(const void* send, std::int64_t bytes, void* receive) const {
+  std::vector<Bytes<const char>> from;
+  std::vector<Bytes<char>> to;
+  for (int r = 0; r < size(); ++r) {
+    from.push_back({static_cast<const char*>(send) + r * bytes, bytes});
+    to.push_back({static_cast<char*>(receive) + r * bytes, bytes});
+  }
+  exchange(from, to);
+}
+
+std::unique_ptr<DeviceComm> make_device_comm(const Comm& comm, std::optional<int> gpu,
+                                             std::chrono::milliseconds patience) {
+  if (gpu) return make_nccl_comm(comm, *gpu, patience);
+  return std::make_unique<MpiDeviceComm>(comm);
+}
+
+}  // namespace headspan

@@ -1,0 +1,109 @@
+#include "dist/matrix/tile_exchange.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace headspan {
+namespace {
+
+std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
+
+/// The tiles by owning rank, and for each tile in the caller's order its owner.
+struct ByOwner {
+  std::vector<std::vector<Tile>> tiles;
+  std::vector<int> owner;
+};
+
+ByOwner sort_by_owner(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles) {
+  HS_ASSERT(size > 0 && matrix.rows().block % size == 0);
+  ByOwner result{std::vector<std::vector<Tile>>(to_size(matrix.grid().comm().size())), {}};
+  result.owner.reserve(tiles.size());
+  for (const Tile& tile : tiles) {
+    HS_ASSERT(tile.row >= tile.column);
+    const int owner = matrix.owner(tile.row * size, tile.column * size);
+    result.owner.push_back(owner);
+    result.tiles[to_size(owner)].push_back(tile);
+  }
+  return result;
+}
+
+/// Where this rank keeps the first element of a tile that it owns.
+std::int64_t place(const Matrix& matrix, std::int64_t size, const Tile& tile) {
+  return matrix.rows().local(tile.row * size) + matrix.columns().local(tile.column * size) * matrix.leading();
+}
+
+}  // namespace
+
+TileViews view_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted) {
+  const Comm& comm = matrix.grid().comm();
+  const auto me = to_size(comm.rank());
+  ByOwner asked = sort_by_owner(matrix, size, wanted);
+  asked.tiles[me].clear();
+  const auto requests = comm.exchange(asked.tiles);
+  std::vector<std::vector<double>> replies(requests.size());
+  for (std::size_t r = 0; r < requests.size(); ++r) {
+    replies[r].resize(requests[r].size() * to_size(size * size));
+    double* out = replies[r].data();
+    for (const Tile& tile : requests[r]) {
+      const double* in = matrix.data() + place(matrix, size, tile);
+      for (std::int64_t j = 0; j < size; ++j, out += size) std::copy_n(in + j * matrix.leading(), size, out);
+    }
+  }
+  TileViews views{{}, comm.exchange(replies)};
+  std::vector<std::int64_t> taken(requests.size(), 0);
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const auto owner = to_size(asked.owner[k]);
+    if (owner == me)
+      views.tiles.push_back({matrix.data() + place(matrix, size, wanted[k]), matrix.leading()});
+    else
+      views.tiles.push_back({views.received[owner].data() + size * size * taken[owner]++, size});
+  }
+  return views;
+}
+
+std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted) {
+  const TileViews views = view_tiles(matrix, size, wanted);
+  std::vector<double> values;
+  values.reserve(wanted.size() * to_size(size * size));
+  for (const TileView& tile : views.tiles)
+    for (std::int64_t j = 0; j < size; ++j) {
+      const double* column = tile.values + j * tile.leading;
+      values.insert(values.end(), column, column + size);
+    }
+  return values;
+}
+
+std::vector<Tile> own_tiles_wanted(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted) {
+  const auto before = [](const Tile& a, const Tile& b) {
+    return std::tie(a.column, a.row) < std::tie(b.column, b.row);
+  };
+  const auto same = [](const Tile& a, const Tile& b) { return a.row == b.row && a.column == b.column; };
+  std::vector<Tile> own;
+  for (const auto& asked : matrix.grid().comm().exchange(sort_by_owner(matrix, size, wanted).tiles))
+    own.insert(own.end(), asked.begin(), asked.end());
+  std::sort(own.begin(), own.end(), before);
+  own.erase(std::unique(own.begin(), own.end(), same), own.end());
+  return own;
+}
+
+void deliver_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles, const double* values) {
+  const Comm& comm = matrix.grid().comm();
+  const ByOwner sorted = sort_by_owner(matrix, size, tiles);
+  std::vector<std::vector<double>> send(sorted.tiles.size());
+  for (std::size_t k = 0; k < tiles.size(); ++k) {
+    const double* tile = values + size * size * static_cast<std::int64_t>(k);
+    auto& part = send[to_size(sorted.owner[k])];
+    part.insert(part.end(), tile, tile + size * size);
+  }
+  const auto places = comm.exchange(sorted.tiles);
+  const auto received = comm.exchange(send);
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    const double* in = received[r].data();
+    for (const Tile& tile : places[r]) {
+      double* out = matrix.data() + place(matrix, size, tile);
+      for (std::int64_t j = 0; j < size; ++j, in += size) std::copy_n(in, size, out + j * matrix.leading());
+    }
+  }
+}
+
+}  // namespace headspan

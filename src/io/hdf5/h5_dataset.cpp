@@ -1,0 +1,209 @@
+#include "io/hdf5/h5_dataset.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "dist/comm/agreement.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 26;  // moved by one call
+constexpr std::int64_t kLargestRow = std::int64_t{1} << 30;  // MPI-IO counts bytes in an int
+
+/// All ranks take part, and each moves its own bytes: a slab of rows is one piece of the file, which
+/// gathering on a few ranks first could only slow down, and Open MPI's gathering writers do not report a
+/// failure (4.1, four ranks or more).
+void set_collective(const H5Handle& plist) {
+  HS_H5(H5Pset_dxpl_mpio(plist.get(), H5FD_MPIO_COLLECTIVE));
+  HS_H5(H5Pset_dxpl_mpio_collective_opt(plist.get(), H5FD_MPIO_INDIVIDUAL_IO));
+}
+
+/// Removes the file, and the lock file that Open MPI keeps beside an open one (NAME-JOB-PID.lock).
+void remove_open_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string name = fs::path(path).filename().string();
+  const fs::path folder = fs::path(path).parent_path();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    const fs::path& other = entry.path();
+    if (other.extension() == ".lock" && other.filename().string().rfind(name + "-", 0) == 0)
+      ::unlink(other.c_str());
+  }
+  ::unlink(path.c_str());
+}
+
+std::vector<hsize_t> extents_of(hid_t dataset) {
+  const H5Handle space(HS_H5(H5Dget_space(dataset)), H5Sclose);
+  std::vector<hsize_t> extents(static_cast<std::size_t>(HS_H5(H5Sget_simple_extent_ndims(space.get()))));
+  if (!extents.empty()) HS_H5(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
+  return extents;
+}
+
+/// Whether so many values of so many bytes can be had from a file, compressed at most as far as deflate can.
+bool fit(const std::vector<hsize_t>& extents, std::size_t value_bytes, std::int64_t file_bytes) {
+  constexpr hsize_t kLargestRatio = 1032;
+  hsize_t room = (static_cast<hsize_t>(file_bytes) / value_bytes + 1) * kLargestRatio;
+  for (const hsize_t extent : extents) {
+    if (extent > room) return false;
+    room /= std::max<hsize_t>(1, extent);
+  }
+  return true;
+}
+
+/// Whether each chunk of a dataset, or the whole, has its place in the file.
+bool is_allocated(hid_t dataset, hid_t creation, const std::vector<hsize_t>& extents) {
+  if (HS_H5(H5Pget_layout(creation)) != H5D_CHUNKED) {
+    H5D_space_status_t status = H5D_SPACE_STATUS_ERROR;
+    HS_H5(H5Dget_space_status(dataset, &status));
+    return status == H5D_SPACE_STATUS_ALLOCATED;
+  }
+  std::vector<hsize_t> chunk(extents.size());
+  HS_H5(H5Pget_chunk(creation, static_cast<int>(chunk.size()), chunk.data()));
+  hsize_t needed = 1, stored = 0;
+  for (std::size_t i = 0; i < chunk.size(); ++i) needed *= (extents[i] + chunk[i] - 1) / chunk[i];
+  const H5Handle space(HS_H5(H5Dget_space(dataset)), H5Sclose);
+  HS_H5(H5Dget_num_chunks(dataset, space.get(), &stored));
+  return stored == needed;
+}
+
+}  // namespace
+
+void check_stored(hid_t dataset, const std::string& path, const std::string& name, std::int64_t file_bytes) {
+  const H5Handle creation(HS_H5(H5Dget_create_plist(dataset)), H5Pclose);
+  if (HS_H5(H5Pget_layout(creation.get())) == H5D_VIRTUAL || HS_H5(H5Pget_external_count(creation.get())) > 0)
+    throw InputError(path, name, "", "is stored in other files", "copy its values into this file");
+  const std::vector<hsize_t> extents = extents_of(dataset);
+  const H5Handle type(HS_H5(H5Dget_type(dataset)), H5Tclose);
+  const bool empty = std::find(extents.begin(), extents.end(), hsize_t{0}) != extents.end();
+  if (!fit(extents, h5_type_bytes(type.get()), file_bytes) ||
+      !(empty || is_allocated(dataset, creation.get(), extents)))
+    throw InputError(path, name, "", "has values that the file does not hold", "write all of its values");
+}
+
+void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why) {
+  if (comm.is_root()) {
+    constexpr std::uint64_t kFew = std::uint64_t{1} << 20;
+    struct statvfs disk {};
+    const bool full =
+        ::statvfs(path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kFew;
+    remove_open_file(path);
+    std::fprintf(stderr, "headspan: %s%s\n", why.c_str(), full ? " (no space left on device)" : "");
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  while (true) ::pause();  // until the abort ends this rank too
+}
+
+H5Dataset::H5Dataset(H5Handle dataset, const std::string& path, const std::string& name, const Comm* comm)
+    : dataset_(std::move(dataset)), path_(path), name_(name), comm_(comm) {
+  const std::vector<hsize_t> extents = extents_of(dataset_.get());
+  shape_.assign(extents.begin(), extents.end());
+}
+
+H5T_class_t H5Dataset::type_class() const {
+  const H5Handle type(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
+  return HS_H5(H5Tget_class(type.get()));
+}
+
+std::int64_t H5Dataset::element_bytes() const {
+  const H5Handle type(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
+  return static_cast<std::int64_t>(h5_type_bytes(type.get()));
+}
+
+void H5Dataset::write(const void* rows, std::int64_t first, std::int64_t count, hid_t type) {
+  const H5Handle own(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
+  HS_ASSERT(HS_H5(H5Tequal(own.get(), type)) > 0);
+  const auto move = [&](const Piece& piece) {
+    HS_H5(H5Dwrite(dataset_.get(), type, piece.memory, piece.file, piece.transfer_plist,
+                   static_cast<const char*>(rows) + piece.byte));
+  };
+  try {
+    transfer(first, count, type, move);
+  } catch (const AgreedError& e) {
+    abandon_parallel_file(*comm_, path_, e.what());
+  }
+}
+
+void H5Dataset::read(void* rows, std::int64_t first, std::int64_t count, hid_t type) {
+  const H5T_class_t kind = type_class(), asked = HS_H5(H5Tget_class(type));
+  if (kind != asked && (kind != H5T_INTEGER || asked != H5T_FLOAT))
+    throw InputError(path_, name_, "",
+                     std::string("does not hold ") + (asked == H5T_FLOAT ? "numbers" : "integers"),
+                     "the file is damaged or something else");
+  transfer(first, count, type, [&](const Piece& piece) {
+    try {
+      HS_H5(H5Dread(dataset_.get(), type, piece.memory, piece.file, piece.transfer_plist,
+                    static_cast<char*>(rows) + piece.byte));
+    } catch (const H5Error& e) {
+      throw_unreadable(e, path_, name_);
+    }
+  });
+}
+
+std::int64_t H5Dataset::row_bytes(hid_t type) const {
+  auto bytes = static_cast<std::int64_t>(h5_type_bytes(type));
+  for (std::size_t i = 1; i < shape_.size(); ++i) bytes = checked_mul(bytes, shape_[i], name_.c_str());
+  if (bytes > kLargestRow)
+    throw InputError(path_, name_, "", "has rows of " + std::to_string(bytes) + " bytes",
+                     "rows of at most " + std::to_string(kLargestRow) + " bytes can be moved");
+  return bytes;
+}
+
+/// In pieces of about kPieceBytes: equally often on all ranks, with empty selections where a rank has no
+/// rows left, and with an agreement after each, since a transfer can fail on one rank alone.
+void H5Dataset::transfer(std::int64_t first, std::int64_t count, hid_t type,
+                         const std::function<void(const Piece&)>& move) {
+  HS_ASSERT(!shape_.empty() && first >= 0 && count >= 0 && first + count <= shape_[0]);
+  const std::int64_t bytes = row_bytes(type);
+  const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(bytes, 1));
+  const std::int64_t longest = comm_ ? comm_->max(count) : count;
+  for (std::int64_t done = 0; done < longest; done += step) {
+    Piece piece{};
+    piece.count = std::clamp<std::int64_t>(count - done, 0, step);
+    piece.first = piece.count > 0 ? first + done : 0;
+    piece.byte = piece.count > 0 ? done * bytes : 0;
+    const auto step_of_all = [&] {
+      try {
+        transfer_piece(piece, move);
+      } catch (const H5Error& e) {
+        throw Error(path_ + ": " + name_ + ": " + e.what());
+      }
+    };
+    comm_ ? agree(*comm_, step_of_all) : step_of_all();
+  }
+}
+
+void H5Dataset::transfer_piece(Piece piece, const std::function<void(const Piece&)>& move) {
+  std::vector<std::int64_t> extents = shape_;
+  extents[0] = piece.count;
+  const H5Handle memory = h5_dataspace(extents);
+  const H5Handle file(HS_H5(H5Dget_space(dataset_.get())), H5Sclose);
+  if (piece.count == 0) {
+    HS_H5(H5Sselect_none(file.get()));
+  } else {
+    std::vector<hsize_t> start(shape_.size(), 0);
+    start[0] = static_cast<hsize_t>(piece.first);
+    const std::vector<hsize_t> block(extents.begin(), extents.end());
+    HS_H5(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr));
+  }
+  const H5Handle plist = h5_property_list(H5P_DATASET_XFER);
+  if (comm_) set_collective(plist);
+  piece.memory = memory.get();
+  piece.file = file.get();
+  piece.transfer_plist = plist.get();
+  move(piece);
+  if (!comm_) return;
+  H5Causes causes;
+  HS_H5(H5Pget_mpio_no_collective_cause(plist.get(), &causes.local, &causes.global));
+  causes_.local |= causes.local;
+  causes_.global |= causes.global;
+}
+
+}  // namespace headspan

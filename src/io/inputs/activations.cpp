@@ -1,0 +1,152 @@
+#include "io/inputs/activations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/checked.h"
+#include "base/printable.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 24;  // read at once when heads change places
+
+std::string to_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape) text += (text.empty() ? "[" : ", ") + std::to_string(extent);
+  return (text.empty() ? "[" : text) + "]";
+}
+
+H5Dataset open_dataset(const H5File& file, const std::string& name, const std::string& right) {
+  if (!file.has(name)) throw InputError(file.path(), name, "", "the dataset is missing", right);
+  return file.open_dataset(name);
+}
+
+H5Dataset open_values(const H5File& file) {
+  const std::string right = "a dataset [token, head, coordinate] of float32 or float64 is needed";
+  H5Dataset values = open_dataset(file, "activations", right);
+  const std::int64_t bytes = values.element_bytes();
+  if (values.type_class() != H5T_FLOAT || (bytes != 4 && bytes != 8))
+    throw InputError(file.path(), "activations", "", "does not hold float32 or float64", right);
+  const auto& shape = values.shape();
+  const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  if (shape.size() != 3 || empty)
+    throw InputError(file.path(), "activations", "shape " + to_text(shape),
+                     empty ? "is empty" : "has not 3 dimensions", right);
+  return values;
+}
+
+}  // namespace
+
+Activations Activations::open(const std::string& path) {
+  H5File file = H5File::open(path);
+  H5Dataset values = open_values(file);
+  Activations activations(std::move(file), std::move(values));
+  activations.read_heads();
+  activations.read_sequences();
+  activations.read_attributes();
+  return activations;
+}
+
+std::vector<std::int64_t> Activations::read_integers(const std::string& name, std::int64_t length,
+                                                     const std::string& axis) const {
+  const std::string right =
+      "whole numbers of 0 or more [" + axis + "], " + std::to_string(length) + " of them";
+  H5Dataset dataset = open_dataset(file_, name, right);
+  if (dataset.type_class() != H5T_INTEGER)
+    throw InputError(path(), name, "", "does not hold integers", right);
+  if (dataset.shape() != std::vector<std::int64_t>{length})
+    throw InputError(path(), name, "shape " + to_text(dataset.shape()), "does not fit `activations`", right);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(length));
+  dataset.read_rows(0, length, values.data());
+  constexpr std::int64_t kClipped =
+      std::numeric_limits<std::int64_t>::max();  // HDF5's, of larger unsigned numbers
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] < 0 || values[i] == kClipped)
+      throw InputError(path(), name + "[" + std::to_string(i) + "]", std::to_string(values[i]),
+                       values[i] < 0 ? "is negative" : "is the largest number or above it", right);
+  return values;
+}
+
+void Activations::read_heads() {
+  const auto layer = read_integers("layer", heads(), "head");
+  const auto head = read_integers("head", heads(), "head");
+  place_.resize(layer.size());
+  std::iota(place_.begin(), place_.end(), std::int64_t{0});
+  const auto key = [&](std::int64_t place) {
+    const auto i = static_cast<std::size_t>(place);
+    return std::make_pair(layer[i], head[i]);
+  };
+  std::sort(place_.begin(), place_.end(), [&](std::int64_t a, std::int64_t b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < place_.size(); ++i) {
+    const auto [this_layer, this_head] = key(place_[i]);
+    if (i > 0 && key(place_[i]) == key(place_[i - 1]))
+      throw InputError(path(), "layer, head", std::to_string(this_layer) + ", " + std::to_string(this_head),
+                       "stands twice, at [" + std::to_string(std::min(place_[i - 1], place_[i])) + "] and [" +
+                           std::to_string(std::max(place_[i - 1], place_[i])) + "]",
+                       "each pair of layer and head names one head");
+    layer_.push_back(this_layer);
+    head_.push_back(this_head);
+  }
+}
+
+void Activations::read_sequences() {
+  std::vector<std::int64_t> id(static_cast<std::size_t>(tokens()));
+  std::iota(id.begin(), id.end(), std::int64_t{0});
+  if (file_.has("sequence")) id = read_integers("sequence", tokens(), "token");
+  for (std::size_t i = 0; i < id.size(); ++i) {
+    if (i == 0 || id[i] != id[i - 1]) sequences_.push_back({static_cast<std::int64_t>(i), 0});
+    ++sequences_.back().length;
+  }
+}
+
+/// Attributes stand at the file's root, or at the dataset `activations`.
+void Activations::read_attributes() {
+  for (const char* owner : {"/", "activations"}) {
+    if (const auto stream = file_.read_attribute<std::string>(owner, "stream")) stream_ = stream;
+    if (const auto size = file_.read_attribute<std::int64_t>(owner, "hidden_size")) hidden_size_ = size;
+  }
+  if (stream() != "k" && stream() != "q" && stream() != "v")
+    throw InputError(path(), "stream", printable(stream()), "is no stream", "k, q or v");
+  if (hidden_size_ && *hidden_size_ < 1)
+    throw InputError(path(), "hidden_size", std::to_string(*hidden_size_), "is not positive",
+                     "the model's hidden size, or no such attribute");
+}
+
+template <class T>
+void Activations::read(std::int64_t start, std::int64_t count, T* out) {
+  const std::int64_t columns = checked_mul(heads(), head_size(), "columns of the activations");
+  const std::int64_t row_bytes = checked_mul(columns, sizeof(T), "bytes of a token's activations");
+  const std::int64_t step = std::max<std::int64_t>(1, kBlockBytes / row_bytes);
+  for (std::int64_t done = 0; done < count; done += step)
+    read_block(start + done, std::min(step, count - done), out + done * columns);
+}
+
+template <class T>
+void Activations::read_block(std::int64_t start, std::int64_t count, T* out) {
+  const std::int64_t columns = heads() * head_size();
+  std::vector<T> in_file_order(static_cast<std::size_t>(count * columns));
+  values_.read_rows(start, count, in_file_order.data());
+  const T* const file = in_file_order.data();
+  const T* const bad =
+      std::find_if(file, file + count * columns, [](T value) { return !std::isfinite(value); });
+  if (bad != file + count * columns) {
+    const std::int64_t token = (bad - file) / columns, place = (bad - file) % columns / head_size();
+    const std::int64_t coordinate = (bad - file) % head_size();
+    throw InputError(path(),
+                     "activations[" + std::to_string(start + token) + ", " + std::to_string(place) + ", " +
+                         std::to_string(coordinate) + "]",
+                     std::to_string(*bad), "is not a finite number",
+                     "remove the token or the head that made it");
+  }
+  for (std::int64_t token = 0; token < count; ++token)
+    for (std::int64_t place : place_)
+      out = std::copy_n(file + token * columns + place * head_size(), head_size(), out);
+}
+
+template void Activations::read(std::int64_t, std::int64_t, double*);
+template void Activations::read(std::int64_t, std::int64_t, float*);
+
+}  // namespace headspan

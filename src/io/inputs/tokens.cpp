@@ -1,0 +1,269 @@
+#include "io/inputs/tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/sha256.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+constexpr std::int64_t kLargestNpyHeader = 1 << 16;
+constexpr std::int64_t kReadIds = 1 << 20;
+constexpr std::int64_t kUint16Ids = 1 << 16;
+constexpr std::int64_t kLargestVocabulary = 1 << 18;  // of the tokenizers in use: Gemma's
+
+const std::array<TokenType, 8>& token_types() {
+  static const std::array<TokenType, 8> types{{{"uint8", 1, false},
+                                               {"int8", 1, true},
+                                               {"uint16", 2, false},
+                                               {"int16", 2, true},
+                                               {"uint32", 4, false},
+                                               {"int32", 4, true},
+                                               {"uint64", 8, false},
+                                               {"int64", 8, true}}};
+  return types;
+}
+
+struct NpyHeader {
+  std::string dtype;
+  std::int64_t count = 0;
+  std::int64_t data_begin = 0;
+};
+
+/// What stands between `open` and `close` after 'key': in NPY's header, a Python dictionary as text.
+std::string npy_value(const std::string& header, const std::string& key, char open, char close) {
+  std::size_t at = header.find("'" + key + "'");
+  if (at != std::string::npos) at = header.find_first_not_of(" :", at + key.size() + 2);
+  if (at == std::string::npos || header[at] != open) return {};
+  const std::size_t end = header.find(close, at + 1);
+  return end == std::string::npos ? std::string() : header.substr(at + 1, end - at - 1);
+}
+
+std::string npy_dtype(const std::string& path, const std::string& descr) {
+  for (const TokenType& type : token_types()) {
+    const std::string code = (type.is_signed ? "i" : "u") + std::to_string(type.bytes);
+    if (descr == "<" + code || (type.bytes == 1 && descr == "|" + code)) return type.name;
+  }
+  throw InputError(path, "descr", printable(descr), "is not a little-endian integer type",
+                   "save it as one, numpy.save(file, ids.astype('<u4'))");
+}
+
+std::int64_t npy_count(const std::string& path, const std::string& shape) {
+  const std::size_t digits = std::min(shape.find_first_not_of("0123456789"), shape.size());
+  const bool one_axis = digits > 0 && digits < 19 && shape.substr(digits) == ",";
+  if (!one_axis)
+    throw InputError(path, "shape", "(" + printable(shape) + ")", "is not one axis", "save ids.reshape(-1)");
+  return std::stoll(shape.substr(0, digits));
+}
+
+/// Versions 1 (length in two bytes) to 3 (in four) of the NPY header.
+NpyHeader read_npy_header(const InputFile& file) {
+  std::array<unsigned char, 12> fixed{};
+  const auto refuse = [&] {
+    throw InputError(file.path(), "", "", "has a broken NPY header", "save it again");
+  };
+  if (file.size() < 12) refuse();
+  file.read(0, 12, fixed.data());
+  const bool wide = fixed[6] >= 2;
+  const std::int64_t begin = wide ? 12 : 10;
+  std::uint32_t length = 0;
+  std::memcpy(&length, &fixed[8], wide ? 4 : 2);
+  if (fixed[6] < 1 || fixed[6] > 3 || length > kLargestNpyHeader || begin + length > file.size()) refuse();
+  std::string text(static_cast<std::size_t>(length), '\0');
+  file.read(begin, length, text.data());
+  return {npy_dtype(file.path(), npy_value(text, "descr", '\'', '\'')),
+          npy_count(file.path(), npy_value(text, "shape", '(', ')')), begin + length};
+}
+
+template <class T>
+void widen(const std::vector<char>& bytes, std::int64_t* ids) {
+  T id;
+  for (std::size_t i = 0; i * sizeof(T) < bytes.size(); ++i) {
+    std::memcpy(&id, &bytes[i * sizeof(T)], sizeof(T));
+    ids[i] = static_cast<std::int64_t>(id);  // NOLINT(bugprone-signed-char-misuse): int8 keeps its sign
+  }
+}
+
+void widen(const TokenType& type, const std::vector<char>& bytes, std::int64_t* ids) {
+  switch (type.bytes) {
+    case 1:
+      return type.is_signed ? widen<std::int8_t>(bytes, ids) : widen<std::uint8_t>(bytes, ids);
+    case 2:
+      return type.is_signed ? widen<std::int16_t>(bytes, ids) : widen<std::uint16_t>(bytes, ids);
+    case 4:
+      return type.is_signed ? widen<std::int32_t>(bytes, ids) : widen<std::uint32_t>(bytes, ids);
+    default:
+      return widen<std::int64_t>(bytes, ids);
+  }
+}
+
+bool starts_with_npy_magic(const InputFile& file) {
+  std::array<char, kNpyMagic.size()> start{};
+  const auto bytes = static_cast<std::int64_t>(start.size());
+  if (file.size() < bytes) return false;
+  file.read(0, bytes, start.data());
+  return std::string_view(start.data(), start.size()) == kNpyMagic;
+}
+
+}  // namespace
+
+std::string to_string(TokenFormat format) {
+  switch (format) {
+    case TokenFormat::npy:
+      return "npy";
+    case TokenFormat::megatron:
+      return "megatron";
+    default:
+      return "raw";
+  }
+}
+
+TokenFile TokenFile::open(const std::string& path, const std::string& format, const std::string& dtype,
+                          std::optional<std::int64_t> vocab_size) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  if (extension == ".json" || extension == ".idx")
+    throw InputError(path, "", "", "stands beside a token file and is none itself",
+                     "give the path of the file with the ids");
+  TokenFile tokens(path);
+  tokens.sidecar_ = read_token_sidecar(path);
+  tokens.choose_format(format);
+  if (tokens.format_ == TokenFormat::raw) {
+    tokens.choose_type("", dtype, vocab_size);
+    tokens.count_ids();
+  } else if (tokens.format_ == TokenFormat::npy) {
+    const NpyHeader header = read_npy_header(tokens.file_);
+    tokens.data_begin_ = header.data_begin;
+    tokens.choose_type(header.dtype, dtype, vocab_size);
+    tokens.count_ids();
+    if (tokens.count_ != header.count)
+      throw InputError(path, "shape", std::to_string(header.count),
+                       "the file holds " + std::to_string(tokens.count_) + " ids",
+                       "it is cut short or overlong");
+  } else {
+    if (tokens.index_->data_bytes() != tokens.file_.size())
+      throw InputError(path, "", "",
+                       "has " + std::to_string(tokens.file_.size()) + " bytes where " +
+                           tokens.index_->path() + " asks for " + std::to_string(tokens.index_->data_bytes()),
+                       "give a .bin and .idx of one dataset");
+    tokens.choose_type(tokens.index_->dtype(), dtype, vocab_size);
+    tokens.count_ids();
+  }
+  return tokens;
+}
+
+/// Sets format_, and opens index_ where that is megatron.
+void TokenFile::choose_format(const std::string& asked) {
+  const bool is_npy = starts_with_npy_magic(file_);
+  const std::string index = std::filesystem::path(path()).replace_extension(".idx").string();
+  if (asked == "raw" && is_npy)
+    throw InputError(path(), "tokens.format", asked, "the file starts with the header of a true NPY file",
+                     "auto or npy");
+  if (asked == "npy" && !is_npy)
+    throw InputError(path(), "tokens.format", asked,
+                     "the file has no NPY header (OLMo's .npy files have none)", "auto or raw");
+  if (is_npy) {
+    format_ = TokenFormat::npy;
+  } else if (asked == "megatron" || (asked == "auto" && std::filesystem::exists(index))) {
+    format_ = TokenFormat::megatron;
+    index_.emplace(index);
+  }
+}
+
+/// Sets type_ from what is said, in the order header, job, sidecar; whoever says anything must say the same.
+void TokenFile::choose_type(const std::string& header, const std::string& asked,
+                            std::optional<std::int64_t> vocab_size) {
+  const std::string job = asked == "auto" ? "" : asked;
+  const std::string beside = sidecar_ ? sidecar_->dtype : "";
+  const std::string name = !header.empty()   ? header
+                           : !job.empty()    ? job
+                           : !beside.empty() ? beside
+                                             : infer_raw_type(vocab_size);
+  if (!job.empty() && job != name)
+    throw InputError(path(), "tokens.dtype", job, "the file's own header says " + name, "auto or " + name);
+  if (!beside.empty() && beside != name)
+    throw InputError(sidecar_->path, "dtype", printable(beside),
+                     "the " + std::string(header.empty() ? "job" : "token file's header") + " says " + name,
+                     "the two must agree");
+  const auto& types = token_types();
+  const auto found =
+      std::find_if(types.begin(), types.end(), [&](const TokenType& t) { return t.name == name; });
+  if (found == types.end())
+    throw InputError(beside.empty() ? path() : sidecar_->path, "dtype", printable(name),
+                     "is not an integer type", "uint16 or uint32, or int or uint of 8, 16, 32 or 64 bits");
+  type_ = *found;
+}
+
+/// The type of raw ids that nobody names. Refuses a file whose first ids could be of the other type.
+std::string TokenFile::infer_raw_type(std::optional<std::int64_t> vocab_size) const {
+  if (!vocab_size && sidecar_) vocab_size = sidecar_->vocab_size;
+  const std::int64_t bound = vocab_size.value_or(kLargestVocabulary);
+  const bool is_wide = vocab_size && *vocab_size > kUint16Ids;
+  if (file_.size() == 0 || reads_as_uint32(bound) == is_wide) return is_wide ? "uint32" : "uint16";
+  const std::string ids = "uint32 ids below " + std::to_string(bound);
+  throw InputError(
+      path(), "tokens.dtype", "auto",
+      is_wide ? "the file does not read as " + ids + ", the model's vocabulary"
+              : "the file reads as uint16 ids and as " + ids + " alike",
+      "give tokens.dtype = uint16 or uint32, or write {\"dtype\": \"uint16\"} or \"uint32\" to " +
+          token_sidecar_path(path()));
+}
+
+/// Whether the file holds whole uint32 ids, the first of which are all below `vocab_size`.
+bool TokenFile::reads_as_uint32(std::int64_t vocab_size) const {
+  const std::int64_t bytes = file_.size() - data_begin_;
+  if (bytes == 0 || bytes % 4 != 0) return false;
+  std::vector<std::uint32_t> ids(static_cast<std::size_t>(std::min(bytes / 4, kReadIds)));
+  file_.read(data_begin_, static_cast<std::int64_t>(4 * ids.size()), ids.data());
+  return std::all_of(ids.begin(), ids.end(), [&](std::uint32_t id) { return id < vocab_size; });
+}
+
+/// Sets count_ from the file's size, and holds the sidecar's against it.
+void TokenFile::count_ids() {
+  const std::int64_t bytes = file_.size() - data_begin_;
+  if (bytes == 0) throw InputError(path(), "", "", "holds no tokens", "give a file with at least one id");
+  if (bytes % type_.bytes != 0)
+    throw InputError(path(), "", "",
+                     "its " + std::to_string(bytes) + " bytes are no whole number of " + type_.name + " ids",
+                     "it was cut short, or its tokens.dtype is another");
+  count_ = bytes / type_.bytes;
+  if (sidecar_ && sidecar_->count && *sidecar_->count != count_)
+    throw InputError(sidecar_->path, "count", std::to_string(*sidecar_->count),
+                     path() + " holds " + std::to_string(count_) + " " + type_.name + " ids",
+                     "the two must agree");
+}
+
+std::vector<std::int64_t> TokenFile::read(std::int64_t start, std::int64_t count) const {
+  HS_ASSERT(start >= 0 && count >= 0 && count <= count_ - start);
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
+  std::vector<char> bytes;
+  for (std::int64_t done = 0; done < count; done += kReadIds) {
+    const std::int64_t part = std::min(kReadIds, count - done);
+    bytes.resize(static_cast<std::size_t>(part * type_.bytes));
+    file_.read(data_begin_ + (start + done) * type_.bytes, part * type_.bytes, bytes.data());
+    widen(type_, bytes, &ids[static_cast<std::size_t>(done)]);
+  }
+  return ids;
+}
+
+std::vector<std::int64_t> TokenFile::document_ends(std::int64_t limit) const {
+  return index_ ? index_->document_ends(limit) : std::vector<std::int64_t>();
+}
+
+std::string hash_token_file(const std::string& path) {
+  std::string digest = sha256_file(path);
+  const std::optional<TokenSidecar> sidecar = read_token_sidecar(path);
+  if (sidecar && !sidecar->sha256.empty() && sidecar->sha256 != digest)
+    throw InputError(sidecar->path, "sha256", sidecar->sha256, "that of " + path + " is " + digest,
+                     "the file was changed or damaged: get it again, or correct the sidecar");
+  return digest;
+}
+
+}  // namespace headspan

@@ -1,0 +1,289 @@
+#include "io/outputs/compression_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "base/checked.h"
+#include "io/hdf5/h5_file.h"
+
+namespace headspan {
+namespace {
+
+constexpr const char* kSchema = "1.0";
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 20;  // so that products of three sizes fit
+constexpr const char* kReadable = "1.";  // what every schema that can be read begins with
+
+std::int64_t stored_columns(const PlannedBlock& block) {
+  return std::accumulate(block.bands.begin(), block.bands.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Band& band) { return sum + band.columns; });
+}
+
+template <class T>
+void write_array(H5File& file, const std::string& name, const std::vector<T>& values,
+                 const std::vector<std::int64_t>& shape) {
+  auto dataset = file.create_dataset<T>(name, shape);
+  if (!values.empty()) dataset.write_rows(values.data(), 0, shape[0]);
+}
+
+void write_block(H5File& file, const std::string& group, const PlannedBlock& block,
+                 const CompressionPlan& plan) {
+  file.create_group(group);
+  std::vector<std::int64_t> columns, bits;
+  for (const Band& band : block.bands) {
+    columns.push_back(band.columns);
+    bits.push_back(band.bits);
+  }
+  file.write_attribute(group, "band_columns", columns);
+  file.write_attribute(group, "band_bits", bits);
+  file.write_attribute(group, "expected_loss", block.expected_loss);
+  const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
+  if (plan.algorithm == "latent") {
+    write_array(file, group + "/mean", block.mean, {all});
+    write_array(file, group + "/bias", block.bias, {all});
+    write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
+    write_array(file, group + "/projection", block.projection, {all, r});
+    write_array(file, group + "/lift", block.lift, {r, all});
+  } else if (plan.algorithm != "quantise") {
+    const auto targets = static_cast<std::int64_t>(block.targets.size());
+    write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});
+    write_array(file, group + "/targets", block.targets, {targets});
+    write_array(file, group + "/references", block.references, {targets, plan.references});
+    write_array(file, group + "/map", block.map, {targets, plan.references * d, d});
+    write_array(file, group + "/bias", block.bias, {targets, d});
+    write_array(file, group + "/r2_heldout", block.r2_heldout, {targets});
+    write_array(file, group + "/loss", block.loss, {targets});
+  }
+}
+
+/// One file that is being read.
+class PlanReader {
+ public:
+  explicit PlanReader(const std::string& path) : path_(path), file_(H5File::open(path)) {}
+
+  CompressionPlan read() {
+    check_schema();
+    CompressionPlan plan;
+    plan.algorithm = attribute<std::string>("/", "algorithm");
+    static const std::set<std::string> known{"latent", "headspan", "paper-text", "paper-code", "quantise"};
+    if (known.count(plan.algorithm) == 0)
+      refuse("algorithm", plan.algorithm, "is not known to this version of headspan");
+    plan.config_sha256 = attribute<std::string>("/", "config_sha256");
+    plan.weights_digest = file_.read_attribute<std::string>("/", "weights_digest").value_or("");
+    plan.layers = size("layers", 1);
+    plan.kv_heads = size("kv_heads", 1);
+    plan.head_size = size("head_size", 1);
+    plan.exact_first = size("exact_first", 0);
+    plan.references = size("references", 0);
+    plan.expected_loss = attribute<double>("/", "expected_loss");
+    for (const std::string stream : {"k", "v"}) {
+      if (!file_.has(stream)) continue;
+      auto& blocks = plan.streams[stream];
+      for (std::int64_t layer = 0; layer < plan.layers; ++layer)
+        blocks.push_back(read_block(stream + "/" + std::to_string(layer), plan));
+    }
+    if (plan.streams.empty()) refuse("/", "", "holds neither k nor v");
+    check_references(plan);
+    return plan;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& object, const std::string& value,
+                           const std::string& what) const {
+    throw InputError(path_, object, value, what, "give a plan as headspan calibrate wrote it");
+  }
+
+  void check_schema() const {
+    const auto schema = attribute<std::string>("/", "headspan_schema");
+    if (schema.rfind(kReadable, 0) != 0)
+      throw InputError(
+          path_, "headspan_schema", schema, "is not known",
+          std::string("this headspan reads ") + kReadable + "x; take the one that wrote the plan");
+  }
+
+  template <class T>
+  T attribute(const std::string& object, const std::string& name) const {
+    auto value = file_.read_attribute<T>(object, name);
+    if (!value) refuse(object, "", "has no attribute " + name);
+    return *value;
+  }
+
+  std::int64_t size(const std::string& name, std::int64_t least) const {
+    const auto value = attribute<std::int64_t>("/", name);
+    if (value < least || value > kLargestSize) refuse(name, std::to_string(value), "is no size");
+    return value;
+  }
+
+  template <class T>
+  std::vector<T> array(const std::string& name, const std::vector<std::int64_t>& shape) {
+    if (!file_.has(name)) refuse(name, "", "is missing");
+    auto dataset = file_.open_dataset(name);
+    if (dataset.shape() != shape) refuse(name, "", "has another shape than the attributes say");
+    std::int64_t size = 1;
+    for (const std::int64_t extent : shape) size = checked_mul(size, extent, "values of a plan");
+    std::vector<T> values(static_cast<std::size_t>(size));
+    if (size > 0) dataset.read_rows(0, shape[0], values.data());
+    return values;
+  }
+
+  /// Every value finite.
+  template <class T>
+  std::vector<T> numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
+    std::vector<T> values = array<T>(name, shape);
+    for (const T value : values)
+      if (!std::isfinite(value)) refuse(name, std::to_string(value), "is not a finite number");
+    return values;
+  }
+
+  std::vector<std::int64_t> list(const std::string& name) {
+    if (!file_.has(name)) refuse(name, "", "is missing");
+    const auto shape = file_.open_dataset(name).shape();
+    if (shape.size() != 1) refuse(name, "", "is no list");
+    return array<std::int64_t>(name, shape);
+  }
+
+  PlannedBlock read_block(const std::string& group, const CompressionPlan& plan) {
+    if (!file_.has(group)) refuse(group, "", "is missing");
+    PlannedBlock block;
+    read_bands(group, plan, block);
+    block.expected_loss = attribute<double>(group, "expected_loss");
+    const std::int64_t all = plan.columns(), r = stored_columns(block);
+    if (plan.algorithm == "quantise") {
+      if (r != all) refuse(group, "", "must store every column");
+    } else if (plan.algorithm == "latent") {
+      if (r > all) refuse(group, "", "stores more columns than there are");
+      block.mean = numbers<double>(group + "/mean", {all});
+      block.bias = numbers<double>(group + "/bias", {all});
+      block.eigenvalues = numbers<double>(group + "/eigenvalues", {all});
+      block.projection = numbers<float>(group + "/projection", {all, r});
+      block.lift = numbers<float>(group + "/lift", {r, all});
+    } else {
+      block.kept = list(group + "/kept");
+      block.targets = list(group + "/targets");
+      read_targets(group, plan, block);
+      check_heads(group, plan, block);
+    }
+    return block;
+  }
+
+  void read_bands(const std::string& group, const CompressionPlan& plan, PlannedBlock& block) const {
+    const auto columns = attribute<std::vector<std::int64_t>>(group, "band_columns"),
+               bits = attribute<std::vector<std::int64_t>>(group, "band_bits");
+    static const std::set<std::int64_t> known{2, 3, 4, 5, 6, 8, kPlainBits};
+    if (columns.size() != bits.size())
+      refuse(group, "", "names other bands in band_columns than in band_bits");
+    for (std::size_t b = 0; b < bits.size(); ++b) {
+      if (known.count(bits[b]) == 0 || columns[b] < 0 || columns[b] > plan.columns())
+        refuse(group, std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
+      block.bands.push_back({columns[b], to_int(bits[b]), plan.algorithm == "quantise"});
+    }
+  }
+
+  void read_targets(const std::string& group, const CompressionPlan& plan, PlannedBlock& block) {
+    const auto targets = static_cast<std::int64_t>(block.targets.size());
+    const std::int64_t d = plan.head_size;
+    block.references = array<std::int64_t>(group + "/references", {targets, plan.references});
+    block.map =
+        numbers<float>(group + "/map", {targets, checked_mul(plan.references, d, "rows of a map"), d});
+    block.bias = numbers<double>(group + "/bias", {targets, d});
+    block.r2_heldout = array<double>(group + "/r2_heldout", {targets});
+    block.loss = numbers<double>(group + "/loss", {targets});
+  }
+
+  /// Each head of the layer is kept or a target, and what is stored is the kept ones.
+  void check_heads(const std::string& group, const CompressionPlan& plan, const PlannedBlock& block) const {
+    std::vector<std::int64_t> heads(block.kept);
+    heads.insert(heads.end(), block.targets.begin(), block.targets.end());
+    std::sort(heads.begin(), heads.end());
+    std::vector<std::int64_t> expected(static_cast<std::size_t>(plan.kv_heads));
+    std::iota(expected.begin(), expected.end(), 0);
+    if (heads != expected) refuse(group, "", "must have each head once among kept and targets");
+    if (stored_columns(block) != static_cast<std::int64_t>(block.kept.size()) * plan.head_size)
+      refuse(group, "", "stores other columns than those of the kept heads");
+  }
+
+  /// References are kept heads of the same layer or of one before.
+  void check_references(const CompressionPlan& plan) const {
+    for (const auto& [stream, blocks] : plan.streams)
+      for (std::size_t layer = 0; layer < blocks.size(); ++layer)
+        for (const std::int64_t head : blocks[layer].references) {
+          if (head == -1) continue;
+          const std::int64_t at = head / plan.kv_heads;
+          const bool causal = head >= 0 && at <= static_cast<std::int64_t>(layer);
+          const auto& kept = blocks[causal ? static_cast<std::size_t>(at) : 0].kept;
+          if (!causal || std::find(kept.begin(), kept.end(), head % plan.kv_heads) == kept.end())
+            refuse(stream + "/" + std::to_string(layer) + "/references", std::to_string(head),
+                   "is no kept head of this layer or one before");
+        }
+  }
+
+  std::string path_;
+  H5File file_;
+};
+
+}  // namespace
+
+double CompressionPlan::full_bytes() const { return static_cast<double>(2 * 2 * columns() * layers); }
+
+double CompressionPlan::stored_bytes() const {
+  std::int64_t bytes = 2 * columns() * layers * (2 - static_cast<std::int64_t>(streams.size()));
+  for (const auto& [stream, blocks] : streams)
+    for (const PlannedBlock& block : blocks)
+      for (const Band& band : block.bands) bytes += band_bytes(band);
+  return static_cast<double>(bytes);
+}
+
+double CompressionPlan::read_bytes() const {
+  double bytes = stored_bytes();
+  for (const auto& [stream, blocks] : streams)
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      std::set<std::int64_t> elsewhere;  // heads of earlier layers, which are read once for all targets
+      for (const std::int64_t head : blocks[layer].references)
+        if (head >= 0 && head / kv_heads != static_cast<std::int64_t>(layer)) elsewhere.insert(head);
+      bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(elsewhere.size()));
+    }
+  return bytes;
+}
+
+double CompressionPlan::map_bytes() const {
+  std::size_t numbers = 0;
+  for (const auto& [stream, blocks] : streams)
+    for (const PlannedBlock& block : blocks)
+      numbers += block.projection.size() + block.lift.size() + block.map.size() + block.bias.size();
+  return 2 * static_cast<double>(numbers);
+}
+
+void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& more) {
+  H5File file = H5File::create(path);
+  std::string streams;
+  for (const auto& [stream, blocks] : plan.streams) streams += (streams.empty() ? "" : ",") + stream;
+  const NetcdfAttributes own{{"headspan_schema", std::string(kSchema)},
+                             {"algorithm", plan.algorithm},
+                             {"config_sha256", plan.config_sha256},
+                             {"weights_digest", plan.weights_digest},
+                             {"streams", streams},
+                             {"layers", plan.layers},
+                             {"kv_heads", plan.kv_heads},
+                             {"head_size", plan.head_size},
+                             {"exact_first", plan.exact_first},
+                             {"references", plan.references},
+                             {"expected_loss", plan.expected_loss},
+                             {"stored", plan.stored_bytes() / plan.full_bytes()},
+                             {"bytes_full", plan.full_bytes()},
+                             {"bytes_stored", plan.stored_bytes()},
+                             {"bytes_read", plan.read_bytes()},
+                             {"bytes_maps", plan.map_bytes()}};
+  for (const NetcdfAttributes* attributes : {&own, &more})
+    for (const auto& [name, value] : *attributes) file.write_attribute("/", name, value);
+  for (const auto& [stream, blocks] : plan.streams) {
+    file.create_group(stream);
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer)
+      write_block(file, stream + "/" + std::to_string(layer), blocks[layer], plan);
+  }
+  file.close();
+}
+
+CompressionPlan read_plan(const std::string& path) { return PlanReader(path).read(); }
+
+}  // namespace headspan

@@ -1,0 +1,231 @@
+#include "io/outputs/gram_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/checked.h"
+#include "dist/comm/agreement.h"
+#include "dist/matrix/tile_exchange.h"
+
+namespace headspan {
+namespace {
+
+constexpr const char* kAttention = "attention";
+constexpr std::int64_t kLargestHead = std::int64_t{1} << 20;
+
+/// A tile's number, and back.
+std::int64_t tile_count(std::int64_t heads) { return checked_mul(heads, heads + 1, "tiles of a Gram") / 2; }
+
+Tile tile_at(std::int64_t number) {
+  auto row = static_cast<std::int64_t>((std::sqrt(8.0 * static_cast<double>(number) + 1) - 1) / 2);
+  while (row * (row + 1) / 2 > number) --row;
+  while ((row + 1) * (row + 2) / 2 <= number) ++row;
+  return {row, number - row * (row + 1) / 2};
+}
+
+std::vector<Tile> tiles_between(std::int64_t first, std::int64_t last) {
+  std::vector<Tile> tiles;
+  for (std::int64_t t = first; t < last; ++t) tiles.push_back(tile_at(t));
+  return tiles;
+}
+
+/// Each tile of d x d turned between column-major and row-major.
+void transpose_tiles(std::vector<double>& values, std::int64_t d) {
+  for (std::size_t tile = 0; tile < values.size(); tile += static_cast<std::size_t>(d * d))
+    for (std::int64_t j = 0; j < d; ++j)
+      for (std::int64_t i = 0; i < j; ++i)
+        std::swap(values[tile + static_cast<std::size_t>(i + j * d)],
+                  values[tile + static_cast<std::size_t>(j + i * d)]);
+}
+
+/// Goes through this rank's share of the tiles in pieces of about 64 MiB, as many on every rank.
+template <class Piece>
+void for_each_piece(const Comm& comm, const GramStream& stream, const Piece& piece) {
+  const std::int64_t d = stream.head_size;
+  const std::int64_t step = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / (d * d));
+  const Slab share = slab_of(tile_count(stream.heads()), comm.size(), comm.rank());
+  const std::int64_t pieces = comm.max((share.count + step - 1) / step);
+  for (std::int64_t k = 0; k < pieces; ++k) {
+    const std::int64_t first = share.first + std::min(share.count, k * step);
+    piece(first, share.first + std::min(share.count, (k + 1) * step));
+  }
+}
+
+void write_part(H5File& file, const std::string& group, const GramStream& stream, const GramPart& part) {
+  const Comm& comm = part.matrix->grid().comm();
+  const std::int64_t d = stream.head_size;
+  file.create_group(group);
+  file.write_attribute(group, "tokens", part.tokens);
+  auto mean = file.create_dataset<double>(group + "/mean", {stream.columns()});
+  mean.write_rows(part.mean.data(), 0, comm.is_root() ? stream.columns() : 0);
+  auto tiles = file.create_dataset<double>(group + "/tiles", {tile_count(stream.heads()), d, d});
+  for_each_piece(comm, stream, [&](std::int64_t first, std::int64_t last) {
+    std::vector<double> values = fetch_tiles(*part.matrix, d, tiles_between(first, last));
+    transpose_tiles(values, d);
+    tiles.write_rows(values.data(), first, last - first);
+  });
+}
+
+template <class T>
+T require(const H5File& file, const std::string& object, const std::string& name) {
+  auto value = file.read_attribute<T>(object, name);
+  if (!value)
+    throw InputError(file.path(), object, "", "has no attribute " + name, "this is no Gram file of headspan");
+  return *value;
+}
+
+void check_shape(const H5File& file, const std::string& name, const std::vector<std::int64_t>& expected) {
+  if (!file.has(name))
+    throw InputError(file.path(), name, "", "is missing", "this is no Gram file of headspan");
+  if (file.open_dataset(name).shape() != expected)
+    throw InputError(file.path(), name, "", "has another shape than the attributes say",
+                     "the file is damaged");
+}
+
+/// Throws InputError unless the heads ascend by (layer, head), and for sizes that are none.
+void check_heads(const H5File& file, const GramStream& stream) {
+  const auto refuse = [&](const std::string& attribute, const std::string& value, const char* wrong) {
+    throw InputError(file.path(), stream.name + ": " + attribute, value, wrong, "the file is damaged");
+  };
+  if (stream.head_size < 1 || stream.head_size > kLargestHead)
+    refuse("head_size", std::to_string(stream.head_size), "is no size of a head");
+  if (stream.hidden_size < 0) refuse("hidden_size", std::to_string(stream.hidden_size), "is negative");
+  if (stream.skip_first < 0) refuse("skip_first", std::to_string(stream.skip_first), "is negative");
+  if (stream.layer.empty() || stream.layer.size() != stream.head.size())
+    refuse("layer, head", "", "name no heads, or are of different lengths");
+  std::pair<std::int64_t, std::int64_t> last{0, -1};
+  for (std::size_t h = 0; h < stream.layer.size(); ++h) {
+    const std::pair<std::int64_t, std::int64_t> head{stream.layer[h], stream.head[h]};
+    if (head.first < 0 || head.second < 0 || head <= last)
+      refuse("layer, head", std::to_string(head.first) + ", " + std::to_string(head.second),
+             "does not follow the head before it");
+    last = head;
+  }
+}
+
+GramStream read_stream(const H5File& file, const std::string& name) {
+  GramStream stream;
+  stream.name = name;
+  stream.layer = require<std::vector<std::int64_t>>(file, name, "layer");
+  stream.head = require<std::vector<std::int64_t>>(file, name, "head");
+  stream.head_size = require<std::int64_t>(file, name, "head_size");
+  stream.hidden_size = require<std::int64_t>(file, name, "hidden_size");
+  stream.capture = require<std::string>(file, name, "capture");
+  stream.forward_dtype = require<std::string>(file, name, "forward_dtype");
+  stream.precision = require<std::string>(file, name, "precision");
+  stream.skip_first = require<std::int64_t>(file, name, "skip_first");
+  stream.heldout = file.has(name + "/heldout");
+  check_heads(file, stream);
+  const std::int64_t d = stream.head_size;
+  for (const std::string part : {"fit", "heldout"}) {
+    if (part == "heldout" && !stream.heldout) continue;
+    if (require<std::int64_t>(file, name + "/" + part, "tokens") < 0)
+      throw InputError(file.path(), name + "/" + part + ": tokens", "", "is negative", "the file is damaged");
+    check_shape(file, name + "/" + part + "/mean", {checked_mul(stream.heads(), d, "columns of a Gram")});
+    check_shape(file, name + "/" + part + "/tiles", {tile_count(stream.heads()), d, d});
+  }
+  return stream;
+}
+
+void check_finite(const H5File& file, const std::string& name, const std::vector<double>& values) {
+  const auto bad =
+      std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
+  if (bad != values.end())
+    throw InputError(file.path(), kAttention + ("/" + name), std::to_string(*bad), "is not a finite number",
+                     "the file is damaged");
+}
+
+}  // namespace
+
+void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
+                const std::optional<GramPart>& heldout) {
+  file.create_group(stream.name);
+  file.write_attribute(stream.name, "head_size", stream.head_size);
+  file.write_attribute(stream.name, "hidden_size", stream.hidden_size);
+  file.write_attribute(stream.name, "capture", stream.capture);
+  file.write_attribute(stream.name, "forward_dtype", stream.forward_dtype);
+  file.write_attribute(stream.name, "precision", stream.precision);
+  file.write_attribute(stream.name, "skip_first", stream.skip_first);
+  file.write_attribute(stream.name, "layer", stream.layer);
+  file.write_attribute(stream.name, "head", stream.head);
+  write_part(file, stream.name + "/fit", stream, fit);
+  if (heldout) write_part(file, stream.name + "/heldout", stream, *heldout);
+}
+
+std::vector<GramStream> read_gram_streams(const H5File& file) {
+  std::vector<GramStream> streams;
+  for (const std::string name : {"k", "q", "v"})
+    if (file.has(name)) streams.push_back(read_stream(file, name));
+  if (streams.empty())
+    throw InputError(file.path(), "", "", "holds no Gram of k, q or v",
+                     "give a file that output.save_gram wrote");
+  return streams;
+}
+
+GramPart read_gram(const H5File& file, const GramStream& stream, const std::string& part, Matrix& matrix) {
+  const Comm& comm = matrix.grid().comm();
+  const std::int64_t d = stream.head_size;
+  const std::string group = stream.name + "/" + part;
+  GramPart gram{require<std::int64_t>(file, group, "tokens"),
+                std::vector<double>(static_cast<std::size_t>(stream.columns())), &matrix};
+  file.open_dataset(group + "/mean").read_rows(0, stream.columns(), gram.mean.data());
+  auto tiles = file.open_dataset(group + "/tiles");
+  for_each_piece(comm, stream, [&](std::int64_t first, std::int64_t last) {
+    std::vector<double> values(static_cast<std::size_t>((last - first) * d * d));
+    tiles.read_rows(first, last - first, values.data());
+    transpose_tiles(values, d);
+    deliver_tiles(matrix, d, tiles_between(first, last), values.data());
+  });
+  return gram;
+}
+
+void write_attention(H5File& file, const Comm& comm, const GramAttention& attention) {
+  const std::int64_t d = attention.head_size, layer = attention.heads * d * d;
+  file.create_group(kAttention);
+  file.write_attribute(kAttention, "tokens", attention.tokens);
+  const Slab mine = slab_of(attention.layers, comm.size(), comm.rank());
+  const auto write = [&](const std::string& name, const std::vector<std::int64_t>& shape,
+                         const double* values) {
+    file.create_dataset<double>(kAttention + ("/" + name), shape).write_rows(values, mine.first, mine.count);
+  };
+  write("scale", {attention.layers}, attention.scale.data() + mine.first);
+  const std::vector<std::int64_t> shape{attention.layers, attention.heads, d, d};
+  write("query", shape, attention.query.data() + mine.first * layer);
+  write("output", shape, attention.output.data() + mine.first * layer);
+}
+
+std::optional<GramAttention> read_attention_sizes(const H5File& file) {
+  if (!file.has(kAttention)) return std::nullopt;
+  const std::string query = std::string(kAttention) + "/query";
+  const std::vector<std::int64_t> shape =
+      file.has(query) ? file.open_dataset(query).shape() : std::vector<std::int64_t>();
+  if (shape.size() != 4 || shape[2] != shape[3])
+    throw InputError(file.path(), query, "", "is no array [layers, heads, d, d]", "the file is damaged");
+  check_shape(file, std::string(kAttention) + "/scale", {shape[0]});
+  check_shape(file, std::string(kAttention) + "/output", shape);
+  return GramAttention{
+      require<std::int64_t>(file, kAttention, "tokens"), shape[0], shape[1], shape[2], {}, {}, {}};
+}
+
+GramAttention read_attention(const H5File& file, const Comm& comm) {
+  GramAttention attention = read_attention_sizes(file).value();
+  const std::int64_t layer = attention.heads * attention.head_size * attention.head_size;
+  const auto read = [&](const std::string& name, std::int64_t row, std::vector<double>& values) {
+    values.resize(static_cast<std::size_t>(attention.layers * row));
+    file.open_dataset(kAttention + ("/" + name))
+        .read_rows(0, comm.is_root() ? attention.layers : 0, values.data());
+    comm.broadcast(values.data(), static_cast<std::int64_t>(values.size()), 0);
+  };
+  read("scale", 1, attention.scale);
+  read("query", layer, attention.query);
+  read("output", layer, attention.output);
+  agree(comm, [&] {
+    check_finite(file, "scale", attention.scale);
+    check_finite(file, "query", attention.query);
+    check_finite(file, "output", attention.output);
+  });
+  return attention;
+}
+
+}  // namespace headspan

@@ -1,0 +1,79 @@
+#include "model/cache/block_pages.h"
+
+#include <algorithm>
+#include <new>
+
+#include "model/weights/weights.h"
+
+namespace headspan {
+
+std::int64_t BlockPages::allocated_bytes() const {
+  return static_cast<std::int64_t>(pages_.size()) * page_bytes();
+}
+
+void BlockPages::add_page() {
+  constexpr std::size_t kAlignment = 64;  // a vector, a line of the processor's cache
+  void* page = nullptr;
+  if (posix_memalign(&page, kAlignment, static_cast<std::size_t>(page_bytes())) != 0) throw std::bad_alloc();
+  pages_.emplace_back(static_cast<std::byte*>(page));
+}
+
+const std::byte* BlockPages::record(std::int64_t token) const {
+  return pages_[static_cast<std::size_t>(token / kPageTokens)].get() + token % kPageTokens * format_->bytes();
+}
+
+void BlockPages::prefetch(std::int64_t token, std::int64_t part, std::int64_t parts) const {
+  if (token >= tokens_) return;
+  constexpr std::int64_t kLine = 64;
+  const std::byte* bytes = pages_[static_cast<std::size_t>(token / kPageTokens)].get();
+  const Range lines = share((page_bytes() + kLine - 1) / kLine, part, parts);
+  for (std::int64_t i = lines.begin; i < lines.begin + lines.count; ++i)
+    __builtin_prefetch(bytes + i * kLine);
+}
+
+template <class T>
+void BlockPages::append(const T* rows, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i, ++tokens_) {
+    const std::int64_t place = tokens_ % kPageTokens;
+    if (place == 0) add_page();
+    format_->pack(rows + i * format_->columns(), pages_.back().get() + place * format_->bytes());
+  }
+}
+
+template <class T>
+const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns,
+                          T* buffer, std::int64_t& leading) const {
+  if (begin < end && begin / kPageTokens == (end - 1) / kPageTokens && format_->template is_plain<T>()) {
+    leading = format_->columns();
+    return reinterpret_cast<const T*>(record(begin)) + first;
+  }
+  leading = RecordFormat::leading(columns);
+  T* out = buffer;
+  for (std::int64_t token = begin; token < end;) {
+    const std::int64_t count = std::min(end, (token / kPageTokens + 1) * kPageTokens) - token;
+    format_->unpack(record(token), count, first, columns, out, leading);
+    out += count * leading;
+    token += count;
+  }
+  return buffer;
+}
+
+CodedBlock BlockPages::codes(std::int64_t begin, std::int64_t end, const Piece& piece) const {
+  static_assert(kPageTokens <= kCodedTokens);
+  return format_->codes(record(begin), end - begin, piece);
+}
+
+std::int64_t PageDeal::count(std::int64_t tokens) const {
+  constexpr std::int64_t kTokens = BlockPages::kPageTokens;
+  const std::int64_t round = kTokens * ranks;
+  return tokens / round * kTokens + std::clamp<std::int64_t>(tokens % round - place * kTokens, 0, kTokens);
+}
+
+template void BlockPages::append<float>(const float*, std::int64_t);
+template void BlockPages::append<double>(const double*, std::int64_t);
+template const float* BlockPages::read<float>(std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*,
+                                              std::int64_t&) const;
+template const double* BlockPages::read<double>(std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                                                double*, std::int64_t&) const;
+
+}  // namespace headspan

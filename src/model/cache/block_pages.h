@@ -1,0 +1,80 @@
+// The stored block of one stream, layer and sequence: records (model/cache/record_format.h) in pages of 64
+// tokens, so that it grows without moving what is there. Not what the columns mean.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "model/cache/record_format.h"
+
+namespace headspan {
+
+class BlockPages {
+ public:
+  static constexpr std::int64_t kPageTokens = 64;
+
+  /// `format` must outlive the pages.
+  explicit BlockPages(const RecordFormat& format) : format_(&format) {}
+
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t allocated_bytes() const;
+
+  /// rows: [count, columns]. T: float or double.
+  template <class T>
+  void append(const T* rows, std::int64_t count);
+
+  /// Columns first .. first + columns of tokens begin .. end as [end - begin, columns], rows `leading` apart,
+  /// which is set: where they lie already, which is so for numbers of type T within one page, else unpacked
+  /// into `buffer`: [end - begin, RecordFormat::leading(columns)].
+  template <class T>
+  const T* read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns, T* buffer,
+                std::int64_t& leading) const;
+
+  /// A coded piece of tokens begin .. end of one page, where it lies.
+  CodedBlock codes(std::int64_t begin, std::int64_t end, const Piece& piece) const;
+
+  /// Asks for a part of the page of a token, which is about to be read; nothing where there is none. In
+  /// parts, between which there is something to compute, for a processor waits for few lines of memory at a
+  /// time.
+  void prefetch(std::int64_t token, std::int64_t part = 0, std::int64_t parts = 1) const;
+
+  const RecordFormat& format() const { return *format_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* page) const { std::free(page); }
+  };
+
+  std::int64_t page_bytes() const { return kPageTokens * format_->bytes() + format_->slack(); }
+  void add_page();
+  const std::byte* record(std::int64_t token) const;
+
+  const RecordFormat* format_;
+  std::int64_t tokens_ = 0;
+  std::vector<std::unique_ptr<std::byte, Free>> pages_;
+};
+
+/// The pages of a sequence that a rank has where they are dealt out to `ranks` in turn: those whose number
+/// leaves `place`. Its tokens stay in order.
+struct PageDeal {
+  std::int64_t place = 0;
+  std::int64_t ranks = 1;
+
+  /// Of the first `tokens` tokens of the sequence.
+  std::int64_t count(std::int64_t tokens) const;
+
+  /// Calls use(first, count) for each run of tokens begin .. end of the sequence that lies here.
+  template <class Use>
+  void for_each_run(std::int64_t begin, std::int64_t end, const Use& use) const {
+    constexpr std::int64_t kTokens = BlockPages::kPageTokens;
+    for (std::int64_t token = begin, last = 0; token < end; token = last) {
+      last = ranks == 1 ? end : std::min(end, (token / kTokens + 1) * kTokens);
+      if (ranks == 1 || token / kTokens % ranks == place) use(token, last - token);
+    }
+  }
+};
+
+}  // namespace headspan

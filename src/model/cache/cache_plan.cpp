@@ -1,0 +1,221 @@
+#include "model/cache/cache_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+
+namespace headspan {
+namespace {
+
+template <class T>
+at::Tensor tensor(const std::vector<T>& values, const std::vector<std::int64_t>& shape,
+                  at::ScalarType dtype) {
+  at::Tensor out = at::empty(shape, at::CppTypeToScalarType<T>::value);
+  HS_ASSERT(out.numel() == static_cast<std::int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), out.data_ptr<T>());
+  return out.to(dtype);
+}
+
+/// Each head reads its own columns.
+std::vector<Source> own_columns(std::int64_t layer, std::int64_t heads, std::int64_t d) {
+  Source source{layer, 0, heads * d, {}};
+  for (std::int64_t h = 0; h < heads; ++h) source.readers.push_back({h * d, d, {h}, {}});
+  return {source};
+}
+
+/// The columns of one rank as they are, in `bands`.
+CachedLayer kept_whole(std::int64_t layer, std::int64_t heads, std::int64_t d, std::vector<Band> bands) {
+  CachedLayer cached;
+  cached.kv_heads = heads;
+  cached.block.bands = std::move(bands);
+  cached.sources = own_columns(layer, heads, d);
+  return cached;
+}
+
+/// The columns of all ranks as they are, together.
+CachedLayer all_whole(std::int64_t layer, std::int64_t heads, std::int64_t d) {
+  CachedLayer cached = kept_whole(layer, heads, d, {{heads * d, kPlainBits, false}});
+  cached.block.shared = true;
+  cached.block.kept.emplace(static_cast<std::size_t>(heads));
+  std::iota(cached.block.kept->begin(), cached.block.kept->end(), 0);
+  return cached;
+}
+
+/// One stream of a plan: what the heads of a rank, `own`, give to its blocks, and how `heads` read them.
+class PlanBuilder {
+ public:
+  PlanBuilder(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+              const std::vector<PlannedBlock>& blocks, Range own, Range heads, at::ScalarType dtype)
+      : plan_(plan),
+        keys_(stream == "k"),
+        blocks_(blocks),
+        own_(own),
+        heads_(heads),
+        dtype_(dtype),
+        d_(config.head_size) {
+    shared_ = own.count != config.kv_heads;
+  }
+
+  CachedLayer layer(std::int64_t layer) const {
+    const PlannedBlock& block = blocks_[static_cast<std::size_t>(layer)];
+    if (plan_.algorithm == "quantise")
+      return kept_whole(layer, heads_.count, d_,
+                        heads_.count == plan_.kv_heads ? block.bands : own_groups(block));
+    return plan_.algorithm == "latent" ? latents(layer, block) : head_maps(layer, block);
+  }
+
+ private:
+  /// The groups of this rank's heads, no wider than those of the plan.
+  std::vector<Band> own_groups(const PlannedBlock& block) const {
+    std::vector<Band> bands;
+    const Band& first = block.bands.front();
+    for (std::int64_t left = heads_.count * d_; left > 0; left -= first.columns)
+      bands.push_back({std::min(left, first.columns), first.bits, true});
+    return bands;
+  }
+
+  CachedLayer latents(std::int64_t layer, const PlannedBlock& block) const {
+    const std::int64_t all = plan_.columns(), first = own_.begin * d_, own = own_.count * d_;
+    CachedLayer cached;
+    cached.kv_heads = heads_.count;
+    cached.block.bands = block.bands;
+    cached.block.shared = shared_;
+    cached.block.mean = tensor(block.mean, {all}, dtype_).narrow(0, first, own).contiguous();
+    cached.bias = tensor(block.bias, {plan_.kv_heads, 1, d_}, dtype_).narrow(0, heads_.begin, heads_.count);
+    const auto r = static_cast<std::int64_t>(block.lift.size()) / all;
+    cached.block.projection = r == 0 ? at::zeros({own, 0}, dtype_)
+                                     : tensor(block.projection, {all, r}, dtype_).narrow(0, first, own);
+    if (r == 0) return cached;
+    Reader reader{0, r, {}, {}};
+    for (std::int64_t h = 0; h < heads_.count; ++h) reader.heads.push_back(h);
+    reader.matrix = as_read(tensor(block.lift, {r, plan_.kv_heads, d_}, dtype_)
+                                .narrow(1, heads_.begin, heads_.count)
+                                .permute({1, 0, 2}));
+    cached.sources = {{layer, 0, r, {reader}}};
+    return cached;
+  }
+
+  /// maps: [heads, count, d], laid out as they are multiplied with.
+  at::Tensor as_read(const at::Tensor& maps) const {
+    return keys_ ? maps.transpose(1, 2).contiguous().transpose(1, 2) : maps.contiguous();
+  }
+
+  /// What heads take of one kept head: by head, [d, d].
+  using Maps = std::map<std::int64_t, at::Tensor>;
+
+  CachedLayer head_maps(std::int64_t layer, const PlannedBlock& block) const {
+    CachedLayer cached;
+    cached.kv_heads = heads_.count;
+    cached.block.bands = block.bands;
+    cached.block.shared = shared_;
+    cached.block.kept = block.kept;
+    cached.bias = at::zeros({heads_.count, 1, d_}, dtype_);
+    std::map<std::int64_t, Maps> maps;  // by kept head, over the stream
+    for (const std::int64_t head : block.kept)
+      if (reads(head)) maps[layer * plan_.kv_heads + head][head - heads_.begin] = at::eye(d_, dtype_);
+    const at::Tensor all =
+        block.targets.empty()
+            ? at::Tensor()
+            : tensor(block.map, {static_cast<std::int64_t>(block.targets.size()), plan_.references, d_, d_},
+                     dtype_);
+    for (std::size_t t = 0; t < block.targets.size(); ++t) {
+      const std::int64_t target = block.targets[t];
+      if (!reads(target)) continue;
+      const auto row = static_cast<std::int64_t>(t);
+      for (std::int64_t i = 0; i < plan_.references; ++i) {
+        const std::int64_t head = block.references[static_cast<std::size_t>(row * plan_.references + i)];
+        if (head >= 0) maps[head][target - heads_.begin] = all[row][i];
+      }
+      for (std::int64_t j = 0; j < d_; ++j)
+        cached.bias[target - heads_.begin][0][j] = block.bias[static_cast<std::size_t>(row * d_ + j)];
+    }
+    for (const auto& [head, own] : maps) cached.sources.push_back(source(head, own));
+    return cached;
+  }
+
+  bool reads(std::int64_t head) const { return head >= heads_.begin && head < heads_.begin + heads_.count; }
+
+  Source source(std::int64_t head, const Maps& maps) const {
+    const std::int64_t layer = head / plan_.kv_heads;
+    const auto& kept = blocks_[static_cast<std::size_t>(layer)].kept;
+    const std::int64_t place = std::find(kept.begin(), kept.end(), head % plan_.kv_heads) - kept.begin();
+    Reader reader{0, d_, {}, {}};
+    std::vector<at::Tensor> matrices;
+    for (const auto& [own, matrix] : maps) {
+      reader.heads.push_back(own);
+      matrices.push_back(matrix);
+    }
+    reader.matrix = as_read(at::stack(matrices));
+    return {layer, place * d_, d_, {reader}};
+  }
+
+  const CompressionPlan& plan_;
+  const bool keys_;
+  const std::vector<PlannedBlock>& blocks_;
+  Range own_, heads_;
+  at::ScalarType dtype_;
+  std::int64_t d_;
+  bool shared_ = false;
+};
+
+/// Every head of all ranks as it is, dealt out.
+CachePlan dealt_full_plan(const ModelConfig& config) {
+  CachePlan plan;
+  plan.shared = SharedBlocks::dealt;
+  plan.head_size = config.head_size;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    plan.keys.push_back(all_whole(layer, config.kv_heads, config.head_size));
+  plan.values = plan.keys;
+  return plan;
+}
+
+}  // namespace
+
+CachePlan full_plan(const ModelConfig& config, Range heads) {
+  CachePlan plan;
+  plan.head_size = config.head_size;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    plan.keys.push_back(kept_whole(layer, heads.count, config.head_size,
+                                   {{heads.count * config.head_size, kPlainBits, false}}));
+  plan.values = plan.keys;
+  return plan;
+}
+
+CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan, Range heads,
+                          at::ScalarType dtype, SharedBlocks shared, const std::string& path) {
+  if (plan.layers != config.layers || plan.kv_heads != config.kv_heads || plan.head_size != config.head_size)
+    throw InputError(path, "layers, kv_heads, head_size",
+                     std::to_string(plan.layers) + ", " + std::to_string(plan.kv_heads) + ", " +
+                         std::to_string(plan.head_size),
+                     "are not those of the model (" + std::to_string(config.layers) + ", " +
+                         std::to_string(config.kv_heads) + ", " + std::to_string(config.head_size) + ")",
+                     "give a plan that was calibrated on this model");
+  const bool dealt =
+      shared == SharedBlocks::dealt && heads.count != config.kv_heads && plan.algorithm != "quantise";
+  CachePlan cached = dealt ? dealt_full_plan(config) : full_plan(config, heads);
+  cached.exact_first = plan.exact_first;
+  for (const auto& [stream, blocks] : plan.streams) {
+    const PlanBuilder builder(config, plan, stream, blocks, heads, dealt ? Range{0, config.kv_heads} : heads,
+                              dtype);
+    auto& layers = stream == "k" ? cached.keys : cached.values;
+    for (std::int64_t layer = 0; layer < config.layers; ++layer)
+      layers[static_cast<std::size_t>(layer)] = builder.layer(layer);
+  }
+  return cached;
+}
+
+CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+                         std::int64_t layer, const std::vector<PlannedBlock>& blocks, Range heads,
+                         at::ScalarType dtype) {
+  CachePlan cached = full_plan(config, heads);
+  cached.exact_first = plan.exact_first;
+  (stream == "k" ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
+      PlanBuilder(config, plan, stream, blocks, heads, heads, dtype).layer(layer);
+  return cached;
+}
+
+}  // namespace headspan

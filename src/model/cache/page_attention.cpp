@@ -1,0 +1,269 @@
+#include "model/cache/page_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "model/cache/stretch.h"
+#include "model/kernels/row_kernels.h"
+
+namespace headspan {
+namespace {
+
+template <class T>
+at::Tensor columns_of(const Stretch<T>& z, const Reader& reader) {
+  return at::from_blob(const_cast<T*>(z.values) + reader.first, {z.tokens, reader.count}, {z.leading, 1},
+                       at::CppTypeToScalarType<T>::value);
+}
+
+/// The rows of some heads of x: [heads, rows, width], as [heads of the reader * rows, width].
+at::Tensor rows_of(const at::Tensor& x, const Reader& reader) {
+  const auto count = static_cast<std::int64_t>(reader.heads.size());
+  if (reader.heads.back() - reader.heads.front() + 1 == count)
+    return x.narrow(0, reader.heads.front(), count).flatten(0, 1);
+  return x.index_select(0, at::tensor(reader.heads, at::kLong)).flatten(0, 1);
+}
+
+/// Adds `values`: [heads of the reader * rows, width], to those heads of x: [heads, rows, width].
+void add_rows(const at::Tensor& x, const Reader& reader, const at::Tensor& values) {
+  const at::Tensor by_head = values.view({-1, x.size(1), x.size(2)});
+  for_each_run(reader, [&](std::int64_t place, std::int64_t head, std::int64_t count) {
+    x.narrow(0, head, count).add_(by_head.narrow(0, place, count));
+  });
+}
+
+bool reads_all(const Reader& reader, const at::Tensor& x) {
+  return static_cast<std::int64_t>(reader.heads.size()) == x.size(0);
+}
+
+/// Adds to scores: [heads, rows, tokens], what folded queries: [heads of the reader * rows, count], meet.
+template <class T>
+void add_product(const at::Tensor& scores, const Reader& reader, const at::Tensor& folded,
+                 const Stretch<T>& z) {
+  const at::Tensor part = scores.narrow(2, z.token, z.tokens);
+  const at::Tensor columns = columns_of(z, reader).t();
+  if (reads_all(reader, part))
+    part.view({-1, z.tokens}).addmm_(folded, columns);
+  else if (reader.heads.size() == 1)
+    part.select(0, reader.heads[0]).addmm_(folded, columns);
+  else
+    add_rows(part, reader, at::mm(folded, columns));
+}
+
+/// scores: [heads, rows, stored tokens], a part of a larger matrix; q: [heads, rows, d].
+template <class T>
+void add_scores(const at::Tensor& scores, const at::Tensor& q, const StreamView& keys) {
+  for (std::size_t s = 0; s < keys.layer->sources.size(); ++s) {
+    const Source& source = keys.layer->sources[s];
+    std::vector<at::Tensor> folded;
+    for (const Reader& reader : source.readers) {
+      at::Tensor rows = rows_of(q, reader);
+      if (reader.matrix.defined())
+        rows = at::bmm(rows.view({static_cast<std::int64_t>(reader.heads.size()), q.size(1), q.size(2)}),
+                       reader.matrix.transpose(1, 2))
+                   .flatten(0, 1);
+      folded.push_back(rows);
+    }
+    for_each_stretch<T>(source, *keys.pages[s], 0, scores.size(2), [&](const Stretch<T>& z) {
+      for (std::size_t i = 0; i < folded.size(); ++i) add_product(scores, source.readers[i], folded[i], z);
+    });
+  }
+}
+
+/// Adds to gathered: [heads of the reader * rows, count] what weights: [heads, rows, tokens] gather.
+template <class T>
+void gather(const at::Tensor& gathered, const Reader& reader, const at::Tensor& weights,
+            const Stretch<T>& z) {
+  const at::Tensor part = weights.narrow(2, z.token, z.tokens);
+  const at::Tensor own = reads_all(reader, part) ? part.view({-1, z.tokens}) : rows_of(part, reader);
+  gathered.addmm_(own, columns_of(z, reader));
+}
+
+/// Adds to out: [heads, rows, d] what weights: [heads, rows, stored tokens] gather of the stored values.
+template <class T>
+void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamView& values) {
+  const std::int64_t rows = weights.size(1);
+  for (std::size_t s = 0; s < values.layer->sources.size(); ++s) {
+    const Source& source = values.layer->sources[s];
+    std::vector<at::Tensor> gathered;
+    for (const Reader& reader : source.readers)
+      gathered.push_back(
+          at::zeros({static_cast<std::int64_t>(reader.heads.size()) * rows, reader.count}, out.options()));
+    for_each_stretch<T>(source, *values.pages[s], 0, weights.size(2), [&](const Stretch<T>& z) {
+      for (std::size_t i = 0; i < gathered.size(); ++i) gather(gathered[i], source.readers[i], weights, z);
+    });
+    for (std::size_t i = 0; i < gathered.size(); ++i) {
+      const Reader& reader = source.readers[i];
+      at::Tensor lifted = gathered[i];
+      if (reader.matrix.defined())
+        lifted = at::bmm(lifted.view({static_cast<std::int64_t>(reader.heads.size()), rows, reader.count}),
+                         reader.matrix)
+                     .flatten(0, 1);
+      add_rows(out, reader, lifted);
+    }
+  }
+}
+
+/// Row (group, i) of a head sees the first seen[i] tokens; the others get zero. Returns the logarithms of the
+/// sums: [heads, rows].
+template <class T>
+at::Tensor softmax_causal(const at::Tensor& scores, const std::vector<std::int64_t>& seen) {
+  const std::int64_t keys = scores.size(2), rows = scores.size(0) * scores.size(1);
+  at::Tensor log_sum = at::empty({scores.size(0), scores.size(1)}, scores.options());
+  T* row = scores.data_ptr<T>();
+  for (std::int64_t r = 0; r < rows; ++r, row += keys) {
+    const std::int64_t own = seen[static_cast<std::size_t>(r) % seen.size()];
+    log_sum.data_ptr<T>()[r] = softmax_row(row, own);
+    std::fill(row + own, row + keys, T{0});
+  }
+  return log_sum;
+}
+
+/// Queries times the scale, by KV head: q: [tokens, heads, d] as [kv heads, rows, d], row (group, query).
+at::Tensor rows_by_kv_head(const at::Tensor& q, std::int64_t kv_heads) {
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
+  return (q.view({q.size(0), kv_heads, -1, q.size(2)}).permute({1, 2, 0, 3}) * scale)
+      .reshape({kv_heads, -1, q.size(2)});
+}
+
+/// values: [kv heads, rows, d], log_sum: [kv heads, rows].
+void hand_out(const at::Tensor& values, const at::Tensor& log_sum, const PartialAttention& out) {
+  const std::int64_t tokens = out.values.size(0), kv_heads = values.size(0), d = values.size(2);
+  out.values.view({tokens, kv_heads, -1, d})
+      .copy_(values.view({kv_heads, -1, tokens, d}).permute({2, 0, 1, 3}));
+  if (out.log_sum.defined())
+    out.log_sum.view({tokens, kv_heads, -1}).copy_(log_sum.view({kv_heads, -1, tokens}).permute({2, 0, 1}));
+}
+
+/// Recent tokens in place of what is stored of them.
+class RecentTokens {
+ public:
+  /// Scores: [kv heads, rows, tokens], row r of query r % queries.
+  RecentTokens(const StreamView& keys, const StreamView& values, const std::vector<std::int64_t>& seen)
+      : keys_(keys), values_(values) {
+    if (!keys.recent.defined()) return;
+    const at::Tensor token = at::arange(keys.recent.size(0), at::kLong) + keys.recent_begin;
+    const at::Tensor query = at::tensor(seen, at::kLong).unsqueeze(1) - 1;
+    near_ = (query - token).lt(keys.exact_recent);
+  }
+
+  void replace_scores(const at::Tensor& scores, const at::Tensor& rows) const {
+    if (!near_.defined()) return;
+    const at::Tensor part = scores.narrow(2, keys_.recent_begin, keys_.recent.size(0));
+    part.copy_(at::where(by_row(scores), at::bmm(rows, keys_.recent.permute({1, 2, 0})), part));
+  }
+
+  /// Adds what the weights gather of recent values to out: [kv heads, rows, d], and takes them away.
+  void add_values(const at::Tensor& weights, const at::Tensor& out) const {
+    if (!near_.defined()) return;
+    const at::Tensor part = weights.narrow(2, keys_.recent_begin, keys_.recent.size(0));
+    const at::Tensor own = part * by_row(weights);
+    out.add_(at::bmm(own, values_.recent.transpose(0, 1)));
+    part.sub_(own);
+  }
+
+ private:
+  at::Tensor by_row(const at::Tensor& scores) const {
+    return near_.repeat({scores.size(1) / near_.size(0), 1}).unsqueeze(0);
+  }
+
+  const StreamView& keys_;
+  const StreamView& values_;
+  at::Tensor near_;  // [queries, recent tokens]
+};
+
+template <class T>
+void attend(const at::Tensor& queries, const std::vector<std::int64_t>& seen, const StreamView& keys,
+            const StreamView& values, const PartialAttention& part) {
+  const std::int64_t total = seen.back(), kv_heads = keys.layer->kv_heads;
+  const std::int64_t exact = keys.exact.defined() ? std::min(keys.exact.size(0), total) : 0;
+  const at::Tensor rows = rows_by_kv_head(queries, kv_heads);
+  at::Tensor scores = at::empty({kv_heads, rows.size(1), total}, rows.options());
+  const at::Tensor stored = scores.narrow(2, exact, total - exact);
+  if (exact > 0)
+    scores.narrow(2, 0, exact).copy_(at::bmm(rows, keys.exact.narrow(0, 0, exact).permute({1, 2, 0})));
+  if (keys.layer->bias.defined())
+    stored.copy_(at::bmm(rows, keys.layer->bias.transpose(1, 2)).expand_as(stored));
+  else
+    stored.zero_();
+  add_scores<T>(stored, rows, keys);
+  const RecentTokens recent(keys, values, seen);
+  recent.replace_scores(scores, rows);
+  const at::Tensor log_sum = softmax_causal<T>(scores, seen);
+  at::Tensor out = at::zeros_like(rows);
+  recent.add_values(scores, out);
+  if (exact > 0)
+    out.add_(at::bmm(scores.narrow(2, 0, exact), values.exact.narrow(0, 0, exact).transpose(0, 1)));
+  if (values.layer->bias.defined())
+    out.addcmul_(stored.sum(2, true).expand_as(out), values.layer->bias.expand_as(out));
+  add_values<T>(out, stored, values);
+  hand_out(out, log_sum, part);
+}
+
+template <class T>
+at::Tensor lift(const StreamView& view, std::int64_t kv_heads, std::int64_t d, std::int64_t begin,
+                std::int64_t end) {
+  const auto type = at::dtype(at::CppTypeToScalarType<T>::value);
+  at::Tensor out = at::zeros({kv_heads, end - begin, d}, type);
+  if (view.layer->bias.defined()) out.add_(view.layer->bias);
+  for (std::size_t s = 0; s < view.layer->sources.size(); ++s) {
+    const Source& source = view.layer->sources[s];
+    for_each_stretch<T>(source, *view.pages[s], begin, end, [&](const Stretch<T>& z) {
+      const at::Tensor part = out.narrow(1, z.token - begin, z.tokens);
+      for (const Reader& reader : source.readers) {
+        const at::Tensor columns = columns_of(z, reader);
+        for (std::size_t i = 0; i < reader.heads.size(); ++i)
+          part.select(0, reader.heads[i])
+              .add_(reader.matrix.defined() ? at::mm(columns, reader.matrix[static_cast<std::int64_t>(i)])
+                                            : columns);
+      }
+    });
+  }
+  return out.transpose(0, 1).contiguous();
+}
+
+}  // namespace
+
+void attend_pages(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
+                  const StreamView& values, const PartialAttention& out) {
+  q.scalar_type() == at::kDouble ? attend<double>(q, seen, keys, values, out)
+                                 : attend<float>(q, seen, keys, values, out);
+}
+
+void attend_exact(const at::Tensor& q, std::int64_t position, const StreamView& keys,
+                  const StreamView& values, const PartialAttention& out) {
+  std::vector<at::Tensor> keys_of, values_of, tokens;
+  const std::int64_t first = keys.exact.defined() ? keys.exact.size(0) : 0;
+  if (first > 0) {
+    keys_of.push_back(keys.exact);
+    values_of.push_back(values.exact);
+    tokens.push_back(at::arange(first, at::kLong));
+  }
+  const std::int64_t begin = std::max(first, keys.recent_begin), end = position + q.size(0);
+  if (keys.recent.defined() && begin < end) {
+    keys_of.push_back(keys.recent.narrow(0, begin - keys.recent_begin, end - begin));
+    values_of.push_back(values.recent.narrow(0, begin - keys.recent_begin, end - begin));
+    tokens.push_back(at::arange(begin, end, at::kLong));
+  }
+  const at::Tensor k = at::cat(keys_of).permute({1, 2, 0}), v = at::cat(values_of).transpose(0, 1);
+  const at::Tensor token = at::cat(tokens), query = at::arange(position, end, at::kLong).unsqueeze(1);
+  const at::Tensor seen = token.le(query).logical_and(
+      token.lt(first).logical_or((query - token).lt(keys.exact_recent)));  // [queries, tokens]
+  const at::Tensor rows = rows_by_kv_head(q, k.size(0));
+  const at::Tensor hidden = seen.logical_not().repeat({rows.size(1) / q.size(0), 1});
+  const at::Tensor scores = at::bmm(rows, k).masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+  const at::Tensor log_sum = at::logsumexp(scores, {2}, true);
+  hand_out(at::bmm((scores - log_sum).exp_(), v), log_sum.squeeze(2), out);
+}
+
+at::Tensor lift_pages(const StreamView& view, std::int64_t kv_heads, std::int64_t d, std::int64_t begin,
+                      std::int64_t end, at::ScalarType dtype) {
+  return dtype == at::kDouble ? lift<double>(view, kv_heads, d, begin, end)
+                              : lift<float>(view, kv_heads, d, begin, end);
+}
+
+}  // namespace headspan

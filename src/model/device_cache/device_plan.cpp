@@ -1,0 +1,144 @@
+#include "model/device_cache/device_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "base/error.h"
+
+namespace headspan {
+namespace {
+
+std::vector<DeviceBand> device_bands(const StoredBlock& block, at::Device device) {
+  std::vector<DeviceBand> bands;
+  std::int64_t first = 0;
+  for (const Band& band : block.bands) {
+    if (band.columns == 0) continue;
+    bands.push_back({first, band.columns, {}});
+    if (band.bits != kPlainBits) bands.back().codes.emplace(band, device);
+    first += band.columns;
+  }
+  return bands;
+}
+
+bool has_own_columns(const CachedLayer& layer, std::int64_t own, std::int64_t d) {
+  if (layer.block.bands.size() != 1 || layer.block.bands[0].bits != kPlainBits || layer.sources.size() != 1)
+    return false;
+  const Source& source = layer.sources[0];
+  std::int64_t head = 0;
+  for (const Reader& reader : source.readers) {
+    const bool is_next = reader.heads == std::vector<std::int64_t>{head} && reader.first == head * d &&
+                         reader.count == d && !reader.matrix.defined();
+    if (!is_next) return false;
+    ++head;
+  }
+  return source.layer == own && source.first == 0 && head == layer.kv_heads;
+}
+
+/// What the heads of a layer read of the block of one layer.
+struct DenseMap {
+  at::Tensor matrix;   // [kv_heads, columns, d], on the host
+  at::Tensor is_read;  // [kv_heads, columns], bool
+};
+
+DenseMap dense_map(const CachedLayer& layer, std::int64_t from, std::int64_t columns, std::int64_t d,
+                   at::ScalarType type) {
+  DenseMap map{at::zeros({layer.kv_heads, columns, d}, type),
+               at::zeros({layer.kv_heads, columns}, at::kBool)};
+  for (const Source& source : layer.sources) {
+    if (source.layer != from) continue;
+    for (const Reader& reader : source.readers)
+      for (std::size_t i = 0; i < reader.heads.size(); ++i) {
+        const std::int64_t first = source.first + reader.first, head = reader.heads[i];
+        map.matrix[head]
+            .narrow(0, first, reader.count)
+            .add_(reader.matrix.defined() ? reader.matrix[static_cast<std::int64_t>(i)] : at::eye(d, type));
+        map.is_read[head].narrow(0, first, reader.count).fill_(true);
+      }
+  }
+  return map;
+}
+
+/// Columns first .. first + count of the map, of the heads that read some of them.
+BandMap part_of(const DenseMap& map, std::int64_t first, std::int64_t count) {
+  const at::Tensor heads = map.is_read.narrow(1, first, count).any(1).nonzero().flatten();
+  BandMap part;
+  part.head = heads[0].item<std::int64_t>();
+  part.matrix =
+      map.matrix.narrow(1, first, count).narrow(0, part.head, heads[-1].item<std::int64_t>() - part.head + 1);
+  part.count = count;
+  return part;
+}
+
+/// Of a plain band each run of columns that are read, of a coded one all, if some are.
+void add_maps(const DenseMap& map, std::int64_t from, const std::vector<DeviceBand>& bands, at::Device device,
+              std::vector<BandMap>& maps) {
+  const at::Tensor any = map.is_read.any(0);
+  const bool* is_read = any.data_ptr<bool>();
+  for (std::size_t b = 0; b < bands.size(); ++b) {
+    const DeviceBand& band = bands[b];
+    const std::int64_t end = band.first + band.columns;
+    for (std::int64_t first = band.first, last = 0; first < end; first = last) {
+      last = band.codes ? end : first + 1;
+      while (last < end && is_read[last] == is_read[first]) ++last;
+      if (std::count(is_read + first, is_read + last, true) == 0) continue;
+      BandMap part = part_of(map, first, last - first);
+      part.layer = from;
+      part.band = b;
+      part.first = first - band.first;
+      part.matrix = part.matrix.to(device).contiguous();
+      if (band.codes) {
+        part.matrix = band.codes->on_fields(part.matrix);
+        part.count = band.codes->fields();
+      }
+      maps.push_back(part);
+    }
+  }
+}
+
+std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, std::int64_t d,
+                                       at::ScalarType compute, at::Device device) {
+  const auto moved = [&](const at::Tensor& x) { return x.defined() ? x.to(device) : x; };
+  std::vector<DeviceLayer> out;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const CachedLayer& layer = layers[i];
+    DeviceLayer& own = out.emplace_back();
+    own.kv_heads = layer.kv_heads;
+    own.block = layer.block;
+    own.block.mean = moved(layer.block.mean);
+    own.block.projection = moved(layer.block.projection);
+    own.bias = moved(layer.bias);
+    own.bands = device_bands(layer.block, device);
+    own.own_columns = has_own_columns(layer, static_cast<std::int64_t>(i), d);
+    if (own.own_columns) continue;
+    for (std::size_t from = 0; from <= i; ++from) {
+      const auto number = static_cast<std::int64_t>(from);
+      const bool reads = std::any_of(layer.sources.begin(), layer.sources.end(),
+                                     [&](const Source& source) { return source.layer == number; });
+      if (!reads) continue;
+      const DeviceBand& last = out[from].bands.back();
+      add_maps(dense_map(layer, number, last.first + last.columns, d, compute), number, out[from].bands,
+               device, own.maps);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+DevicePlan make_device_plan(const CachePlan& plan, at::ScalarType compute, at::Device device) {
+  HS_ASSERT(plan.shared == SharedBlocks::replicated);
+  const c10::InferenceMode inference;
+  DevicePlan out;
+  out.keys = device_layers(plan.keys, plan.head_size, compute, device);
+  out.values = device_layers(plan.values, plan.head_size, compute, device);
+  out.device = device;
+  out.head_size = plan.head_size;
+  out.exact_first = plan.exact_first;
+  out.exact_recent = plan.exact_recent;
+  return out;
+}
+
+}  // namespace headspan

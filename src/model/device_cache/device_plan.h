@@ -1,0 +1,56 @@
+// A cache plan as a device reads it: what encodes new tokens, and the maps of all heads that read a stored
+// band, joined so that one product meets its columns once for all of them. Coded bands are read as fields
+// (model/kernels/code_fields.h), in which their maps are kept. Made once for all caches of a plan.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "model/cache/cache_plan.h"
+#include "model/kernels/code_fields.h"
+
+namespace headspan {
+
+/// Columns first .. first + columns of a stored block.
+struct DeviceBand {
+  std::int64_t first = 0;
+  std::int64_t columns = 0;
+  std::optional<CodeFields> codes;  ///< nothing: plain
+
+  /// In which the band is read: its columns, or its fields.
+  std::int64_t numbers() const { return codes ? codes->fields() : columns; }
+};
+
+/// Heads head .. head + heads as a linear map of numbers first .. first + count of a band of some layer.
+struct BandMap {
+  std::int64_t layer = 0;
+  std::size_t band = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t head = 0;
+  at::Tensor matrix;  ///< [heads, count, d]; zero where a head does not read a column
+
+  std::int64_t heads() const { return matrix.size(0); }
+};
+
+struct DeviceLayer {
+  std::int64_t kv_heads = 0;
+  StoredBlock block;  ///< how new tokens are encoded
+  std::vector<DeviceBand> bands;
+  bool own_columns = false;  ///< one plain band, in which each head has its own columns; `maps` is empty
+  std::vector<BandMap> maps;
+  at::Tensor bias;  ///< [kv_heads, 1, d]; undefined: none
+};
+
+struct DevicePlan {
+  std::vector<DeviceLayer> keys, values;  ///< [layers]
+  at::Device device = at::kCPU;
+  std::int64_t head_size = 0;
+  std::int64_t exact_first = 0;
+  std::int64_t exact_recent = 0;
+};
+
+/// `plan` deals nothing out. `compute`: in which attention computes, float32 or float64.
+DevicePlan make_device_plan(const CachePlan& plan, at::ScalarType compute, at::Device device);
+
+}  // namespace headspan

@@ -1,0 +1,161 @@
+#include "model/forward/inference.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "base/error.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kChunk = 512;     // tokens of a sequence that are run together
+constexpr std::int64_t kLogitRows = 64;  // of a large vocabulary: tens of megabytes
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// Tokens begin .. of every sequence that still has some, at most kChunk of each.
+PackedBatch make_chunk(const std::vector<std::vector<std::int64_t>>& sequences, std::int64_t begin) {
+  PackedBatch batch;
+  for (const auto& tokens : sequences) {
+    const auto length = static_cast<std::int64_t>(tokens.size());
+    const std::int64_t first = std::min(begin, length), last = std::min(begin + kChunk, length);
+    batch.tokens.insert(batch.tokens.end(), tokens.begin() + first, tokens.begin() + last);
+    batch.lengths.push_back(last - first);
+  }
+  return batch;
+}
+
+std::int64_t longest(const std::vector<std::vector<std::int64_t>>& sequences) {
+  std::size_t length = 0;
+  for (const auto& tokens : sequences) length = std::max(length, tokens.size());
+  return static_cast<std::int64_t>(length);
+}
+
+at::Tensor log_probabilities(const Transformer& model, const at::Tensor& hidden) {
+  return at::log_softmax(model.logits(hidden).to(at::kDouble), 1);
+}
+
+/// values: [n], from where they lie.
+template <class T>
+void append(const at::Tensor& values, std::vector<T>& out) {
+  const at::Tensor host = values.to(at::kCPU).to(at::CppTypeToScalarType<T>::value).contiguous();
+  out.insert(out.end(), host.data_ptr<T>(), host.data_ptr<T>() + host.numel());
+}
+
+/// Adds the scores of `targets`, the tokens behind the rows of hidden.
+void add_scores(const Transformer& model, const at::Tensor& hidden, const at::Tensor& reference,
+                const std::vector<std::int64_t>& targets, Scores& scores) {
+  for (std::int64_t begin = 0; begin < hidden.size(0); begin += kLogitRows) {
+    const std::int64_t count = std::min(kLogitRows, hidden.size(0) - begin);
+    const at::Tensor own = log_probabilities(model, hidden.narrow(0, begin, count));
+    const at::Tensor target = at::tensor(at::IntArrayRef(targets.data() + begin, to_size(count)), at::kLong)
+                                  .to(own.device())
+                                  .unsqueeze(1);
+    const at::Tensor found = own.gather(1, target).squeeze(1);
+    append(found, scores.log_probability);
+    append(found.ge(std::get<0>(own.max(1))), scores.greedy);
+    if (!reference.defined()) continue;
+    const at::Tensor other = log_probabilities(model, reference.narrow(0, begin, count));
+    append(other.gather(1, target).squeeze(1), scores.reference);
+    append((other.exp() * (other - own)).sum(1), scores.divergence);
+  }
+}
+
+/// Appends tokens to each sequence of the cache; logits of what follows those that got some, in order.
+at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<std::int64_t>>& tokens,
+                       KvCache& cache) {
+  std::vector<at::Tensor> last(tokens.size());
+  for (std::int64_t begin = 0; begin < longest(tokens); begin += kChunk) {
+    const PackedBatch batch = make_chunk(tokens, begin);
+    const at::Tensor hidden = model.hidden(batch, cache);
+    std::int64_t row = 0;
+    for (std::size_t s = 0; s < tokens.size(); ++s) {
+      row += batch.lengths[s];
+      if (batch.lengths[s] > 0) last[s] = hidden.narrow(0, row - 1, 1);
+    }
+  }
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& row : last)
+    if (row.defined()) rows.push_back(row);
+  return rows.empty() ? at::Tensor() : model.logits(at::cat(rows));
+}
+
+/// chosen: of the sequences that got tokens, in order; -1 for the others.
+std::vector<std::int64_t> by_sequence(const std::vector<std::vector<std::int64_t>>& tokens,
+                                      const at::Tensor& chosen) {
+  std::vector<std::int64_t> next(tokens.size(), -1), found;
+  if (chosen.defined()) append(chosen, found);
+  std::size_t taken = 0;
+  for (std::size_t s = 0; s < tokens.size(); ++s)
+    if (!tokens[s].empty()) next[s] = found[taken++];
+  return next;
+}
+
+}  // namespace
+
+HiddenStates hidden_states(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
+                           KvCache& cache) {
+  const c10::InferenceMode inference;
+  HiddenStates states;
+  for (std::int64_t begin = 0; begin < longest(sequences); begin += kChunk)
+    states.push_back(model.hidden(make_chunk(sequences, begin), cache));
+  return states;
+}
+
+std::vector<Scores> score(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
+                          const std::vector<std::int64_t>& from, KvCache& cache,
+                          const HiddenStates& reference) {
+  const c10::InferenceMode inference;
+  std::vector<Scores> scores(sequences.size());
+  for (std::int64_t begin = 0; begin < longest(sequences); begin += kChunk) {
+    const PackedBatch batch = make_chunk(sequences, begin);
+    const at::Tensor hidden = model.hidden(batch, cache);
+    const at::Tensor other = reference.empty() ? at::Tensor() : reference.at(to_size(begin / kChunk));
+    std::int64_t row = 0;
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      HS_ASSERT(from[s] >= 1);
+      const auto length = static_cast<std::int64_t>(sequences[s].size());
+      // Row begin + i says what comes at begin + i + 1.
+      const std::int64_t first = std::max<std::int64_t>(0, from[s] - 1 - begin),
+                         last = std::min(batch.lengths[s], length - 1 - begin);
+      if (first < last) {
+        const std::vector<std::int64_t> targets(sequences[s].begin() + begin + first + 1,
+                                                sequences[s].begin() + begin + last + 1);
+        const auto rows = [&](const at::Tensor& x) {
+          return x.defined() ? x.narrow(0, row + first, last - first) : x;
+        };
+        add_scores(model, rows(hidden), rows(other), targets, scores[s]);
+      }
+      row += batch.lengths[s];
+    }
+  }
+  return scores;
+}
+
+std::vector<std::int64_t> next_tokens(const Transformer& model,
+                                      const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache) {
+  const c10::InferenceMode inference;
+  const at::Tensor logits = next_logits(model, tokens, cache);
+  return by_sequence(tokens, logits.defined() ? logits.argmax(1) : logits);
+}
+
+std::vector<std::int64_t> drawn_tokens(const Transformer& model,
+                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache,
+                                       const std::vector<double>& chances) {
+  const c10::InferenceMode inference;
+  const at::Tensor logits = next_logits(model, tokens, cache);
+  if (!logits.defined()) return by_sequence(tokens, logits);
+  std::vector<double> own;
+  for (std::size_t s = 0; s < tokens.size(); ++s)
+    if (!tokens[s].empty()) own.push_back(chances[s]);
+  const at::Tensor below = at::log_softmax(logits.to(at::kDouble), 1)
+                               .exp()
+                               .cumsum(1)
+                               .le(at::tensor(own, at::kDouble).to(logits.device()).unsqueeze(1));
+  return by_sequence(tokens, below.sum(1).clamp_max(logits.size(1) - 1));
+}
+
+}  // namespace headspan

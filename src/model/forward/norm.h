@@ -1,0 +1,18 @@
+// RMSNorm: y = x / sqrt(mean(x^2) + eps) * gain over the last dimension, computed in float32, in float64 for
+// float64, and rounded to the dtype of x as transformers does.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "dist/comm/device_comm.h"
+#include "model/core/model_config.h"
+
+namespace headspan {
+
+/// x: [..., width], gain: [width], both of one dtype; x contiguous. Returns a new tensor like x. `round_once`
+/// (OLMo-2) multiplies by the gain before the result is rounded to x's dtype, otherwise after. With `comm`
+/// the last dimension is split into equal parts over its ranks: collective over comm then.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps, bool round_once,
+                    const DeviceComm* comm = nullptr);
+
+}  // namespace headspan

@@ -1,0 +1,216 @@
+#include "model/kernels/row_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/process/each_processor.h"
+
+namespace headspan {
+namespace {
+
+/// exp(x) to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. x is bounded to
+/// [-64, 64], which keeps what is made of it out of the subnormal numbers: those are slow.
+HS_INLINED inline float exponential(float x) {
+  x = x < -64.0f ? -64.0f : x;
+  x = x > 64.0f ? 64.0f : x;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float n = (x * 1.44269504f + kRound) - kRound;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
+  const float tail = ((((1.0f / 720 * r + 1.0f / 120) * r + 1.0f / 24) * r + 1.0f / 6) * r + 0.5f) * r * r;
+  const std::int32_t power = (static_cast<std::int32_t>(n) + 127) * (1 << 23);
+  return (tail + r + 1) * __builtin_bit_cast(float, power);
+}
+
+template <class T>
+HS_INLINED inline double sum_of_squares_loop(const T* x, std::int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+template <class T>
+HS_INLINED inline void scale_loop(const T* x, T factor, const T* gain, std::int64_t count, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor * gain[i];
+}
+
+/// Adding 1.5 * 2^52 to a number leaves the nearest integer in the lowest bits.
+template <class T>
+HS_INLINED inline void round_codes_loop(const T* x, std::int64_t count, double base, double inverse,
+                                        std::uint32_t last, std::uint32_t* codes) {
+  constexpr double kRound = 6755399441055744.0;
+  const double largest = last;
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    double code = (static_cast<double>(x[i]) - base) * inverse;
+    code = code > 0 ? code : 0;  // also where it is no number
+    code = code > largest ? largest : code;
+    codes[i] = static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, code + kRound));
+  }
+}
+
+using Words = std::uint32_t __attribute__((vector_size(64)));
+using LongWords = std::uint64_t __attribute__((vector_size(64)));
+using Floats16 = float __attribute__((vector_size(64)));
+using Floats8 = float __attribute__((vector_size(32)));
+
+/// Sixteen codes of at most 4 bits: eight fill `Bits` bytes, and a word holds them all.
+template <int Bits>
+HS_INLINED inline void expand_sixteen(const std::uint8_t* codes, Floats16& numbers) {
+  constexpr Words kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits,
+                             0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits};
+  constexpr std::uint32_t kMask = (1U << Bits) - 1;
+  std::uint32_t a, b;
+  std::memcpy(&a, codes, sizeof a);
+  std::memcpy(&b, codes + Bits, sizeof b);
+  const Words lanes = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
+  using Ints = std::int32_t __attribute__((vector_size(64)));
+  const Words own = lanes >> kShifts & kMask;
+  Ints whole;
+  std::memcpy(&whole, &own, sizeof whole);
+  numbers = __builtin_convertvector(whole, Floats16);
+}
+
+/// Eight codes of up to 8 bits.
+template <int Bits>
+HS_INLINED inline void expand_eight(const std::uint8_t* codes, Floats8& numbers) {
+  constexpr LongWords kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits};
+  constexpr std::uint64_t kMask = (std::uint64_t{1} << Bits) - 1;
+  using Ints = std::int32_t __attribute__((vector_size(32)));
+  std::uint64_t word;
+  std::memcpy(&word, codes, sizeof word);
+  numbers = __builtin_convertvector(__builtin_convertvector((LongWords{} + word) >> kShifts & kMask, Ints),
+                                    Floats8);
+}
+
+template <int Bits, class T>
+HS_INLINED inline void expand_row(const std::uint8_t* codes, std::int64_t count, float base, float step,
+                                  T* x) {
+  for (; Bits <= 4 && count >= 16; count -= 16, codes += 2 * Bits, x += 16) {
+    Floats16 numbers;
+    expand_sixteen<Bits>(codes, numbers);
+    numbers = base + numbers * step;
+    for (int k = 0; k < 16; ++k) x[k] = numbers[k];
+  }
+  for (; count > 0; count -= 8, codes += Bits, x += 8) {
+    Floats8 numbers;
+    expand_eight<Bits>(codes, numbers);
+    numbers = base + numbers * step;
+    for (int k = 0; k < 8; ++k) x[k] = numbers[k];
+  }
+}
+
+template <int Bits, class T>
+HS_INLINED inline void expand_rows(const CodedRows& codes, const float* base, const float* step, T* x,
+                                   std::int64_t leading) {
+  for (std::int64_t r = 0; r < codes.rows; ++r)
+    expand_row<Bits>(codes.codes + r * codes.stride, codes.count, base[r], step[r], x + r * leading);
+}
+
+template <class T>
+HS_INLINED inline void expand_any(const CodedRows& codes, const float* base, const float* step, T* x,
+                                  std::int64_t leading) {
+  switch (codes.bits) {
+    case 2:
+      return expand_rows<2>(codes, base, step, x, leading);
+    case 3:
+      return expand_rows<3>(codes, base, step, x, leading);
+    case 4:
+      return expand_rows<4>(codes, base, step, x, leading);
+    case 5:
+      return expand_rows<5>(codes, base, step, x, leading);
+    case 6:
+      return expand_rows<6>(codes, base, step, x, leading);
+    default:
+      return expand_rows<8>(codes, base, step, x, leading);
+  }
+}
+
+}  // namespace
+
+HS_FOR_EACH_PROCESSOR double sum_of_squares(const float* x, std::int64_t count) {
+  return sum_of_squares_loop(x, count);
+}
+
+HS_FOR_EACH_PROCESSOR double sum_of_squares(const double* x, std::int64_t count) {
+  return sum_of_squares_loop(x, count);
+}
+
+HS_FOR_EACH_PROCESSOR void scale_row(const float* x, float factor, const float* gain, std::int64_t count,
+                                     float* y) {
+  scale_loop(x, factor, gain, count, y);
+}
+
+HS_FOR_EACH_PROCESSOR void scale_row(const double* x, double factor, const double* gain, std::int64_t count,
+                                     double* y) {
+  scale_loop(x, factor, gain, count, y);
+}
+
+HS_FOR_EACH_PROCESSOR void silu_times(float* gate, const float* up, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) gate[i] = gate[i] / (1 + exponential(-gate[i])) * up[i];
+}
+
+HS_FOR_EACH_PROCESSOR float softmax_row(float* x, std::int64_t count) {
+  if (count == 0) return -std::numeric_limits<float>::infinity();
+  float largest = x[0], sum = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 1; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) {
+    x[i] = exponential(x[i] - largest);
+    sum += x[i];
+  }
+  const float factor = 1 / sum;
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
+  return largest + std::log(sum);
+}
+
+double softmax_row(double* x, std::int64_t count) {
+  if (count == 0) return -std::numeric_limits<double>::infinity();
+  const double largest = *std::max_element(x, x + count);
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    x[i] = std::exp(x[i] - largest);
+    sum += x[i];
+  }
+  for (std::int64_t i = 0; i < count; ++i) x[i] /= sum;
+  return largest + std::log(sum);
+}
+
+HS_FOR_EACH_PROCESSOR void round_codes(const float* x, std::int64_t count, double base, double inverse,
+                                       std::uint32_t last, std::uint32_t* codes) {
+  round_codes_loop(x, count, base, inverse, last, codes);
+}
+
+HS_FOR_EACH_PROCESSOR void round_codes(const double* x, std::int64_t count, double base, double inverse,
+                                       std::uint32_t last, std::uint32_t* codes) {
+  round_codes_loop(x, count, base, inverse, last, codes);
+}
+
+/// A float16's exponent and fraction are a float's with 112 more in the exponent; the product is exact.
+HS_FOR_EACH_PROCESSOR void expand_halves(const std::uint32_t* words, int shift, std::int64_t count,
+                                         float* x) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t half = words[i] >> shift;
+    const float magnitude = __builtin_bit_cast(float, (half & 0x7fffu) << 13) * 0x1p112F;
+    x[i] = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, magnitude) | (half & 0x8000u) << 16);
+  }
+}
+
+HS_FOR_EACH_PROCESSOR void expand_codes(const CodedRows& codes, const float* base, const float* step,
+                                        float* x, std::int64_t leading) {
+  expand_any(codes, base, step, x, leading);
+}
+
+HS_FOR_EACH_PROCESSOR void expand_codes(const CodedRows& codes, const float* base, const float* step,
+                                        double* x, std::int64_t leading) {
+  expand_any(codes, base, step, x, leading);
+}
+
+}  // namespace headspan

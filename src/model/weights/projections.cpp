@@ -1,0 +1,80 @@
+#include "model/weights/projections.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "model/weights/weight_initializer.h"
+#include "model/weights/weight_loader.h"
+
+namespace headspan {
+namespace {
+
+const Linear& linear(const LayerWeights& layer, Stream stream) {
+  return stream == Stream::q ? layer.q : stream == Stream::k ? layer.k : layer.v;
+}
+
+/// Undefined where no norm follows.
+at::Tensor norm_gain(const LayerWeights& layer, Stream stream) {
+  if (stream == Stream::v) return {};
+  return stream == Stream::q ? layer.q_norm : layer.k_norm;
+}
+
+std::vector<double> to_doubles(const at::Tensor& values) {
+  const at::Tensor wide = values.to(at::kDouble).contiguous();
+  return {wide.data_ptr<double>(), wide.data_ptr<double>() + wide.numel()};
+}
+
+}  // namespace
+
+Projections::Projections(const ModelConfig& config, const Checkpoint& checkpoint)
+    : config_(config),
+      checkpoint_(&checkpoint),
+      weights_(allocate_weights(config, {config.layers, false}, {}, at::kByte, at::kMeta)) {}
+
+Projections::Projections(const ModelConfig& config, std::uint64_t seed, Dtype dtype)
+    : config_(config),
+      seed_(seed),
+      dtype_(dtype),
+      weights_(allocate_weights(config, {config.layers, false}, {}, at::kByte, at::kMeta)) {}
+
+std::int64_t Projections::heads(Stream stream) const {
+  return stream == Stream::q ? config_.heads : config_.kv_heads;
+}
+
+bool Projections::has_gain(Stream stream) const { return norm_gain(weights_.layers.at(0), stream).defined(); }
+
+/// Rows of the tensor that `weight` stands for.
+at::Tensor Projections::read(const at::Tensor& weight, Range rows) const {
+  const c10::InferenceMode inference;
+  const auto named = std::find_if(weights_.slices.begin(), weights_.slices.end(),
+                                  [&](const WeightSlice& slice) { return slice.values.is_same(weight); });
+  HS_ASSERT(named != weights_.slices.end());
+  WeightSlice slice = *named;
+  slice.rows = rows;
+  if (checkpoint_ != nullptr) return read_slice(*checkpoint_, slice);
+  std::vector<std::int64_t> shape(slice.shape);
+  shape[0] = rows.count;
+  slice.values = at::empty(shape, scalar_type(dtype_));
+  initialize_slice(config_, seed_, slice);
+  return slice.values;
+}
+
+std::vector<double> Projections::columns(std::int64_t layer, Stream stream, std::int64_t first,
+                                         std::int64_t count) const {
+  const LayerWeights& weights = weights_.layers.at(static_cast<std::size_t>(layer));
+  return to_doubles(read(linear(weights, stream).weight, {first, count}));
+}
+
+std::vector<double> Projections::gain(std::int64_t layer, Stream stream) const {
+  const std::int64_t size = heads(stream) * config_.head_size;
+  const at::Tensor stored = norm_gain(weights_.layers.at(static_cast<std::size_t>(layer)), stream);
+  if (!stored.defined()) return std::vector<double>(static_cast<std::size_t>(size), 1.0);
+  const std::vector<double> own = to_doubles(read(stored, {0, stored.size(0)}));
+  std::vector<double> all;
+  while (static_cast<std::int64_t>(all.size()) < size) all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+}  // namespace headspan

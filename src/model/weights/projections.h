@@ -1,0 +1,51 @@
+// The weights that make the queries, keys and values of a model, for whoever studies the weights themselves:
+// each projection as the matrix W: [hidden, heads * head_size] whose columns are the output coordinates (the
+// stored tensor transposed), and the gain of the norm behind it. Reads what it is asked for and no more; no
+// forward pass.
+#pragma once
+
+#include <vector>
+
+#include "io/checkpoint/checkpoint.h"
+#include "model/core/model_config.h"
+#include "model/core/stream.h"
+#include "model/weights/weights.h"
+
+namespace headspan {
+
+class Projections {
+ public:
+  /// Of a checkpoint, which must outlive the object.
+  Projections(const ModelConfig& config, const Checkpoint& checkpoint);
+  /// Drawn as Transformer::random draws them.
+  Projections(const ModelConfig& config, std::uint64_t seed, Dtype dtype);
+
+  std::int64_t layers() const { return config_.layers; }
+  std::int64_t hidden_size() const { return config_.hidden_size; }
+  std::int64_t head_size() const { return config_.head_size; }
+  /// Query heads for q, KV heads for k and v.
+  std::int64_t heads(Stream stream) const;
+
+  /// Whether a gain follows that lies between the projection and its use: q_norm or k_norm.
+  bool has_gain(Stream stream) const;
+
+  /// Columns first .. first + count of W, each of hidden_size() values. Local. Throws InputError where the
+  /// checkpoint holds NaN or infinity, Error where it cannot be read.
+  std::vector<double> columns(std::int64_t layer, Stream stream, std::int64_t first,
+                              std::int64_t count) const;
+
+  /// The gain of each column: q_norm or k_norm, repeated for every head where the norm is per head; ones
+  /// without.
+  std::vector<double> gain(std::int64_t layer, Stream stream) const;
+
+ private:
+  at::Tensor read(const at::Tensor& weight, Range rows) const;
+
+  ModelConfig config_;
+  const Checkpoint* checkpoint_ = nullptr;  // null: drawn
+  std::uint64_t seed_ = 0;
+  Dtype dtype_ = Dtype::float32;
+  Weights weights_;  // names and shapes only
+};
+
+}  // namespace headspan

@@ -1,0 +1,224 @@
+#include "model/weights/weight_loader.h"
+
+#include <algorithm>
+#include <array>
+#include <future>
+#include <set>
+
+#include <ATen/ATen.h>
+
+#include "base/printable.h"
+#include "dist/comm/agreement.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;  // what is read, sent and converted at a time
+
+struct StoredType {
+  const char* name;  ///< in safetensors
+  Dtype dtype;
+};
+constexpr std::array<StoredType, 4> kStoredTypes{
+    {{"F64", Dtype::float64}, {"F32", Dtype::float32}, {"BF16", Dtype::bfloat16}, {"F16", Dtype::float16}}};
+
+Dtype stored_type(const Checkpoint& checkpoint, const std::string& name) {
+  const std::string& dtype = checkpoint.entry(name).dtype;
+  for (const StoredType& known : kStoredTypes)
+    if (dtype == known.name) return known.dtype;
+  throw InputError(checkpoint.file_of(name), name + ".dtype", dtype, "is not supported",
+                   "F64, F32, BF16 and F16 are");
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t size : shape) text += (text.empty() ? "[" : ", ") + std::to_string(size);
+  return text + "]";
+}
+
+/// Some old checkpoints hold the rotary frequencies, which config.json determines.
+bool is_redundant(const std::string& name) {
+  const std::string buffer = ".self_attn.rotary_emb.inv_freq";
+  return name.size() > buffer.size() && name.compare(name.size() - buffer.size(), buffer.size(), buffer) == 0;
+}
+
+/// A norm or a bias that is passed over in silence would falsify every result.
+void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) {
+  std::set<std::string> expected;
+  for (const WeightSlice& slice :
+       allocate_weights(config, {config.layers, true}, {}, at::kByte, at::kMeta).slices)
+    expected.insert(slice.name);
+  for (const std::string& name : checkpoint.names())
+    if (name.rfind("model.layers.", 0) == 0 && expected.count(name) == 0 && !is_redundant(name))
+      throw InputError(checkpoint.file_of(name), printable(name), "", "is not expected",
+                       "no " + config.model_type + " of " + std::to_string(config.layers) +
+                           " layers has it with the biases that config.json announces");
+}
+
+/// `slices` are those that the model needs, of any shard.
+void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
+                   const std::vector<WeightSlice>& slices) {
+  for (const WeightSlice& slice : slices) {
+    if (!checkpoint.has(slice.name))
+      throw InputError(checkpoint.folder(), slice.name, "", "is missing", "config.json asks for this tensor");
+    stored_type(checkpoint, slice.name);
+    const auto& shape = checkpoint.entry(slice.name).shape;
+    if (shape != slice.shape)
+      throw InputError(checkpoint.file_of(slice.name), slice.name + ".shape", text_of(shape),
+                       "does not fit config.json", "which asks for " + text_of(slice.shape));
+  }
+  refuse_unexpected(checkpoint, config);
+}
+
+/// True when a number of `count` has all bits of the exponent `mask` set: NaN or infinity.
+template <class Bits>
+bool any_not_finite(const void* numbers, std::int64_t count, Bits mask) {
+  const auto* bits = static_cast<const Bits*>(numbers);
+  Bits found = 0;
+  for (std::int64_t i = 0; i < count; ++i) found |= static_cast<Bits>((bits[i] & mask) == mask);
+  return found != 0;
+}
+
+bool any_not_finite(const at::Tensor& numbers) {
+  const void* data = numbers.data_ptr();
+  switch (numbers.scalar_type()) {
+    case at::kDouble:
+      return any_not_finite<std::uint64_t>(data, numbers.numel(), 0x7ff0000000000000u);
+    case at::kFloat:
+      return any_not_finite<std::uint32_t>(data, numbers.numel(), 0x7f800000u);
+    case at::kBFloat16:
+      return any_not_finite<std::uint16_t>(data, numbers.numel(), 0x7f80u);
+    default:
+      return any_not_finite<std::uint16_t>(data, numbers.numel(), 0x7c00u);
+  }
+}
+
+/// Some rows of a slice: `raw` holds them as stored, and is the final place itself where that is in memory
+/// and of the stored dtype.
+struct Chunk {
+  const WeightSlice* slice;
+  std::int64_t row;  // the first, within the slice
+  at::Tensor raw;
+  at::Tensor values;
+  bool ends_slice;
+};
+
+/// Cuts the slices into chunks, at least one for each; what needs converting or goes to a GPU takes turns in
+/// two staging buffers, of memory that a GPU reads by itself.
+std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weights) {
+  std::vector<Chunk> chunks;
+  std::array<at::Tensor, 2> staging;
+  for (const WeightSlice& slice : weights.slices) {
+    const at::ScalarType stored = scalar_type(stored_type(checkpoint, slice.name));
+    const std::int64_t row_bytes = slice.columns.count * static_cast<std::int64_t>(c10::elementSize(stored));
+    const std::int64_t step = std::max<std::int64_t>(1, kChunkBytes / std::max<std::int64_t>(1, row_bytes));
+    for (std::int64_t row = 0; row == 0 || row < slice.rows.count; row += step) {
+      const std::int64_t count = std::min(step, slice.rows.count - row);
+      const at::Tensor values = slice.values.narrow(0, row, count);
+      at::Tensor raw = values;
+      if (stored != values.scalar_type() || !values.is_cpu()) {
+        at::Tensor& buffer = staging[chunks.size() % 2];
+        const std::int64_t bytes = count * row_bytes;
+        if (!buffer.defined() || buffer.numel() < bytes)
+          buffer =
+              at::empty({std::max(bytes, kChunkBytes)}, at::dtype(at::kByte).pinned_memory(values.is_cuda()));
+        raw = buffer.narrow(0, 0, bytes).view(stored).view(values.sizes());
+      }
+      chunks.push_back({&slice, row, raw, values, row + count == slice.rows.count});
+    }
+  }
+  return chunks;
+}
+
+void read_chunk(const Checkpoint& checkpoint, const Chunk& chunk) {
+  const WeightSlice& slice = *chunk.slice;
+  const auto item = static_cast<std::int64_t>(chunk.raw.element_size());
+  const std::int64_t row_bytes = slice.columns.count * item;
+  const std::int64_t stored_row_bytes = slice.shape.size() == 2 ? slice.shape[1] * item : item;
+  const std::int64_t begin = (slice.rows.begin + chunk.row) * stored_row_bytes + slice.columns.begin * item;
+  const std::int64_t rows = chunk.raw.size(0);
+  auto* out = static_cast<char*>(chunk.raw.data_ptr());
+  if (row_bytes == stored_row_bytes)
+    checkpoint.read(slice.name, begin, rows * row_bytes, out);
+  else
+    for (std::int64_t row = 0; row < rows; ++row)
+      checkpoint.read(slice.name, begin + row * stored_row_bytes, row_bytes, out + row * row_bytes);
+  if (any_not_finite(chunk.raw))
+    throw InputError(checkpoint.file_of(slice.name), slice.name, "", "holds NaN or infinity",
+                     "fetch or save the checkpoint again");
+}
+
+/// Joins the verdicts of a whole group, rows and columns. Collective over both.
+void agree_all(const Comm& tensor_parallel, const Comm& data_parallel, const std::function<void()>& step) {
+  agree(data_parallel, [&] { agree(tensor_parallel, step); });
+}
+
+}  // namespace
+
+void check_weights(const Checkpoint& checkpoint, const ModelConfig& config, Extent extent) {
+  check_tensors(checkpoint, config, allocate_weights(config, extent, {}, at::kByte, at::kMeta).slices);
+}
+
+void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
+                  const Comm& tensor_parallel, const Comm& data_parallel) {
+  agree_all(tensor_parallel, data_parallel, [&] { check_tensors(checkpoint, config, weights.slices); });
+  const std::vector<Chunk> chunks = make_chunks(checkpoint, weights);
+  const auto read = [&](std::size_t i) {
+    const bool mine = data_parallel.is_root() && (!chunks[i].slice->shared || tensor_parallel.is_root());
+    return mine ? std::async(std::launch::async, [&, i] { read_chunk(checkpoint, chunks[i]); })
+                : std::future<void>();
+  };
+  std::future<void> ahead = read(0);
+  std::exception_ptr failure;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const Chunk& chunk = chunks[i];
+    try {
+      if (ahead.valid()) ahead.get();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (i + 1 < chunks.size()) ahead = read(i + 1);
+    auto* bytes = static_cast<char*>(chunk.raw.data_ptr());
+    const auto count = static_cast<std::int64_t>(chunk.raw.nbytes());
+    if (chunk.slice->shared && data_parallel.is_root()) tensor_parallel.broadcast(bytes, count, 0);
+    data_parallel.broadcast(bytes, count, 0);
+    if (!chunk.raw.is_same(chunk.values)) chunk.values.copy_(chunk.raw);
+    if (!chunk.ends_slice) continue;
+    agree_all(tensor_parallel, data_parallel, [&] {
+      if (failure) std::rethrow_exception(failure);
+    });
+  }
+}
+
+at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice) {
+  std::vector<std::int64_t> shape{slice.rows.count};
+  if (slice.shape.size() == 2) shape.push_back(slice.columns.count);
+  const at::Tensor values = at::empty(shape, scalar_type(stored_type(checkpoint, slice.name)));
+  read_chunk(checkpoint, {&slice, 0, values, values, true});
+  return values;
+}
+
+Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const Checkpoint* checkpoint) {
+  for (const StoredType& known : kStoredTypes)
+    if (asked == dtype_name(known.dtype)) return known.dtype;
+  if (asked != "auto")
+    throw InputError("", "model.dtype", printable(asked), "is not known",
+                     "auto, float64, float32, bfloat16 or float16 is expected");
+  if (checkpoint != nullptr) return stored_type(*checkpoint, "model.embed_tokens.weight");
+  for (const StoredType& known : kStoredTypes)
+    if (config.dtype == dtype_name(known.dtype)) return known.dtype;
+  return Dtype::float32;
+}
+
+Dtype weight_dtype(Dtype forward, const ModelConfig& config, const Checkpoint* checkpoint) {
+  if (forward != Dtype::float32) return forward;
+  if (checkpoint == nullptr) return config.dtype == dtype_name(Dtype::bfloat16) ? Dtype::bfloat16 : forward;
+  const Weights names = allocate_weights(config, {config.layers, true}, {}, at::kByte, at::kMeta);
+  const bool all = std::all_of(names.slices.begin(), names.slices.end(), [&](const WeightSlice& slice) {
+    return slice.shape.size() < 2 || !checkpoint->has(slice.name) ||
+           stored_type(*checkpoint, slice.name) == Dtype::bfloat16;
+  });
+  return all ? Dtype::bfloat16 : forward;
+}
+
+}  // namespace headspan

@@ -1,0 +1,87 @@
+// The weights of a model as one rank holds them, and for each tensor the slice of the checkpoint's tensor
+// that it is: the one place that knows the names of tensors and how tensor parallelism cuts them. Filling
+// them is for weight_loader.h (from a checkpoint) and weight_initializer.h (at random).
+//
+// Of T tensor-parallel ranks each holds the rows of q, k, v (whole heads), gate and up and of their biases,
+// the columns of o and down, and the rows of the embedding and of lm_head that are its share; norms over the
+// hidden size and the biases of o and down are on every rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "model/core/dtype.h"
+#include "model/core/model_config.h"
+#include "model/weights/linear.h"
+
+namespace headspan {
+
+/// How much of a model is there: the first `layers` layers, of the last one only what makes its q, k and v;
+/// or, with `logits`, all of it.
+struct Extent {
+  std::int64_t layers = 0;
+  bool logits = false;
+};
+
+/// Which of the tensor-parallel ranks: 0 <= rank < size, and size divides the KV heads.
+struct Shard {
+  std::int64_t rank = 0;
+  std::int64_t size = 1;
+};
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+/// Part `part` of `parts` nearly equal parts of 0..total-1.
+Range share(std::int64_t total, std::int64_t part, std::int64_t parts);
+
+/// Of one layer. Undefined where the architecture or the extent has none.
+struct LayerWeights {
+  Linear q, k, v, o;
+  Linear gate, up, down;
+  at::Tensor q_norm, k_norm;
+  at::Tensor attention_norm, mlp_norm;  ///< [hidden]: of the input, or (OLMo-2) of the output
+};
+
+/// Rows and columns of one tensor of the checkpoint and where this rank keeps them.
+struct WeightSlice {
+  enum class Role { linear, embedding, gain, bias };
+  std::string name;                 ///< in the checkpoint
+  std::vector<std::int64_t> shape;  ///< of the whole tensor there: [rows, columns] or [rows]
+  Range rows;
+  Range columns;  ///< 0..0 for a tensor of one dimension
+  bool shared;    ///< every tensor-parallel rank holds this same slice
+  Role role;
+  at::Tensor values;  ///< contiguous, [rows.count, columns.count] or [rows.count]; shares memory with Weights
+};
+
+struct Weights {
+  at::Tensor embedding;  ///< [vocabulary rows of this rank, hidden]
+  std::vector<LayerWeights> layers;
+  at::Tensor final_norm;
+  at::Tensor lm_head;  ///< [vocabulary rows of this rank, hidden]; the embedding itself where they are tied
+  std::vector<WeightSlice> slices;
+};
+
+/// In what the numbers of a rank's weights are kept.
+struct WeightTypes {
+  at::ScalarType matrices;  ///< of linear layers and vocabularies
+  at::ScalarType vectors;   ///< gains and biases
+};
+
+/// Makes all tensors of the extent, not filled. On the meta device nothing is allocated: for names and sizes.
+/// Throws InputError when the shard's size does not divide the KV heads.
+Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, WeightTypes types,
+                         at::Device device);
+Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, at::ScalarType dtype,
+                         at::Device device);
+
+/// Bytes of the weights on the largest of `tensor_parallel` ranks, all in `dtype`; more than 64 bits count
+/// where config.json says so.
+double weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel, Dtype dtype);
+
+}  // namespace headspan

@@ -1,0 +1,149 @@
+#include "stats/gram/gram.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace headspan {
+namespace {
+
+/// The first local row of the block on the diagonal, or below it, in a local column: where what is stored
+/// begins.
+std::int64_t first_row(const Matrix& matrix, std::int64_t local_column) {
+  const Grid& grid = matrix.grid();
+  const std::int64_t block = matrix.columns().global(grid.column(), local_column) / matrix.columns().block;
+  return matrix.rows().first_local_block_from(grid.row(), block) * matrix.rows().block;
+}
+
+}  // namespace
+
+std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t head_size) {
+  const std::int64_t wide = std::max<std::int64_t>(1, 64 / head_size);
+  const std::int64_t fair = std::max<std::int64_t>(1, heads / (2 * std::max(grid.rows, grid.columns)));
+  return std::min(wide, fair) * head_size;
+}
+
+void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& x) {
+  const Grid& grid = matrix.grid();
+  const BlockCyclic &rows = matrix.rows(), &columns = matrix.columns();
+#pragma omp parallel for schedule(dynamic, 16)
+  for (std::int64_t j = 0; j < matrix.local_columns(); ++j) {
+    const double factor = alpha * x[static_cast<std::size_t>(columns.global(grid.column(), j))];
+    for (std::int64_t i = first_row(matrix, j); i < matrix.local_rows(); ++i)
+      *matrix.at(i, j) += factor * x[static_cast<std::size_t>(rows.global(grid.row(), i))];
+  }
+}
+
+void mirror_diagonal_blocks(Matrix& matrix) {
+  const Grid& grid = matrix.grid();
+  for (std::int64_t b = 0; b < matrix.rows().blocks(); ++b) {
+    if (matrix.rows().owner_of_block(b) != grid.row() || matrix.columns().owner_of_block(b) != grid.column())
+      continue;
+    const std::int64_t n = matrix.rows().block_size(b);
+    double* tile = matrix.at(matrix.rows().local(b * matrix.rows().block),
+                             matrix.columns().local(b * matrix.columns().block));
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = j + 1; i < n; ++i)
+        tile[j + i * matrix.leading()] = tile[i + j * matrix.leading()];
+  }
+}
+
+void merge(HeadGram& gram, const HeadGram& other) {
+  HS_ASSERT(gram.mean.size() == other.mean.size() && gram.matrix.rows().block == other.matrix.rows().block);
+  if (other.tokens == 0) return;
+  const auto n = static_cast<double>(gram.tokens), m = static_cast<double>(other.tokens);
+  std::vector<double> difference(gram.mean.size());
+  for (std::size_t j = 0; j < difference.size(); ++j) {
+    difference[j] = other.mean[j] - gram.mean[j];
+    gram.mean[j] += difference[j] * (m / (n + m));
+  }
+#pragma omp parallel for schedule(dynamic, 16)
+  for (std::int64_t j = 0; j < gram.matrix.local_columns(); ++j)
+    for (std::int64_t i = first_row(gram.matrix, j); i < gram.matrix.local_rows(); ++i)
+      *gram.matrix.at(i, j) += *other.matrix.at(i, j);
+  add_outer_product(gram.matrix, n * m / (n + m), difference);
+  mirror_diagonal_blocks(gram.matrix);
+  gram.tokens += other.tokens;
+}
+
+void recentre(HeadGram& gram, const std::vector<double>& origin, const AddOuterProduct& add) {
+  std::vector<double> offset(origin.size());
+  for (std::size_t j = 0; j < origin.size(); ++j) offset[j] = gram.mean[j] - origin[j];
+  add(gram.matrix, static_cast<double>(gram.tokens), offset);
+  mirror_diagonal_blocks(gram.matrix);
+  gram.mean = origin;
+}
+
+template <class T>
+std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t tokens,
+                                     std::int64_t columns) {
+  std::vector<double> mean(static_cast<std::size_t>(columns), 0.0);
+  for (std::int64_t t = 0; t < tokens; ++t) add_values(z + t * columns, columns, mean.data());
+  std::int64_t total = tokens;
+  comm.sum(&total, 1);
+  comm.sum(mean.data(), columns);
+  if (total > 0)
+    for (double& value : mean) value /= static_cast<double>(total);
+  return mean;
+}
+
+template <class P>
+template <class T>
+void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
+  const auto columns = static_cast<std::int64_t>(shift.size());
+  const auto fill_and_sum = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
+    shift_values(z + token * columns + first, shift.data() + first, count, precision_, out,
+                 sums.sum.data() + first);
+  };
+  const auto fill = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
+    shift_values(z + token * columns + first, shift.data() + first, count, precision_, out, nullptr);
+  };
+  if (sums.matrix.grid().comm().size() == 1) drain();  // nothing to overlap: one panel's memory is enough
+  exchange_.start(sums.matrix, tokens, fill_and_sum, fill);
+  GramSums* const previous = std::exchange(pending_, &sums);
+  if (previous != nullptr) multiply(previous->matrix, [&] { exchange_.progress(); });
+  operands_ = exchange_.finish();
+  sums.tokens += operands_.tokens;
+}
+
+template <class P>
+void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progress) {
+  if constexpr (std::is_same_v<P, float>)
+    add_product(matrix, operands_, gemm_, workspace_, progress);
+  else
+    add_product(matrix, operands_, outer_sums_ ? &*outer_sums_ : nullptr, workspace_, progress);
+}
+
+template <class P>
+void GramUpdater<P>::drain() {
+  GramSums* const last = std::exchange(pending_, nullptr);
+  if (last != nullptr) multiply(last->matrix, [] {});
+}
+
+HeadGram finish(GramSums&& sums, const std::vector<double>& shift, const AddOuterProduct& add) {
+  sums.matrix.grid().comm().sum(sums.sum.data(), static_cast<std::int64_t>(sums.sum.size()));
+  HeadGram gram{sums.tokens, shift, std::move(sums.matrix)};
+  if (gram.tokens > 0) {
+    const auto n = static_cast<double>(gram.tokens);
+    std::vector<double> offset(sums.sum);  // exact mean less provisional mean
+    for (std::size_t j = 0; j < offset.size(); ++j) {
+      offset[j] /= n;
+      gram.mean[j] += offset[j];
+    }
+    add(gram.matrix, -n, offset);
+  }
+  mirror_diagonal_blocks(gram.matrix);
+  HS_ASSERT(gram.matrix.guards_intact());
+  return gram;
+}
+
+template std::vector<double> provisional_mean(const Comm&, const double*, std::int64_t, std::int64_t);
+template std::vector<double> provisional_mean(const Comm&, const float*, std::int64_t, std::int64_t);
+template class GramUpdater<double>;
+template class GramUpdater<float>;
+template void GramUpdater<double>::add(GramSums&, const double*, std::int64_t, const std::vector<double>&);
+template void GramUpdater<double>::add(GramSums&, const float*, std::int64_t, const std::vector<double>&);
+template void GramUpdater<float>::add(GramSums&, const double*, std::int64_t, const std::vector<double>&);
+template void GramUpdater<float>::add(GramSums&, const float*, std::int64_t, const std::vector<double>&);
+
+}  // namespace headspan

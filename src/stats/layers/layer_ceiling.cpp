@@ -1,0 +1,154 @@
+#include "stats/layers/layer_ceiling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dist/threads.h"
+#include "stats/regression/joint_fit.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+class Ceilings {
+ public:
+  Ceilings(const RegressionData& data, std::int64_t invert_from, const LayerInverse& invert)
+      : data_(data), invert_from_(invert_from), invert_(invert), d_(data.layout.head_size) {}
+
+  LayerCeiling compute() {
+    ceiling_.targets = slab_of(data_.layout.heads(), data_.comm().size(), data_.comm().rank());
+    const std::size_t n = to_size(ceiling_.targets.count);
+    ceiling_.r2.assign(n, kNaN);
+    ceiling_.r2_adjusted = ceiling_.r2_heldout = ceiling_.r2;
+    ceiling_.status.assign(n, kNotComputed);
+    std::vector<LayerShare> wide, target_by_target;
+    for (const LayerShare& layer : whole_layers(data_.layout))
+      if (!answered_without_fit(layer))
+        (regressors(layer) + d_ < invert_from_ ? target_by_target : wide).push_back(layer);
+    const auto residuals = residuals_of(wide);
+    for (std::size_t k = 0; k < wide.size(); ++k)
+      if (residuals[k])
+        score(wide[k], *residuals[k]);
+      else
+        target_by_target.push_back(wide[k]);
+    regress(target_by_target);
+    return std::move(ceiling_);
+  }
+
+ private:
+  std::int64_t regressors(const LayerShare& layer) const { return (layer.last - layer.first - 1) * d_; }
+
+  /// Calls `f(head, row of the table)` for the targets of a layer that are this rank's.
+  template <class F>
+  void for_own_targets(const LayerShare& layer, const F& f) const {
+    const std::int64_t first = std::max(layer.first, ceiling_.targets.first);
+    const std::int64_t last = std::min(layer.last, ceiling_.targets.first + ceiling_.targets.count);
+    for (std::int64_t t = first; t < last; ++t) f(t, to_size(t - ceiling_.targets.first));
+  }
+
+  /// One head alone, or too many regressors.
+  bool answered_without_fit(const LayerShare& layer) {
+    if (regressors(layer) == 0) return true;
+    if (!data_.rules.too_few(regressors(layer))) return false;
+    for_own_targets(layer, [&](std::int64_t, std::size_t row) { ceiling_.status[row] = kTooFewTokens; });
+    return true;
+  }
+
+  /// Nothing for layers that have to be answered target by target. Collective.
+  std::vector<std::optional<LayerResiduals>> residuals_of(const std::vector<LayerShare>& layers) const {
+    if (invert_) return dealt_layer_residuals(data_, layers, invert_);
+    std::vector<std::optional<LayerResiduals>> residuals;
+    for (const LayerShare& layer : layers)
+      residuals.push_back(layer_residuals(data_, layer.first, layer.last));
+    return residuals;
+  }
+
+  void score(const LayerShare& layer, const LayerResiduals& residuals) {
+    for_own_targets(layer, [&](std::int64_t t, std::size_t row) {
+      const std::size_t column = to_size(t * d_), own = to_size((t - layer.first) * d_);
+      std::vector<double> explained(to_size(d_));
+      for (std::size_t j = 0; j < to_size(d_); ++j)
+        explained[j] = data_.sst[column + j] - residuals.errors[own + j];
+      const bool heldout = data_.heldout.has_value();
+      take(row, regressors(layer),
+           score_fit(data_.rules, d_, explained.data(), &data_.sst[column],
+                     heldout ? &residuals.errors_heldout[own] : nullptr,
+                     heldout ? &data_.sst_heldout[column] : nullptr, false));
+    });
+  }
+
+  void take(std::size_t row, std::int64_t regressors, const Score& score) {
+    const auto n = static_cast<double>(data_.rules.tokens), p = static_cast<double>(regressors);
+    ceiling_.r2[row] = score.r2;
+    ceiling_.r2_adjusted[row] = 1 - (1 - score.r2) * (n - 1) / (n - p - 1);
+    ceiling_.r2_heldout[row] = score.r2_heldout;
+    ceiling_.status[row] = score.status;
+  }
+
+  /// Each rank its own targets of the layers, one layer after another. Collective.
+  void regress(const std::vector<LayerShare>& layers) {
+    std::vector<LayerShare> own = layer_shares(data_.layout, ceiling_.targets);
+    own.erase(std::remove_if(own.begin(), own.end(),
+                             [&](const LayerShare& share) {
+                               return std::none_of(layers.begin(), layers.end(), [&](const LayerShare& l) {
+                                 return l.first == share.first;
+                               });
+                             }),
+              own.end());
+    const std::int64_t rounds = data_.comm().max(static_cast<std::int64_t>(own.size()));
+    for (std::int64_t round = 0; round < rounds; ++round)
+      regress_layer(round < static_cast<std::int64_t>(own.size()) ? own[to_size(round)] : LayerShare{});
+  }
+
+  /// `share` may be empty. Collective.
+  void regress_layer(const LayerShare& share) {
+    const std::vector<Tile> tiles = tiles_among(share.heads());
+    const TileViews fit = view_tiles(data_.fit.matrix, d_, tiles);
+    TileViews heldout;
+    if (data_.heldout) heldout = view_tiles(data_.heldout->matrix, d_, tiles);
+    const SingleThreadedBlas single;
+#pragma omp parallel for schedule(dynamic)
+    for (std::int64_t t = share.targets.first; t < share.targets.first + share.targets.count; ++t) {
+      std::vector<std::int64_t> heads = share.heads();
+      heads.erase(heads.begin() + (t - share.first));
+      heads.push_back(t);
+      const std::vector<double> gram = dense(share, heads, fit);
+      const std::vector<double> moment = data_.heldout ? dense(share, heads, heldout) : std::vector<double>();
+      const std::int64_t sources = static_cast<std::int64_t>(heads.size()) - 1;
+      const JointFit result =
+          fit_jointly(data_, heads, sources, gram.data(), data_.heldout ? moment.data() : nullptr);
+      take(to_size(t - ceiling_.targets.first), sources * d_, result.score);
+    }
+  }
+
+  /// The moments of the layer's heads in another order, from the views of tiles_among(share.heads()).
+  std::vector<double> dense(const LayerShare& share, const std::vector<std::int64_t>& heads,
+                            const TileViews& views) const {
+    std::vector<TileView> tiles;
+    for (const Tile& tile : tiles_among(heads)) {
+      const std::int64_t row = tile.row - share.first, column = tile.column - share.first;
+      tiles.push_back(views.tiles[to_size(row * (row + 1) / 2 + column)]);
+    }
+    std::vector<double> values(heads.size() * heads.size() * to_size(d_ * d_));
+    assemble(heads, d_, tiles.data(), values.data());
+    return values;
+  }
+
+  const RegressionData& data_;
+  std::int64_t invert_from_;
+  const LayerInverse& invert_;
+  std::int64_t d_;
+  LayerCeiling ceiling_;
+};
+
+}  // namespace
+
+LayerCeiling layer_ceiling(const RegressionData& data, std::int64_t invert_from, const LayerInverse& invert) {
+  return Ceilings(data, invert_from, invert).compute();
+}
+
+}  // namespace headspan

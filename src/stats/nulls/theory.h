@@ -1,0 +1,43 @@
+// Theorem 2.1 of the paper, held against what is exactly true. For A: [m, n k] and B: [m, k] with independent
+// standard normal entries and x ~ N(0, I_m) the best linear map from the n reference heads x^T A to the head
+// x^T B leaves
+//
+//   e = min_C ||A C - B||_F^2 = sum of k chi-square variables of m - n k degrees of freedom each,
+//
+// so that E e = k (m - n k), and R² = 1 - e / ||B||_F^2 is n k / m on average, while the theorem (n = 1) says
+// no more than that e >= k (m - k) / 2 with high probability, that is R² <= 1 - (m - k) / (2 m).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dist/matrix/grid.h"
+
+namespace headspan {
+
+struct TheoryRequest {
+  std::int64_t hidden_size = 4096;  ///< m
+  std::int64_t head_size = 128;     ///< k
+  std::int64_t references = 1;      ///< n; n k < m
+  std::int64_t trials = 100;
+  std::int64_t seed = 0;
+};
+
+/// By trial, on all ranks.
+struct TheoryResult {
+  std::vector<double> error;        ///< e by p?gels over the whole grid
+  std::vector<double> local_error;  ///< e by a QR factorisation in one process
+  std::vector<double> r2;           ///< 1 - e / ||B||_F^2
+};
+
+/// Every entry is a function of the seed, the trial and its place: the same matrices on any grid. Collective
+/// over it.
+TheoryResult run_theory(const Grid& grid, const TheoryRequest& request);
+
+/// k (m - n k).
+double expected_error(const TheoryRequest& request);
+
+/// k (m - k) / 2: the theorem says that e is rarely below.
+double theorem_bound(const TheoryRequest& request);
+
+}  // namespace headspan

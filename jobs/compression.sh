@@ -38,7 +38,19 @@ done
 program=${HEADSPAN:-build/release/headspan}
 units=(--compress.units "${UNITS:-residual}" --compress.own_text "${OWN_TEXT:-0}")
 evaluated=$(IFS=,; echo "${texts[*]}")
-mkdir -p "$out"
+
+# check NAME FIT.bin [--compress.key value ...]: that no key behind -- is one of those that this plan is made with.
+check() {
+  local name=$1 key given
+  for key in "${keys[@]}"; do
+    for given in --model.path --tokens.path --compress.plan --evaluate.{plan,texts,summary} "${@:3}"; do
+      [[ $key == --* && ${key%%=*} == "$given" ]] || continue
+      echo "compression: command line: $given: is given by this script for $name; leave it out, or set METHODS, UNITS," \
+        "OWN_TEXT or SCOPE" >&2
+      exit 2
+    done
+  done
+}
 
 refused=()
 # run NAME FIT.bin [--compress.key value ...]: a plan that is refused, such as a budget out of reach, stops no other.
@@ -68,7 +80,7 @@ wanted() {
   return 1
 }
 
-# try NAME [--compress.key value ...]: on each FIT.bin; where there are several, its domain ends the name.
+# try NAME [--compress.key value ...]: $step on each FIT.bin; where there are several, its domain ends the name.
 try() {
   local name=$1 fit domain
   shift
@@ -79,13 +91,9 @@ try() {
       domain=$(basename "$fit" .bin)
       domain=-${domain%.fit}
     fi
-    run "$name$domain" "$fit" "$@"
+    "$step" "$name$domain" "$fit" "$@"
   done
 }
-
-for bits in 8 4 3; do
-  try "quantise-$bits" --compress.algorithm quantise --compress.bits "$bits"
-done
 
 # heads STREAMS STORED: what keeps 16-bit numbers, whole heads or whole columns
 heads() {
@@ -94,15 +102,28 @@ heads() {
   try "headspan-$name" "${budget[@]}" --compress.algorithm headspan --compress.scope "${SCOPE:-causal}" "${units[@]}"
   try "latent-whole-$name" "${budget[@]}" --compress.bits 16 "${units[@]}"
 }
-for stored in 0.5 0.27 0.2 0.16 0.125; do
-  try "latent-$stored" --compress.stored "$stored" "${units[@]}"
-  heads k,v "$stored"
-  try "paper-text-kv-$stored" --compress.stored "$stored" --compress.algorithm paper-text
-done
-for stream in k v; do
-  try "latent-$stream-0.5" --compress.streams "$stream" --compress.stored 0.5 "${units[@]}"
-  heads "$stream" 0.5
-done
+
+plans() {
+  local bits stored stream
+  for bits in 8 4 3; do
+    try "quantise-$bits" --compress.algorithm quantise --compress.bits "$bits"
+  done
+  for stored in 0.5 0.27 0.2 0.16 0.125; do
+    try "latent-$stored" --compress.stored "$stored" "${units[@]}"
+    heads k,v "$stored"
+    try "paper-text-kv-$stored" --compress.stored "$stored" --compress.algorithm paper-text
+  done
+  for stream in k v; do
+    try "latent-$stream-0.5" --compress.streams "$stream" --compress.stored 0.5 "${units[@]}"
+    heads "$stream" 0.5
+  done
+}
+
+step=check
+plans
+mkdir -p "$out"
+step=run
+plans
 if ((${#refused[@]} > 0)); then
   echo "compression: refused: ${refused[*]}" >&2
   exit 2

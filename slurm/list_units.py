@@ -13,9 +13,11 @@ Prints lines of tab-separated fields:
 A unit is finished when the files that it publishes lie there as their .done files say. Only the keys that decide this
 are looked at: the program is the judge of the rest of a job.
 """
+import errno
 import hashlib
 import os
 import re
+import stat
 import sys
 
 USED = ("model.path", "model.manifest", "model.select", "model.init", "model.name", "activations.path", "grams.paths",
@@ -41,10 +43,19 @@ def read_job(path):
 
 def read_lines(path):
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().splitlines()
+        with open_regular(path) as file:
+            return file.read().decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}; give a text file") from error
+
+
+def open_regular(path):
+    """The file, open for reading bytes. OSError where it is no regular one: a FIFO would wait for its writer."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "is no regular file", path)
+    return file
 
 
 def read_overrides(words):
@@ -103,9 +114,21 @@ def model_above(path):
 def model_of_folder(path):
     """The folder's name; of one named after a training step, that of the folder above."""
     name = os.path.basename(os.path.abspath(path)) or "model"
-    is_step = (re.match("step|stage|checkpoint", name) and
-               re.search(r"(?<![a-z])(step|checkpoint)[-_]?[0-9]{1,18}(?![0-9])", name))
+    number = "[-_]?[0-9]{1,18}(?![0-9A-Za-z])"
+    is_step = (re.match(f"(step|checkpoint){number}", name) or
+               re.match(f"stage{number}", name) and re.search(f"(?<![a-z])step{number}", name))
     return model_above(path) if is_step or cached_name(path) else name
+
+
+def model_of_gram(path):
+    """As the file tells, where h5py is there to read it and it does; else the folder in which it lies."""
+    try:
+        import h5py
+        open_regular(path).close()
+        with h5py.File(path) as file:
+            return str(file.attrs["model_name"])
+    except (ImportError, OSError, KeyError):
+        return model_above(path)
 
 
 def stem(path):
@@ -127,7 +150,7 @@ def unit_places(job):
         return [("-", "activations", stem(job["activations.path"]))]
     if job["grams.paths"]:
         first = list_of(job["grams.paths"])[0]
-        return [("-", model_above(first), stem(first))]
+        return [("-", model_of_gram(first), stem(first))]
     if manifest:
         rows = read_manifest(manifest)
         places = [(number, folder_of_row(rows[number], manifest), rows[number]["name"])
@@ -144,16 +167,20 @@ def unit_places(job):
 def is_complete(path):
     """Whether the file is there with the size and the digest that its .done tells."""
     try:
-        with open(f"{path}.done", encoding="utf-8") as file:
-            done = dict(line.split(" ", 1) for line in file.read().splitlines() if " " in line)
+        done = dict(line.split(" ", 1) for line in read_done(path) if " " in line)
         return done.get("size") == str(os.path.getsize(path)) and done.get("sha256") == sha256(path)
     except (OSError, UnicodeDecodeError):
         return False
 
 
+def read_done(path):
+    with open_regular(f"{path}.done") as file:
+        return file.read().decode().splitlines()
+
+
 def sha256(path):
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         for block in iter(lambda: file.read(1 << 20), b""):
             digest.update(block)
     return digest.hexdigest()

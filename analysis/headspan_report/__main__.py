@@ -5,21 +5,24 @@ from pathlib import Path
 
 from . import __version__
 from .error import exit_code
+from .target import check_targets
 
 EXIT_CODES = "exit codes: 0 done; 1 the environment failed; 2 the input is at fault, which the outputs name too"
 
 
 def aggregate(arguments):
     from .aggregate import aggregate, write_csv, write_netcdf
-    emergence = aggregate(arguments.folders, arguments.manifest, arguments.losses)
     stem = str(arguments.output).removesuffix(".nc").removesuffix(".csv")
+    check_targets([f"{stem}.nc", f"{stem}.csv"], study_files(arguments))
+    emergence = aggregate(arguments.folders, arguments.manifest, arguments.losses)
     write_netcdf(emergence.table, f"{stem}.nc")
     write_csv(emergence, f"{stem}.csv")
     return finish(emergence, f"{stem}.nc {stem}.csv")
 
 
 def plot(arguments):
-    from .figures import draw_all, save_all
+    from .figures import draw_all, files_of_all, save_all
+    check_targets(files_of_all(arguments.output), table_files(arguments.sources))
     table, complaints = table_of(arguments.sources)
     drawn, absent = draw_all(table)
     save_all(drawn, arguments.output)
@@ -33,6 +36,7 @@ def plot(arguments):
 def report(arguments):
     from .aggregate import aggregate, replace
     from .report import causal_r2, render
+    check_targets([arguments.output], study_files(arguments))
     emergence = aggregate(arguments.folders, arguments.manifest, arguments.losses, keep=causal_r2)
     page = render(emergence)
     replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
@@ -42,6 +46,10 @@ def report(arguments):
 def compare(arguments):
     from . import compare as both
     from .aggregate import replace
+    inputs = table_files([arguments.a]) + table_files([arguments.b])
+    check_targets([arguments.output], inputs)
+    table = arguments.output.with_suffix(".csv")
+    check_targets([table], inputs)
     (a, wrong_a), (b, wrong_b) = table_of([arguments.a]), table_of([arguments.b])
     names = arguments.names or both_names(arguments.a, arguments.b)
     pairs, how = both.matched(a, b)
@@ -49,7 +57,6 @@ def compare(arguments):
     complaints = wrong_a + wrong_b
     page = both.render(a, b, names, pairs, how, lines, complaints)
     replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
-    table = arguments.output.with_suffix(".csv")
     both.write_csv(lines, table)
     report_complaints(complaints)
     print(f"status=done pairs={len(pairs)} lines={len(lines)} written={arguments.output} {table}")
@@ -68,7 +75,8 @@ def both_names(a, b):
 def compression(arguments):
     from .aggregate import replace
     from .compression import render
-    from .plan import read_folders
+    from .plan import files_of_folders, read_folders
+    check_targets([arguments.output], files_of_folders(arguments.folders))
     models, refused = read_folders(arguments.folders)
     page = render(models, refused)
     replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
@@ -79,7 +87,10 @@ def compression(arguments):
 
 
 def tokenize(arguments):
-    from .tokenize import tokenize
+    from .tokenize import configuration_of, tokenize
+    inputs = [*arguments.texts, arguments.tokenizer, configuration_of(arguments.tokenizer)]
+    check_targets([arguments.output], inputs)
+    check_targets([arguments.output.with_suffix(".json")], inputs)
     sidecar = tokenize(arguments.texts, arguments.tokenizer, arguments.output, arguments.field, arguments.eos,
                        arguments.limit, arguments.name)
     print(f"status=done tokens={sidecar['count']} dtype={sidecar['dtype']} eos={sidecar['eos']} "
@@ -87,10 +98,27 @@ def tokenize(arguments):
     return 0
 
 
+def study_files(arguments):
+    """The files that aggregate reads."""
+    return [*table_files(arguments.folders), arguments.manifest, arguments.losses]
+
+
+def table_files(sources):
+    """The files that table_of reads."""
+    from .result import find_results
+    if is_table(sources):
+        return sources
+    return [file for path in find_results(sources) for file in (path, f"{path}.done")]
+
+
+def is_table(sources):
+    return len(sources) == 1 and sources[0].suffix == ".nc"
+
+
 def table_of(sources):
     """The table of one emergence.nc, or of the results under folders; and what was wrong with these."""
     from .aggregate import aggregate, read_netcdf
-    if len(sources) == 1 and sources[0].suffix == ".nc":
+    if is_table(sources):
         return read_netcdf(sources[0]), []
     emergence = aggregate(sources)
     return emergence.table, emergence.complaints()

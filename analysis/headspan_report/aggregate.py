@@ -16,6 +16,7 @@ import xarray
 from . import __version__
 from .error import EnvironmentFailed, InputError
 from .measure import AXES, NULLS, VARIABLES, dominance_nulls, measure, nulls
+from .opening import open_checked
 from .result import find_results, one_line, read_result
 from .table import read_losses, read_names
 
@@ -204,8 +205,9 @@ def write_netcdf(table, path):
 def read_netcdf(path):
     """What write_netcdf wrote."""
     try:
+        open_checked(path).close()
         table = xarray.load_dataset(path, engine="h5netcdf")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InputError(path, "", "", f"cannot be read ({one_line(error)})", "give an emergence.nc") from error
     lacking = [name for name in (*VARIABLES, *NULLS) if name not in table]
     if lacking:

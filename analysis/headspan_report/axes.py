@@ -100,10 +100,14 @@ class StepAxis:
         axes.set_xlabel("training step (log scale; 0: as initialised)" if has_zero else "training step (log scale)")
 
 
-def from_zero(axes):
-    """Bottoms at 0, tops where the data leave them. To be called last: shared axes keep the first limits set."""
-    for axis in np.ravel(axes):
-        axis.set_ylim(bottom=0)
+def from_zero(axes, top=None):
+    """Bottoms at 0, or a little below the lowest of all data where that is negative; tops at `top`, else where the data
+    leave them. To be called last: shared axes keep the first limits set."""
+    axes = np.ravel(axes)
+    low = np.fmin.reduce([0.0, *(axis.dataLim.y0 for axis in axes)])
+    for axis in axes:
+        high = axis.get_ylim()[1] if top is None else top
+        axis.set_ylim(low - 0.03 * (high - low) if low < 0 else 0, top)
 
 
 def noise_label(one):
@@ -153,9 +157,14 @@ def to_svg(figure):
     return buffer.getvalue()
 
 
+def files_of(folder, name):
+    """What save writes."""
+    return Path(folder) / f"{name}.svg", Path(folder) / f"{name}.png"
+
+
 def save(figure, folder, name):
     """folder/name.svg and folder/name.png."""
+    text, picture = files_of(folder, name)
     svg = to_svg(figure)
-    replace(Path(folder) / f"{name}.svg", lambda path: Path(path).write_text(svg, encoding="utf-8"))
-    replace(Path(folder) / f"{name}.png", lambda path: figure.savefig(path, format="png", dpi=PNG_DPI,
-                                                                            bbox_inches="tight"))
+    replace(text, lambda path: Path(path).write_text(svg, encoding="utf-8"))
+    replace(picture, lambda path: figure.savefig(path, format="png", dpi=PNG_DPI, bbox_inches="tight"))

@@ -13,7 +13,7 @@ import numpy as np
 from .aggregate import cell, replace
 from .axes import COLOURS, STYLE, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
 from .error import InputError
-from .report import as_image, checkpoint_label, environment, share, template_text
+from .report import as_image, checkpoint_label, environment, name_and_step, share, template_text
 from .selection import LETTERS
 
 # Name, variable, selection, the null's variable, its selection. {N}: for every number of references.
@@ -88,11 +88,19 @@ def shown_of(a, b, pairs):
     return a.isel(checkpoint=i), b.isel(checkpoint=j)
 
 
+def called(shown, how=name_and_step):
+    """What to call the pair: by name, and where one name stands for two steps as `how` does."""
+    names = [str(row.checkpoint.item()) for row in shown]
+    if names[0] == names[1] and steps_of(shown[0]) != steps_of(shown[1]):
+        return list(map(how, shown))
+    return names
+
+
 def lines_of(a, b, pairs):
     streams = [stream for stream in a.stream.values if stream in b.stream.values]
     if not streams:
-        raise InputError("", "streams", f"{list(a.stream.values)} and {list(b.stream.values)}", "have none in common",
-                         "compare studies of the same streams")
+        raise InputError("", "streams", f"{' '.join(a.stream.values)} and {' '.join(b.stream.values)}",
+                         "have none in common", "compare studies of the same streams")
     counts = [count for count in a["count"].values if count in b["count"].values]
     lines = []
     for i, j in pairs:
@@ -147,25 +155,35 @@ def steps_of(table):
     return np.where(table.init.values == "random", -1, table.step.values)
 
 
+def goes_over_steps(a, b):
+    """Whether there is something to draw over steps: two of one study."""
+    return any(np.count_nonzero(steps_of(table) >= 0) > 1 for table in (a, b))
+
+
+def stepless_of(a, b, names):
+    """Names of the studies that what is drawn over steps lacks."""
+    return [name for name, table in zip(names, (a, b)) if goes_over_steps(a, b) and np.all(steps_of(table) < 0)]
+
+
 def draw_both(a, b, names, shown):
-    """R² over steps, where either has two; mean by references and density of the rows `shown`. a solid, b dashed, each
-    with its null."""
+    """R² over steps, where either has two, of those that tell steps; mean by references and density of the rows
+    `shown`. a solid, b dashed, each with its null."""
     streams = [stream for stream in a.stream.values if stream in b.stream.values]
     steps = [steps_of(table) for table in (a, b)]
-    over_steps = any(np.count_nonzero(one >= 0) > 1 for one in steps)
+    over_steps = goes_over_steps(a, b)
     figure, axes = panels(2 + over_steps, len(streams), sharey="row")
     for column, stream in enumerate(streams):
         for side, (table, row) in enumerate(zip((a, b), shown)):
             style = {"linestyle": "-", "color": COLOURS[stream]} if side == 0 else {"linestyle": "--", "color": "black"}
             style["label"] = names[side]
-            if over_steps:
+            if over_steps and np.any(steps[side] >= 0):
                 draw_steps(axes[0, column], table.sel(stream=stream), StepAxis(steps[side], steps[1 - side]), style)
             draw_counts(axes[-2, column], row.sel(stream=stream), style)
             draw_density(axes[-1, column], row.sel(stream=stream), style)
         axes[0, column].set_title(LETTERS[stream])
         axes[-2, column].set_xticks(np.union1d(a["count"], b["count"]))
     from_zero(axes[-1])
-    checkpoints = ", ".join(dict.fromkeys(str(row.checkpoint.item()) for row in shown))
+    checkpoints = "\n".join(dict.fromkeys(called(shown)))
     if over_steps:
         axes[0, 0].set_ylabel("mean R² from the best source")
     axes[-2, 0].set_ylabel(f"mean joint R²\n{checkpoints}")
@@ -228,5 +246,6 @@ def render(a, b, names, pairs, how, lines, complaints):
     with matplotlib.rc_context(STYLE):
         image = as_image(draw_both(a, b, names, shown))
     return environment().get_template("compare.html").render(
-        names=names, how=how, last=last, differences=differences, tables=tables,
-        warnings=list(map(str, complaints)), image=image, style=template_text("page.css"))
+        names=names, how=how, last=called(shown, checkpoint_label), stepless=stepless_of(a, b, names),
+        differences=differences, tables=tables, warnings=list(map(str, complaints)), image=image,
+        style=template_text("page.css"))

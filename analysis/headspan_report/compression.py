@@ -26,7 +26,9 @@ def texts_of(runs):
 
 
 def with_error(value, error):
-    """At least four decimals, and as many as the first figure of the error takes."""
+    """At least four decimals, and as many as the first figure of the error takes; a dash where there is no error."""
+    if error is None:
+        return f"{value:.6f} ± –"
     digits = max(4, -math.floor(math.log10(error))) if error > 0 else 6
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
@@ -36,7 +38,9 @@ def loss_cells(run, text):
     found = run.texts.get(text)
     if not found:
         return ["–", "–"]
-    return [with_error(found["kl"], found["kl_se"]), f"{found['dloss']:+.4f} ± {found['dloss_se']:.4f}"]
+    error = found["dloss_se"]
+    return [with_error(found["kl"], found["kl_se"]),
+            f"{found['dloss']:+.4f} ± {'–' if error is None else f'{error:.4f}'}"]
 
 
 def speed_cells(run):
@@ -120,9 +124,10 @@ def as_told(run, text, several=False):
 
 
 def close(runs, best, text):
-    """Runs of other methods that two standard errors of the difference do not part from the best."""
+    """Runs of other methods that two standard errors of the difference do not part from the best; none where there are
+    no errors."""
     kl, error = best.kl(text)
-    return [run for run in runs if run.plan.method != best.plan.method
+    return [run for run in runs if run.plan.method != best.plan.method and None not in (error, run.kl(text)[1])
             and run.kl(text)[0] - kl <= 2 * math.hypot(error, run.kl(text)[1])]
 
 

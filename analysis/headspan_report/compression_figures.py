@@ -22,6 +22,13 @@ def family(run):
     return method, run.plan.calibration
 
 
+def bars(errors, scale=1):
+    """Lengths of error bars: NaN, which is not drawn, where there is no error; None where there is none at all."""
+    if all(error is None for error in errors):
+        return None
+    return np.array(errors, float) * scale
+
+
 def draw_text(runs, text, several_calibrations):
     """KL (log) and perplexity on one text against the stored share, both streams compressed."""
     lines = {}
@@ -40,9 +47,9 @@ def draw_text(runs, text, several_calibrations):
                  "elinewidth": 1, "markerfacecolor": "white" if dashed else colour}
         stored = [run.plan.stored for run in members]
         found = [run.texts[text] for run in members]
-        left.errorbar(stored, [one["kl"] for one in found], [one["kl_se"] for one in found], **style)
+        left.errorbar(stored, [one["kl"] for one in found], bars([one["kl_se"] for one in found]), **style)
         perplexity = [one["perplexity"] for one in found]
-        errors = [one["perplexity"] * one["loss_se"] for one in found]
+        errors = bars([one["loss_se"] for one in found], np.array(perplexity))
         right.errorbar(stored, perplexity, errors, **{**style, "elinewidth": 0.5, "capsize": 0})
     full = next(run.texts[text]["full_loss"] for members in lines.values() for run in members)
     right.axhline(np.exp(full), color=NULL_COLOUR, linestyle="--", linewidth=1.1, label="full cache", zorder=1.5)

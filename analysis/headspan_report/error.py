@@ -9,7 +9,12 @@ class InputError(Exception):
         self.file, self.field, self.value, self.wrong, self.right = map(str, (file, field, value, wrong, right))
         subject = " = ".join(part for part in (self.field, self.value) if part)
         text = ": ".join(part for part in (self.file, subject, self.wrong) if part)
-        super().__init__(text + (f"; {self.right}" if self.right else ""))
+        super().__init__(printable(text + (f"; {self.right}" if self.right else "")))
+
+
+def printable(text):
+    """Without line breaks and escapes: names and values come from files."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class EnvironmentFailed(Exception):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import matplotlib
 
 from . import r2_figures, training_figures
-from .axes import STYLE, Absent, save
+from .axes import STYLE, Absent, files_of, save
 
 BEST = "R² of a head from its best causal source (a head of the same or an earlier layer, chosen in-sample)"
 PROJECTIONS = "random isotropic projections of the hidden state"
@@ -20,8 +20,9 @@ class Drawing:
 
 DRAWINGS = (
     Drawing("emergence", "Emergence over training",
-            f"{BEST}: mean over heads, in-sample and held-out, and the middle half of the heads. Dashed: what heads "
-            f"would give that are {PROJECTIONS}, as the best of as many sources; dotted: the noise floor p/(n-1), what "
+            f"{BEST}: mean over heads, in-sample in colour and held-out in black, and the middle half of the heads. "
+            f"Dashed: what heads would give that are {PROJECTIONS}, as the best of as many sources; dotted: the noise "
+            "floor p/(n-1), what "
             "pure noise gives in-sample. Below: the mean effective rank of a head's covariance, since R² also rises "
             "where activations collapse, and the validation loss.", training_figures.draw_emergence),
     Drawing("references", "How predictable are the heads? (Fig. 1, middle)",
@@ -71,6 +72,11 @@ def draw_all(table):
             except Absent as error:
                 absent.append((drawing, str(error)))
     return drawn, absent
+
+
+def files_of_all(folder):
+    """What save_all writes at most."""
+    return [file for drawing in DRAWINGS for file in files_of(folder, drawing.name)]
 
 
 def save_all(drawn, folder):

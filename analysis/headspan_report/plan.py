@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from .error import InputError
-from .result import check_complete, check_schema, plain
+from .opening import open_checked, open_regular
+from .result import check_complete, check_schema, one_line, plain
 
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "quantise")
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
@@ -20,6 +20,8 @@ REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", 
             "tokens_path")
 IDENTITY = ("title", "model_type", "config_sha256", "layers", "kv_heads", "head_size")  # the title has the model's path
 TITLE = "Compression of the KV cache of "
+VALUES = ("loss", "full_loss", "dloss", "perplexity", "kl")
+ERRORS = ("loss_se", "dloss_se", "kl_se")
 NO_PLAN = "this is no plan of headspan calibrate, or an older one: calibrate again"
 
 
@@ -90,7 +92,7 @@ class Run:
         return self.summary["texts"]
 
     def kl(self, text):
-        """(KL, its standard error); None where this run was not evaluated on the text."""
+        """(KL, its standard error or None); None where this run was not evaluated on the text."""
         found = self.texts.get(text)
         return (found["kl"], found["kl_se"]) if found else None
 
@@ -109,7 +111,7 @@ def read_plan(path):
     path = Path(path)
     check_complete(path)
     try:
-        with h5py.File(path, "r") as file:
+        with open_checked(path) as file:
             attributes = {name: plain(value) for name, value in file.attrs.items()}
             check_schema(path, attributes, NO_PLAN)
             for name in REQUIRED:
@@ -121,8 +123,8 @@ def read_plan(path):
                 raise InputError(path, "streams", attributes["streams"], "is not known", " or ".join(STREAMS))
             layers = {stream: [read_layer(file[stream][str(layer)]) for layer in range(int(attributes["layers"]))]
                       for stream in str(attributes["streams"]).split(",")}
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise InputError(path, "", "", f"cannot be read as a plan ({error})", "calibrate again") from error
+    except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
+        raise InputError(path, "", "", f"cannot be read as a plan ({one_line(error)})", "calibrate again") from error
     return Plan(path, attributes, layers)
 
 
@@ -135,7 +137,8 @@ def read_summary(path):
     """The object of evaluate.summary; InputError naming what is wrong with it."""
     path = Path(path)
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as file:
+            summary = json.load(file)
     except (OSError, ValueError) as error:
         raise InputError(path, "", "", f"cannot be read as JSON ({error})", "evaluate again") from error
     if not isinstance(summary, dict) or not all(isinstance(summary.get(name), kind) for name, kind in (
@@ -147,12 +150,17 @@ def read_summary(path):
     if summary["cache"] == "full":
         raise InputError(path, "cache", "full", "nothing was compressed", "evaluate.cache = compressed or simulated")
     for text, found in summary["texts"].items():
-        for name in ("loss", "loss_se", "full_loss", "dloss", "dloss_se", "perplexity", "kl", "kl_se"):
+        for name in VALUES if has_no_errors(found) else VALUES + ERRORS:
             number = found.get(name) if isinstance(found, dict) else None
             if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
                 raise InputError(path, f"texts.{text}.{name}", json.dumps(number), "is no finite number",
                                  "evaluate with evaluate.reference = true")
     return summary
+
+
+def has_no_errors(text):
+    """Standard errors are over sequences: where only one has tokens to predict, evaluate writes null for all."""
+    return isinstance(text, dict) and all(text.get(name, "") is None for name in ERRORS)
 
 
 def read_folder(folder):
@@ -178,6 +186,13 @@ def read_folder(folder):
         elif name in summaries and str(plan) not in named:
             refused.append(InputError(summary, "", "", "has no plan beside it", f"calibrate {plan.name}"))
     return one_model(runs, refused), refused
+
+
+def files_of_folders(folders):
+    """What read_folders reads."""
+    plans = [path for folder in folders for path in folder.glob("*.h5")]
+    summaries = [path for folder in folders for path in folder.glob("*.json")]
+    return [*plans, *(f"{path}.done" for path in plans), *summaries]
 
 
 def read_all(paths, read):

@@ -23,8 +23,8 @@ def draw_references(table):
         axis.set_title(LETTERS[stream])
         axis.set_xticks(one["count"].values)
         axis.set_xlabel("references N")
-        axis.set_ylim(0, 1)
         axis.grid(False, axis="x")
+    from_zero(axes, 1)
     axes[0, 0].set_ylabel("R² of a head")
     legend(figure, axes)
     return figure
@@ -80,7 +80,7 @@ def draw_mean_by_count(table):
         axis.set_title({"in_sample": "in-sample", "heldout": "held-out"}[part])
         axis.set_xticks(last["count"].values)
         axis.set_xlabel("references N")
-        axis.set_ylim(0, 1)
+    from_zero(axes, 1)
     axes[0, 0].set_ylabel("mean R² over heads")
     legend(figure, axes, 3)
     return figure

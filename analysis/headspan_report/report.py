@@ -70,10 +70,15 @@ def number(value):
     return round(value, 6) if np.isfinite(value) else None
 
 
+def name_and_step(row):
+    """The name of a checkpoint, with the step where the name does not tell it."""
+    name, step = str(row.checkpoint.item()), int(row.step)
+    return name if step < 0 or str(step) in name else f"{name}, step {step}"
+
+
 def checkpoint_label(row):
     """How the page calls a checkpoint."""
-    name, step, tokens = str(row.checkpoint.item()), int(row.step), int(row.training_tokens)
-    words = [name] if step < 0 or str(step) in name else [name, f"step {step}"]
+    words, tokens = [name_and_step(row)], int(row.training_tokens)
     if row.init.item() == "random":
         return ", ".join([*words, "random weights"])
     if tokens > 0:

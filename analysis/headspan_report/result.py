@@ -5,13 +5,15 @@ are numpy arrays: [heads, heads] is [target, source], [heads, N] is [target, cou
 (held-out tables, ceilings, the group `overlap`) is absent from `tables`, or None.
 """
 import hashlib
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from .error import InputError
+from .opening import open_checked, open_regular
 
 STREAMS = ("k", "q", "v")
 RULES = ("pairwise", "forward")
@@ -92,8 +94,8 @@ def find_results(folders):
         if not folder.is_dir():
             raise InputError(folder, "", "", "is no folder", "give the output.directory of a study")
         for path in folder.rglob("*.h5*"):
-            name = path.name.removesuffix(".done").split(".h5.tmp.")[0].split(".h5.done.tmp.")[0].removesuffix(".h5")
-            if path.is_file() and not name.endswith(".gram"):
+            name = re.split(r"\.h5(?:\.done|\.lock)?(?:\.tmp\.|$)", path.name)[0]
+            if not path.is_dir() and not name.endswith(".gram"):
                 found.add(path.with_name(name + ".h5"))
     return sorted(found)
 
@@ -106,12 +108,17 @@ def check_complete(path):
         raise InputError(path, "", "", "is missing or still being written", again)
     if not done_path.exists():
         raise InputError(path, "", "", "has no .done beside it: it was not finished", again)
-    done = dict(line.split(" ", 1) for line in done_path.read_text(errors="replace").splitlines() if " " in line)
-    size = path.stat().st_size
+    try:
+        with open_regular(done_path) as file:
+            lines = file.read().decode(errors="replace").splitlines()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(path, "", "", f"cannot be read ({one_line(error)})", again) from error
+    done = dict(line.split(" ", 1) for line in lines if " " in line)
     if done.get("size") != str(size):
         raise InputError(path, "size", size, f"its .done says {done.get('size')}", again)
-    with open(path, "rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if done.get("sha256") != sha256:
         raise InputError(path, "sha256", sha256, f"its .done says {done.get('sha256')}", again)
     return sha256
@@ -129,7 +136,7 @@ def read_result(path):
     path = Path(path)
     try:
         sha256 = check_complete(path)
-        with h5py.File(path, "r") as file:
+        with open_checked(path) as file:
             attributes = {name: plain(value) for name, value in file.attrs.items()}
             check_schema(path, attributes, "this is no result of headspan")
             for name in ("checkpoint", "model_name", "mode", "step"):

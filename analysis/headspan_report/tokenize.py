@@ -61,6 +61,11 @@ def load_tokenizer(path):
                          "give the tokenizer.json of the model") from error
 
 
+def configuration_of(path):
+    """The file beside a tokenizer that may say which token ends a text."""
+    return Path(path).with_name("tokenizer_config.json")
+
+
 def end_of_text(tokenizer, path, wanted):
     """The id that ends a document: `wanted`, an id or a token; else what tokenizer_config.json beside it says; else
     the only one of the usual tokens."""
@@ -70,7 +75,7 @@ def end_of_text(tokenizer, path, wanted):
         if found is None or found >= size:
             raise InputError(path, "--eos", wanted, "is no token of it", f"a token, or an id below {size}")
         return found
-    config = Path(path).with_name("tokenizer_config.json")
+    config = configuration_of(path)
     if config.is_file():
         token = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
         token = token.get("content") if isinstance(token, dict) else token

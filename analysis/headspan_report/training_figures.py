@@ -42,10 +42,11 @@ def draw_best(axis, steps, one, style):
                label="half of the heads, in-sample")
     steps.line(axis, seen.sel(statistic="mean"), label="mean, in-sample", **style)
     if not np.all(np.isnan(heldout)):
-        steps.line(axis, heldout, label="mean, held-out", color="black", linestyle="--", linewidth=1)
+        black = {"color": "black", "markerfacecolor": "white", "linewidth": 1}
+        steps.line(axis, heldout, label="mean, held-out", **{**style, **black})
     null_line(axis, float(one.null_best.sel(part="in_sample")), "null: best of random projections")
     null_line(axis, float(one.noise_floor.sel(count=1)), noise_label(one), ":")
-    axis.set_ylim(0, 1)
+    from_zero(axis, 1)
     steps.finish(axis)
 
 
@@ -145,8 +146,8 @@ def draw_ceilings(table):
                 steps.line(axis, values, linestyle=line, label=label, **of_stream(stream))
         null_line(axis, float(one.null_ceiling), "null of a layer: (H-1) d / m")
         axis.set_title(LETTERS[stream])
-        axis.set_ylim(0, 1.02)
         steps.finish(axis)
+    from_zero(axes, 1.02)
     axes[0, 0].set_ylabel("mean R² over heads")
     legend(figure, axes, 2)
     return figure

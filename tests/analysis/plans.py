@@ -43,7 +43,7 @@ def write_plan(folder, name, algorithm, stored, bands=((8, 16),), kept=None, **a
 def write_summary(folder, name, stored, texts, decode=(30, 40), **more):
     folder.mkdir(parents=True, exist_ok=True)
     found = {text: {"tokens": 1000, "loss": loss, "loss_se": error, "perplexity": float(np.exp(loss)),
-                    "bits_per_byte": None, "full_loss": full, "dloss": loss - full, "dloss_se": error / 10,
+                    "bits_per_byte": None, "full_loss": full, "dloss": loss - full, "dloss_se": error and error / 10,
                     "kl": kl, "kl_se": kl_error}
              for text, (loss, error, full, kl, kl_error) in texts.items()}
     summary = {"plan": f"elsewhere/{name}.h5", "cache": "compressed", "texts": found,

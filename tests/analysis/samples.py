@@ -3,6 +3,8 @@ results: only what a reader needs, by h5py, without dimension scales."""
 import contextlib
 import hashlib
 import io
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -93,6 +95,62 @@ def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0,
 def write_done(path):
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     Path(f"{path}.done").write_text(f"size {path.stat().st_size}\nsha256 {sha256}\njob_id sample\njob_digest 00\n")
+
+
+def lead_away(file, name, other):
+    """Puts into an open HDF5 file, one after the other, what is not held in it; `other`: a path that stands for another
+    file, of whatever kind. Yields what is told of `name` each time."""
+    def put(make):
+        if file.get(name, getlink=True) is not None:
+            del file[name]
+        make()
+
+    virtual = h5py.VirtualLayout((4,), "f8")
+    virtual[:] = h5py.VirtualSource(str(other), "x", shape=(4,))
+    elsewhere, unwritten = "is stored in other files", "has values that the file does not hold"
+    for told, make in (
+            ("is a link to another file", lambda: file.update({name: h5py.ExternalLink(str(other), "/x")})),
+            ("is a link to nothing", lambda: file.update({name: h5py.SoftLink("/nowhere")})),
+            (elsewhere, lambda: file.create_dataset(name, (4,), "f8", external=[(str(other), 0, 32)])),
+            (elsewhere, lambda: file.create_virtual_dataset(name, virtual)),
+            (unwritten, lambda: file.create_dataset(name, (4,), "f8")),
+            (unwritten, lambda: file.create_dataset(name, (4,), "f8", chunks=(2,)).__setitem__(slice(2), 1))):
+        put(make)
+        yield f"{name}: {told}"
+
+
+@contextlib.contextmanager
+def within(seconds):
+    """The test fails where this takes longer: who opens a FIFO waits for ever."""
+    def stop(*_):
+        raise AssertionError(f"not done in {seconds} s")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def replace_by_fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def files_below(folder):
+    """What lies there: path -> content, of regular files."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def check_nothing_is_replaced(test, folder, told, *words):
+    """That headspan-report refuses these words in one line, and leaves the folder as it is."""
+    before = files_below(folder)
+    with within(60):
+        done = run(*words)
+    test.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+    test.assertEqual(done.stderr, f"headspan-report: --output = {told}; choose another place\n")
+    test.assertEqual(files_below(folder), before)
 
 
 @dataclass

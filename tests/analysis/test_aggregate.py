@@ -9,7 +9,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import xarray
-from samples import layers, make_overlap, make_stream, random_stream, run, run_process, write_done, write_result
+from samples import (check_nothing_is_replaced, layers, make_overlap, make_stream, random_stream, run, run_process,
+                     write_done, write_result)
 
 from headspan_report.aggregate import aggregate
 
@@ -211,6 +212,17 @@ class Refused(AggregateTest):
         Path(f"{self.bad}.done").mkdir()
         self.check("cannot be read", "Is a directory")
 
+    def test_link_that_leads_nowhere(self):
+        Path(f"{self.bad}.done").unlink()
+        self.bad.rename(self.folder / "moved.h5")
+        self.bad.symlink_to(self.folder / "none.h5")
+        self.check("is missing or still being written")
+
+    def test_at_work(self):
+        self.bad.unlink()
+        Path(f"{self.bad}.done").rename(f"{self.bad}.lock")
+        self.check("is missing or still being written")
+
     def test_still_being_written(self):
         self.bad.rename(f"{self.bad}.tmp.123")
         Path(f"{self.bad}.done").unlink()
@@ -336,6 +348,20 @@ class NothingToDo(AggregateTest):
             self.assertEqual(done.returncode, 2)
             self.assertIn(message, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_nothing_that_is_read_is_replaced(self):
+        result = self.write("step0")
+        losses, table = self.folder / "log.csv", self.folder / "log.nc"
+        losses.write_text("step\tloss\n0\t9\n")
+        for target, read in ((losses, losses), (table, result)):
+            if target == table:
+                table.symlink_to(result)
+            check_nothing_is_replaced(self, self.folder, f"{target}: would replace {read}, which is read", "aggregate",
+                                      self.results, "--losses", losses, "--output", table)
+        table.unlink()
+        table.mkdir()
+        check_nothing_is_replaced(self, self.folder, f"{table}: would replace what is no regular file", "aggregate",
+                                  self.results, "--output", self.folder / "log")
 
     def test_output_that_cannot_be_written(self):
         self.write("step0")

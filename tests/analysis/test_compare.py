@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from browser import Page
-from samples import layers, make_stream, random_stream, run, write_result
+from samples import check_nothing_is_replaced, layers, make_stream, random_stream, run, write_result
 
 from headspan_report.aggregate import aggregate
 from headspan_report.compare import draw_both, matched, shown_of
@@ -127,6 +127,30 @@ class Compare(unittest.TestCase):
         self.assertEqual([sorted(lines) for _, lines in self.draw()],
                          [["a", "b", "null of a", "null of b"]] * 2)
 
+    def test_one_name_for_two_steps(self):
+        for name, step in {"a": 3000, "b": 10}.items():
+            write_result(self.folder / name, "main", {"k": make_stream(LAYER, R2)}, step=step)
+        self.compare()
+        a, b = "main, step 3000, 12.3M tokens", "main, step 10, 41k tokens"
+        page = (self.folder / "out.html").read_text()
+        self.assertIn(f"over heads:\n{a} of a, {b} of b.", page)
+        self.assertIn(f"Numbers at {a} and {b}<", page)
+        self.assertEqual(page.count("<td>all causal pairs</td>"), 1)
+        self.assertEqual([axis.get_ylabel().split("\n")[1:] for axis, _ in self.draw()],
+                         [["main, step 3000", "main, step 10"]] * 2)
+
+    def test_a_study_without_steps_beside_one_with(self):
+        for step in (0, 10, 100):
+            write_result(self.folder / "a", f"step{step}", {"k": make_stream(LAYER, R2)}, step=step)
+        write_result(self.folder / "b", "main", {"k": make_stream(LAYER, R2 / 2)}, step=-1)
+        self.compare()
+        over_steps, *others = (lines.keys() for _, lines in self.draw())
+        self.assertEqual([label for label in over_steps if not label.startswith("_")], ["a", "null of a"])
+        self.assertEqual(list(map(sorted, others)), [["a", "b", "null of a", "null of b"]] * 2)
+        told = "Over training steps {} is not drawn: its checkpoints tell no step."
+        page = (self.folder / "out.html").read_text()
+        self.assertEqual([told.format(name) in page for name in "ab"], [False, True])
+
     def test_random_weights_are_shown_last_of_all(self):
         for name in "ab":
             write_result(self.folder / name, "main", {"k": make_stream(LAYER, R2)}, step=-1)
@@ -139,12 +163,23 @@ class Compare(unittest.TestCase):
         self.compare()
         self.assertIn("Numbers at main-random<", (self.folder / "out.html").read_text())
 
+    def test_nothing_that_is_read_is_replaced(self):
+        result = write_result(self.folder / "a", "x", {"k": random_stream(LAYER, 1)})
+        run("aggregate", self.folder / "a", "--output", self.folder / "b")
+        table, page = self.folder / "b.nc", self.folder / "out.html"
+        page.with_suffix(".csv").symlink_to(table)
+        for output, target, read in ((result, result, result), (table, table, table), (page, page.with_suffix(".csv"), table)):
+            check_nothing_is_replaced(self, self.folder, f"{target}: would replace {read}, which is read", "compare",
+                                      self.folder / "a", table, "--output", output)
+        check_nothing_is_replaced(self, self.folder, ".: would replace what is no regular file", "compare",
+                                  self.folder / "a", table, "--output", ".")
+
     def test_nothing_in_common(self):
         write_result(self.folder / "a", "x", {"k": random_stream(LAYER, 1)})
         write_result(self.folder / "b", "x", {"v": random_stream(LAYER, 1)})
         done = run("compare", self.folder / "a", self.folder / "b", "--output", self.folder / "out.html")
         self.assertEqual((done.returncode, (self.folder / "out.html").exists()), (2, False))
-        self.assertIn("have none in common", done.stderr)
+        self.assertIn("streams = k and v: have none in common", done.stderr)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import h5py
 import numpy as np
 from browser import Page
 from matplotlib.image import imread
 from plans import write_plan, write_run, write_summary
-from samples import run
+from samples import check_nothing_is_replaced, lead_away, replace_by_fifo, run, within, write_done
 
 from headspan_report import compression_figures
+from headspan_report.error import InputError
 from headspan_report.plan import read_folder, read_plan
 
 INT8, LATENT, WHOLE = "quantise-8", "latent-0.25", "latent-whole-kv-0.5"
@@ -187,6 +189,66 @@ class TestFolders(unittest.TestCase):
         self.check(refused=(f"{INT8}.h5: size = ", f"{LATENT}.json: plan = elsewhere/other.h5: is another plan",
                             f"{WHOLE}.json: texts.docs.heldout.kl = null: is no finite number",
                             f"{KEYS}.json: cannot be read as JSON"))
+
+    def test_a_text_of_one_sequence_has_no_errors(self):
+        folder = self.folder / "short"
+        texts = {"docs.heldout": (3.02, None, 3, 0.02, None), "prose.heldout": (5.04, 0.2, 5, 0.04, 0.005)}
+        write_run(folder, LATENT, "latent", 0.25, texts, ((2, 8), (3, 4)))
+        write_run(folder, "near", "paper-code", 0.2, texts)
+        write_run(folder, "whole", "latent", 0.5, on_both(0.004, 0.0003, 0.002, 0.0002), ((4, 16),))
+        page = self.check(folder)
+        self.assertIn("<td>0.020000 ± –</td><td>+0.0200 ± –</td><td>0.0400 ± 0.0050</td>", page)
+        own, other = page.split("<strong>On prose.heldout")
+        self.assertIn("0.27 of the bytes take latent (0.250 of the bytes) with KL 0.020000 ± –.", own)
+        self.assertNotIn("within two standard errors", own)
+        self.assertIn("within two standard errors", other)
+        axes = compression_figures.draw_text(read_folder(folder)[0], "docs.heldout", False).axes
+        for axis, values, error in ((axes[0], (0.02, 0.004), 0.0003), (axes[1], np.exp([3.02, 3.004]), None)):
+            drawn = {one.get_label(): one for one in axis.containers}
+            latent = drawn["latent"].lines
+            np.testing.assert_allclose(latent[0].get_xydata()[:, 1], values)
+            without, bar = latent[2][0].get_segments()
+            self.assertEqual(len(without), 0)
+            self.assertAlmostEqual(np.ptp(bar[:, 1]), 2 * (error or 0.1 * np.exp(3.004)))
+            self.assertFalse(drawn["paper-code"].has_yerr)
+
+    def test_a_summary_without_the_full_cache(self):
+        write_summary(self.folder / "one", WHOLE, 0.5, {"docs.heldout": (1, None, 1, 1, None)})
+        path = self.folder / "one" / f"{WHOLE}.json"
+        path.write_text(path.read_text().replace('"kl": 1', '"kl": null'))
+        self.check(refused=(f"{WHOLE}.json: texts.docs.heldout.kl = null: is no finite number; evaluate with "
+                            "evaluate.reference = true",))
+
+    def test_only_regular_files_are_opened(self):
+        one = self.folder / "one"
+        empty = one / "empty.h5"
+        empty.write_bytes(b"")
+        write_done(empty)
+        for path in (one / f"{INT8}.h5.done", one / f"{LATENT}.json", empty):
+            replace_by_fifo(path)
+        with within(60):
+            self.check(refused=(f"{INT8}.h5.done is no regular file", f"{LATENT}.json is no regular file",
+                                "empty.h5 is no regular file"))
+
+    def test_what_is_not_held_in_the_plan(self):
+        one = self.folder / "one"
+        replace_by_fifo(write_plan(self.folder, "pipe", "latent", 0.5))
+        for other in (one / f"{WHOLE}.h5", self.folder / "pipe.h5", self.folder / "none.h5"):
+            with h5py.File(one / f"{KEYS}.h5", "r+") as file:
+                for told in lead_away(file, "k/1/kept", other):
+                    file.flush()
+                    write_done(one / f"{KEYS}.h5")
+                    with within(60), self.assertRaises(InputError) as caught:
+                        read_plan(one / f"{KEYS}.h5")
+                    self.assertIn(f"{KEYS}.h5: {told}; ", str(caught.exception))
+
+    def test_nothing_that_is_read_is_replaced(self):
+        one = self.folder / "one"
+        for name in (f"{INT8}.h5", f"{INT8}.h5.done", f"{LATENT}.json"):
+            check_nothing_is_replaced(self, self.folder, f"{one / name}: would replace {one / name}, which is read",
+                                      "compression", one, "--output", one / name)
+        check_nothing_is_replaced(self, self.folder, f"{one}: would replace what is no regular file", "compression", one,
+                                  "--output", one)
 
     def test_nothing_to_show(self):
         (self.folder / "empty").mkdir()

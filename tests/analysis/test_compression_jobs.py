@@ -120,6 +120,17 @@ class CompressionJobs(StudyTest):
             with h5py.File(out / "latent-0.5.h5") as plan:
                 self.assertIn("limit = 600", plan.attrs["job"].decode())
 
+    def test_keys_that_the_script_gives(self):
+        out = self.folder / "twice"
+        arguments = (MODEL, TOKENS / "docs.fit.bin", out, TOKENS / "docs.heldout.bin", "--", *SMALL)
+        for key, name in (("model.path", "quantise-8"), ("evaluate.summary", "quantise-8"), ("compress.bits", "quantise-8"),
+                          ("compress.own_text", "latent-0.5"), ("compress.streams", "paper-code-kv-0.5")):
+            for words in ((f"--{key}", "1"), (f"--{key}=1",)):
+                self.assertEqual(self.script("compression.sh", *arguments, *words, code=2), [
+                    f"command line: --{key}: is given by this script for {name}; leave it out, or set METHODS, UNITS, "
+                    "OWN_TEXT or SCOPE"])
+        self.assertFalse(out.exists())
+
     def test_units_are_those_that_are_asked_for(self):
         for units in ("residual", "measured"):
             out = self.folder / units

@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from samples import layers, make_overlap, random_stream, run, write_result
+from samples import check_nothing_is_replaced, layers, make_overlap, random_stream, run, write_result
 from scipy import stats
 
 from headspan_report import axes, figures
@@ -82,6 +82,28 @@ class Figures(unittest.TestCase):
         self.assertEqual(line(top, "noise floor p/(n-1) = 0.004")[0], 4 / 999)
         zero = [found for found in top.get_lines() if len(found.get_xdata()) == 1]
         self.assertIn(float(best.sel(part="in_sample")[0]), [found.get_ydata()[0] for found in zero])
+
+    def test_emergence_tells_the_heldout_mean_from_the_null(self):
+        drawn = {found.get_label(): found for found in self.by_name["emergence"].axes[0].get_lines()}
+        heldout, null = drawn["mean, held-out"], drawn["null: best of random projections"]
+        self.assertEqual((heldout.get_linestyle(), heldout.get_marker(), heldout.get_color()), ("-", "o", "black"))
+        self.assertEqual((null.get_linestyle(), null.get_marker()), ("--", "None"))
+
+    def test_what_is_below_zero_is_inside(self):
+        for step in (0, 10, 100):
+            sample = random_stream(LAYER, step, references=3, ceiling_layer=np.full(SHAPE, .5),
+                                   ceiling_layer_heldout=np.full(SHAPE, -.3))
+            for name in ("r2_heldout", "r2_pairwise_heldout", "r2_forward_heldout"):
+                sample["tables"][name] = sample["tables"][name] - 1.2
+            write_result(self.folder / "below", f"step{step}", {"k": sample}, step=step)
+        table = aggregate([self.folder / "below"]).table
+        for name, place in {"emergence": 0, "references": 0, "mean_by_references": 1, "ceilings": 0}.items():
+            with self.subTest(figure=name):
+                axis = draw_one(name, table).axes[place]
+                lowest = min(np.nanmin(found.get_ydata()) for found in axis.get_lines() if len(found.get_ydata()))
+                self.assertLess(lowest, 0)
+                self.assertLess(axis.get_ylim()[0], min(lowest, axis.dataLim.y0))
+        self.assertEqual(self.by_name["emergence"].axes[0].get_ylim(), (0, 1))  # where nothing is below
 
     def test_mean_by_references_draws_the_table(self):
         inside = self.by_name["mean_by_references"].axes[0]
@@ -164,6 +186,21 @@ class Figures(unittest.TestCase):
                 self.assertEqual(path.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
             if PICTURES:
                 shutil.copy(path, PICTURES)
+
+    def test_nothing_that_is_read_is_replaced(self):
+        result = next((self.folder / "partly").rglob("step0.h5"))
+        run("aggregate", self.folder / "partly", "--output", self.folder / "partly")
+        figures_here = self.folder / "taken"
+        figures_here.mkdir()
+        target = figures_here / "emergence.png"
+        for read, source in ((result, self.folder / "partly"), (self.folder / "partly.nc", self.folder / "partly.nc")):
+            target.symlink_to(read)
+            check_nothing_is_replaced(self, self.folder, f"{target}: would replace {read}, which is read", "plot", source,
+                                      "--output", figures_here)
+            target.unlink()
+        target.mkdir()
+        check_nothing_is_replaced(self, self.folder, f"{target}: would replace what is no regular file", "plot", source,
+                                  "--output", figures_here)
 
     def test_the_same_results_give_the_same_picture(self):
         again = draw_one("dominance", aggregate([self.folder / "whole"]).table)

@@ -3,6 +3,7 @@ streams show the numbers that the results hold; narrow screens and print.
 
     test_report.py [--pictures FOLDER] [unittest's arguments]
 """
+import os
 import re
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from browser import Page
-from samples import layers, make_stream, random_stream, run, write_result
+from samples import check_nothing_is_replaced, layers, make_stream, random_stream, run, write_result
 
 from headspan_report import pack, report
 
@@ -175,15 +176,53 @@ class Report(unittest.TestCase):
         self.page.evaluate("new Promise(done => setTimeout(done, 100))")
         self.picture("phone")
         widths = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        long_names = self.page.evaluate("""(() => {
+            const detail = byId("detail"), wide = detail.querySelector(".wide");
+            wide.firstChild.style.minWidth = "500px";
+            return [detail.scrollWidth - detail.clientWidth, wide.scrollWidth, getComputedStyle(wide).overflowX];
+            })()""")
         font = self.page.evaluate("parseFloat(getComputedStyle(document.body).fontSize)")
         self.page.resize(1200, 900)
         self.page.evaluate("state.kept = null; draw()")
         self.assertEqual(widths, [390, 390])
+        self.assertEqual(long_names, [0, 500, "auto"])  # the table can be scrolled and stays in its box
         self.assertGreaterEqual(font, 16)
 
     def picture(self, name):
         if PICTURES:
             self.page.picture(Path(PICTURES) / f"report_{name}.png")
+
+
+class NothingIsReplaced(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="headspan_report_")
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.result = write_result(self.folder / "results", "step0", {"k": random_stream(layers(2, 2), 0)})
+
+    def check(self, target, told, *words):
+        check_nothing_is_replaced(self, self.folder, f"{target}: {told}", "report", self.folder / "results", *words,
+                                  "--output", target)
+
+    def test_what_is_read(self):
+        manifest, losses = self.folder / "manifest.tsv", self.folder / "losses.tsv"
+        manifest.write_text("name\tpath\nstep0\tstep0\n")
+        losses.write_text("step\tloss\n0\t9\n")
+        for path in (self.result, Path(f"{self.result}.done"), manifest, losses):
+            self.check(path, f"would replace {path}, which is read", "--manifest", manifest, "--losses", losses)
+
+    def test_through_links(self):
+        page = self.folder / "page.html"
+        page.symlink_to(self.result)
+        self.check(page, f"would replace {self.result}, which is read")
+        page.unlink()
+        os.link(self.result, page)
+        self.check(page, f"would replace {self.result}, which is read")
+
+    def test_no_regular_file(self):
+        os.mkfifo(self.folder / "page.html")
+        for path in (self.folder / "page.html", self.folder / "results"):
+            self.check(path, "would replace what is no regular file")
 
 
 class SmallStudies(unittest.TestCase):

@@ -6,12 +6,13 @@ import gzip
 import hashlib
 import importlib.util
 import json
+import os
 import tempfile
 import unittest
 from pathlib import Path
 
 import numpy as np
-from samples import run
+from samples import check_nothing_is_replaced, run
 
 HAS_TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
 VOCABULARY = {"[UNK]": 0, "</s>": 1, "one": 2, "two": 3, "three": 4}
@@ -50,6 +51,45 @@ class TokenizeTest(unittest.TestCase):
         self.assertIn(message, done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertEqual(list(self.folder.glob("out.*")), [])
+
+
+class NothingIsReplaced(TokenizeTest):
+    """Told before anything is read, with or without the package."""
+
+    def check(self, target, told, *texts):
+        check_nothing_is_replaced(self, self.folder, f"{target}: {told}", "tokenize", *texts, "--tokenizer",
+                                  self.tokenizer, "--output", self.output)
+
+    def test_text_and_sidecar(self):
+        text, corpus = self.write("t.jsonl", '{"text": "one"}\n'), self.write("corpus.json", '{"text": "two"}\n')
+        self.output = text
+        self.check(text, f"would replace {text}, which is read", corpus, text)
+        self.output = self.folder / "corpus.bin"
+        self.check(corpus, f"would replace {corpus}, which is read", text, corpus)
+
+    def test_tokenizer(self):
+        text, beside = self.write("a.txt", "one"), self.write("tokenizer_config.json", "{}")
+        for read in (self.tokenizer, beside):
+            self.output = read.with_suffix(".bin")
+            self.check(read, f"would replace {read}, which is read", text)
+
+    def test_through_links(self):
+        text = self.write("a.txt", "one")
+        self.output.symlink_to(text)
+        self.check(self.output, f"would replace {text}, which is read", text)
+        self.output.unlink()
+        os.link(text, self.output.with_suffix(".json"))
+        self.check(self.output.with_suffix(".json"), f"would replace {text}, which is read", text)
+
+    def test_no_regular_file(self):
+        text = self.write("a.txt", "one")
+        os.mkfifo(self.output)
+        self.check(self.output, "would replace what is no regular file", text)
+        self.output = Path(".")
+        self.check(".", "would replace what is no regular file", text)
+        self.output = self.folder / "other.bin"
+        (self.folder / "other.json").mkdir()
+        self.check(self.folder / "other.json", "would replace what is no regular file", text)
 
 
 @unittest.skipIf(HAS_TOKENIZERS, "tokenizers is there")

@@ -3,6 +3,7 @@ the program agree on where results lie is read off results that the program wrot
 
 usage: test_submit.py HEADSPAN MPIEXEC [unittest's arguments]
 """
+import hashlib
 import os
 import shlex
 import shutil
@@ -129,6 +130,23 @@ class Submit(unittest.TestCase):
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
         self.assertEqual(len(self.submit()[1]), 2)
+
+    def test_only_regular_files_are_opened(self):
+        self.write_job(model={"path": STEP0})
+        result = self.folder / "out" / "tiny-olmo2" / "step0.h5"
+        done = Path(f"{result}.done")
+        result.parent.mkdir(parents=True)
+        result.write_bytes(b"")
+        os.mkfifo(done)
+        self.assertEqual(len(self.submit()[1]), 2)
+        result.unlink()
+        os.mkfifo(result)
+        done.unlink()
+        done.write_text(f"size 0\nsha256 {hashlib.sha256().hexdigest()}\n")
+        self.assertEqual(len(self.submit()[1]), 2)
+        (self.folder / "job.ini").unlink()
+        os.mkfifo(self.folder / "job.ini")
+        self.assert_refused(r"^submit: job.ini: cannot be read: is no regular file; give a text file$")
 
     def test_result_to_be_overwritten(self):
         self.write_job(model={"path": STEP0})

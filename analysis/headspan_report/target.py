@@ -1,0 +1,16 @@
+"""What a command is going to write, looked at before work begins: that it replaces nothing that the command reads."""
+import os
+from pathlib import Path
+
+from .error import InputError
+
+
+def check_targets(targets, inputs):
+    """Refuses a target that is one of the inputs, whatever links lead there, or that is there and no regular file."""
+    inputs = [Path(path) for path in inputs if path is not None]
+    for target in filter(os.path.exists, map(Path, targets)):
+        for path in inputs:
+            if path.exists() and os.path.samefile(target, path):
+                raise InputError("", "--output", target, f"would replace {path}, which is read", "choose another place")
+        if not target.is_file():
+            raise InputError("", "--output", target, "would replace what is no regular file", "choose another place")

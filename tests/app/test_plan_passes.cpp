@@ -119,6 +119,64 @@ INSTANTIATE_TEST_SUITE_P(Groups, Passes,
                          testing::Values(GroupShape{1, 1, {1, 1}}, GroupShape{4, 1, {2, 2}},
                                          GroupShape{6, 2, {3, 2}}));
 
+TEST(PassBytes, AreSumsRowsThatWaitAndOperands) {
+  const Job job;
+  const ModelConfig config = small_config();
+  const PassSetting alone{job, config, Dtype::float32, true, 1024, {1, 1, {1, 1}}};
+  // Stripes of 256 columns from the diagonal down: of k 4 + 3 + 2 + 1 squares, of q 8 + 7 + .. + 1. Of a
+  // token wait 32768 bytes and 16384 are multiplied: 128 MiB hold ten times 256 tokens.
+  const double sums = 8 * 256 * 256, mib = 1 << 20, panel = 2560;
+
+  EXPECT_DOUBLE_EQ(
+      pass_bytes(alone, {{0, 1}, {Part::fit, Part::heldout}, {}}),
+      2 * (sums * (10 + 36) + (panel + 2 * 1024) * (1024 + 2048) * 4) + 1.5 * panel * 2048 * 8 + 256 * mib);
+  EXPECT_DOUBLE_EQ(pass_bytes(alone, {{2}, {Part::heldout}, {}}),
+                   sums * 10 + (panel + 2 * 1024) * 1024 * 4 + 1.5 * panel * 1024 * 8 + 256 * mib);
+}
+
+TEST(PassBytes, OfRanksAreThoseOfTheFullestAndOfWhatItGathers) {
+  Job job;
+  job.predict.precision = Precision::split;
+  const ModelConfig config = small_config();
+  const PassSetting four{job, config, Dtype::float32, false, 1024, {4, 2, {2, 2}}};
+  // Of k two stripes of 512 and 256 rows, of q four of 1024 to 256. Of a token wait 4096 bytes and 32768 are
+  // multiplied: 128 MiB hold 14 times 256 tokens.
+  const double sums = 8 * 256 * 256, mib = 1 << 20, panel = 3584, fullest = 1.5 * panel;
+  const double waiting = (panel / 4 + 2 * 512) * (1024 + 2048) * 4;
+  const double own = fullest / 4 * 2048 * 4, rows = fullest * 1024, columns = fullest * 1024;
+
+  EXPECT_DOUBLE_EQ(
+      pass_bytes(four, {{0, 1}, {Part::fit}, {}}),
+      sums * (3 + 10) + waiting + 2 * (3 * own + (rows + columns) * 4) + (rows + columns) * 8 + 1024 * mib);
+}
+
+TEST(PassBytes, BesideThemAreWeightsActivationsAndLibraries) {
+  const Job job;
+  const ModelConfig config = small_config();
+  // Without what comes behind the last capture: o_proj and MLP of the last layer, the last norm and the
+  // logits.
+  const double gains = (4 + 3) * 512, projections = 512 * (512 + 2 * 256), mlp = 3 * 512 * 1024,
+               matrices = 1000 * 512 + 4 * projections + 3 * (512 * 512 + mlp), libraries = 1.5 * (1 << 30);
+
+  EXPECT_DOUBLE_EQ(bytes_beside_passes({job, config, Dtype::float32, true, 1024, {1, 1, {1, 1}}}),
+                   4 * (gains + matrices) + 1024 * (4 * 512 + 2 * 1024) * 4 + libraries);
+  EXPECT_DOUBLE_EQ(bytes_beside_passes({job, config, Dtype::float32, true, 1024, {4, 2, {2, 2}}}),
+                   4 * (gains + matrices / 2) + 1024 * (4 * 512 + 1024) * 4 + libraries);
+}
+
+TEST(PlanPasses, OfTwoRunsTakeStreamsThatAreNeighbours) {
+  const Job job;
+  const ModelConfig config = small_config();
+  const PassSetting setting{job, config, Dtype::float32, false, 1024, {1, 1, {1, 1}}};
+  const double all = pass_bytes(setting, {{0, 1, 2}, {Part::fit}, {}});
+
+  const auto passes = plan_passes(setting, bytes_beside_passes(setting) + all - 1);
+
+  ASSERT_EQ(passes.size(), 2U);
+  EXPECT_EQ(passes[0].streams, (std::vector<std::size_t>{0, 1}));
+  EXPECT_EQ(passes[1].streams, (std::vector<std::size_t>{2}));
+}
+
 TEST(PassName, SaysStreamsPartsAndStripes) {
   const Job job;
   const ModelConfig config = small_config();

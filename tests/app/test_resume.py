@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
@@ -44,6 +45,12 @@ class Resume(StudyTest):
         path, = (p for p in (self.folder / output).rglob("*.h5"))
         return datasets(path)
 
+    def ranks_of(self, output, ending):
+        """Of the run that wrote a file."""
+        path, = (self.folder / output).rglob(f"*.{ending}")
+        with h5py.File(path) as file:
+            return file.attrs["ranks"]
+
     def assert_equal_to_the_bit(self, ours, theirs):
         self.assertEqual({name: d for name, d in differences(ours, theirs).items() if d != 0}, {})
 
@@ -64,7 +71,6 @@ class Resume(StudyTest):
                 self.assert_equal_to_the_bit(self.result(output), self.undisturbed[ranks])
 
     def test_other_ranks_grids_and_batches_go_on(self):
-        largest = 0
         for number, (first, then, keys) in enumerate([(1, 3, {}), (3, 1, {}), (2, 4, {"run.grid": "4x1"}),
                                                       (4, 2, {"run.tensor_parallel": 2}),
                                                       (1, 1, {"run.batch_tokens": 333})]):
@@ -73,14 +79,14 @@ class Resume(StudyTest):
                 code, printed = self.run_once(first, output, {**AT_ONCE, "run.batch_tokens": 1000})  # fills a panel
                 self.assertEqual(code, STOPPED, printed)
                 saved = self.pieces_run(printed, "saved")
+                self.assertEqual(self.ranks_of(output, "state"), first)
 
                 code, printed = self.run_once(then, output, keys)
 
                 self.assertEqual((code, self.pieces_run(printed, "resumed")), (DONE, saved), printed)
+                self.assertEqual(self.ranks_of(output, "h5"), then)
                 found = differences(self.result(output), self.undisturbed[1])
                 self.assertEqual({name: d for name, d in found.items() if not d <= 1e-10}, {})
-                largest = max(largest, *found.values())
-        self.assertGreater(largest, 0, "another order of sums rounds differently, in one of the cases on any processor")
 
     def test_saving_on_the_way_changes_nothing(self):
         code, printed = self.run_once(1, "saving", {"run.save_minutes": 1e-9})

@@ -1,5 +1,6 @@
 // Rounds by hand, and the rules that they keep for sequences of any lengths.
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -39,6 +40,10 @@ TEST(Rounds, KeepTheOrderOfSequencesOfOneLength) {
   const std::vector<Round> expected{{{1, 3}}, {{0, 2, 4}}};
 
   EXPECT_EQ(plan_rounds(sequences_of({3, 5, 3, 5, 3}), 1, 10), expected);
+
+  std::vector<std::int64_t> all(40);  // so many that a sort that is not stable moves some
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(plan_rounds(sequences_of(std::vector<std::int64_t>(40, 3)), 1, 120), (std::vector<Round>{{all}}));
 }
 
 TEST(Rounds, OfNothingAreNone) { EXPECT_TRUE(plan_rounds({}, 3, 10).empty()); }

@@ -73,6 +73,29 @@ TEST(ValueKind, TextHoldsNothingThatAJobFileCannotCarry) {
   for (const char* value : {"a#b", "a\nb", "a\rb"}) EXPECT_NE(complaint(kind, value), "") << value;
 }
 
+TEST(ValueKind, FileNameIsEmptyOrNamesAFolder) {
+  for (const std::string& name : {std::string("run 1"), std::string(), std::string(160, 'a')})
+    EXPECT_EQ(file_name().read(name), name);
+  for (const std::string& name :
+       {std::string("a/b"), std::string("."), std::string(".."), std::string("a\tb"), std::string(161, 'a')})
+    EXPECT_EQ(complaint(file_name(), name), "cannot name a folder") << name;
+  EXPECT_NE(complaint(file_name(), "a#b"), "");
+}
+
+TEST(ValueKind, ChoiceIsOneOfItsWords) {
+  const auto words = choice(std::vector<std::string>{"red", "blue"});
+  const auto values = choice(WordList<int>{{"one", 1}, {"two", 2}});
+
+  EXPECT_EQ(words.read("blue"), "blue");
+  EXPECT_EQ(values.read("two"), 2);
+  for (const char* text : {"", "Blue", "blu", "red|blue", "one"})
+    EXPECT_EQ(complaint(words, text), "is not allowed") << text;
+  for (const char* text : {"", "One", "2", "one|two", "red"})
+    EXPECT_EQ(complaint(values, text), "is not allowed") << text;
+  EXPECT_EQ(words.allowed, "red|blue");
+  EXPECT_EQ(values.allowed, "one|two");
+}
+
 TEST(ValueKind, AutomaticIsAutoOrAValue) {
   const auto kind = automatic(integer(1));
 

@@ -92,34 +92,45 @@ double of_heads(const PlannedBlock& block, const at::Tensor& x, std::int64_t lay
   return x[layer][head * kHeadSize + j].item<double>();  // a kept one
 }
 
-using Expected = std::function<double(std::int64_t layer, std::int64_t head, std::int64_t j)>;
+using Expected =
+    std::function<double(const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j)>;
 
-/// Reads every head of one stream on shards of `own` heads each.
-void expect_heads(const CompressionPlan& plan, SharedBlocks shared, std::int64_t own,
-                  const Expected& expected) {
+const std::vector<CachedLayer>& layers_of(const CachePlan& shard, const std::string& stream) {
+  return stream == "k" ? shard.keys : shard.values;
+}
+
+/// Reads every head of one stream on the shards of `own` heads each.
+void expect_heads_of(const std::string& stream, const std::vector<CachePlan>& shards, std::int64_t own,
+                     const Expected& expected) {
   const at::Tensor x = token();
-  std::vector<CachePlan> shards;
-  for (std::int64_t first = 0; first < kHeads; first += own)
-    shards.push_back(make_cache_plan(small_config(), plan, {first, own}, at::kDouble, shared, "plan.h5"));
   for (std::size_t s = 0; s < shards.size(); ++s) {
     const auto rank = static_cast<std::int64_t>(s);
     std::vector<at::Tensor> blocks;
     for (std::int64_t layer = 0; layer < kLayers; ++layer) {
-      const CachedLayer& cached = shards[s].keys[at_of(layer)];
+      const CachedLayer& cached = layers_of(shards[s], stream)[at_of(layer)];
       blocks.push_back(stored(cached.block, x[layer], {rank * own, own}));
       for (std::size_t other = 0; cached.block.shared && other < shards.size(); ++other)
         if (other != s)
-          blocks.back() = blocks.back() + stored(shards[other].keys[at_of(layer)].block, x[layer],
-                                                 {static_cast<std::int64_t>(other) * own, own});
+          blocks.back() = blocks.back() + stored(layers_of(shards[other], stream)[at_of(layer)].block,
+                                                 x[layer], {static_cast<std::int64_t>(other) * own, own});
       const at::Tensor heads = read(cached, blocks);
       const std::int64_t first = shards[s].shared == SharedBlocks::dealt ? 0 : rank * own;
       ASSERT_EQ(heads.size(0), shards[s].shared == SharedBlocks::dealt ? kHeads : own);
       for (std::int64_t h = 0; h < heads.size(0); ++h)
         for (std::int64_t j = 0; j < kHeadSize; ++j)
-          EXPECT_NEAR(heads[h][j].item<double>(), expected(layer, first + h, j), 1e-12)
-              << "layer " << layer << ", head " << first + h;
+          EXPECT_NEAR(heads[h][j].item<double>(), expected(stream, layer, first + h, j), 1e-12)
+              << stream << ", layer " << layer << ", head " << first + h;
     }
   }
+}
+
+/// Reads every head of both streams on shards of `own` heads each.
+void expect_heads(const CompressionPlan& plan, SharedBlocks shared, std::int64_t own,
+                  const Expected& expected) {
+  std::vector<CachePlan> shards;
+  for (std::int64_t first = 0; first < kHeads; first += own)
+    shards.push_back(make_cache_plan(small_config(), plan, {first, own}, at::kDouble, shared, "plan.h5"));
+  for (const char* stream : {"k", "v"}) expect_heads_of(stream, shards, own, expected);
 }
 
 /// On one rank, and on two with either way to share blocks.
@@ -133,27 +144,30 @@ TEST(CachePlan, OfLatentsReadsWhatThePlanLifts) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}, {3, 3, false}}, 0);
 
-  expect_everywhere(plan, [&](std::int64_t layer, std::int64_t head, std::int64_t j) {
-    return of_latents(plan.streams.at("k")[at_of(layer)], token()[layer], head, j);
-  });
+  expect_everywhere(plan,
+                    [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+                      return of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
+                    });
 }
 
 TEST(CachePlan, OfNoLatentsReadsTheBias) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "latent").make({}, 0);
 
-  expect_everywhere(plan, [&](std::int64_t layer, std::int64_t head, std::int64_t j) {
-    return plan.streams.at("k")[at_of(layer)].bias[at_of(head * kHeadSize + j)];
-  });
+  expect_everywhere(plan,
+                    [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+                      return plan.streams.at(stream)[at_of(layer)].bias[at_of(head * kHeadSize + j)];
+                    });
 }
 
 TEST(CachePlan, OfHeadsReadsReferencesOfEarlierLayersToo) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "headspan").make({}, 0);
 
-  expect_everywhere(plan, [&](std::int64_t layer, std::int64_t head, std::int64_t j) {
-    return of_heads(plan.streams.at("k")[at_of(layer)], token(), layer, head, j);
-  });
+  expect_everywhere(plan,
+                    [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+                      return of_heads(plan.streams.at(stream)[at_of(layer)], token(), layer, head, j);
+                    });
 }
 
 TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
@@ -162,7 +176,7 @@ TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
       PlanMaker(config, "quantise").make({{4, 4, true}, {4, 4, true}, {4, 4, true}}, 0);
 
   expect_heads(plan, SharedBlocks::replicated, kHeads,
-               [&](std::int64_t layer, std::int64_t head, std::int64_t j) {
+               [&](const std::string&, std::int64_t layer, std::int64_t head, std::int64_t j) {
                  return token()[layer][head * kHeadSize + j].item<double>();
                });
   const CachePlan half = make_cache_plan(config, plan, {2, 2}, at::kDouble, SharedBlocks::dealt, "plan.h5");
@@ -179,9 +193,11 @@ TEST(CachePlan, LeavesAStreamThatThePlanDoesNotHaveAsItIs) {
   CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 3);
   plan.streams.erase("k");
 
-  expect_everywhere(plan, [&](std::int64_t layer, std::int64_t head, std::int64_t j) {
-    return token()[layer][head * kHeadSize + j].item<double>();
-  });
+  expect_everywhere(
+      plan, [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+        return stream == "k" ? token()[layer][head * kHeadSize + j].item<double>()
+                             : of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
+      });
   EXPECT_EQ(make_cache_plan(config, plan, {0, kHeads}, at::kDouble, SharedBlocks::replicated, "plan.h5")
                 .exact_first,
             3);

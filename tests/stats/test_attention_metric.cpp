@@ -1,5 +1,7 @@
 // The metric of attention against its definition, summed token by token, under grouped queries, on one rank
 // and on several that see different tokens.
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -73,6 +75,17 @@ TYPED_TEST(AttentionSumsOf, are_means_over_the_tokens_that_count) {
         }
     }
   }
+}
+
+TEST(AttentionMetric, is_not_a_number_where_a_token_that_counts_overflowed) {
+  AttentionSums sums(2, 1, 1, 1);
+  const double infinity = std::numeric_limits<double>::infinity();
+
+  sums.add_mean_squares(0, {2, infinity, 4}, {0, 1, 2});
+  sums.add_mean_squares(1, {2, infinity, 4}, {0, 2});
+
+  EXPECT_TRUE(std::isnan(sums.sums().scale[0]));  // 1 / infinity is 0, as if the token were not there
+  EXPECT_EQ(sums.sums().scale[1], 0.75);
 }
 
 AttentionMoments random_moments() {

@@ -77,6 +77,25 @@ TEST(MetricSelection, takes_at_each_step_what_leaves_least) {
   }
 }
 
+TEST(MetricSelection, counts_coordinates_of_the_target_by_what_they_lose) {
+  Dense g(4 * kHeadSize, 4 * kHeadSize);  // three candidates that are not correlated, then the target
+  for (std::int64_t i = 0; i < g.rows(); ++i) g(i, i) = 1;
+  g(6, 6) = 1e6;
+  g(6, 0) = 0.8 * 1e3;  // correlations of candidates 0 and 1 with the large coordinate,
+  g(6, 2) = 0.3 * 1e3;
+  g(7, 4) = 0.9;  // of candidate 2 with the small one
+  FitRules rules;
+  rules.tokens = kTokens;
+  std::vector<double> variance(8, 1.0);
+  variance[6] = 1e6;
+  const MetricProblem problem(rules, kHeadSize, g.values(), variance, {1, 0, 0, 1});
+
+  const MetricChoice choice = problem.choose({0, 1, 2}, 2);
+
+  EXPECT_EQ(choice.references, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_NEAR(choice.loss * kTokens / (1e6 * (1 - 0.64 - 0.09) + 1), 1, 1e-9);
+}
+
 TEST(MetricSelection, a_copy_of_the_target_leaves_nothing) {
   Sample sample(6);
   for (std::int64_t i = 0; i < kHeadSize; ++i)

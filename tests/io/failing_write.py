@@ -1,6 +1,6 @@
 """A write that fails on one rank in the middle of a collective call ends the whole job, once told, and leaves no file.
 
-usage: failing_write.py FAILING_WRITE MPIEXEC RANKS
+usage: failing_write.py FAILING_WRITE MPIEXEC RANKS [blocked]    blocked: where MPI_Abort does not return
 """
 import os
 import re
@@ -10,10 +10,10 @@ import tempfile
 
 
 def main():
-    program, mpiexec, ranks = sys.argv[1:]
+    program, mpiexec, ranks, *how = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "file.h5")
-        run = subprocess.run([mpiexec, "-n", ranks, program, path], capture_output=True, text=True, timeout=30)
+        run = subprocess.run([mpiexec, "-n", ranks, program, path, *how], capture_output=True, text=True, timeout=30)
         told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
         assert run.returncode == 1, run
         assert len(told) == 1 and re.match(rf"headspan: rank \d: {path}: values: HDF5", told[0]), run.stderr

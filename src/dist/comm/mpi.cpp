@@ -79,6 +79,10 @@ MpiSession::~MpiSession() {
 void abort_job(const std::string& what) {
   std::fprintf(stderr, "headspan: rank %d: %s\n", world_rank, what.c_str());
   std::fflush(stderr);
+  end_job();
+}
+
+void end_job() {
   if (may_call_mpi()) {
     std::signal(SIGALRM, [](int) { std::_Exit(1); });
     ::alarm(kAbortSeconds);

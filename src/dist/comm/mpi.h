@@ -36,6 +36,9 @@ class MpiSession {
 /// blocks, after some seconds.
 [[noreturn]] void abort_job(const std::string& what);
 
+/// Likewise without a word, for what has been told.
+[[noreturn]] void end_job();
+
 /// The MPI datatype of T: one of double, float, int, std::int64_t, std::uint8_t, char.
 template <class T>
 MPI_Datatype mpi_type();

@@ -83,6 +83,13 @@ def chunks(tokens, written):
     return change
 
 
+def at_the_dataset(**attributes):
+    def spoil(path):
+        with h5py.File(path, "r+") as file:
+            file["activations"].attrs.update(attributes)
+    return spoil
+
+
 def in_heap(offset, data):
     """Puts bytes into the collection of the global heap, 16 of which lie before those of its first object."""
     def spoil(path):
@@ -91,6 +98,18 @@ def in_heap(offset, data):
             file.seek(begin + offset)
             file.write(data)
     return spoil
+
+
+def newest_format(name, userblock=0):
+    """Superblock 3, with its own object headers and chunk indices, and more attributes than an object header holds."""
+    path = os.path.join(sys.argv[1], name + ".h5")
+    with h5py.File(path, "w", libver="latest", userblock_size=userblock) as file:
+        file.create_dataset("activations", data=VALUES.astype("f4"), chunks=(2, *VALUES.shape[1:]), compression="gzip")
+        file["layer"], file["head"], file["sequence"] = LAYER, HEAD, SEQUENCE
+        file.attrs.update({f"note{i}": "x" * i for i in range(20)} | {"stream": "q", "hidden_size": 64})
+    with open(path, "rb") as file:
+        assert file.read()[userblock + 8] == 3
+    return path
 
 
 def main():
@@ -104,11 +123,16 @@ def main():
     spoiled("compressed", in_place(chunks(TOKENS, TOKENS)))
     spoiled("chunk_missing", in_place(chunks(TOKENS, TOKENS - 2)))
     spoiled("declared", in_place(chunks(1 << 38, 0)))
+    spoiled("two_streams", at_the_dataset(stream="v", hidden_size=64))
+    spoiled("two_sizes", at_the_dataset(stream="q", hidden_size=32))
     spoiled("heap_no_signature", in_heap(0, b"g"))
     spoiled("heap_size", in_heap(8, b"\xff" * 8))
     spoiled("heap_object", in_heap(16, b"\7\0"))
     spoiled("heap_object_size", in_heap(16 + 8, b"\xff" * 8))
     spoiled("heap_string_cut", in_heap(16 + 8, b"\0"))
+    newest_format("newest")
+    newest_format("newest_behind_userblock", 512)
+    in_heap(16 + 8, b"\xff" * 8)(newest_format("newest_heap_object_size"))
     write("sequence_clipped", sequence=np.array([2**63, 2**63 + 1, 0, 0, 0, 0], np.uint64))
     write("good", attributes={"stream": "q", "hidden_size": 64}, sequence=SEQUENCE)
     write("plain", dtype="float64")

@@ -108,12 +108,33 @@ TEST_F(ActivationsTest, EachFaultIsNamed) {
   EXPECT_NE(fault_of("absent").find("No such file"), std::string::npos) << fault_of("absent");
 }
 
+TEST_F(ActivationsTest, AttributesThatContradictEachOtherAreRefused) {
+  const std::string both =
+      ": is one thing at the root and another at `activations`; keep one of the two attributes";
+
+  EXPECT_EQ(fault_of("two_streams"), "stream" + both);
+  EXPECT_EQ(fault_of("two_sizes"), "hidden_size" + both);
+}
+
 TEST_F(ActivationsTest, CompressedOnesAreRead) {
   Activations file = Activations::open(path("compressed"));
   std::vector<double> values(6 * 16);
   file.read(0, 6, values.data());
 
   EXPECT_EQ(values[4 * 16], 4);  // token 4, layer 0, head 0
+}
+
+TEST_F(ActivationsTest, OnesOfTheNewestFormatAreRead) {
+  for (const char* name : {"newest", "newest_behind_userblock"}) {
+    Activations file = Activations::open(path(name));
+    std::vector<double> values(6 * 16);
+    file.read(0, 6, values.data());
+
+    EXPECT_EQ(file.stream(), "q");
+    EXPECT_EQ(file.hidden_size(), 64);
+    EXPECT_EQ(file.sequences().size(), 3u);
+    EXPECT_EQ(values[4 * 16], 4);
+  }
 }
 
 TEST_F(ActivationsTest, WhatIsNotInTheFileIsRefused) {
@@ -142,6 +163,7 @@ TEST_F(ActivationsTest, DamagedStringsAreRefused) {
   EXPECT_EQ(fault_of("heap_object"), lost);
   EXPECT_EQ(fault_of("heap_object_size"), lost);
   EXPECT_EQ(fault_of("heap_string_cut"), lost);
+  EXPECT_EQ(fault_of("newest_heap_object_size"), lost);
 }
 
 TEST_F(ActivationsTest, NumbersBeyondSignedOnesAreRefused) {

@@ -143,6 +143,41 @@ TEST_F(CheckpointTest, NamesTheScriptThatFetchesAFolderThatIsMissing) {
     EXPECT_EQ(refusal(name), name + ": does not exist; fetch it: bash " + folder_ + "/fetch.sh");
 }
 
+TEST_F(CheckpointTest, NamesTheManifestThatTellsWhereAFolderIsFetchedFrom) {
+  const std::string missing = folder_ + "/step150", manifest = folder_ + "/manifest.tsv";
+  const std::string fetch = "; fetch it: python3 checkpoints/fetch.py " + manifest + " step150";
+  write("manifest.tsv", "name\tstep\ttokens\tpath\nstep150\t150\t\tstep150\n");
+  EXPECT_EQ(refusal(missing).find("fetch"), std::string::npos);
+  write("manifest.tsv", "name\tstep\ttokens\tpath\trepository\r\nstep150\t150\t\tstep150\torg/name\r\n");
+
+  EXPECT_EQ(refusal(missing), missing + ": does not exist" + fetch);
+  fs::create_directories(missing);
+  EXPECT_EQ(refusal(missing), missing + ": holds no config.json" + fetch);
+  write("step150/config.json", "{}");
+  EXPECT_EQ(refusal(missing),
+            missing + ": holds neither model.safetensors nor model.safetensors.index.json" + fetch);
+}
+
+TEST_F(CheckpointTest, SaysWhatToDoAboutAConfigWithoutWeights) {
+  const std::string none = folder_ + ": holds neither model.safetensors nor model.safetensors.index.json; ";
+
+  EXPECT_EQ(refusal(folder_), none + "download the checkpoint into it, hf download REPOSITORY --local-dir " +
+                                  folder_ + ", or study random weights, model.init = random");
+  write("pytorch_model.bin", "");
+  EXPECT_EQ(refusal(folder_), none + "weights are read in the safetensors format only");
+}
+
+TEST_F(CheckpointTest, HasAConfigBeforeItHasWeights) {
+  EXPECT_EQ(config_of(folder_), folder_ + "/config.json");
+  write("fetch.sh", "");
+  try {
+    config_of(folder_ + "/model");
+    FAIL() << "nothing was thrown";
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.what(), folder_ + "/model: does not exist; fetch it: bash " + folder_ + "/fetch.sh");
+  }
+}
+
 TEST_F(CheckpointTest, RefusesAFileInPlaceOfTheFolder) {
   EXPECT_THROW(Checkpoint::open(folder_ + "/config.json"), InputError);
 }

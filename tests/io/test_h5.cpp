@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "common_folder.h"
 #include "dist/comm/agreement.h"
@@ -188,6 +189,21 @@ TEST_F(H5Test, FailuresNameTheFileOnAllRanks) {
   EXPECT_EQ(made, "rank 0: cannot create the file: " + missing + ": No such file or directory");
   EXPECT_NE(opened.find("No such file or directory"), std::string::npos) << opened;
   EXPECT_NE(opened.find(missing), std::string::npos) << opened;
+}
+
+/// It would wait for a reader.
+TEST_F(H5Test, AFifoIsNotWrittenTo) {
+  const std::string path = folder_.path("fifo");
+  ASSERT_EQ(comm_.is_root() ? ::mkfifo(path.c_str(), 0666) : 0, 0);
+
+  std::string made;
+  try {
+    H5File::create(comm_, path);
+  } catch (const AgreedError& e) {
+    made = e.what();
+  }
+
+  EXPECT_EQ(made, "rank 0: cannot create the file: " + path + ": No such device or address");
 }
 
 /// A file of one dataset that takes room on the disk only where something is written.

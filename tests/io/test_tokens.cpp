@@ -97,6 +97,39 @@ TEST(TokenFile, RefusesRawIdsThatCouldBeOfTheOtherType) {
   EXPECT_EQ(TokenFile::open(wide).count(), 40000);
 }
 
+TEST(TokenFile, JudgesTheTypeOfRawIdsByMostOfThem) {
+  const TempFolder folder("tokens");
+  Ids ids = many_ids(49152);
+  ids[321] = 4000000000;
+  const std::string small = folder.write("a.bin", raw_ids<std::uint32_t>(ids));
+  ids = many_ids(100278);
+  ids[321] = 4000000000;
+  const TokenFile large =
+      TokenFile::open(folder.write("b.bin", raw_ids<std::uint32_t>(ids)), "auto", "auto", 100278);
+
+  EXPECT_NE(refusal(small, "auto", "auto", 49152).find("as uint32 ids below 49152 alike"), std::string::npos);
+  EXPECT_EQ(large.type().name, "uint32");
+  EXPECT_EQ(large.read(321, 1), Ids{4000000000});
+}
+
+TEST(TokenFile, RefusesRawIdsOfEightBytesThatNobodyNames) {
+  const TempFolder folder("tokens");
+  Ids ids = many_ids(49152);
+  ids[321] = -100;
+  const std::string path = folder.write("a.bin", raw_ids<std::int64_t>(ids));
+  const std::string line =
+      "tokens.dtype = auto: the file reads as ids of 8 bytes; write them as uint32, "
+      "ids.astype(numpy.uint32).tofile(FILE), or write {\"dtype\": \"int64\"} to " +
+      folder.path("a.json");
+
+  for (const std::int64_t vocabulary : {49152, 100278})
+    EXPECT_NE(refusal(path, "auto", "auto", vocabulary).find(line), std::string::npos) << vocabulary;
+  EXPECT_NE(refusal(path).find(line), std::string::npos);
+  EXPECT_EQ(TokenFile::open(path, "auto", "uint32").count(), 80000);
+  folder.write("a.json", R"({"dtype": "int64"})");
+  EXPECT_EQ(TokenFile::open(path, "auto", "auto", 49152).read(0, 40000), ids);
+}
+
 TEST(TokenFile, ReadsMoreThanOneChunk) {
   const TempFolder folder("tokens");
   Ids ids((1 << 20) + 3);

@@ -1,9 +1,11 @@
 #include "io/checkpoint/checkpoint.h"
 
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "io/checkpoint/shard_index.h"
 
@@ -20,16 +22,42 @@ bool is_partial(const fs::path& path) { return path.extension() == ".incomplete"
 
 constexpr const char* kExpected = "a folder with config.json and model.safetensors is expected";
 
-/// What to do about a folder that is not there: a script fetch.sh beside it brings it.
-std::string how_to_get(const std::string& folder) {
-  const fs::path script = fs::path(folder + "/").parent_path().parent_path() / "fetch.sh";
+/// Whether a manifest tells where its checkpoints can be had, as checkpoints/fetch.py reads it.
+bool names_repositories(const fs::path& manifest) {
   std::error_code error;
-  return fs::exists(script, error) ? "fetch it: bash " + printable(script.string()) : kExpected;
+  if (!fs::is_regular_file(manifest, error)) return false;
+  const std::string text = read_small_file(manifest.string());
+  return ("\t" + text.substr(0, text.find_first_of("\r\n")) + "\t").find("\trepository\t") !=
+         std::string::npos;
+}
+
+/// What to do about a folder that lacks something: a script fetch.sh beside it brings it, or a manifest tells
+/// from where; else `otherwise`.
+std::string how_to_get(const std::string& folder, const std::string& otherwise) {
+  const fs::path path = fs::path(folder + "/").parent_path(), script = path.parent_path() / "fetch.sh",
+                 manifest = path.parent_path() / "manifest.tsv";
+  std::error_code error;
+  if (fs::exists(script, error)) return "fetch it: bash " + printable(script.string());
+  if (names_repositories(manifest))
+    return "fetch it: python3 checkpoints/fetch.py " + printable(manifest.string()) + " " +
+           printable(path.filename().string());
+  return otherwise;
+}
+
+/// What to do about a folder without weights. Where config.json is alone, only the sizes are known.
+std::string how_to_fill(const std::string& folder) {
+  std::error_code error;
+  const fs::directory_iterator files(folder, error);
+  if (error || std::distance(begin(files), end(files)) != 1)
+    return "weights are read in the safetensors format only";
+  return "download the checkpoint into it, hf download REPOSITORY --local-dir " + printable(folder) +
+         ", or study random weights, model.init = random";
 }
 
 void check_folder(const std::string& folder) {
   std::error_code error;
-  if (!fs::exists(folder, error)) throw InputError(folder, "", "", "does not exist", how_to_get(folder));
+  if (!fs::exists(folder, error))
+    throw InputError(folder, "", "", "does not exist", how_to_get(folder, kExpected));
   if (!fs::is_directory(folder, error)) throw InputError(folder, "", "", "is not a folder", kExpected);
   fs::directory_iterator files(folder, error);
   if (error)
@@ -39,7 +67,7 @@ void check_folder(const std::string& folder) {
   if (fs::exists(fs::path(folder) / "config.json", error)) return;
   const bool is_cache = fs::is_directory(fs::path(folder) / "snapshots", error);
   throw InputError(folder, "", "", "holds no config.json",
-                   is_cache ? "give one of the folders in its snapshots/" : kExpected);
+                   is_cache ? "give one of the folders in its snapshots/" : how_to_get(folder, kExpected));
 }
 
 /// Opens a file of weights; what is told of a missing one fits the links of the Hugging Face cache.
@@ -55,6 +83,13 @@ SafetensorsFile open_weights(const std::string& path) {
 
 }  // namespace
 
+std::string config_of(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  std::error_code error;
+  if (!fs::exists(path, error)) check_folder(folder);
+  return path;
+}
+
 Checkpoint Checkpoint::open(const std::string& folder) {
   check_folder(folder);
   Checkpoint checkpoint(folder);
@@ -66,7 +101,7 @@ Checkpoint Checkpoint::open(const std::string& folder) {
     checkpoint.open_sharded(index);
   else
     throw InputError(folder, "", "", "holds neither model.safetensors nor model.safetensors.index.json",
-                     "weights are read in the safetensors format only");
+                     how_to_get(folder, how_to_fill(folder)));
   return checkpoint;
 }
 

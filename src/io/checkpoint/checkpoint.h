@@ -60,4 +60,8 @@ class Checkpoint {
   std::vector<std::string> warnings_;
 };
 
+/// The path of the config.json of the checkpoint in `folder`. Throws InputError that says how to get it where
+/// there is none; the weights may be missing.
+std::string config_of(const std::string& folder);
+
 }  // namespace headspan

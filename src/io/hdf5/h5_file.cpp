@@ -20,9 +20,10 @@ namespace {
 
 constexpr unsigned kOrder = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
 
-H5Handle file_access(const Comm* comm) {
+/// What is written is for HDF5 from 1.8 on; what is read may be of any version that this HDF5 knows.
+H5Handle file_access(const Comm* comm, bool writes) {
   H5Handle access = h5_property_list(H5P_FILE_ACCESS);
-  HS_H5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18));
+  if (writes) HS_H5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18));
   HS_H5(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG));
   HS_H5(H5Pset_file_locking(access.get(), true,
                             true));  // locks where the file system has them; no error elsewhere
@@ -40,9 +41,10 @@ H5Handle ordered_creation(hid_t type) {
   return creation;
 }
 
-/// Makes an empty file with the system's own call, whose errno HDF5 over MPI-IO hides.
+/// Makes an empty file with the system's own call, whose errno HDF5 over MPI-IO hides. O_NONBLOCK: a FIFO
+/// must not hang.
 void create_empty(const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) throw_errno("cannot create the file", path);
   ::close(file);
 }
@@ -196,8 +198,9 @@ H5File H5File::create(const Comm* comm, const std::string& path) {
   if (comm != nullptr) made.together("", [&] { check_reach(path); });
   made.together("", [&] {
     const H5Handle creation = ordered_creation(H5P_FILE_CREATE);
-    made.file_ = H5Handle(
-        HS_H5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(comm).get())), H5Fclose);
+    made.file_ =
+        H5Handle(HS_H5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(comm, true).get())),
+                 H5Fclose);
   });
   return made;
 }
@@ -210,7 +213,8 @@ H5File H5File::open(const Comm* comm, const std::string& path, unsigned flags) {
   });
   opened.together("", [&] {
     silence_h5();
-    opened.file_ = H5Handle(HS_H5(H5Fopen(path.c_str(), flags, file_access(comm).get())), H5Fclose);
+    const H5Handle access = file_access(comm, flags != H5F_ACC_RDONLY);
+    opened.file_ = H5Handle(HS_H5(H5Fopen(path.c_str(), flags, access.get())), H5Fclose);
   });
   return opened;
 }

@@ -102,12 +102,20 @@ void Activations::read_sequences() {
   }
 }
 
-/// Attributes stand at the file's root, or at the dataset `activations`.
+/// Attributes stand at the file's root, or at the dataset `activations`; at both, they agree.
 void Activations::read_attributes() {
-  for (const char* owner : {"/", "activations"}) {
-    if (const auto stream = file_.read_attribute<std::string>(owner, "stream")) stream_ = stream;
-    if (const auto size = file_.read_attribute<std::int64_t>(owner, "hidden_size")) hidden_size_ = size;
-  }
+  const auto read = [&](const char* name, auto& value) {
+    using T = typename std::decay_t<decltype(value)>::value_type;
+    for (const char* owner : {"/", "activations"}) {
+      const std::optional<T> told = file_.read_attribute<T>(owner, name);
+      if (told && value && *told != *value)
+        throw InputError(path(), name, "", "is one thing at the root and another at `activations`",
+                         "keep one of the two attributes");
+      if (told) value = told;
+    }
+  };
+  read("stream", stream_);
+  read("hidden_size", hidden_size_);
   if (stream() != "k" && stream() != "q" && stream() != "v")
     throw InputError(path(), "stream", printable(stream()), "is no stream", "k, q or v");
   if (hidden_size_ && *hidden_size_ < 1)

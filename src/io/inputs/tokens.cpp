@@ -105,6 +105,23 @@ void widen(const TokenType& type, const std::vector<char>& bytes, std::int64_t* 
   }
 }
 
+/// Whether most words are ids below `bound`. Not all have to be: one that is none is told when it is run. Of
+/// text in uint16 few are, for every second id would have to be next to 0.
+bool reads_as_uint32(const std::vector<std::uint32_t>& words, std::int64_t bound) {
+  const auto ids = std::count_if(words.begin(), words.end(), [&](std::uint32_t id) { return id < bound; });
+  return 2 * static_cast<std::size_t>(ids) > words.size();
+}
+
+/// Whether words are ids below `bound`, and nearly every second one the upper half of the id before it.
+bool reads_as_int64(const std::vector<std::uint32_t>& words, std::int64_t bound) {
+  std::size_t ids = 0, upper = 0;
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+    ids += words[i] > 0 && words[i] < bound ? 1 : 0;
+    upper += words[i + 1] == 0 ? 1 : 0;
+  }
+  return words.size() % 2 == 0 && 4 * ids > words.size() && 200 * upper >= 99 * words.size();
+}
+
 bool starts_with_npy_magic(const InputFile& file) {
   std::array<char, kNpyMagic.size()> start{};
   const auto bytes = static_cast<std::int64_t>(start.size());
@@ -201,28 +218,32 @@ void TokenFile::choose_type(const std::string& header, const std::string& asked,
   type_ = *found;
 }
 
-/// The type of raw ids that nobody names. Refuses a file whose first ids could be of the other type.
+/// The type of raw ids that nobody names. Refuses a file whose first ids could be of another type.
 std::string TokenFile::infer_raw_type(std::optional<std::int64_t> vocab_size) const {
   if (!vocab_size && sidecar_) vocab_size = sidecar_->vocab_size;
   const std::int64_t bound = vocab_size.value_or(kLargestVocabulary);
   const bool is_wide = vocab_size && *vocab_size > kUint16Ids;
-  if (file_.size() == 0 || reads_as_uint32(bound) == is_wide) return is_wide ? "uint32" : "uint16";
-  const std::string ids = "uint32 ids below " + std::to_string(bound);
+  const std::vector<std::uint32_t> words = first_words();
+  const std::string below = " ids below " + std::to_string(bound), beside = token_sidecar_path(path());
+  if (reads_as_int64(words, bound))
+    throw InputError(path(), "tokens.dtype", "auto", "the file reads as ids of 8 bytes",
+                     "write them as uint32, ids.astype(numpy.uint32).tofile(FILE), or write {\"dtype\": "
+                     "\"int64\"} to " +
+                         beside);
+  if (file_.size() == 0 || reads_as_uint32(words, bound) == is_wide) return is_wide ? "uint32" : "uint16";
   throw InputError(
       path(), "tokens.dtype", "auto",
-      is_wide ? "the file does not read as " + ids + ", the model's vocabulary"
-              : "the file reads as uint16 ids and as " + ids + " alike",
-      "give tokens.dtype = uint16 or uint32, or write {\"dtype\": \"uint16\"} or \"uint32\" to " +
-          token_sidecar_path(path()));
+      is_wide ? "the file does not read as uint32" + below + ", the model's vocabulary"
+              : "the file reads as uint16 ids and as uint32" + below + " alike",
+      "give tokens.dtype = uint16 or uint32, or write {\"dtype\": \"uint16\"} or \"uint32\" to " + beside);
 }
 
-/// Whether the file holds whole uint32 ids, the first of which are all below `vocab_size`.
-bool TokenFile::reads_as_uint32(std::int64_t vocab_size) const {
-  const std::int64_t bytes = file_.size() - data_begin_;
-  if (bytes == 0 || bytes % 4 != 0) return false;
-  std::vector<std::uint32_t> ids(static_cast<std::size_t>(std::min(bytes / 4, kReadIds)));
-  file_.read(data_begin_, static_cast<std::int64_t>(4 * ids.size()), ids.data());
-  return std::all_of(ids.begin(), ids.end(), [&](std::uint32_t id) { return id < vocab_size; });
+/// The first of the file's words of 4 bytes; none where it does not hold whole ones.
+std::vector<std::uint32_t> TokenFile::first_words() const {
+  if (file_.size() % 4 != 0) return {};
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(std::min(file_.size() / 4, kReadIds)));
+  file_.read(0, static_cast<std::int64_t>(4 * words.size()), words.data());
+  return words;
 }
 
 /// Sets count_ from the file's size, and holds the sidecar's against it.

@@ -34,7 +34,7 @@ class TokenFile {
   /// auto takes npy by its magic bytes, megatron by a NAME.idx beside, else raw. `dtype`: auto or a type's
   /// name; auto is what header or sidecar say. Where neither does, raw ids are uint32 for a model whose
   /// vocabulary of `vocab_size` needs it, else uint16; the first ids are read, and a file that could be of
-  /// the other type is refused. Throws InputError where the file is not what it is said to be.
+  /// another type is refused. Throws InputError where the file is not what it is said to be.
   static TokenFile open(const std::string& path, const std::string& format = "auto",
                         const std::string& dtype = "auto", std::optional<std::int64_t> vocab_size = {});
 
@@ -59,7 +59,7 @@ class TokenFile {
   void choose_type(const std::string& header, const std::string& asked,
                    std::optional<std::int64_t> vocab_size);
   std::string infer_raw_type(std::optional<std::int64_t> vocab_size) const;
-  bool reads_as_uint32(std::int64_t vocab_size) const;
+  std::vector<std::uint32_t> first_words() const;
   void count_ids();
 
   InputFile file_;

@@ -13,11 +13,19 @@ namespace {
 
 constexpr const char* kSchema = "1.0";
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 20;  // so that products of three sizes fit
+constexpr const char* kCapture = "roped";
 constexpr const char* kReadable = "1.";  // what every schema that can be read begins with
 
 std::int64_t stored_columns(const PlannedBlock& block) {
   return std::accumulate(block.bands.begin(), block.bands.end(), std::int64_t{0},
                          [](std::int64_t sum, const Band& band) { return sum + band.columns; });
+}
+
+/// "k,v"
+std::string stream_names(const CompressionPlan& plan) {
+  std::string names;
+  for (const auto& [stream, blocks] : plan.streams) names += (names.empty() ? "" : ",") + stream;
+  return names;
 }
 
 template <class T>
@@ -69,6 +77,8 @@ class PlanReader {
     static const std::set<std::string> known{"latent", "headspan", "paper-text", "paper-code", "quantise"};
     if (known.count(plan.algorithm) == 0)
       refuse("algorithm", plan.algorithm, "is not known to this version of headspan");
+    const std::string capture = file_.read_attribute<std::string>("/", "capture").value_or(kCapture);
+    if (capture != kCapture) refuse("capture", capture, "is not how a cache holds keys");
     plan.config_sha256 = attribute<std::string>("/", "config_sha256");
     plan.weights_digest = file_.read_attribute<std::string>("/", "weights_digest").value_or("");
     plan.layers = size("layers", 1);
@@ -83,7 +93,7 @@ class PlanReader {
       for (std::int64_t layer = 0; layer < plan.layers; ++layer)
         blocks.push_back(read_block(stream + "/" + std::to_string(layer), plan));
     }
-    if (plan.streams.empty()) refuse("/", "", "holds neither k nor v");
+    check_streams(plan);
     check_references(plan);
     return plan;
   }
@@ -203,6 +213,15 @@ class PlanReader {
       refuse(group, "", "stores other columns than those of the kept heads");
   }
 
+  /// A cache has keys and values; those that the plan names are there, and nothing else.
+  void check_streams(const CompressionPlan& plan) const {
+    const std::string there = stream_names(plan);
+    if (there.empty()) refuse("/", "", "holds neither k nor v");
+    const std::string named = file_.read_attribute<std::string>("/", "streams").value_or(there);
+    if (named != there) refuse("streams", named, "are not those that the plan holds, " + there);
+    if (file_.has("q")) refuse("q", "", "is no stream of a cache");
+  }
+
   /// References are kept heads of the same layer or of one before.
   void check_references(const CompressionPlan& plan) const {
     for (const auto& [stream, blocks] : plan.streams)
@@ -256,13 +275,11 @@ double CompressionPlan::map_bytes() const {
 
 void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& more) {
   H5File file = H5File::create(path);
-  std::string streams;
-  for (const auto& [stream, blocks] : plan.streams) streams += (streams.empty() ? "" : ",") + stream;
   const NetcdfAttributes own{{"headspan_schema", std::string(kSchema)},
                              {"algorithm", plan.algorithm},
                              {"config_sha256", plan.config_sha256},
                              {"weights_digest", plan.weights_digest},
-                             {"streams", streams},
+                             {"streams", stream_names(plan)},
                              {"layers", plan.layers},
                              {"kv_heads", plan.kv_heads},
                              {"head_size", plan.head_size},

@@ -6,10 +6,13 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "dist/comm/agreement.h"
+#include "dist/matrix/linear_algebra.h"
 #include "dist/threads.h"
 #include "io/hdf5/h5_file.h"
+#include "io/outputs/publish.h"
 #include "stats/nulls/theory.h"
 
 namespace headspan {
@@ -73,6 +76,18 @@ void print_draws(const TheoryRequest& request, const TheoryResult& result) {
   std::printf("p?gels_against_local_qr=%.3g  largest relative difference\n", apart);
 }
 
+/// Throws InputError where a trial's matrix [A, B] has more elements on a rank than ScaLAPACK can count.
+/// Local.
+void check_size(const TheoryRequest& request, const GridShape& grid) {
+  const std::int64_t columns = (request.references + 1) * request.head_size;
+  if (most_local_elements(grid, request.hidden_size, columns, kTheoryBlock) <= kMostLocalElements) return;
+  throw InputError("", "theory.hidden_size", std::to_string(request.hidden_size),
+                   "leaves, with " + std::to_string(columns) + " columns, more than " +
+                       std::to_string(kMostLocalElements) +
+                       " elements on a rank, which ScaLAPACK cannot count",
+                   "use more ranks, or smaller sizes");
+}
+
 }  // namespace
 
 int theory(const Job::Theory& request, const Comm& world) {
@@ -82,9 +97,11 @@ int theory(const Job::Theory& request, const Comm& world) {
   agree(world, [&] {
     for (const std::string& path : request.results) measured.push_back(measured_in(path));
   });
+  check_done(world, request.results, Log(world.is_root()));
   const TheoryRequest draws{request.hidden_size, request.head_size, request.references, request.trials,
                             request.seed};
   const GridShape shape = squarest_grid(world.size());
+  agree(world, [&] { check_size(draws, shape); });
   const Grid grid(world, to_int(shape.rows), to_int(shape.columns));
   const TheoryResult result = run_theory(grid, draws);
   if (!world.is_root()) return 0;

@@ -2,7 +2,10 @@
 
 usage: test_answers.py HEADSPAN MPIEXEC [unittest's arguments]
 """
+import contextlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -42,22 +45,32 @@ class Answers(StudyTest):
         self.assertIn(told, run.stderr)
         self.assertEqual("goes on" in run.stderr, bool(told), run.stderr)
         self.assertFalse(self.part(answers).exists())
+        self.said = run.stderr
         return [json.loads(line) for line in (self.folder / answers).read_text().splitlines()]
 
     def part(self, answers):
         return self.folder / f"{answers}.part"
 
-    def kill_behind(self, answers, lines):
+    def see_part(self, answers, kept, **more):
+        """A run, and its part under a second name. A run that is over before its part is seen is run again."""
+        for _ in range(20):
+            process = subprocess.Popen([self.program, *self.arguments(answers, **more)], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            while process.poll() is None:
+                with contextlib.suppress(FileNotFoundError):
+                    kept.hardlink_to(self.part(answers))
+                    return process
+                time.sleep(0.0002)
+            self.assertEqual(process.returncode, 0)
+            (self.folder / answers).unlink()
+        self.fail("no part is seen in 20 runs")
+
+    def kill_behind(self, answers, lines, **more):
         """Kills a run of one rank once its part has so many lines. Of a run that is faster than that the part, which a
         second name keeps, is cut there."""
         part, kept = self.part(answers), self.folder / "kept"
         kept.unlink(missing_ok=True)
-        process = subprocess.Popen([self.program, *self.arguments(answers)], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
-        while not part.exists():
-            self.assertIsNone(process.poll())
-            time.sleep(0.0002)
-        kept.hardlink_to(part)
+        process = self.see_part(answers, kept, **more)
         while process.poll() is None and kept.read_bytes().count(b"\n") < lines:
             time.sleep(0.001)
         process.kill()
@@ -98,6 +111,23 @@ class Answers(StudyTest):
 
         self.assertEqual(found[0]["id"], "first")
         self.assert_same(found[1:], self.whole[1:])
+        self.assert_begun_anew("other.jsonl")
+
+    def test_weights_that_were_written_again_begin_anew(self):
+        """As large as before and none of the bytes that are looked at: the time of change tells."""
+        copy = self.folder / "llama_gqa"
+        shutil.copytree(GOLDEN / "llama_gqa", copy)
+        keys = {"model.path": copy}
+        weights = copy / "model.safetensors"
+        os.utime(weights, (1e9, 1e9))
+        self.kill_behind("again.jsonl", 5, **keys)
+        os.utime(weights, (2e9, 2e9))
+        self.assert_same(self.run_to_end("again.jsonl", 1, **keys), self.whole)
+        self.assert_begun_anew("again.jsonl")
+
+    def assert_begun_anew(self, answers):
+        why = "is of another job, or of other contents of its files: begins anew"
+        self.assertIn(f"notice: {self.part(answers)} {why}\n", self.said)
 
     def test_a_link_in_place_of_the_part_is_not_followed(self):
         mine = self.folder / "mine.txt"

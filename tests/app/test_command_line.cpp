@@ -31,6 +31,14 @@ TEST(CommandLine, AnswersHelpAndVersion) {
   EXPECT_EQ(parse({"-h"}).answer, parse({"--help"}).answer);
 }
 
+TEST(CommandLine, ListsTheKeysThatTheCommandReads) {
+  for (const char* line : {"\n  manifest\n", "\n  select = all\n", "\n  init = pretrained\n"}) {
+    EXPECT_NE(parse({"study", "--help"}).answer.find(line), std::string::npos) << line;
+    for (const char* command : {"calibrate", "evaluate"})
+      EXPECT_EQ(parse({command, "--help"}).answer.find(line), std::string::npos) << command << line;
+  }
+}
+
 TEST(CommandLine, NeedsAKnownCommand) {
   EXPECT_EQ(refusal({}),
             "command line: names no command; one of study, calibrate, evaluate, plan, "

@@ -193,7 +193,8 @@ class GramCalibration(StudyTest):
         other = self.grams(1, "llama_gqa", "other")
         normed = self.grams(1, "olmo2_gqa", "normed", **{"predict.capture": "normed"})
         keys_alone = self.grams(1, "olmo2_gqa", "keys", **{"predict.streams": "k"})
-        drawn = self.grams(1, "olmo2_gqa", "drawn", **{"model.init": "random"})
+        drawn, other_seed = (self.grams(1, "olmo2_gqa", name, **{"model.init": "random", "model.seed": seed})
+                             for seed, name in enumerate(("drawn", "other_seed")))
 
         def changed(name, change):
             path = self.folder / f"{name}.h5"
@@ -211,7 +212,8 @@ class GramCalibration(StudyTest):
         for number, (keys, told) in enumerate((
                 ({"grams.paths": good, "model.path": GOLDEN / "llama_gqa"}, r"good\S+: config_sha256 = \w+: is not that of"),
                 ({"grams.paths": f"{good},{other}"}, r"other\S+: config_sha256 = \w+: the files before have"),
-                ({"grams.paths": f"{good},{drawn}"}, r"drawn\S+: attention/output: is that of other weights"),
+                ({"grams.paths": f"{good},{drawn}"}, r"drawn\S+: init = random: the files before have pretrained; "),
+                ({"grams.paths": f"{drawn},{other_seed}"}, r"other_seed\S+: attention/output: is that of other weights"),
                 ({"grams.paths": f"{good},{early}"}, r"early\S+: k skip_first = 1"),
                 ({"grams.paths": early}, r"early\S+: skip_first = 1: .*; study with tokens.skip_first = 4, or give "),
                 ({"grams.paths": few}, r"few\S+: tokens = 26: are too few to fit the 16 columns"),

@@ -16,6 +16,9 @@ import h5py
 import numpy
 from scipy import integrate, stats
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "bad_input"))
+from samples import Sample  # noqa: E402
+
 PROGRAM, MPIEXEC = sys.argv.pop(1), sys.argv.pop(1)
 HEADS, HEAD_SIZE, HIDDEN, TOKENS = 6, 4, 32, 400
 LAYER = numpy.array([0, 0, 0, 1, 1, 1])
@@ -154,6 +157,15 @@ class Results(unittest.TestCase):
         self.assertIn("checkpoint first", out)
         self.assertIn(f"R2 from the best source, mean             {self.expected_row(FIRST)[0]:.3f} 0.", out)
 
+    def test_a_gram_without_done(self):
+        path = FOLDER / "no_done.gram.h5"
+        shutil.copy(FIRST.with_name("first.gram.h5"), path)
+
+        code, out, error = run("inspect", path)
+
+        self.assertEqual((code, error), (0, f"headspan: notice: {path} has no .done beside it: it is read with a warning\n"))
+        self.assertIn(f"{path}: Grams", out)
+
     def test_attributes_reach_no_terminal_as_they_are(self):
         path = FOLDER / "forged.h5"
         shutil.copy(FIRST, path)
@@ -174,6 +186,21 @@ class Results(unittest.TestCase):
 
         self.assertEqual((code, out), (2, ""))
         self.assertEqual(error.count("headspan: "), 1)
+
+
+class Plans(unittest.TestCase):
+    def test_one_without_done_is_not_checked(self):
+        folder = FOLDER / "plans"
+        folder.mkdir()
+        Sample(folder).write_plan()
+        path = folder / "plan.h5"
+        said = run("inspect", path)
+        publish(path)
+        done = run("inspect", path)
+
+        self.assertEqual(said[2], f"headspan: notice: {path} has no .done beside it: it is not checked, and evaluate would warn "
+                                  "of it\n")
+        self.assertEqual(done, (0, said[1], ""))
 
 
 class Sound(unittest.TestCase):

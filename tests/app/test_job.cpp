@@ -122,6 +122,37 @@ TEST(Job, CalibratesFromModelAndTokensOrFromGrams) {
          "a.ini: tokens.path = t: is given beside grams.paths; give one of the two");
 }
 
+TEST(Job, QuantisesWithoutTokens) {
+  const GivenKeys given =
+      read_job_text("a.ini", "[model]\npath = m\n[compress]\nalgorithm = quantise\nbits = 8\nplan = p.h5\n");
+
+  EXPECT_EQ(make_calibrate_job("a.ini", given).tokens.path, "");
+}
+
+TEST(Job, CompressesOneCheckpointAsItIsStored) {
+  const auto expect = [](const std::string& key, const std::string& line) {
+    const GivenKeys given = read_job_text("a.ini", "[model]\npath = m\n" + key +
+                                                       "\n[tokens]\npath = t\n[compress]\nplan = p.h5\n" +
+                                                       "[evaluate]\nplan = p.h5\ntexts = t\n");
+    for (const auto& make : {make_calibrate_job, make_evaluate_job})
+      EXPECT_EQ(input_error_of([&] { make("a.ini", given); }),
+                "a.ini: " + line + "; give model.path, and leave this to study");
+  };
+
+  expect("init = random", "model.init = random: draws weights, and stored ones are run");
+  expect("init = pretrained,random",
+         "model.init = pretrained,random: draws weights, and stored ones are run");
+  expect("manifest = m.tsv", "model.manifest = m.tsv: names many checkpoints, and one is run");
+  expect("select = step0", "model.select = step0: selects from a manifest");
+}
+
+TEST(Job, KnowsWhatItSaysItself) {
+  const Job job = read_more("[predict]\ncapture = roped\n[model]\nname =\n");
+
+  EXPECT_EQ(job.given.count("predict.capture"), 1u);
+  EXPECT_EQ(job.given.count("predict.precision") + job.given.count("model.name"), 0u);
+}
+
 TEST(Job, LeavesCommentsOut) {
   const Job job = read_more("; one\n# two\n  ; three\n[run]\ngroups = 3 # inside\n");
 

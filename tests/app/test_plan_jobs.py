@@ -17,13 +17,17 @@ sys.argv.pop(1)
 
 
 def plan(*arguments, folder=ROOT):
-    return subprocess.run([PROGRAM, "plan", *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+    return run("plan", *arguments, folder=folder)
+
+
+def run(command, *arguments, folder):
+    return subprocess.run([PROGRAM, command, *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
 
 
 def clone(folder):
     """What git tracks of the folders that a plan reads, so that nothing fetched here helps."""
-    tracked = subprocess.run(["git", "ls-files", "jobs/*.ini", "checkpoints/*.json", "checkpoints/*/manifest.tsv"], cwd=ROOT,
-                             capture_output=True, text=True, check=True).stdout.split()
+    tracked = subprocess.run(["git", "ls-files", "jobs/*.ini", "checkpoints/*.json", "checkpoints/*/manifest.tsv",
+                              "checkpoints/*/fetch.sh"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in tracked:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((ROOT / name).read_bytes())
@@ -63,6 +67,22 @@ class PlanOfAClone(unittest.TestCase):
                 gib = self.gib(f"jobs/{JOBS[model]}.corrected.ini", f"--ranks={count}", "--run.tensor_parallel=1",
                                f"--predict.streams={'k,q,v' if queries else 'k,v'}")
                 self.assertAlmostEqual(gib, told[count], delta=max(1, 0.02 * told[count]))
+
+    def test_missing_checkpoints_are_told_with_the_command_that_brings_them(self):
+        smollm2 = "checkpoints/smollm2/model: does not exist; fetch it: bash checkpoints/smollm2/fetch.sh"
+        olmo2 = ("checkpoints/olmo-2-7b/step150: does not exist; fetch it: python3 checkpoints/fetch.py "
+                 "checkpoints/olmo-2-7b/manifest.tsv step150")
+        llama = ("checkpoints/Llama-3.1-8B-Instruct: holds neither model.safetensors nor model.safetensors.index.json; "
+                 "download the checkpoint into it, hf download REPOSITORY --local-dir checkpoints/Llama-3.1-8B-Instruct, "
+                 "or study random weights, model.init = random")
+        for told, command, *words in ((smollm2, "plan", "jobs/smollm2.ini", "--ranks=2"), (smollm2, "study", "jobs/smollm2.ini"),
+                                      (smollm2, "study", "jobs/smollm2.ini", "--model.init=random"),
+                                      (olmo2, "plan", "jobs/figure3-olmo-2-7b.ini", "--ranks=2"),
+                                      (olmo2, "study", "jobs/figure3-olmo-2-7b.ini"),
+                                      (llama, "study", "jobs/llama-3.1-8b.corrected.ini")):
+            with self.subTest(command=command, words=words):
+                found = run(command, *words, folder=self.folder)
+                self.assertEqual((found.returncode, found.stderr), (2, f"headspan: {told}\n"))
 
     def test_missing_tokens_are_told(self):
         run = plan("jobs/qwen3-32b.corrected.ini", "--ranks=64", folder=self.folder)

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "app/job/unit.h"
+#include "io/hdf5/h5_file.h"
+#include "support/input_error.h"
 #include "support/temp_folder.h"
 
 namespace headspan {
@@ -32,6 +34,86 @@ TEST(Units, OfAPathAreNamedAfterItsFolder) {
   EXPECT_EQ(result_of(job_of("/hub/models--meta-llama--Llama-3.2-1B/snapshots/4e20de36")),
             "out/meta-llama--Llama-3.2-1B/4e20de36.h5");
   EXPECT_EQ(result_of(job_of("/step1000")), "out/model/step1000.h5");
+  EXPECT_EQ(result_of(job_of("/runs/mine/step-1000")), "out/mine/step-1000.h5");
+  EXPECT_EQ(result_of(job_of("/data/step-by-step-2b")), "out/step-by-step-2b/step-by-step-2b.h5");
+  EXPECT_EQ(result_of(job_of("/data/step-by-step-2")), "out/step-by-step-2/step-by-step-2.h5");
+  EXPECT_EQ(result_of(job_of("/data/stagecoach-step3")), "out/stagecoach-step3/stagecoach-step3.h5");
+}
+
+/// An HDF5 file with these attributes at its root.
+std::string write_attributes(const TempFolder& folder, const std::string& name,
+                             const std::vector<std::pair<std::string, H5Value>>& attributes) {
+  H5File file = H5File::create(folder.path(name));
+  for (const auto& [attribute, value] : attributes) file.write_attribute("/", attribute, value);
+  file.close();
+  return folder.path(name);
+}
+
+Job job_of_grams(const Words& paths) {
+  Job job;
+  job.grams.paths = paths;
+  job.output.directory = "out";
+  return job;
+}
+
+TEST(Units, OfGramsAreWhatTheseSay) {
+  const TempFolder folder("units");
+  const Job job = job_of_grams(
+      {write_attributes(folder, "a-random.gram.h5",
+                        {{"model_name", std::string("OLMo-2")},
+                         {"step", std::int64_t{3000}},
+                         {"training_tokens", std::int64_t{12288000}},
+                         {"init", std::string("random")},
+                         {"validation_loss", 2.5},
+                         {"tokens_sha256", std::string("aa")}}),
+       write_attributes(folder, "b.gram.h5",
+                        {{"model_name", std::string("b")}, {"tokens_sha256", std::string("bb")}})});
+
+  const Unit unit = list_units(job).at(0);
+
+  EXPECT_EQ(unit.result_path(job), "out/OLMo-2/a-random.h5");
+  EXPECT_EQ(unit.step, 3000);
+  EXPECT_EQ(unit.training_tokens, 12288000);
+  EXPECT_TRUE(unit.random);
+  EXPECT_EQ(unit.validation_loss, 2.5);
+  EXPECT_EQ(unit.tokens_sha256, "aa,bb");
+}
+
+TEST(Units, OfGramsThatSayNothingAreNamedAfterTheirFolder) {
+  const TempFolder folder("units");
+  const std::string silent = write_attributes(folder, "step7.gram.h5", {});
+  for (const std::string& path : {silent, std::string("/runs/mine/step7.gram.h5")}) {  // the second is gone
+    const Unit unit = list_units(job_of_grams({path})).at(0);
+
+    EXPECT_EQ(unit.name, "step7");
+    EXPECT_EQ(unit.step, 7);
+    EXPECT_EQ(unit.training_tokens, -1);
+    EXPECT_FALSE(unit.random);
+    EXPECT_EQ(unit.tokens_sha256, "");
+  }
+  EXPECT_EQ(result_of(job_of_grams({"/runs/mine/step7.gram.h5"})), "out/mine/step7.h5");
+}
+
+TEST(Units, OfGramsCannotLeadElsewhere) {
+  const TempFolder folder("units");
+  Job job = job_of_grams({write_attributes(folder, "a.gram.h5", {{"model_name", std::string("../..")}})});
+
+  EXPECT_NE(input_error_of([&] {
+              list_units(job);
+            }).find("model_name = ../..: cannot name the folder of the results; give model.name"),
+            std::string::npos);
+  job.model.name = "mine";
+  EXPECT_EQ(result_of(job), "out/mine/a.h5");
+}
+
+TEST(Units, OfGramsAreKnownWhetherTheJobSaysHowTheseWereMade) {
+  Job job = job_of_grams({"/runs/mine/step7.gram.h5"});
+  const Unit unit = list_units(job).at(0);
+  const std::string identity = unit_identity(job, unit);
+  job.predict.capture = CapturePoint::proj;
+  job.predict.precision = Precision::split;
+
+  EXPECT_EQ(unit_identity(job, unit), identity);
 }
 
 TEST(Units, OfAManifestAreNamedByIt) {
@@ -53,6 +135,19 @@ TEST(Units, OfAManifestAreNamedByIt) {
   }
 }
 
+TEST(Units, OfOneFileAreRefused) {
+  const TempFolder folder("units");
+  Job job = job_of("");
+  job.model.manifest =
+      folder.write("m.tsv", "name\tstep\ttokens\tpath\nx.gram\t0\t\t/data/a\nx\t1\t\t/data/a\n");
+
+  EXPECT_EQ(list_units(job).size(), 2u);
+  job.output.save_gram = true;
+  EXPECT_EQ(
+      input_error_of([&] { list_units(job); }),
+      job.model.manifest + ": name = x.gram: has its result where the Grams of x are saved; rename the row");
+}
+
 TEST(Units, TakeTheNameThatTheJobGives) {
   Job job = job_of("/data/Llama-3.2-1B");
   const std::string identity = unit_identity(job, list_units(job).at(0));
@@ -71,6 +166,7 @@ TEST(Units, TellTheStepThatTheFolderNames) {
                                                         {"step", -1},
                                                         {"footstep7", -1},
                                                         {"footstep7-step8", 8},
+                                                        {"step-by-step-2b", -1},
                                                         {"checkpoint-500", 500},
                                                         {"step12345678901234567890", -1}};
   for (const auto& [name, step] : names)

@@ -15,6 +15,7 @@
 namespace headspan {
 namespace {
 
+constexpr std::int64_t kMostWaiting = std::int64_t{1} << 40;  // tokens of a rank
 constexpr std::int64_t kFormat = 2;  // of the file; to be raised whenever its layout changes
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
@@ -35,6 +36,12 @@ std::string changed_names(const std::string& before, const std::string& now) {
     if (("\n" + before).find("\n" + line + "\n") == std::string::npos)
       names += (names.empty() ? "" : ", ") + line.substr(0, line.find(' '));
   return names;
+}
+
+/// Why the state at `path` is not one that a run of this job has saved; empty where it is.
+std::string flaw_of(const std::string& path, const std::string& job_digest) {
+  if (!is_complete(path)) return "its saved state is not whole, or was changed since";
+  return read_done(path)->job_digest == job_digest ? "" : "its saved state is of another job";
 }
 
 /// What a part of a stream has besides its matrix: the sums and the rows that wait.
@@ -198,8 +205,36 @@ void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
                        {"file", path}});
 }
 
+/// Whether the numbers of a part say what can be read: rows of no more ranks than have sums, as many as wait.
+bool is_sound_part(const H5File& file, const std::string& group, std::int64_t columns) {
+  const auto counts = file.read_attribute<std::vector<std::int64_t>>(group, "waiting_tokens");
+  if (!counts || counts->empty() || !file.has(group + "/sum")) return false;
+  std::int64_t total = 0;
+  for (const std::int64_t tokens : *counts) {
+    if (tokens < 0 || tokens > kMostWaiting) return false;
+    total += tokens;
+  }
+  using Shape = std::vector<std::int64_t>;
+  return file.open_dataset(group + "/sum").shape() ==
+             Shape{static_cast<std::int64_t>(counts->size()), columns} &&
+         (total == 0 || (file.has(group + "/waiting") &&
+                         file.open_dataset(group + "/waiting").shape() == Shape{total, columns}));
+}
+
+/// Whether the state holds what a run of so many pieces reads of it.
+bool UnitState::is_sound(const H5File& file, std::int64_t pieces) const {
+  const std::int64_t pass = file.read_attribute<std::int64_t>("/", "pass").value_or(-1);
+  if (pass < 0 || pass > std::count(passes_.begin(), passes_.end(), ';')) return false;
+  if (!file.has("done") || file.open_dataset("done").shape() != std::vector<std::int64_t>{pieces})
+    return false;
+  for (const GramStream& stream : streams_)
+    for (std::size_t part = 0; part < (stream.heldout ? 2 : 1); ++part)
+      if (!is_sound_part(file, stream.name + "/" + part_name(part), stream.columns())) return false;
+  return true;
+}
+
 /// Why a run cannot go on from what is saved; empty where it can.
-std::string UnitState::obstacle(const H5File& file) const {
+std::string UnitState::obstacle(const H5File& file, std::int64_t pieces) const {
   const auto text = [&](const char* name) {
     return file.read_attribute<std::string>("/", name).value_or("");
   };
@@ -211,6 +246,7 @@ std::string UnitState::obstacle(const H5File& file) const {
     return "its saved state has nothing of what attention does, which output.save_gram asks for";
   if (text("passes") != passes_)
     return "its saved state was summed in other passes over the tokens than this run takes";
+  if (!is_sound(file, pieces)) return "its saved state is damaged";
   return "";
 }
 
@@ -221,12 +257,16 @@ PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t coun
   PiecesDone pieces{0, std::vector<std::uint8_t>(to_size(count), 0)};
   int there = 0;
   agree(comm, [&] {
-    there = comm.is_root() && is_complete(path) &&
-            read_done(path)->job_digest == sha256_hex(unit_identity(job_, unit_));
+    if (!comm.is_root() || !std::filesystem::exists(path)) return;
+    const std::string flaw = flaw_of(path, sha256_hex(unit_identity(job_, unit_)));
+    there = flaw.empty() ? 1 : 0;
+    if (!flaw.empty()) log_.notice(unit_.name + " starts anew: " + flaw);
   });
   if (comm.max(there) == 0) return pieces;
   const H5File file = H5File::open(comm, path);
-  if (const std::string why = obstacle(file); !why.empty()) {
+  std::string why;
+  agree(comm, [&] { why = obstacle(file, count); });
+  if (!why.empty()) {
     log_.notice(unit_.name + " starts anew: " + why);
     return pieces;
   }

@@ -61,7 +61,8 @@ class UnitState {
  private:
   template <class T>
   void save(Collector<T>& collector, const PiecesDone& pieces) const;
-  std::string obstacle(const H5File& file) const;
+  std::string obstacle(const H5File& file, std::int64_t pieces) const;
+  bool is_sound(const H5File& file, std::int64_t pieces) const;
 
   const Job& job_;
   const Unit& unit_;

@@ -51,9 +51,10 @@ Prepared prepare(const Job& job) {
   Prepared prepared;
   if (job.grams.paths.empty()) {
     prepared.input = open_model(job.model, job.model.path, false, true);
-    prepared.origin = {prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}};
+    prepared.origin = {prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}};
   } else {
     prepared.origin = check_calibration_grams(job);
+    if (needs_tokens(job)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
   }
   const ModelConfig& config = prepared.origin.config;
   check_bits(job.compress, config);
@@ -130,24 +131,25 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
   const std::string now = iso_time_utc();
   const GramOrigin& origin = prepared.origin;
   const std::string model = job.model.path.empty() ? job.grams.paths.front() : job.model.path;
-  const NetcdfAttributes more{{"title", "Compression of the KV cache of " + model},
-                              {"source", program_name()},
-                              {"history", now + " headspan calibrate"},
-                              {"date_created", now},
-                              {"model_type", origin.config.model_type},
-                              {"heads", origin.config.heads},
-                              {"hidden_size", origin.config.hidden_size},
-                              {"capture", std::string("roped")},
-                              {"scope", job.compress.scope},
-                              {"units", job.compress.units},
-                              {"own_text", job.compress.own_text},
-                              {"bits", job.compress.bits},
-                              {"stored_asked", job.compress.stored},
-                              {"tokens_path", origin.tokens_path},
-                              {"tokens_sha256", origin.tokens_sha256},
-                              {"job", to_ini(job, "calibrate")},
-                              {"versions", library_versions()},
-                              {"git", git_id()}};
+  NetcdfAttributes more{{"title", "Compression of the KV cache of " + model},
+                        {"source", program_name()},
+                        {"history", now + " headspan calibrate"},
+                        {"date_created", now},
+                        {"model_type", origin.config.model_type},
+                        {"heads", origin.config.heads},
+                        {"hidden_size", origin.config.hidden_size},
+                        {"capture", std::string("roped")},
+                        {"scope", job.compress.scope},
+                        {"units", job.compress.units},
+                        {"own_text", job.compress.own_text},
+                        {"bits", job.compress.bits},
+                        {"stored_asked", job.compress.stored},
+                        {"tokens_path", origin.tokens_path},
+                        {"tokens_sha256", origin.tokens_sha256},
+                        {"job", to_ini(job, "calibrate")},
+                        {"versions", library_versions()},
+                        {"git", git_id()}};
+  if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
   publish(
       world, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate"))},
       [&](const std::string& path) {
@@ -203,7 +205,7 @@ int calibrate(const Job& job, const Comm& world) {
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
-    for (const char* suffix : {"", ".done"})
+    for (const char* suffix : {"", ".done", ".lock"})
       check_target({"compress.plan", job.compress.plan, job.compress.plan + suffix}, input_files(job));
     prepared = prepare(job);
     if (!prepared.input) return check_one_group(job, world.size());

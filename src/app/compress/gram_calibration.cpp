@@ -93,8 +93,8 @@ GramOrigin check_calibration_grams(const Job& job) {
   const std::string& path = job.grams.paths.front();
   check_model(job, files);
   check_attention(files, path);
-  GramOrigin origin{sizes_of(files, path), files.config_sha256, files.weights_digest, files.tokens_path,
-                    files.tokens_sha256};
+  GramOrigin origin{sizes_of(files, path), files.config_sha256, files.weights_digest,
+                    files.tokens_path,     files.tokens_sha256, files.tokens_mismatch};
   if (job.compress.algorithm != "quantise") check_tokens(job, files);
   return origin;
 }

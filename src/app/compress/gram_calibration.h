@@ -11,7 +11,7 @@ struct GramOrigin {
   ModelConfig config;  ///< model_type and the sizes of attention alone
   std::string config_sha256;
   std::string weights_digest;  ///< empty: not told
-  std::string tokens_path, tokens_sha256;
+  std::string tokens_path, tokens_sha256, tokens_mismatch;
 };
 
 /// Throws InputError where the files do not serve the job: of another model than model.path, without what

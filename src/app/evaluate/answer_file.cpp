@@ -16,7 +16,7 @@ AnswerFile::AnswerFile(const Comm& comm, std::string path, const std::string& jo
   agree(comm_, [&] {
     if (!comm_.is_root()) return;
     lines_.resize(requests);
-    if (!path_.empty()) read(job);
+    if (!path_.empty()) read(job, log);
   });
   comm_.broadcast(done_.data(), static_cast<std::int64_t>(done_.size()), 0);
   const auto there = std::count(done_.begin(), done_.end(), 1);
@@ -25,13 +25,16 @@ AnswerFile::AnswerFile(const Comm& comm, std::string path, const std::string& jo
                " answers: goes on from them");
 }
 
-void AnswerFile::read(const std::string& job) {
+void AnswerFile::read(const std::string& job, const Log& log) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(path_).parent_path();
   make_folder(folder.empty() ? "." : folder.string());
   std::istringstream old(fs::exists(part()) ? read_whole_file(part()) : "");
   std::string line, kept = job + "\n";
-  if (std::getline(old, line) && line == job)
+  const bool begun = static_cast<bool>(std::getline(old, line));
+  if (begun && line != job)
+    log.notice(part() + " is of another job, or of other contents of its files: begins anew");
+  if (begun && line == job)
     while (std::getline(old, line) && !old.eof()) take(line);  // eof: the last line was cut short
   for (std::size_t request = 0; request < lines_.size(); ++request)
     if (has(request)) kept += std::to_string(request) + " " + lines_[request];

@@ -15,8 +15,8 @@ namespace headspan {
 
 class AnswerFile {
  public:
-  /// `job`: equal for runs that would answer the same; a part of another job is begun anew. No `path`:
-  /// nothing is kept. Keeps a reference to comm, whose rank 0 reads and writes. Collective over it.
+  /// `job`: equal for runs that would answer the same; a part of another job is begun anew, and told. No
+  /// `path`: nothing is kept. Keeps a reference to comm, whose rank 0 reads and writes. Collective over it.
   AnswerFile(const Comm& comm, std::string path, const std::string& job, std::size_t requests,
              const Log& log);
 
@@ -34,7 +34,7 @@ class AnswerFile {
 
  private:
   std::string part() const { return path_ + ".part"; }
-  void read(const std::string& job);
+  void read(const std::string& job, const Log& log);
   void take(const std::string& numbered_line);
 
   const Comm& comm_;

@@ -57,15 +57,15 @@ Text read_text(const Job& job, const std::string& path, const ModelInput& input)
 void check_targets(const Job& job) {
   const std::string &answers = job.evaluate.answers, &summary = job.evaluate.summary;
   const std::vector<std::string> inputs = input_files(job);
-  if (!answers.empty())
-    for (const char* suffix : {"", ".part", ".part.tmp"})
-      check_target({"evaluate.answers", answers, answers + suffix}, inputs);
-  if (summary.empty()) return;
-  check_target({"evaluate.summary", summary, summary}, inputs);
+  if (!summary.empty()) check_target({"evaluate.summary", summary, summary}, inputs);
+  if (answers.empty()) return;
   const auto place = [](const std::string& path) { return fs::weakly_canonical(fs::absolute(path)); };
-  if (!answers.empty() && place(answers) == place(summary))
-    throw InputError("", "evaluate.summary", summary, "is the file for the answers too",
-                     "choose another place");
+  for (const char* suffix : {"", ".lock", ".part", ".part.tmp"}) {
+    check_target({"evaluate.answers", answers, answers + suffix}, inputs);
+    if (!summary.empty() && place(answers + suffix) == place(summary))
+      throw InputError("", "evaluate.summary", summary, "is the file for the answers too",
+                       "choose another place");
+  }
 }
 
 /// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
@@ -95,10 +95,11 @@ Prepared prepare(const Job& job) {
   return prepared;
 }
 
-/// Equal for runs that answer the same requests alike.
+/// Equal for runs that answer the same requests alike, with the weights in these very files.
 std::string identity(const Job& job, const Prepared& prepared, const std::string& weights) {
   const Job::Evaluate& rule = job.evaluate;
-  std::string text = to_ini(job, "evaluate") + prepared.input.config_sha256 + weights;
+  std::string text = to_ini(job, "evaluate") + prepared.input.config_sha256 + weights +
+                     change_times(prepared.input.checkpoint->files());
   for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
     if (!path.empty()) text += sha256_file(path);
   return sha256_hex(text);
@@ -133,7 +134,10 @@ Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& mo
     for (const Sequence& sequence : text.sample.sequences) longest = std::max(longest, sequence.length);
     const TextScore score = score_text(model, kind, job.evaluate.reference && kind != CacheKind::full,
                                        text.sample, batch_sequences(job.evaluate.batch, longest), progress);
-    if (score.tokens > 0 && std::isnan(score.loss_se))
+    if (score.tokens == 0)
+      log.notice(text.name +
+                 ": loss and KL are null: its sequences have one token each, which nothing predicts");
+    else if (std::isnan(score.loss_se))
       log.notice(text.name +
                  ": standard errors are null: they are over sequences, and one alone has tokens to predict");
     texts[text.name] = {
@@ -148,6 +152,7 @@ Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& mo
         {"dloss_se", number_or_null(score.dloss_se)},
         {"kl", number_or_null(score.kl)},
         {"kl_se", number_or_null(score.kl_se)}};
+    if (!text.sample.mismatch.empty()) texts[text.name]["tokens_mismatch"] = text.sample.mismatch;
   }
   return texts;
 }

@@ -9,6 +9,7 @@
 
 #include "app/inspect/text_table.h"
 #include "app/job/job_file.h"
+#include "app/sources/stream_origin.h"
 #include "base/checked.h"
 #include "base/printable.h"
 #include "io/checkpoint/checkpoint.h"
@@ -222,7 +223,7 @@ std::string describe_activations(const std::string& path) {
 std::string describe_gram(const std::string& path) {
   const H5File file = H5File::open(path);
   Facts facts;
-  for (const GramStream& stream : read_gram_streams(file)) {
+  for (const GramStream& stream : read_known_streams(file)) {
     std::string tokens;
     for (const std::string part : {"fit", "heldout"})
       if (part == "fit" || stream.heldout)

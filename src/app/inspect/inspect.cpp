@@ -119,7 +119,10 @@ class Inspection {
     if (fs::is_regular_file(path)) InputFile{path};  // names what cannot be read
     const bool done = check_done(path), result = is_result(path);
     if ((result || is_gram(path)) && !done)
-      log_.notice(path + " has no .done beside it: a study would compute it anew");
+      log_.notice(path + " has no .done beside it: " +
+                  (result ? "a study would compute it anew" : "it is read with a warning"));
+    if (!done && is_plan(path))
+      log_.notice(path + " has no .done beside it: it is not checked, and evaluate would warn of it");
     if (!result) return print(describe(path));
     results_.push_back(summarise_result(path));
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ namespace headspan {
 using Words = std::vector<std::string>;
 
 struct Job {
-  std::string file;  ///< where its keys stand; empty: on the command line alone
+  std::string file;             ///< where its keys stand; empty: on the command line alone
+  std::set<std::string> given;  ///< the keys that say something; the others have their defaults
 
   struct Model {
     std::string path;

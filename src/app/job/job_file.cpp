@@ -109,6 +109,7 @@ class Resolver {
   void check_inputs() const;
   void apply_mode() const;
   void check_predict() const;
+  void check_one_checkpoint() const;
 
   /// Given with something in it: an empty text takes a path back.
   bool has(const std::string& key) const {
@@ -173,12 +174,23 @@ void Resolver::check_predict() const {
            "float64, float32 or split, or model.dtype bfloat16 or float16");
 }
 
+/// Of commands that run the stored weights of model.path.
+void Resolver::check_one_checkpoint() const {
+  const char* right = "give model.path, and leave this to study";
+  if (job_.model.init != Words{"pretrained"})
+    refuse("model.init", "draws weights, and stored ones are run", right);
+  if (has("model.manifest")) refuse("model.manifest", "names many checkpoints, and one is run", right);
+  if (job_.model.select != Words{"all"}) refuse("model.select", "selects from a manifest", right);
+}
+
 void Resolver::resolve_calibrate() const {
   const Job::Compress& compress = job_.compress;
   const bool grams = has("grams.paths");
+  check_one_checkpoint();
   if (!grams && !has("model.path"))
     missing("model.path", "give the checkpoint that is to be compressed, or grams.paths");
-  if (!grams && !has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
+  if (!grams && !has("tokens.path") && compress.algorithm != "quantise")
+    missing("tokens.path", "give the tokens to calibrate on");
   if (grams && has("tokens.path"))
     refuse("tokens.path", "is given beside grams.paths", "give one of the two");
   if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
@@ -205,6 +217,7 @@ void Resolver::resolve_calibrate() const {
 
 void Resolver::resolve_evaluate() const {
   const Job::Evaluate& evaluate = job_.evaluate;
+  check_one_checkpoint();
   if (!has("model.path")) missing("model.path", "give the checkpoint that is run");
   if (!has("evaluate.plan") && evaluate.cache != CacheKind::full)
     missing("evaluate.plan", "give a plan, or evaluate.cache = full");
@@ -273,6 +286,7 @@ Job set_keys(const std::string& command, const GivenKeys& given) {
     if (!option.is_of(command))
       throw InputError(origin, option.name, printable(text), "is not for " + command,
                        "headspan " + command + " --help lists the keys");
+    if (!text.empty()) job.given.insert(option.name);
     try {
       option.set(job, text);
     } catch (const BadValue& error) {

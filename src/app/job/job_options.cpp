@@ -273,8 +273,9 @@ bool JobOption::is_read_by(const std::string& command) const {
       {"calibrate", {"model", "tokens", "grams", "compress", "run"}},
       {"evaluate", {"model", "tokens", "evaluate", "run"}},
   };
+  static const std::set<std::string> of_many{"model.manifest", "model.select", "model.init", "model.seed"};
   const auto found = sections.find(command);
-  if (found != sections.end()) return found->second.count(section()) > 0;
+  if (found != sections.end()) return found->second.count(section()) > 0 && of_many.count(name) == 0;
   return section() != "theory" && section() != "compress" && section() != "evaluate";
 }
 

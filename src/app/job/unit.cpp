@@ -1,11 +1,15 @@
 #include "app/job/unit.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
 #include "app/job/job_file.h"
+#include "base/file_name.h"
+#include "base/printable.h"
+#include "io/hdf5/h5_file.h"
 #include "io/inputs/manifest.h"
 
 namespace headspan {
@@ -13,14 +17,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The number that begins at `first`, or behind a - or _ there, and ends there; -1 where there is none.
+std::int64_t number_at(const std::string& name, std::size_t first) {
+  if (first < name.size() && (name[first] == '-' || name[first] == '_')) ++first;
+  const std::size_t end = std::min(name.find_first_not_of("0123456789", first), name.size());
+  const bool ends = end == name.size() || std::isalpha(static_cast<unsigned char>(name[end])) == 0;  // 2b
+  return ends && end > first && end - first <= 18 ? std::stoll(name.substr(first, end - first)) : -1;
+}
+
 /// The number behind `word` where that begins a word of `name`; -1 where there is none.
 std::int64_t number_behind(const std::string& word, const std::string& name) {
   for (auto at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
     if (at > 0 && name[at - 1] >= 'a' && name[at - 1] <= 'z') continue;  // footstep7
-    std::size_t first = at + word.size();
-    if (first < name.size() && (name[first] == '-' || name[first] == '_')) ++first;
-    const std::size_t digits = std::min(name.find_first_not_of("0123456789", first), name.size()) - first;
-    if (digits >= 1 && digits <= 18) return std::stoll(name.substr(first, digits));
+    if (const std::int64_t number = number_at(name, at + word.size()); number >= 0) return number;
   }
   return -1;
 }
@@ -53,14 +62,21 @@ std::string model_above(const std::string& path) {
   return cached.empty() ? last_part(absolute(path).parent_path()) : cached;
 }
 
-/// The model of a checkpoint on its own: the folder's name, or that of the folder above where the folder's
-/// begins with the name of a training step (step1000, stage1-step1000-tokens5B, checkpoint-1000).
+/// Whether a folder is named after a training step: step1000, checkpoint-1000 or stage1-step1000-tokens5B,
+/// but not step-by-step-2b.
+bool is_step(const std::string& name) {
+  const auto leads = [&](const std::string& word) {
+    return name.rfind(word, 0) == 0 && number_at(name, word.size()) >= 0;
+  };
+  return leads("step") || leads("checkpoint") || (leads("stage") && number_behind("step", name) >= 0);
+}
+
+/// The model of a checkpoint on its own: the folder's name, or that of the folder above where the folder is
+/// named after a training step.
 std::string model_of_folder(const std::string& path) {
   const fs::path folder = absolute(path);
   const std::string name = last_part(folder);
-  const auto begins = [&](const char* word) { return name.rfind(word, 0) == 0; };
-  const bool is_step = step_in(name) >= 0 && (begins("step") || begins("stage") || begins("checkpoint"));
-  return is_step || !cached_name(folder).empty() ? model_above(path) : name;
+  return is_step(name) || !cached_name(folder).empty() ? model_above(path) : name;
 }
 
 /// "org/name" as one file name.
@@ -103,13 +119,17 @@ void add_by_init(const Job& job, const Unit& unit, std::vector<Unit>& units) {
   }
 }
 
-/// Two units of one result file would overwrite each other.
+/// Two units of one file, of a result or of Grams, would overwrite each other.
 void check_names(const Job& job, const std::vector<Unit>& units) {
-  std::set<std::string> paths;
+  std::set<std::string> results;
   for (const Unit& unit : units)
-    if (!paths.insert(unit.result_path(job)).second)
+    if (!results.insert(unit.result_path(job)).second)
       throw InputError(job.model.manifest, "name", unit.name, "names a row and the random weights of another",
                        "rename the row");
+  for (const Unit& unit : units)
+    if (job.output.save_gram && results.count(unit.gram_path(job)) > 0)
+      throw InputError(job.model.manifest, "name", unit.name + ".gram",
+                       "has its result where the Grams of " + unit.name + " are saved", "rename the row");
 }
 
 Unit unit_of_file(Unit::Kind kind, const std::string& path, const std::string& model_name) {
@@ -121,6 +141,39 @@ Unit unit_of_file(Unit::Kind kind, const std::string& path, const std::string& m
   if (unit.name.size() > 5 && unit.name.substr(unit.name.size() - 5) == ".gram")
     unit.name.resize(unit.name.size() - 5);
   unit.step = step_in(unit.name);
+  return unit;
+}
+
+/// Of the tokens behind the Grams, with commas between those of several files.
+std::string tokens_behind(const Words& paths) {
+  std::string all;
+  std::error_code missing;
+  for (const std::string& path : paths) {
+    if (!fs::exists(path, missing)) continue;
+    const auto one = H5File::open(path).read_attribute<std::string>("/", "tokens_sha256");
+    if (one && !one->empty()) all += (all.empty() ? "" : ",") + *one;
+  }
+  return all;
+}
+
+/// What Grams say of their model and tokens stands at their root, as at that of a result; of the model, the
+/// first tell. Those that are gone say nothing: a result of theirs may be there.
+Unit unit_of_grams(const Job& job) {
+  const std::string& first = job.grams.paths.front();
+  Unit unit = unit_of_file(Unit::Kind::grams, first, model_above(first));
+  unit.tokens_sha256 = tokens_behind(job.grams.paths);
+  std::error_code missing;
+  if (!fs::exists(first, missing)) return unit;
+  const H5File file = H5File::open(first);
+  const auto name = file.read_attribute<std::string>("/", "model_name");
+  if (name && job.model.name.empty() && !is_file_name(*name))
+    throw InputError(first, "model_name", printable(*name), "cannot name the folder of the results",
+                     "give model.name");
+  unit.model_name = name.value_or(unit.model_name);
+  unit.step = file.read_attribute<std::int64_t>("/", "step").value_or(unit.step);
+  unit.training_tokens = file.read_attribute<std::int64_t>("/", "training_tokens").value_or(-1);
+  unit.random = file.read_attribute<std::string>("/", "init") == "random";
+  unit.validation_loss = file.read_attribute<double>("/", "validation_loss");
   return unit;
 }
 
@@ -147,8 +200,7 @@ std::vector<Unit> list_units(const Job& job) {
   if (!job.activations.path.empty())
     units.push_back(unit_of_file(Unit::Kind::activations, job.activations.path, "activations"));
   else if (!job.grams.paths.empty())
-    units.push_back(
-        unit_of_file(Unit::Kind::grams, job.grams.paths.front(), model_above(job.grams.paths.front())));
+    units.push_back(unit_of_grams(job));
   else if (!job.model.path.empty())
     add_by_init(job, unit_of_path(job.model.path), units);
   else
@@ -161,7 +213,13 @@ std::vector<Unit> list_units(const Job& job) {
 }
 
 std::string unit_identity(const Job& job, const Unit& unit) {
-  std::istringstream lines(to_ini(job));
+  Job own = job;
+  if (unit.kind ==
+      Unit::Kind::grams) {  // these are as the Grams have them, whether the job gives them or not
+    own.predict.capture = Job::Predict().capture;
+    own.predict.precision = Job::Predict().precision;
+  }
+  std::istringstream lines(to_ini(own));
   std::string line, section,
       identity =
           "unit.path = " + unit.path + "\nunit.init = " + (unit.random ? "random" : "pretrained") + "\n";

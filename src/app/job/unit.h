@@ -22,7 +22,8 @@ struct Unit {
   std::int64_t training_tokens = -1;
   std::optional<double> validation_loss;
   std::string revision;       ///< repository, revision and commit as the manifest names them
-  std::string tokens_sha256;  ///< of the job's token file; empty until the study is planned
+  std::string tokens_sha256;  ///< of the job's token file, empty until the study is planned; or of the Grams'
+  std::string tokens_cut_digest;  ///< of what beside that file says how it is cut; likewise
 
   std::string result_path(const Job& job) const;
   std::string gram_path(const Job& job) const;

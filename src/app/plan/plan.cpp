@@ -90,7 +90,7 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
                      "plan is for studies of models: give model.path or model.manifest");
   Planned planned;
   planned.units = static_cast<std::int64_t>(units.size());
-  const std::string config_path = units.front().path + "/config.json";
+  const std::string config_path = config_of(units.front().path);
   planned.config = read_model_config(config_path);
   check_references(job.predict, most_heads(job, planned.config));
   planned.dtype = forward_dtype(job.model.dtype, planned.config, nullptr);

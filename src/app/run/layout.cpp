@@ -27,7 +27,7 @@ std::string gib(double bytes) {
 std::map<std::string, ModelConfig> configs_of(const std::vector<Unit>& units) {
   std::map<std::string, ModelConfig> configs;
   for (const Unit& unit : units) {
-    if (configs.count(unit.path) == 0) configs[unit.path] = read_model_config(unit.path + "/config.json");
+    if (configs.count(unit.path) == 0) configs[unit.path] = read_model_config(config_of(unit.path));
   }
   return configs;
 }

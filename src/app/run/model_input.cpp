@@ -11,7 +11,7 @@ namespace headspan {
 ModelInput open_model(const Job::Model& rule, const std::string& path, bool random, bool logits) {
   ModelInput input;
   if (!random) input.checkpoint = Checkpoint::open(path);
-  input.config_path = path + "/config.json";
+  input.config_path = config_of(path);
   input.config = read_model_config(input.config_path);
   input.config_sha256 = sha256_file(input.config_path);
   if (input.checkpoint) check_weights(*input.checkpoint, input.config, {input.config.layers, logits});

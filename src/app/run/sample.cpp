@@ -54,6 +54,20 @@ std::string find_mismatch(const TokenSidecar& sidecar, const ModelConfig& config
   return mismatch("tokenizer", printable(sidecar.tokenizer), config_path + " is of a model of another name");
 }
 
+/// What the files beside the token file say of how it is read and cut, as a text.
+std::string cut_files(const Job::Tokens& rule) {
+  std::string text;
+  if (const auto sidecar = read_token_sidecar(rule.path)) {
+    text = sidecar->dtype;
+    for (const std::int64_t id : sidecar->eos)
+      if (!rule.eos) text += " " + std::to_string(id);
+  }
+  const std::string index = std::filesystem::path(rule.path).replace_extension(".idx").string();
+  const bool indexed = rule.format == "auto" || rule.format == "megatron";
+  if (indexed && std::filesystem::exists(index)) text += "\n" + sha256_file(index);
+  return text;
+}
+
 }  // namespace
 
 bool Sample::has_heldout() const { return std::find(heldout.begin(), heldout.end(), 1) != heldout.end(); }
@@ -123,6 +137,14 @@ std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {
   std::string hash;
   agree(comm, [&] {
     if (comm.is_root() && std::filesystem::exists(rule.path)) hash = hash_token_file(rule.path);
+  });
+  return comm.broadcast(hash, 0);
+}
+
+std::string hash_cut(const Job::Tokens& rule, const Comm& comm) {
+  std::string hash;
+  agree(comm, [&] {
+    if (comm.is_root() && std::filesystem::exists(rule.path)) hash = sha256_hex(cut_files(rule));
   });
   return comm.broadcast(hash, 0);
 }

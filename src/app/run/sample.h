@@ -43,6 +43,11 @@ std::string sample_digest(const Sample& sample);
 /// AgreedError. Collective over comm.
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
 
+/// The digest of what the files beside the token file say of how it is read and cut: the dtype and eos of its
+/// sidecar, and its .idx whole; empty where the token file is missing. Throws AgreedError. Collective over
+/// comm.
+std::string hash_cut(const Job::Tokens& rule, const Comm& comm);
+
 /// The split alone, for sequences that come from elsewhere; `limit` cuts them as it cuts tokens.
 Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences);
 

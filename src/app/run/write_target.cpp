@@ -13,6 +13,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
+
+/// Whether `input`, or the file that its links lead to, counts as an unfinished file of `target`, which
+/// whoever publishes that removes (io/outputs/publish.h).
+bool is_leftover(const fs::path& input, const fs::path& target) {
+  std::error_code missing;
+  const std::string begin = target.filename().string() + ".tmp.";
+  const fs::path file = fs::is_symlink(input, missing) ? fs::canonical(input, missing) : input;
+  for (const fs::path& path : {input, file})
+    if (path.filename().string().rfind(begin, 0) == 0 &&
+        fs::equivalent(folder_of(path), folder_of(target), missing))
+      return true;
+  return false;
+}
+
 void check_folder(const fs::path& folder) {
   std::error_code missing;
   fs::path there =
@@ -40,10 +55,13 @@ std::vector<std::string> checkpoint_files(const std::string& folder) {
 
 std::vector<std::string> input_files(const Job& job) {
   std::vector<std::string> files = checkpoint_files(job.model.path);
-  for (const std::string& path : {job.file, job.model.manifest, job.activations.path, job.evaluate.plan,
-                                  job.evaluate.requests, job.evaluate.generate})
+  for (const std::string& path :
+       {job.file, job.model.manifest, job.activations.path, job.evaluate.requests, job.evaluate.generate})
     files.push_back(path);
-  files.insert(files.end(), job.grams.paths.begin(), job.grams.paths.end());
+  std::vector<std::string> published = job.grams.paths;
+  if (!job.evaluate.plan.empty()) published.push_back(job.evaluate.plan);
+  for (const std::string& path : published)
+    for (const char* suffix : {"", ".done"}) files.push_back(path + suffix);
   std::vector<std::string> tokens = job.evaluate.texts;
   tokens.push_back(job.tokens.path);
   for (const std::string& path : tokens)
@@ -59,9 +77,12 @@ void check_target(const WriteTarget& target, const std::vector<std::string>& inp
   const auto refuse = [&](const std::string& wrong) {
     throw InputError("", target.key, printable(target.value), wrong, "choose another place");
   };
-  for (const std::string& input : inputs)
+  for (const std::string& input : inputs) {
     if (fs::equivalent(input, target.path, missing))
       refuse("would replace " + printable(input) + ", which the job reads");
+    if (is_leftover(input, target.path))
+      refuse("would remove " + printable(input) + ", which the job reads, as unfinished");
+  }
   if (fs::exists(target.path, missing) && !fs::is_regular_file(target.path, missing))
     refuse("would replace " + printable(target.path) + ", which is no regular file");
   check_folder(fs::path(target.path).parent_path());

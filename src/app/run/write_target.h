@@ -22,8 +22,8 @@ std::vector<std::string> input_files(const Job& job);
 /// What is read of a checkpoint's folder.
 std::vector<std::string> checkpoint_files(const std::string& folder);
 
-/// Throws InputError where the target is one of `inputs` or no regular file, and Error where its folder could
-/// not be made or written in. Local.
+/// Throws InputError where the target is one of `inputs` or no regular file, or where one of them has the
+/// name of an unfinished file of it, and Error where its folder could not be made or written in. Local.
 void check_target(const WriteTarget& target, const std::vector<std::string>& inputs);
 
 }  // namespace headspan

@@ -16,7 +16,9 @@ UnitEvidence read_evidence(const Job& job, const Unit& unit, const Team& team, R
   const Profile::Phase phase = profile.enter("read");
   if (unit.kind == Unit::Kind::activations) return read_activations(job, unit, team, clock, log);
   check_done(team.group(), job.grams.paths, log);
-  return merge_grams(job, team, saves_attention(job));
+  UnitEvidence evidence = merge_grams(job, team, saves_attention(job));
+  tell(evidence.sample, log);
+  return evidence;
 }
 
 }  // namespace

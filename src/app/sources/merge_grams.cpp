@@ -54,14 +54,16 @@ GramFiles read_file(const std::string& path) {
     return file.read_attribute<std::string>("/", name).value_or("");
   };
   GramFiles found;
-  found.streams = read_gram_streams(file);
+  found.streams = read_known_streams(file);
   found.fit_tokens =
       file.read_attribute<std::int64_t>(found.streams.front().name + "/fit", "tokens").value_or(0);
   found.model_type = text("model_type");
   found.config_sha256 = text("config_sha256");
+  found.init = file.read_attribute<std::string>("/", "init").value_or("pretrained");
   found.weights_digest = text("weights_digest");
   found.tokens_path = text("tokens_path");
   found.tokens_sha256 = text("tokens_sha256");
+  found.tokens_mismatch = escaped(text("tokens_mismatch"));
   found.attention = read_attention_sizes(file);
   if (!found.attention) found.lacks_attention = path;
   if (found.attention && found.attention->tokens != found.fit_tokens)
@@ -71,25 +73,15 @@ GramFiles read_file(const std::string& path) {
   return found;
 }
 
-/// What the Grams were captured and formed in decides how their fits are judged: unknown words are refused.
-void check_words(const std::string& path, const GramStream& stream) {
-  const auto refuse = [&](const char* field, const std::string& word, const std::string& known) {
-    throw InputError(path, stream.name + " " + field, printable(word), "is not known", known);
-  };
-  if (stream.capture != "given" && !value_of(capture_words(), stream.capture))
-    refuse("capture", stream.capture, joined(capture_words()) + "|given");
-  if (!value_of(dtype_words(), stream.forward_dtype))
-    refuse("forward_dtype", stream.forward_dtype, joined(dtype_words()));
-  if (!value_of(precision_words(), stream.precision))
-    refuse("precision", stream.precision, joined(precision_words()));
-}
-
 /// Adds what one more file says.
 void add(GramFiles& files, const std::string& path, const GramFiles& more) {
   if (more.config_sha256 != files.config_sha256)
     throw InputError(path, "config_sha256", more.config_sha256.substr(0, 12),
                      "the files before have " + files.config_sha256.substr(0, 12),
                      "merge Grams of one model");
+  if (more.init != files.init)
+    throw InputError(path, "init", printable(more.init), "the files before have " + printable(files.init),
+                     "merge Grams of one checkpoint");
   if (more.weights_digest.empty() || files.weights_digest.empty())
     files.weights_digest.clear();
   else if (more.weights_digest != files.weights_digest)
@@ -102,6 +94,8 @@ void add(GramFiles& files, const std::string& path, const GramFiles& more) {
   files.fit_tokens += more.fit_tokens;
   files.tokens_path += "," + more.tokens_path;
   files.tokens_sha256 += "," + more.tokens_sha256;
+  if (files.tokens_mismatch.find(more.tokens_mismatch) == std::string::npos)
+    files.tokens_mismatch += (files.tokens_mismatch.empty() ? "" : ", ") + more.tokens_mismatch;
   if (files.lacks_attention.empty()) files.lacks_attention = more.lacks_attention;
 }
 
@@ -126,6 +120,19 @@ void merge(const std::string& path, const GramAttention& more, GramAttention& su
   sum.tokens = tokens;
 }
 
+/// What the job itself says of how its Grams were made has to be true. Grams of the user's own activations do
+/// not know where those were captured.
+void check_given(const Job& job, const GramStream& stream) {
+  const auto check = [&](const char* key, const std::string& said, const std::string& found) {
+    if (job.given.count(key) > 0 && said != found)
+      throw InputError("", key, said, job.grams.paths.front() + " has " + found + " for " + stream.name,
+                       "leave it out, or give " + found);
+  };
+  if (stream.capture != "given")
+    check("predict.capture", word_of(capture_words(), job.predict.capture), stream.capture);
+  check("predict.precision", word_of(precision_words(), job.predict.precision), stream.precision);
+}
+
 /// Collective over the team's group.
 GramAttention merged_attention(const Job& job, const Team& team) {
   std::optional<GramAttention> sum;
@@ -146,7 +153,6 @@ GramFiles read_gram_files(const Job& job) {
   std::optional<GramFiles> files;
   for (const std::string& path : job.grams.paths) {
     GramFiles one = read_file(path);
-    for (const GramStream& stream : one.streams) check_words(path, stream);
     if (files)
       add(*files, path, one);
     else
@@ -169,6 +175,7 @@ GramFiles read_gram_files(const Job& job) {
 void check_grams(const Job& job, const GridShape& grid) {
   std::int64_t heads = 0;
   for (const GramStream& stream : read_gram_files(job).streams) {
+    check_given(job, stream);
     heads = std::max(heads, stream.heads());
     check_layer_sizes(job, layer_sizes(layout_of(stream)), grid);
   }
@@ -184,6 +191,7 @@ UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
   });
   evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
   evidence.weights_digest = files.weights_digest;
+  evidence.sample.mismatch = files.tokens_mismatch;
   const std::vector<GramStream>& streams = files.streams;
   evidence.model_type = files.model_type;
   evidence.config_sha256 = files.config_sha256;

@@ -17,8 +17,10 @@ struct GramFiles {
   std::int64_t fit_tokens = 0;
   std::string model_type;
   std::string config_sha256;               ///< empty: of no model
+  std::string init;                        ///< pretrained or random
   std::string weights_digest;              ///< empty: of none that were read, or one does not tell
   std::string tokens_path, tokens_sha256;  ///< of each file, with commas between
+  std::string tokens_mismatch;             ///< likewise, of those that have one, each once
   std::optional<GramAttention> attention;  ///< of the first file, without the moments
   std::string lacks_attention;             ///< the first file that has none of it
 };

@@ -31,6 +31,16 @@ HeadLayout layout_of(const Activations& file) {
   return {file.head_size(), file.layer(), file.head(), file.hidden_size().value_or(0)};
 }
 
+/// By default a job asks for all streams, of which the file has one.
+void check_stream(const Job& job, const Activations& file) {
+  const std::vector<Stream>& asked = job.predict.streams;
+  if (std::find(asked.begin(), asked.end(), value_of(stream_words(), file.stream())) != asked.end()) return;
+  std::string text;
+  for (const Stream stream : asked) text += (text.empty() ? "" : ",") + word_of(stream_words(), stream);
+  throw InputError("", "predict.streams", text, file.path() + " holds stream " + file.stream(),
+                   "leave it out, or give " + file.stream());
+}
+
 template <class T>
 class ActivationReader {
  public:
@@ -107,6 +117,7 @@ class ActivationReader {
 
 void check_activations(const Job& job, const Unit& unit, const GridShape& grid) {
   const Activations file = Activations::open(unit.path);
+  check_stream(job, file);
   check_references(job.predict, file.heads());
   split_sequences(job.tokens, file.sequences());
   check_layer_sizes(job, layer_sizes(layout_of(file)), grid);

@@ -9,6 +9,16 @@ namespace {
 
 constexpr const char* kSchema = "1.0";
 
+/// The job as it is told: where it starts from Grams, with what these were captured and formed in.
+Job told_job(const Job& job, const UnitEvidence& evidence) {
+  Job told = job;
+  if (job.grams.paths.empty()) return told;
+  const StreamOrigin& origin = evidence.streams.front().origin;
+  told.predict.capture = value_of(capture_words(), origin.capture).value_or(told.predict.capture);
+  told.predict.precision = value_of(precision_words(), origin.precision).value_or(told.predict.precision);
+  return told;
+}
+
 }  // namespace
 
 NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& team,
@@ -33,7 +43,8 @@ NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& te
       {"training_tokens", unit.training_tokens},
       {"tokens_path", job.tokens.path},
       {"tokens_sha256", unit.tokens_sha256},
-      {"job", to_ini(job)},
+      {"tokens_cut_digest", unit.tokens_cut_digest},
+      {"job", to_ini(told_job(job, evidence))},
       {"identity", unit_identity(job, unit)},
       {"mode", job.predict.mode},
       {"ranks", static_cast<std::int64_t>(comm.size())},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "io/outputs/gram_file.h"
 #include "stats/regression/regression_data.h"
@@ -19,5 +20,9 @@ struct StreamOrigin {
 
 /// What Gram files say of a stream.
 GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);
+
+/// The streams of a Gram file, as read_gram_streams. What they were captured and formed in decides how their
+/// fits are judged: unknown words are refused, by InputError.
+std::vector<GramStream> read_known_streams(const H5File& file);
 
 }  // namespace headspan

@@ -49,7 +49,10 @@ struct Input {
 };
 
 std::vector<Input> inputs(const Job& job, const Unit& unit) {
-  std::vector<Input> all{{"tokens_sha256", job.tokens.path, unit.tokens_sha256}};
+  const bool grams = unit.kind == Unit::Kind::grams;
+  std::vector<Input> all{
+      {"tokens_sha256", grams ? job.grams.paths.front() : job.tokens.path, unit.tokens_sha256},
+      {"tokens_cut_digest", "what stands beside " + job.tokens.path, unit.tokens_cut_digest}};
   const auto add = [&](const char* attribute, const std::string& path, const auto& digest) {
     try {
       all.push_back({attribute, path, digest()});
@@ -58,8 +61,7 @@ std::vector<Input> inputs(const Job& job, const Unit& unit) {
   };
   if (unit.kind == Unit::Kind::activations)
     add("input_digest", unit.path, [&] { return files_digest({unit.path}); });
-  if (unit.kind == Unit::Kind::grams)
-    add("input_digest", job.grams.paths.front(), [&] { return files_digest(job.grams.paths); });
+  if (grams) add("input_digest", job.grams.paths.front(), [&] { return files_digest(job.grams.paths); });
   if (unit.kind != Unit::Kind::model) return all;
   const std::string config = unit.path + "/config.json";
   add("config_sha256", config, [&] { return sha256_file(config); });
@@ -104,7 +106,7 @@ void check_writable(const Job& job, const Unit& unit) {
   for (const std::string& result : results) {
     check_file_name(result, key, value);
     check_shared_path(result);
-    for (const char* suffix : {"", ".done"})
+    for (const char* suffix : {"", ".done", ".lock", ".state", ".state.done"})
       check_target({"output.directory", job.output.directory, result + suffix}, inputs);
   }
 }

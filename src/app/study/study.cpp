@@ -74,8 +74,11 @@ Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
     plan.units = list_units(job);
   });
   if (!job.tokens.path.empty()) {
-    const std::string hash = hash_tokens(job.tokens, world);
-    for (Unit& unit : plan.units) unit.tokens_sha256 = hash;
+    const std::string hash = hash_tokens(job.tokens, world), cut = hash_cut(job.tokens, world);
+    for (Unit& unit : plan.units) {
+      unit.tokens_sha256 = hash;
+      unit.tokens_cut_digest = cut;
+    }
   }
   skip_published(job, world, plan);
   check_units(job, world, plan.units);

@@ -12,7 +12,6 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kBlock = 64;
 constexpr double kTwoPi = 6.283185307179586;
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
@@ -37,7 +36,7 @@ double entry(const TheoryRequest& request, std::int64_t trial, std::int64_t row,
 /// Columns first .. of a trial's [A, B].
 Matrix draw(const Grid& grid, const TheoryRequest& request, std::int64_t trial, std::int64_t first,
             std::int64_t columns) {
-  Matrix a(grid, request.hidden_size, columns, kBlock);
+  Matrix a(grid, request.hidden_size, columns, kTheoryBlock);
   for (std::int64_t j = 0; j < a.local_columns(); ++j)
     for (std::int64_t i = 0; i < a.local_rows(); ++i)
       *a.at(i, j) =

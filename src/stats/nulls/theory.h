@@ -15,6 +15,8 @@
 
 namespace headspan {
 
+constexpr std::int64_t kTheoryBlock = 64;  ///< of the distributed matrices of a trial
+
 struct TheoryRequest {
   std::int64_t hidden_size = 4096;  ///< m
   std::int64_t head_size = 128;     ///< k

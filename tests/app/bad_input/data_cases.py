@@ -82,6 +82,13 @@ def grams(**changes):
     return write
 
 
+def grams_of_two_kinds_of_weights(sample):
+    grams()(sample)
+    sample.path("b.gram.h5").write_bytes(sample.path("a.gram.h5").read_bytes())
+    with h5py.File(sample.path("b.gram.h5"), "a") as file:
+        file.attrs["init"] = "random"
+
+
 def set_nan(file):
     file["activations"][7, 1, 0] = np.nan
 
@@ -108,6 +115,8 @@ CASES = [
          tokens([5] * 400), keys={"tokens.dtype": "uint32"}),
     Case("uint32 ids without a type", TOKENS + r"tokens\.dtype = auto: the file reads as uint16 ids and as uint32 ids below 32 "
          r"alike; give tokens\.dtype = uint16 or uint32, or write .+ to tokens\.json", tokens(np.arange(400) % 32, "<u4")),
+    Case("ids of 8 bytes without a type", TOKENS + r"tokens\.dtype = auto: the file reads as ids of 8 bytes; write them as "
+         r"uint32, .+ to tokens\.json", tokens(np.arange(400) % 32, "<i8")),
     Case("uint16 ids for a vocabulary that needs uint32", TOKENS + r"tokens\.dtype = auto: the file does not read as uint32 ids "
          r"below 70000, the model's vocabulary; give tokens\.dtype = uint16 or uint32, .+", config(vocab_size=70000)),
     Case("sidecar of another type", SIDECAR + r"dtype = uint32: the job says uint16; the two must agree", sidecar(dtype="uint32"),
@@ -157,6 +166,9 @@ CASES = [
          base=ACTIVATIONS),
     Case("activations name a head twice", r"z\.h5: layer, head = 0, 0: stands twice, .+; .+", activations(same_head_twice),
          base=ACTIVATIONS),
+    Case("activations of another stream than is asked for",
+         r"predict\.streams = v,q: z\.h5 holds stream k; leave it out, or give k", activations(lambda file: None), base=ACTIVATIONS,
+         keys={"predict.streams": "v,q"}),
     *(out_of_range("whose squares overflow", ", layer 1, head 0", "large", (1e155, 1), d) for d in (1, 2, 4)),
     *(out_of_range("whose squares are denormal", "", "small", (1e-160, 1e-160), d) for d in (1, 2, 4)),
     out_of_range("whose squares are 0", "", "small", (1e-170, 1e-175)),
@@ -170,6 +182,15 @@ CASES = [
            keys={"grams.paths": "a.gram.h5"}, base={"output.directory": "out"})
       for name, word, known in (("precision", "tf32", r"float64\|float32\|split\|bfloat16"), ("capture", "Roped", r"proj\|.+"),
                                 ("forward_dtype", "double", r"float64\|.+"))),
+    Case("Grams of an unknown capture, inspected", r"a\.gram\.h5: k capture = Roped: is not known; proj\|.+", grams(capture="Roped"),
+         arguments=["inspect", "a.gram.h5"]),
+    *(Case(f"Grams of another {name} than is given", rf"predict\.{name} = {given}: a\.gram\.h5 has {found} for k; leave it out, or "
+           f"give {found}", grams(**{name: found}), keys={"grams.paths": "a.gram.h5", f"predict.{name}": given},
+           base={"output.directory": "out"})
+      for name, given, found in (("capture", "roped", "proj"), ("precision", "float64", "split"))),
+    Case("Grams of pretrained and of random weights",
+         r"b\.gram\.h5: init = random: the files before have pretrained; merge Grams of one checkpoint",
+         grams_of_two_kinds_of_weights, keys={"grams.paths": "a.gram.h5,b.gram.h5"}, base={"output.directory": "out"}),
     Case("Grams are another HDF5 file", r"z\.h5: .+; .+", activations(lambda file: None), keys={"grams.paths": "z.h5"},
          base={"output.directory": "out"}),
 ]

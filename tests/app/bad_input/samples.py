@@ -92,11 +92,11 @@ class Sample:
     def write_tokens(self, ids, dtype="<u2"):
         np.asarray(ids, dtype).tofile(self.path("tokens.bin"))
 
-    def write_megatron(self, pointers):
-        """m.bin and m.idx: two documents of 200 ids, which begin at these bytes."""
-        np.full(400, 5, "<u2").tofile(self.path("m.bin"))
+    def write_megatron(self, pointers, lengths=(200, 200)):
+        """m.bin and m.idx: two documents of so many ids, 400 together, which begin at these bytes."""
+        (np.arange(400) % 29 + 2).astype("<u2").tofile(self.path("m.bin"))
         header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 3)
-        arrays = np.array([200, 200], "<i4"), np.array(pointers, "<i8"), np.array([0, 1, 2], "<i8")
+        arrays = np.array(lengths, "<i4"), np.array(pointers, "<i8"), np.array([0, 1, 2], "<i8")
         self.path("m.idx").write_bytes(header + b"".join(array.tobytes() for array in arrays))
 
     def write_sidecar(self, **fields):

@@ -2,8 +2,11 @@
 import os
 import stat
 
+import numpy as np
+
 from evaluate_cases import GENERATED, SCORED
 from harness import Case, is_root
+from samples import ACTIVATIONS
 
 CALIBRATE = ["calibrate", "--model.path=model", "--tokens.path=tokens.bin", "--tokens.sequence_length=16"]
 EVALUATE = ["evaluate", "--model.path=model", "--evaluate.plan=plan.h5", "--evaluate.texts=tokens.bin",
@@ -46,6 +49,21 @@ def replaces(name, what, arguments, key, target, spoil=prepared):
     return Case(name, line.replace(".jsonl", r"\.jsonl"), spoil, arguments=[*arguments, f"--{key}={target}"])
 
 
+def result(name, line, make, **more):
+    """make(folder of the results of `model`, sample)."""
+    def spoil(sample):
+        folder = sample.folder / "out" / "model"
+        folder.mkdir(parents=True)
+        make(folder, sample)
+    return Case(f"result {name}", rf"output\.directory = out: would {line}; choose another place", spoil, **more)
+
+
+def results_among_activations(sample):
+    sample.write_activations(np.random.default_rng(1).standard_normal((40, 3, 2)))
+    (sample.folder / "out").mkdir()
+    (sample.folder / "out" / "activations").symlink_to(sample.folder)
+
+
 def plan(name, what, target, spoil=prepared):
     return replaces(f"plan in place of {name}", what, CALIBRATE, "compress.plan", target, spoil)
 
@@ -77,7 +95,30 @@ CASES = [
     Case("answers whose part is among the requests", r"evaluate\.answers = a: would replace a\.part, which the job reads; .+",
          lambda sample: [prepared(sample), sample.path("scored.jsonl").rename(sample.path("a.part"))],
          arguments=[word.replace("scored.jsonl", "a.part") for word in EVALUATE] + ["--evaluate.answers=a"]),
-    Case("result in place of no file", r"output\.directory = out: would replace out/.+/model\.h5, which is no regular file; .+",
-         lambda sample: [(sample.folder / "out" / "model").mkdir(parents=True),
-                         no_file(sample.folder / "out" / "model" / "model.h5", sample)]),
+    Case("summary in place of the answers so far", r"evaluate\.summary = a\.part: is the file for the answers too; .+", prepared,
+         arguments=[*EVALUATE, "--evaluate.answers=a", "--evaluate.summary=a.part"]),
+    evaluation("the plan's .done", r"plan\.h5\.done", "evaluate.answers", "plan.h5.done",
+               lambda sample: [prepared(sample), sample.path("plan.h5.done").write_text("size 1\n")]),
+    Case("answers whose lock is a folder", r"evaluate\.answers = a: would replace a\.lock, which is no regular file; .+",
+         lambda sample: [prepared(sample), sample.path("a.lock").mkdir()], arguments=[*EVALUATE, "--evaluate.answers=a"]),
+    replaces("plan in place of the Grams' .done", r"a\.gram\.h5\.done", ["calibrate", "--grams.paths=a.gram.h5"], "compress.plan",
+             "a.gram.h5.done", lambda sample: sample.path("a.gram.h5.done").write_text("size 1\n")),
+    Case("plan whose unfinished files the tokens count among",
+         r"compress\.plan = t: would remove t\.tmp\.bin, which the job reads, as unfinished; choose another place",
+         lambda sample: sample.path("tokens.bin").rename(sample.path("t.tmp.bin")),
+         arguments=[*(word.replace("tokens.bin", "t.tmp.bin") for word in CALIBRATE), "--compress.plan=t"]),
+    result("in place of no file", r"replace out/.+/model\.h5, which is no regular file",
+           lambda folder, sample: no_file(folder / "model.h5", sample)),
+    *(result(f"whose {suffix} is a folder", rf"replace out/.+/model\.h5\{suffix}, which is no regular file",
+             lambda folder, _, suffix=suffix: (folder / f"model.h5{suffix}").mkdir()) for suffix in (".lock", ".state")),
+    result("in place of the tokens behind a link", r"replace tokens\.bin, which the job reads",
+           lambda folder, sample: (folder / "model.h5").symlink_to(sample.path("tokens.bin"))),
+    result("in place of the weights' other name", r"replace model/model\.safetensors, which the job reads",
+           lambda folder, sample: (folder / "model.h5").hardlink_to(sample.model / "model.safetensors")),
+    result("whose unfinished files the tokens count among",
+           r"remove out/model/model\.h5\.tmp\.bin, which the job reads, as unfinished",
+           lambda folder, sample: sample.path("tokens.bin").rename(folder / "model.h5.tmp.bin"),
+           keys={"tokens.path": "out/model/model.h5.tmp.bin"}),
+    Case("result in place of the activations", r"output\.directory = out: would replace z\.h5, which the job reads; .+",
+         results_among_activations, base=ACTIVATIONS),
 ]

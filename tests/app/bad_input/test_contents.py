@@ -71,6 +71,22 @@ def documents_cut_otherwise_while_stopped(program, folder):
     starts_anew(program, folder, KEYS, lambda: sample.write_sidecar(eos=7), "tokens changed since its state was saved")
 
 
+def damaged_while_stopped(program, folder):
+    Sample(folder)
+
+    def damage():
+        state, = (folder / "out").rglob("*.state")
+        os.truncate(state, state.stat().st_size - 1)
+
+    starts_anew(program, folder, KEYS, damage, "its saved state is not whole, or was changed since")
+
+
+def job_changed_while_stopped(program, folder):
+    Sample(folder)
+    keys = dict(KEYS)
+    starts_anew(program, folder, keys, lambda: keys.update({"predict.references": 2}), "its saved state is of another job")
+
+
 def weights_replaced_while_stopped(program, folder):
     sample = Sample(folder)
     starts_anew(program, folder, KEYS, lambda: Weights(random_weights(CONFIG, seed=9)).write(sample.model / "model.safetensors"),
@@ -114,6 +130,34 @@ def state_of_another_version(program, folder):
     starts_anew(program, folder, KEYS, age, "its saved state is of another version of headspan")
 
 
+def state_that_says_what_cannot_be(program, folder):
+    def set_pass(file):
+        file.attrs["pass"] = np.int64(7)
+
+    def forget_rows(file):
+        del file["k/fit"].attrs["waiting_tokens"]
+
+    def take_rows(file):
+        file["k/fit"].attrs["waiting_tokens"] = -1 - file["k/fit"].attrs["waiting_tokens"]
+
+    def shorten(file):
+        del file["done"]
+        file["done"] = np.zeros(1, np.uint8)
+
+    for number, spoil in enumerate((set_pass, forget_rows, take_rows, shorten)):
+        place = folder / str(number)
+        place.mkdir()
+        Sample(place)
+
+        def damage(place=place, spoil=spoil):
+            state, = (place / "out").rglob("*.state")
+            with h5py.File(state, "r+") as file:
+                spoil(file)
+            mark(state)
+
+        starts_anew(program, place, KEYS, damage, "its saved state is damaged")
+
+
 def mark(path):
     """Makes its .done speak of the file as it is now."""
     done = path.with_name(path.name + ".done")
@@ -155,6 +199,35 @@ def finished_from_other_contents(program, folder):
     run = program.study(folder, KEYS | {"output.overwrite": "true"})
     expect(run.last.startswith("status=done units=1 skipped=0"), run.last, run)
     expect(program.study(folder, KEYS).last.startswith("status=done units=0 skipped=1"), "the new contents again")
+
+
+def finished_from_tokens_cut_otherwise(program, folder):
+    """The same ids: what beside them says where documents end has changed, or has gone."""
+    sample = Sample(folder)
+    line = r"{}/.+/model\.h5: tokens_cut_digest = \w{{12}}: " + CHANGED.replace("{}", "what stands beside {}")
+    sample.write_sidecar(dtype="uint16", eos=1)
+    expect(program.study(folder, KEYS).code == 0, "the first run")
+    sample.write_sidecar(eos=1, dtype="uint16", tokenizer="of no matter")
+    expect(program.study(folder, KEYS).last.startswith("status=done units=0 skipped=1"), "cut as before")
+    for spoil in (lambda: sample.write_sidecar(dtype="uint16", eos=7), sample.path("tokens.json").unlink):
+        spoil()
+        refused(program, folder, KEYS, line.format("out", r"tokens\.bin"))
+    keys = KEYS | {"tokens.path": "m.bin", "output.directory": "megatron"}
+    sample.write_megatron([0, 400])
+    expect(program.study(folder, keys).code == 0, "the first run with an .idx")
+    sample.write_megatron([0, 200], lengths=[100, 300])
+    refused(program, folder, keys, line.format("megatron", r"m\.bin"))
+
+
+def finished_before_the_cut_was_told(program, folder):
+    sample = Sample(folder)
+    expect(program.study(folder, KEYS).code == 0, "the first run")
+    path, = (folder / "out").rglob("*.h5")
+    with h5py.File(path, "r+") as file:
+        del file.attrs["tokens_cut_digest"]
+    mark(path)
+    sample.write_sidecar(eos=7)
+    expect(program.study(folder, KEYS).last.startswith("status=done units=0 skipped=1"), "the second run")
 
 
 def finished_from_other_activations(program, folder):
@@ -253,6 +326,25 @@ def plan_with_a_flipped_bit(program, folder):
     expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(r"plan\.h5: " + CHANGED_FILE, run.told[0]), str(run.told), run)
 
 
+def result_with_a_flipped_bit(program, folder):
+    Sample(folder)
+    expect(program.study(folder, KEYS).code == 0, "the first run")
+    path, = (folder / "out").rglob("*.h5")
+    theory = ["theory", "--theory.hidden_size=96", "--theory.head_size=6", "--theory.trials=2",
+              f"--theory.results={path.relative_to(folder)}"]
+    run = program.run(folder, theory)
+    expect(run.code == 0 and not run.warnings, str(run.warnings), run)
+    with h5py.File(path) as file:
+        at = file["k/r2"].id.get_offset() + 8
+    flip(path, at)
+    run = program.run(folder, theory)
+    expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(r"out/.+\.h5: " + CHANGED_FILE, run.told[0]), str(run.told), run)
+    path.with_name(path.name + ".done").unlink()
+    run = program.run(folder, theory)
+    expect(run.code == 0 and len(run.warnings) == 1, str(run.warnings), run)
+    expect("model.h5 has no .done beside it" in run.warnings[0], str(run.warnings), run)
+
+
 def done_that_is_no_file(program, folder):
     """A FIFO is neither waited for nor believed, and not replaced."""
     Sample(folder)
@@ -266,10 +358,13 @@ def done_that_is_no_file(program, folder):
 
 
 CHECKS = [tokens_replaced_while_stopped, tokens_grown_while_stopped, documents_cut_otherwise_while_stopped,
-          weights_replaced_while_stopped, one_weight_replaced_while_stopped, config_replaced_while_stopped,
-          activations_replaced_while_stopped, state_of_another_version, unchanged_goes_on, finished_from_other_contents,
-          finished_from_other_activations, finished_and_its_inputs_gone, plan_of_other_weights,
-          grams_with_a_flipped_bit, plan_with_a_flipped_bit, done_that_is_no_file]
+          damaged_while_stopped, job_changed_while_stopped, weights_replaced_while_stopped,
+          one_weight_replaced_while_stopped, config_replaced_while_stopped,
+          activations_replaced_while_stopped, state_of_another_version,
+          state_that_says_what_cannot_be, unchanged_goes_on, finished_from_other_contents,
+          finished_from_tokens_cut_otherwise, finished_before_the_cut_was_told, finished_from_other_activations,
+          finished_and_its_inputs_gone, plan_of_other_weights,
+          grams_with_a_flipped_bit, plan_with_a_flipped_bit, result_with_a_flipped_bit, done_that_is_no_file]
 
 
 def main():

@@ -4,6 +4,7 @@ usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks w
 """
 import json
 import re
+import shutil
 import sys
 
 import h5py
@@ -254,6 +255,82 @@ def tokens_of_another_tokenizer(program, folder):
             expect(re.fullmatch(rf"tokens\.json: {line}; the tokens may be those of another tokenizer", text), text)
 
 
+def text(attribute):
+    return attribute.decode() if isinstance(attribute, bytes) else attribute
+
+
+def save_gram(program, folder, keys):
+    """The Gram file of a study, and its root's attributes."""
+    run = program.study(folder, FLOAT64 | {"output.save_gram": "true", "ceiling.enabled": "false"} | keys)
+    expect(run.code == 0, f"exit code {run.code}", run)
+    path, = (folder / "out").rglob("*.gram.h5")
+    return path, root_of(path)
+
+
+def root_of(path):
+    with h5py.File(path) as file:
+        return dict(file.attrs)
+
+
+def another_tokenizer_behind_grams(program, folder):
+    """Told once of each thing that is made of them, and kept in it."""
+    sample = Sample(folder)
+    sample.write_sidecar(tokenizer="lab/GPT-2")
+    gram, attributes = save_gram(program, folder, {"predict.streams": "k,v", "tokens.heldout": 0})
+    line = text(attributes["tokens_mismatch"])
+    for suffix in ("", ".done"):
+        for name in "ab":
+            shutil.copy(f"{gram}{suffix}", folder / f"{name}.gram.h5{suffix}")
+    evaluate = {"model.path": "model", "tokens.sequence_length": 16, "evaluate.plan": "plan.h5", "evaluate.texts": "tokens.bin",
+                "evaluate.summary": "summary.json"}
+    for command, keys in (("study", {"grams.paths": "a.gram.h5,b.gram.h5", "output.directory": "merged"}),
+                          ("calibrate", {"grams.paths": "a.gram.h5", "compress.exact_first": 0, "compress.stored": 0.5,
+                                         "compress.plan": "plan.h5"}),
+                          ("evaluate", evaluate)):
+        run = program.run(folder, [command, *options(keys)])
+        expect(run.code == 0 and run.warnings == [line], f"{command}: exit code {run.code}, {run.warnings}", run)
+    result, = (folder / "merged").rglob("*.h5")
+    for path in (result, folder / "plan.h5"):
+        expect(text(root_of(path).get("tokens_mismatch")) == line, f"{path.name} does not tell")
+    expect(json.loads(sample.path("summary.json").read_text())["texts"]["tokens"]["tokens_mismatch"] == line, "the summary")
+
+
+def grams_of_a_model(program, folder):
+    """They tell which, wherever they lie, and how they were made; the job of their result is the same job again."""
+    Sample(folder)
+    gram, attributes = save_gram(program, folder, {"model.init": "random", "predict.streams": "k", "predict.capture": "proj",
+                                                   "predict.precision": "split"})
+    (folder / "elsewhere").mkdir()
+    for suffix in ("", ".done"):
+        gram.with_name(gram.name + suffix).rename(folder / "elsewhere" / f"a.gram.h5{suffix}")
+    run = program.study(folder, {"grams.paths": "elsewhere/a.gram.h5", "output.directory": "merged"})
+    expect(run.code == 0, f"exit code {run.code}", run)
+    found = root_of(folder / "merged" / "model" / "a.h5")
+    for name in ("model_name", "init", "step", "training_tokens", "tokens_sha256", "config_sha256"):
+        expect(found[name] == attributes[name], f"{name} = {found[name]}, not {attributes[name]}")
+    expect(text(found["init"]) == "random", "init")
+    job = text(found["job"])
+    expect("\ncapture = proj\n" in job and "\nprecision = split\n" in job, job)
+    (folder / "again.ini").write_text(job)
+    run = program.run(folder, ["study", "again.ini"])
+    expect(run.last.startswith("status=done units=0 skipped=1"), run.last, run)
+
+
+def text_of_single_tokens(program, folder):
+    """Nothing is predicted, and the log says so. The plan of few bits needs no tokens."""
+    sample = Sample(folder)
+    plan = {"model.path": "model", "compress.algorithm": "quantise", "compress.bits": 8, "compress.plan": "plan.h5"}
+    run = program.run(folder, ["calibrate", *options(plan)])
+    expect(run.code == 0, f"exit code {run.code}", run)
+    keys = {"model.path": "model", "tokens.sequence_length": 1, "evaluate.plan": "plan.h5", "evaluate.texts": "tokens.bin",
+            "evaluate.summary": "summary.json"}
+    run = program.run(folder, ["evaluate", *options(keys)])
+    found = json.loads(sample.path("summary.json").read_text())["texts"]["tokens"]
+    expect(run.code == 0 and found["tokens"] == 0 and found["loss"] is None and found["kl"] is None, str(found), run)
+    line = "headspan: notice: tokens: loss and KL are null: its sequences have one token each, which nothing predicts"
+    expect(run.stderr.splitlines().count(line) == 1, "notice", run)
+
+
 def activations_without_a_stream(program, folder):
     study = of_activations(program, folder, noise(80, 3, 4))
     line = "headspan: notice: z.h5 has no attribute stream: taken for keys, stream = k"
@@ -296,7 +373,8 @@ CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, const
           coordinate_too_small_to_be_squared, constant_head, duplicate_heads,
           duplicate_coordinates, fewer_sources_than_references, more_ranks_than_tokens, one_head_in_all, all_equal_tokens,
           sequences_of_one_token, one_token_in_all, one_layer_of_one_head, one_layer, limit_below_one_sequence,
-          tokens_of_another_tokenizer, activations_without_a_stream, dead_layer_in_given_bits,
+          tokens_of_another_tokenizer, another_tokenizer_behind_grams, grams_of_a_model, text_of_single_tokens,
+          activations_without_a_stream, dead_layer_in_given_bits,
           dead_layer_in_whole_columns]
 
 

@@ -96,6 +96,38 @@ TEST(Overlap, GainScalesColumns) {
   });
 }
 
+/// Of weights whose squares are beyond what a double holds.
+TEST(Overlap, IsTheSameOfScaledWeights) {
+  const Activations w = planted(2, 1e-2);
+  on_all_grids([&](const Grid& grid) {
+    const auto plain = spectra(grid, w, kNoGain);
+    for (const int power : {0, 300, -300, 520, -600}) {
+      Matrix scaled = distributed(grid, w);
+      for (std::int64_t j = 0; j < scaled.local_columns(); ++j)
+        for (std::int64_t i = 0; i < scaled.local_rows(); ++i)
+          *scaled.at(i, j) = std::ldexp(*scaled.at(i, j), power);
+
+      const int exponent = bring_into_range(scaled);
+
+      EXPECT_EQ(exponent != 0, std::abs(power) > 332) << power;  // 2^332 is about 1e100
+      if (exponent == 0) continue;
+      Matrix gram(grid, scaled.columns().size, scaled.columns().size, kHeadSize);
+      multiply_transposed(scaled, gram);
+      mirror_lower(gram);
+      const std::array<ProjectionSpectrum, 2> found{spectrum_of_gram(gram, kNoGain, kRows, kHeadSize),
+                                                    spectrum_of_weights(scaled, kNoGain, kHeadSize)};
+      for (std::size_t route = 0; route < 2; ++route) {
+        std::vector<double> values = found[route].joint;
+        for (double& value : values) value = std::ldexp(value, exponent - power);
+        expect_near(values, plain[route].joint, 1e-9, "joint");
+        for (const char* tolerance : {"paper", "1e-1", "1e-4"})
+          EXPECT_EQ(overlap_ranks(found[route], kRows, kHeadSize, tolerance).overlap_dimension(),
+                    overlap_ranks(plain[route], kRows, kHeadSize, tolerance).overlap_dimension());
+      }
+    }
+  });
+}
+
 TEST(Overlap, MoreColumnsThanRowsOverlapByWhatDoesNotFit) {
   const Activations w = gaussian(7, 12, 4);
   on_all_grids([&](const Grid& grid) {

@@ -58,6 +58,7 @@ Prepared prepare(const Job& job) {
   }
   const ModelConfig& config = prepared.origin.config;
   check_bits(job.compress, config);
+  check_references(job.compress, config.layers, config.kv_heads);
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
   if (!prepared.input || !needs_tokens(job)) return prepared;
   prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, job.model.name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 
 #include "base/input_file.h"
 #include "dist/comm/agreement.h"
@@ -23,6 +24,12 @@ AnswerFile::AnswerFile(const Comm& comm, std::string path, const std::string& jo
   if (there > 0)
     log.notice(part() + " has " + std::to_string(there) + " of " + std::to_string(requests) +
                " answers: goes on from them");
+}
+
+AnswerFile::~AnswerFile() {
+  if (!file_ || std::count(done_.begin(), done_.end(), 1) > 0) return;
+  std::error_code ignored;
+  std::filesystem::remove(part(), ignored);
 }
 
 void AnswerFile::read(const std::string& job, const Log& log) {

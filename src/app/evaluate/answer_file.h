@@ -19,6 +19,9 @@ class AnswerFile {
   /// `path`: nothing is kept. Keeps a reference to comm, whose rank 0 reads and writes. Collective over it.
   AnswerFile(const Comm& comm, std::string path, const std::string& job, std::size_t requests,
              const Log& log);
+  ~AnswerFile();  ///< removes a part without an answer
+  AnswerFile(const AnswerFile&) = delete;
+  AnswerFile& operator=(const AnswerFile&) = delete;
 
   /// Whether the request was answered before or since. On every rank alike.
   bool has(std::size_t request) const { return done_[request] != 0; }

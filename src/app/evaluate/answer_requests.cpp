@@ -1,17 +1,20 @@
 #include "app/evaluate/answer_requests.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
 #include "app/evaluate/score_texts.h"
 #include "app/run/run_clock.h"
+#include "dist/comm/agreement.h"
 #include "model/forward/inference.h"
 
 namespace headspan {
 namespace {
 
-/// The lines of the answers to a batch, on the tensor-parallel root. Collective over the row.
+/// The lines of the answers to a batch, on the tensor-parallel root. Throws InputError on all ranks of the
+/// row alike. Collective over the row.
 using AnswerBatch = std::function<std::vector<std::string>(const std::vector<std::size_t>& requests)>;
 
 /// Runs batches of sequences of similar length, in each round one on every row, until all have an answer.
@@ -31,7 +34,16 @@ void answer_in_rounds(const Team& team, const std::vector<std::int64_t>& lengths
                       end = std::min(order.size(), begin + count * rows);
     std::vector<std::size_t> mine, numbers;
     for (std::size_t i = begin + row; i < end; i += rows) mine.push_back(order[i]);
-    const std::vector<std::string> lines = mine.empty() ? std::vector<std::string>() : run(mine);
+    std::vector<std::string> lines;
+    std::optional<InputError> wrong;
+    try {
+      if (!mine.empty()) lines = run(mine);
+    } catch (const InputError& e) {
+      wrong = e;
+    }
+    agree(team.group(), [&] {
+      if (wrong) throw InputError(*wrong);
+    });
     if (team.tensor().is_root())
       for (const std::size_t i : mine) numbers.push_back(first + i);
     answers.add(numbers, lines);
@@ -85,6 +97,7 @@ std::vector<Continuation> generate(const CachedModel& model, CacheKind kind,
     for (std::size_t s = 0; s < next.size(); ++s) {
       fresh[s].clear();
       if (continuations[s].done()) continue;
+      if (next[s] == kNotFinite) throw forward_overflow(model, "request " + requests[s]->id);
       continuations[s].add(next[s]);
       if (!continuations[s].done()) fresh[s] = {next[s]};
     }
@@ -112,12 +125,14 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
         const auto cache = model.make_cache(kind, sequences.size());
         const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, {});
         std::vector<std::string> lines;
-        for (std::size_t i = 0; i < numbers.size() && model.team().tensor().is_root(); ++i) {
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
           const auto& own = scores[i];
-          lines.push_back(
-              answer_line(requests[numbers[i]],
-                          std::accumulate(own.log_probability.begin(), own.log_probability.end(), 0.0),
-                          std::count(own.greedy.begin(), own.greedy.end(), 0) == 0));
+          const double likelihood =
+              std::accumulate(own.log_probability.begin(), own.log_probability.end(), 0.0);
+          if (!std::isfinite(likelihood)) throw forward_overflow(model, "request " + requests[numbers[i]].id);
+          if (model.team().tensor().is_root())
+            lines.push_back(answer_line(requests[numbers[i]], likelihood,
+                                        std::count(own.greedy.begin(), own.greedy.end(), 0) == 0));
         }
         return lines;
       });

@@ -36,7 +36,7 @@ CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
   group.barrier();
   start = Progress::steady_seconds();
   for (std::int64_t step = 0; step < steps; ++step) {
-    for (std::size_t s = 0; s < next.size(); ++s) fresh[s] = {next[s]};
+    for (std::size_t s = 0; s < next.size(); ++s) fresh[s] = {std::max<std::int64_t>(0, next[s])};
     next = next_tokens(model.model(), fresh, *cache);
   }
   speed.decode = rows * static_cast<double>(steps * static_cast<std::int64_t>(prompts.size())) /

@@ -132,8 +132,9 @@ Json score_texts(const Job& job, const Prepared& prepared, const CachedModel& mo
     Progress progress(log, "score", "tokens", text.sample.total(), {{"text", text.name}});
     std::int64_t longest = 0;
     for (const Sequence& sequence : text.sample.sequences) longest = std::max(longest, sequence.length);
-    const TextScore score = score_text(model, kind, job.evaluate.reference && kind != CacheKind::full,
-                                       text.sample, batch_sequences(job.evaluate.batch, longest), progress);
+    const TextScore score =
+        score_text(model, kind, job.evaluate.reference && kind != CacheKind::full, text.name, text.sample,
+                   batch_sequences(job.evaluate.batch, longest), progress);
     if (score.tokens == 0)
       log.notice(text.name +
                  ": loss and KL are null: its sequences have one token each, which nothing predicts");

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "app/run/run_clock.h"
+#include "dist/comm/agreement.h"
 #include "model/forward/inference.h"
 
 namespace headspan {
@@ -55,8 +56,14 @@ void score_batch(const CachedModel& model, CacheKind kind, bool reference, const
 
 }  // namespace
 
-TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const Sample& sample,
-                     std::int64_t batch, Progress& progress) {
+InputError forward_overflow(const CachedModel& model, const std::string& what) {
+  const std::string dtype = dtype_name(model.dtype());
+  return InputError("", what, "", "the forward in " + dtype + " overflows",
+                    dtype == "float16" ? "set model.dtype to bfloat16 or float32" : "check the weights");
+}
+
+TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const std::string& name,
+                     const Sample& sample, std::int64_t batch, Progress& progress) {
   const Team& team = model.team();
   const std::size_t count = sample.sequences.size();
   Sums sums{std::vector<double>(count), std::vector<double>(count), std::vector<double>(count),
@@ -81,6 +88,11 @@ TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, c
   }
   for (std::vector<double>* values : {&sums.tokens, &sums.loss, &sums.full_loss, &sums.kl})
     team.group().sum(values->data(), static_cast<std::int64_t>(count));
+  agree(team.group(), [&] {
+    for (const std::vector<double>* values : {&sums.loss, &sums.full_loss, &sums.kl})
+      if (!std::all_of(values->begin(), values->end(), [](double x) { return std::isfinite(x); }))
+        throw forward_overflow(model, "text " + name);
+  });
   TextScore score;
   score.tokens = static_cast<std::int64_t>(std::accumulate(sums.tokens.begin(), sums.tokens.end(), 0.0));
   std::tie(score.loss, score.loss_se) = ratio(sums.loss, sums.tokens);

@@ -5,6 +5,7 @@
 
 #include "app/run/cached_model.h"
 #include "app/run/sample.h"
+#include "base/error.h"
 #include "base/progress.h"
 
 namespace headspan {
@@ -20,9 +21,12 @@ struct TextScore {
 };
 
 /// Runs the sequences, `batch` at a time on each data-parallel row; with `reference` beside a full cache.
-/// Collective over the team.
-TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const Sample& sample,
-                     std::int64_t batch, Progress& progress);
+/// Throws AgreedError that names the text, `name`, where its loss is not finite. Collective over the team.
+TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const std::string& name,
+                     const Sample& sample, std::int64_t batch, Progress& progress);
+
+/// What is wrong where a number that a forward gave for `what` is not finite.
+InputError forward_overflow(const CachedModel& model, const std::string& what);
 
 /// Sequences at a time: `asked`, or as many as have 4096 tokens together.
 std::int64_t batch_sequences(const std::optional<std::int64_t>& asked, std::int64_t longest);

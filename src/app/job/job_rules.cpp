@@ -35,4 +35,15 @@ void check_references(const Job::Predict& predict, std::int64_t heads) {
   check("predict.pool", predict.pool, defaults.pool);
 }
 
+void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads) {
+  if (compress.algorithm != "headspan" && compress.algorithm != "paper-text") return;
+  const bool in_layer = compress.algorithm == "headspan" && compress.scope == "layer";
+  const std::int64_t others = (in_layer ? heads : layers * heads) - 1,
+                     most = std::max(others, Job::Compress().references);
+  if (compress.references > most)
+    throw InputError("", "compress.references", std::to_string(compress.references),
+                     "is more than the " + std::to_string(others) + " heads that can predict another",
+                     "at most " + std::to_string(most));
+}
+
 }  // namespace headspan

@@ -18,4 +18,8 @@ bool saves_attention(const Job& job);
 /// and above `heads`, the most of a stream.
 void check_references(const Job::Predict& predict, std::int64_t heads);
 
+/// Likewise compress.references, where the algorithm asks for it, and the heads that a target can have as
+/// references in a stream of `layers` layers of `heads` heads.
+void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads);
+
 }  // namespace headspan

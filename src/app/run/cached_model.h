@@ -29,6 +29,7 @@ class CachedModel {
 
   const Transformer& model() const { return model_; }
   const Team& team() const { return team_; }
+  Dtype dtype() const { return plain_; }  ///< of the forward
 
   /// Fresh, for as many sequences. Local; the ranks of a row make the same.
   std::unique_ptr<KvCache> make_cache(CacheKind kind, std::size_t sequences) const;

@@ -1,6 +1,7 @@
 #include "app/sources/overlap.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -146,7 +147,8 @@ class Overlap {
   /// Collective over the team.
   void run(const Piece& piece, const Grid& grid, const Grid& line) {
     const Stream stream = streams_[piece.projection];
-    const Matrix w = read(piece, stream, grid, line);
+    Matrix w = read(piece, stream, grid, line);
+    const int exponent = bring_into_range(w);
     Matrix gram(grid, w.columns().size, w.columns().size, w.columns().block);
     multiply_transposed(w, gram);
     write_alignment(piece, stream, gram);
@@ -157,7 +159,7 @@ class Overlap {
       if (!folds && !raw) raw = spectrum(w, gram, ones);
       std::vector<double> gain;
       if (folds) agree(line.comm(), [&] { gain = projections_.gain(piece.layer, stream); });
-      write_spectrum(piece, e, folds ? spectrum(w, gram, gain) : *raw);
+      write_spectrum(piece, e, folds ? spectrum(w, gram, gain) : *raw, exponent);
     }
   }
 
@@ -167,7 +169,9 @@ class Overlap {
                             : spectrum_of_weights(w, gain, d);
   }
 
-  void write_spectrum(const Piece& piece, std::size_t effective, const ProjectionSpectrum& spectrum) {
+  /// spectrum: of W / 2^exponent.
+  void write_spectrum(const Piece& piece, std::size_t effective, const ProjectionSpectrum& spectrum,
+                      int exponent) {
     const std::size_t axis = piece.projection * table_.effective.size() + effective;
     for (std::size_t t = 0; t < table_.tolerances.size(); ++t) {
       const OverlapRanks ranks =
@@ -181,7 +185,8 @@ class Overlap {
     auto out = table_.singular_values.begin() +
                (static_cast<std::int64_t>(axis) * table_.layers + piece.layer) * table_.values;
     std::fill_n(out, table_.values, std::numeric_limits<double>::quiet_NaN());
-    std::copy(spectrum.joint.begin(), spectrum.joint.end(), out);
+    std::transform(spectrum.joint.begin(), spectrum.joint.end(), out,
+                   [&](double value) { return std::ldexp(value, exponent); });
   }
 
   /// The mean squared cosine of the principal angles of two heads, ||Q_i^T Q_j||_F^2 / d.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -72,32 +73,48 @@ RegressionData take_data(const std::string& path, StreamEvidence& stream,
   return data;
 }
 
-/// Refuses a Gram that its spectra show to be that of no data: below 0 beyond rounding. Collective.
-void check_definite(const std::string& path, const StreamResult& result, const Comm& comm) {
+/// How far below 0 an eigenvalue of a head's covariance can be: rounding, that of coordinates that do not
+/// vary and of squares too small to be summed too. mean, spectrum: [d].
+double most_below_zero(const FitRules& rules, const double* mean, const double* spectrum, std::int64_t d) {
   constexpr double kRounding = 1e-3;  // of the largest eigenvalue, where products were formed in float32
+  double least = 0;
+  for (std::int64_t i = 0; i < d; ++i) {
+    const double error = 64 * std::numeric_limits<double>::epsilon() * mean[i];
+    least += 2 * std::max(error * error, rules.smallest_square());  // n / (n - 1) is at most 2
+  }
+  return kRounding * std::abs(spectrum[0]) + least;
+}
+
+/// Refuses a Gram that its spectra show to be that of no data: below 0 beyond rounding. Collective.
+void check_definite(const std::string& path, Unit::Kind kind, const StreamResult& result, const Comm& comm) {
   const HeadSummary& heads = result.heads;
   const std::int64_t d = result.layout.head_size;
+  const char* remedy = kind == Unit::Kind::grams     ? "the file is damaged"
+                       : result.rules.double_product ? "the machine or headspan is at fault: run it again"
+                                                     : "set predict.precision = float64";
   agree(comm, [&] {
     for (std::int64_t h = 0; h < heads.targets.count; ++h) {
       const double* spectrum = heads.spectrum.data() + h * d;
-      if (!(spectrum[d - 1] < -kRounding * std::abs(spectrum[0]))) continue;
+      if (!(spectrum[d - 1] < -most_below_zero(result.rules, heads.mean.data() + h * d, spectrum, d)))
+        continue;
       const auto head = static_cast<std::size_t>(heads.targets.first + h);
       throw InputError(path,
                        result.origin.name + ", layer " + std::to_string(result.layout.layer[head]) +
                            ", head " + std::to_string(result.layout.head[head]),
-                       "", "its Gram is not positive semidefinite", "the file is damaged");
+                       "", "its Gram is not positive semidefinite", remedy);
     }
   });
 }
 
-StreamResult analyse_stream(const std::string& path, StreamEvidence& stream, AnalysisRequest request,
+StreamResult analyse_stream(const Job& job, const Unit& unit, StreamEvidence& stream, AnalysisRequest request,
                             const Team& team, const Log& log, Profile& profile) {
   const Profile::Phase phase = profile.enter("pairs");
+  const std::string& path = source_path(job, unit);
   std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
   RegressionData data = take_data(path, stream, resident);
   request.device = analysis_device(data, resident, request, stream.origin.name, team, log);
   StreamResult result = analyse(std::move(data), stream.origin, request, profile, std::move(resident));
-  check_definite(path, result, team.group());
+  check_definite(path, unit.kind, result, team.group());
   return result;
 }
 
@@ -130,7 +147,7 @@ std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvid
   Progress progress(log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
                     {{"unit", unit.name}});
   for (const std::size_t s : order_of(evidence.streams)) {
-    results[s] = analyse_stream(source_path(job, unit), evidence.streams[s], request, team, log, profile);
+    results[s] = analyse_stream(job, unit, evidence.streams[s], request, team, log, profile);
     progress.advance(1);
   }
   warn_of_few_tokens(unit, results, request.references, log);

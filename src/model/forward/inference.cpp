@@ -83,6 +83,14 @@ at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<s
   return rows.empty() ? at::Tensor() : model.logits(at::cat(rows));
 }
 
+/// The most likely token of each row; kNotFinite where the row holds NaN, which counts as the largest, or
+/// infinity.
+at::Tensor most_likely(const at::Tensor& logits) {
+  const at::Tensor chosen = logits.argmax(1);
+  return chosen.masked_fill(logits.gather(1, chosen.unsqueeze(1)).squeeze(1).isfinite().logical_not(),
+                            kNotFinite);
+}
+
 /// chosen: of the sequences that got tokens, in order; -1 for the others.
 std::vector<std::int64_t> by_sequence(const std::vector<std::vector<std::int64_t>>& tokens,
                                       const at::Tensor& chosen) {
@@ -139,7 +147,7 @@ std::vector<std::int64_t> next_tokens(const Transformer& model,
                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache) {
   const c10::InferenceMode inference;
   const at::Tensor logits = next_logits(model, tokens, cache);
-  return by_sequence(tokens, logits.defined() ? logits.argmax(1) : logits);
+  return by_sequence(tokens, logits.defined() ? most_likely(logits) : logits);
 }
 
 std::vector<std::int64_t> drawn_tokens(const Transformer& model,

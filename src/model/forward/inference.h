@@ -33,8 +33,10 @@ std::vector<Scores> score(const Transformer& model, const std::vector<std::vecto
                           const std::vector<std::int64_t>& from, KvCache& cache,
                           const HiddenStates& reference);
 
+constexpr std::int64_t kNotFinite = -2;  ///< in place of a token: the forward has overflowed
+
 /// Appends tokens to each sequence of the cache, none to some; returns the most likely next token of those
-/// that got some, and -1 for the others. Collective likewise.
+/// that got some, or kNotFinite, and -1 for the others. Collective likewise.
 std::vector<std::int64_t> next_tokens(const Transformer& model,
                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache);
 

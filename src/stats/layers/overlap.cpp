@@ -36,6 +36,19 @@ std::int64_t rank_above(const std::vector<double>& values, double tolerance) {
 
 }  // namespace
 
+int bring_into_range(Matrix& w) {
+  constexpr double kSmallest = 1e-100, kLargest = 1e100;
+  double largest = 0;
+  for (std::int64_t j = 0; j < w.local_columns(); ++j)
+    for (std::int64_t i = 0; i < w.local_rows(); ++i) largest = std::max(largest, std::abs(*w.at(i, j)));
+  largest = w.grid().comm().max(largest);
+  if (largest == 0 || (largest >= kSmallest && largest <= kLargest)) return 0;
+  const int exponent = std::ilogb(largest);
+  for (std::int64_t j = 0; j < w.local_columns(); ++j)
+    for (std::int64_t i = 0; i < w.local_rows(); ++i) *w.at(i, j) = std::ldexp(*w.at(i, j), -exponent);
+  return exponent;
+}
+
 ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double>& gain, std::int64_t rows,
                                     std::int64_t d) {
   const std::int64_t size = gram.columns().size, heads = size / d;

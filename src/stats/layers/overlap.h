@@ -19,6 +19,10 @@ struct ProjectionSpectrum {
   std::vector<std::vector<double>> heads;  ///< of each W_i: [min(m, d)]
 };
 
+/// Multiplies W by a power of two where its largest magnitude is so far from 1 that W^T W would overflow or
+/// vanish; leaves any other as it is. Returns e: W was 2^e times what it is now. Collective over the grid.
+int bring_into_range(Matrix& w);
+
 /// From the eigenvalues of W^T W: p?syevd for W, LAPACK's for the heads. Resolves singular values down to
 /// about 1e-7 of the largest, at a fifth of the cost of the other. gram: lower triangle with whole diagonal
 /// tiles of d columns; gain: [H d] multiplies the columns of W; rows: m. Collective over the grid.

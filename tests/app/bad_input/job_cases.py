@@ -94,6 +94,11 @@ CASES = [
     Case("more references than heads of activations",
          r"predict\.references = 6: is more than the 3 heads that there are; at most 5", small_activations, base=ACTIVATIONS,
          keys={"predict.references": 6}),
+    *(Case(f"more references of a {scope} than heads",
+           rf"compress\.references = 4611686018427387904: is more than the {others} heads? that can predict another; at most 5",
+           arguments=["calibrate", "--model.path=model", "--tokens.path=tokens.bin", "--compress.algorithm=headspan",
+                      f"--compress.scope={scope}", f"--compress.references={2**62}", "--compress.plan=plan.h5"])
+      for scope, others in (("layer", 1), ("causal", 3))),
     Case("grid beyond any machine", r"command line: run\.grid = 4294967296x4294967296: is too large; allowed: .*",
          keys={"run.grid": "4294967296x4294967296"}),
     Case("plan for more ranks than MPI counts",

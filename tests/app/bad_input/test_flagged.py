@@ -129,6 +129,17 @@ def constant_head(program, folder):
     expect(np.isnan(study["k/effective_rank"][1]), "effective rank of a head without variance")
 
 
+def constant_head_in_single_products(program, folder):
+    """What rounding leaves of its Gram may be below 0: it is no damage. Likewise of squares below what float32 holds."""
+    for name, spoil in (("constant", lambda head: np.full_like(head, 1e8 / 3)), ("tiny", lambda head: 1e-25 * head)):
+        (folder / name).mkdir()
+        z = noise(80, 3, 4)
+        z[:, 1] = spoil(z[:, 1])
+        study = of_activations(program, folder / name, z, predict__precision="float32")
+        has_bit(study["k/status"][1, [0, 2]], CONSTANT)
+        all_equal(study["k/rank"], [4, 0, 4])
+
+
 def duplicate_heads(program, folder):
     """Head 2 is head 0 again: each answers the other fully, and both together are no more than one."""
     z = noise(80, 3, 4)
@@ -370,7 +381,7 @@ def dead_layer_in_whole_columns(program, folder):
 
 
 CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, constant_coordinate,
-          coordinate_too_small_to_be_squared, constant_head, duplicate_heads,
+          coordinate_too_small_to_be_squared, constant_head, constant_head_in_single_products, duplicate_heads,
           duplicate_coordinates, fewer_sources_than_references, more_ranks_than_tokens, one_head_in_all, all_equal_tokens,
           sequences_of_one_token, one_token_in_all, one_layer_of_one_head, one_layer, limit_below_one_sequence,
           tokens_of_another_tokenizer, another_tokenizer_behind_grams, grams_of_a_model, text_of_single_tokens,

@@ -97,6 +97,18 @@ def overflow(name, place, spoil, arguments=None):
                 spoil, keys={"model.dtype": "float16"}, arguments=arguments)
 
 
+def evaluation(what, stream, arguments):
+    """That overflows in float16."""
+    def spoil(sample):
+        overflowing(stream)(sample)
+        sample.write_lines("scored.jsonl", {"id": "a", "context": [3, 4], "continuation": [5]})
+        sample.write_lines("generated.jsonl", {"id": 7, "context": [3, 4], "max_new_tokens": 2, "stop": []})
+    return Case(f"evaluation whose {stream} overflow, {what}",
+                f"{what}: the forward in float16 overflows; set model.dtype to bfloat16 or float32", spoil,
+                arguments=["evaluate", "--model.path=model", "--model.dtype=float16", "--evaluate.cache=full", *arguments])
+
+
+TEXT = ["--evaluate.texts=tokens.bin", "--tokens.sequence_length=16"]
 CALIBRATE = ["calibrate", "--model.path=model", "--model.dtype=float16", "--tokens.path=tokens.bin",
              "--tokens.sequence_length=16", "--compress.plan=plan.h5"]
 SHAPE = tensor_shapes(CONFIG)[K]
@@ -136,6 +148,9 @@ CASES = [
     overflow("calibration whose queries overflow", "q, layer 1, head 2", overflowing("q"), CALIBRATE),
     overflow("elimination whose values overflow", "v, layer 1, head 1", overflowing("v"),
              [*CALIBRATE, "--compress.algorithm=headspan", "--compress.stored=0.5"]),
+    *(evaluation("text tokens", stream, TEXT) for stream in "kqv"),
+    evaluation('request "a"', "v", ["--evaluate.requests=scored.jsonl", "--evaluate.answers=answers.jsonl"]),
+    evaluation("request 7", "v", ["--evaluate.generate=generated.jsonl", "--evaluate.answers=answers.jsonl"]),
     Case("shard missing", r"model/model\.safetensors\.index\.json: weight_map '.+' = model-00002-of-00002\.safetensors: "
          r"is missing from the folder; .+", without_shard),
     Case("shard without its tensor",

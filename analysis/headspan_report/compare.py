@@ -11,10 +11,10 @@ import matplotlib
 import numpy as np
 
 from .aggregate import cell, replace
-from .axes import COLOURS, STYLE, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
+from .figures.axes import COLOURS, STYLE, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
 from .error import InputError
 from .report import as_image, checkpoint_label, environment, name_and_step, share, template_text
-from .selection import LETTERS
+from .figures.selection import LETTERS
 
 # Name, variable, selection, the null's variable, its selection. {N}: for every number of references.
 FIGURES = (

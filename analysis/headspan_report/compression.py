@@ -7,8 +7,8 @@ import math
 import matplotlib
 
 from . import __version__
-from . import compression_figures as figures
-from .axes import STYLE
+from .figures import compression as figures
+from .figures.axes import STYLE
 from .plan import STREAMS, domain_of
 from .report import as_image, environment, template_text
 

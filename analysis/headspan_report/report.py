@@ -12,11 +12,11 @@ import numpy as np
 
 from . import __version__
 from . import statistics as st
-from .axes import count_label, to_svg
+from .figures.axes import count_label, to_svg
 from .figures import draw_all
 from .pack import index16, pack, scaled16, share8, signed16
 from .result import FLAGS, RULES
-from .selection import LETTERS
+from .figures.selection import LETTERS
 
 LARGEST_MAP = 22_000_000  # characters of packed arrays
 ROWS_OF_THE_TABLE = 12

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from plans import write_plan, write_run, write_summary
 from samples import check_nothing_is_replaced, lead_away, replace_by_fifo, run, within, write_done
 
-from headspan_report import compression_figures
+from headspan_report.figures import compression as compression_figures
 from headspan_report.error import InputError
 from headspan_report.plan import read_folder, read_plan
 

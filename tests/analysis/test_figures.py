@@ -16,7 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from samples import check_nothing_is_replaced, layers, make_overlap, random_stream, run, write_result
 from scipy import stats
 
-from headspan_report import axes, figures
+from headspan_report import figures
+from headspan_report.figures import axes
 from headspan_report.aggregate import aggregate, read_netcdf
 
 PICTURES = None

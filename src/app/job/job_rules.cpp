@@ -5,6 +5,19 @@
 #include "base/error.h"
 
 namespace headspan {
+namespace {
+
+/// Refuses more than `heads`, "that there are" or the like, and more than `always`, which any model may have.
+void check_at_most(const char* key, std::int64_t asked, std::int64_t heads, std::int64_t always,
+                   const char* which) {
+  const std::int64_t most = std::max(heads, always);
+  if (asked > most)
+    throw InputError("", key, std::to_string(asked),
+                     "is more than the " + std::to_string(heads) + " heads " + which,
+                     "at most " + std::to_string(most));
+}
+
+}  // namespace
 
 FitRules fit_rules(const Job& job, const std::string& forward_dtype, Precision precision) {
   FitRules rules;
@@ -25,25 +38,15 @@ bool saves_attention(const Job& job) {
 
 void check_references(const Job::Predict& predict, std::int64_t heads) {
   const Job::Predict defaults;
-  const auto check = [&](const char* key, std::int64_t asked, std::int64_t always) {
-    if (asked > std::max(heads, always))
-      throw InputError("", key, std::to_string(asked),
-                       "is more than the " + std::to_string(heads) + " heads that there are",
-                       "at most " + std::to_string(std::max(heads, always)));
-  };
-  check("predict.references", predict.references, defaults.references);
-  check("predict.pool", predict.pool, defaults.pool);
+  check_at_most("predict.references", predict.references, heads, defaults.references, "that there are");
+  check_at_most("predict.pool", predict.pool, heads, defaults.pool, "that there are");
 }
 
 void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads) {
   if (compress.algorithm != "headspan" && compress.algorithm != "paper-text") return;
   const bool in_layer = compress.algorithm == "headspan" && compress.scope == "layer";
-  const std::int64_t others = (in_layer ? heads : layers * heads) - 1,
-                     most = std::max(others, Job::Compress().references);
-  if (compress.references > most)
-    throw InputError("", "compress.references", std::to_string(compress.references),
-                     "is more than the " + std::to_string(others) + " heads that can predict another",
-                     "at most " + std::to_string(most));
+  check_at_most("compress.references", compress.references, (in_layer ? heads : layers * heads) - 1,
+                Job::Compress().references, "that can predict another");
 }
 
 }  // namespace headspan

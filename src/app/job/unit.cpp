@@ -214,8 +214,8 @@ std::vector<Unit> list_units(const Job& job) {
 
 std::string unit_identity(const Job& job, const Unit& unit) {
   Job own = job;
-  if (unit.kind ==
-      Unit::Kind::grams) {  // these are as the Grams have them, whether the job gives them or not
+  if (unit.kind == Unit::Kind::grams) {
+    // These are as the Grams have them, whether the job gives them or not.
     own.predict.capture = Job::Predict().capture;
     own.predict.precision = Job::Predict().precision;
   }

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .aggregate import replace
+from ..aggregate import replace
 
 COLOURS = {"k": "#0072B2", "q": "#D55E00", "v": "#009E73"}
 MARKERS = {"k": "o", "q": "s", "v": "^"}

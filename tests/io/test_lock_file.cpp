@@ -1,5 +1,6 @@
 // Locks of runs that live, have died, or run on machines that cannot be asked.
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/process/live_process.h"
+#include "base/process/stop_signal.h"
 #include "io/outputs/lock_file.h"
 #include "support/temp_folder.h"
 
@@ -27,7 +29,7 @@ class LockFileTest : public testing::Test {
   /// Why the lock cannot be had; empty where it can.
   std::string refusal() {
     try {
-      LockFile(path_, "8", silent_, std::chrono::seconds(2));
+      LockFile::take(path_, "8", silent_, std::chrono::seconds(2));
     } catch (const Error& e) {
       return e.what();
     }
@@ -60,11 +62,11 @@ int exit_code_of(pid_t pid) {
 
 TEST_F(LockFileTest, IsHeldUntilItsEnd) {
   {
-    const LockFile lock(path_, "7", silent_);
+    const auto lock = LockFile::take(path_, "7", silent_);
     const std::string told = refusal();
     EXPECT_EQ(told.rfind(path_ + ": job 7 (process " + std::to_string(::getpid()) + " on ", 0), 0u) << told;
     EXPECT_NE(told.find(") is at work on it; "), std::string::npos) << told;
-    EXPECT_NO_THROW(lock.check());
+    EXPECT_NO_THROW(lock->check());
   }
   EXPECT_FALSE(fs::exists(lock_));
   EXPECT_EQ(refusal(), "");
@@ -73,7 +75,7 @@ TEST_F(LockFileTest, IsHeldUntilItsEnd) {
 
 TEST_F(LockFileTest, OfAProcessThatIsGoneIsTakenAtOnce) {
   const pid_t child = start([&] {
-    new LockFile(path_, "7", silent_);  // never given back
+    static_cast<void>(LockFile::take(path_, "7", silent_).release());  // never given back
     return 0;
   });
   ASSERT_EQ(exit_code_of(child), 0);
@@ -86,7 +88,7 @@ TEST_F(LockFileTest, OfAProcessThatIsGoneIsTakenAtOnce) {
 
 TEST_F(LockFileTest, OfAProcessThatHasEndedButIsNotLookedAtIsTaken) {
   const pid_t child = start([&] {
-    new LockFile(path_, "7", silent_);
+    static_cast<void>(LockFile::take(path_, "7", silent_).release());
     return 0;
   });
   siginfo_t ended{};
@@ -136,17 +138,32 @@ TEST_F(LockFileTest, OfAnotherMachineStandsWhereItIsRenewed) {
 }
 
 TEST_F(LockFileTest, ThatWasTakenOverIsTold) {
-  const LockFile lock(path_, "7", silent_);
+  const auto lock = LockFile::take(path_, "7", silent_);
   write_lock(kElsewhere);
 
-  EXPECT_THROW(lock.check(), Error);
+  EXPECT_THROW(lock->check(), Error);
 }
 
 TEST_F(LockFileTest, ThatIsNoFileIsRefusedAndNotWaitedFor) {
   fs::create_directories(folder_.path("out"));
   ASSERT_EQ(::mkfifo(lock_.c_str(), 0600), 0);
 
-  EXPECT_THROW(LockFile(path_, "8", silent_), InputError);
+  EXPECT_THROW(LockFile::take(path_, "8", silent_), InputError);
+}
+
+TEST_F(LockFileTest, IsWaitedForNoLongerThanASignal) {
+  fs::create_directories(folder_.path("out"));
+  write_lock(kElsewhere);
+
+  const auto before = std::chrono::steady_clock::now();
+  const pid_t child = start([&] {
+    catch_stop_signals();
+    ::kill(::getpid(), SIGTERM);
+    return LockFile::take(path_, "8", silent_) ? 1 : 0;
+  });
+  EXPECT_EQ(exit_code_of(child), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20)) << "waited in vain";
+  EXPECT_TRUE(fs::exists(lock_)) << "it may be of a run that lives";
 }
 
 /// Each child takes the lock again and again, and dies with it every second time.
@@ -159,7 +176,7 @@ TEST_F(LockFileTest, IsNeverHeldByTwo) {
       for (;;) {
         std::unique_ptr<LockFile> lock;
         try {
-          lock = std::make_unique<LockFile>(path_, "7", silent_);
+          lock = LockFile::take(path_, "7", silent_);
         } catch (const Error&) {
           ::usleep(500);
           continue;

@@ -136,6 +136,45 @@ TEST_F(PublishTest, AFileThatFailsItsCheckIsNotPublished) {
   comm_.barrier();
 }
 
+TEST_F(PublishTest, ARunThatHasLostItsLockPublishesNothingAndLeavesTheOthersFiles) {
+  const std::string path = folder_.path("result.h5"), other = path + ".tmp.9";
+  publish_rows(path, 5, 1.0);
+  const auto lock = comm_.is_root() ? LockFile::take(path, "8", Log(false)) : nullptr;
+  const auto lose = [&] {
+    if (!comm_.is_root()) return;
+    std::ofstream(path + ".lock") << "job_id 9\nsince 2026-01-01T00:00:00Z\nprocess n01 1 2 3 4\n";
+    std::ofstream(other) << "of the run that has it now";
+  };
+  const auto accept = [](const std::string&) {};
+
+  std::string before, meanwhile;
+  try {
+    publish(
+        comm_, {path, "8", "", lock.get()},
+        [&](const std::string& to) {
+          write(to, 5, 2.0);
+          lose();
+        },
+        accept);
+  } catch (const AgreedError& e) {
+    meanwhile = e.what();
+  }
+  try {
+    publish(
+        comm_, {path, "8", "", lock.get()}, [&](const std::string& to) { write(to, 5, 2.0); }, accept);
+  } catch (const AgreedError& e) {
+    before = e.what();
+  }
+
+  EXPECT_NE(meanwhile.find("has taken over while this run stood still"), std::string::npos) << meanwhile;
+  EXPECT_EQ(before, meanwhile);
+  EXPECT_EQ(version_of(path), 1.0);
+  EXPECT_TRUE(is_complete(path));
+  EXPECT_TRUE(fs::exists(other));
+  EXPECT_EQ(entries(folder_.path("")), 4);  // the file, its .done, the other's lock and file
+  comm_.barrier();
+}
+
 TEST_F(PublishTest, LeftoversOfTheSameTargetAreRemoved) {
   const std::string path = folder_.path("a.h5"), other = folder_.path("a.h5.gram.tmp.1");
   if (comm_.is_root())

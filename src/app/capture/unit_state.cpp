@@ -139,45 +139,37 @@ void read_attention(const H5File& file, const Team& team, bool same_layout, Atte
 
 }  // namespace
 
-UnitState::UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-                     std::vector<GramStream> streams, std::string contents, AttentionSums* attention,
-                     const std::vector<std::string>& passes)
-    : job_(job),
-      unit_(unit),
-      team_(team),
-      clock_(clock),
-      log_(log),
-      streams_(std::move(streams)),
-      contents_(std::move(contents)),
-      attention_(attention) {
+UnitState::UnitState(const UnitRun& run, std::vector<GramStream> streams, std::string contents,
+                     AttentionSums* attention, const std::vector<std::string>& passes)
+    : run_(run), streams_(std::move(streams)), contents_(std::move(contents)), attention_(attention) {
   if (passes.size() < 2) return;
   for (const std::string& pass : passes) passes_ += (passes_.empty() ? "" : "; ") + pass;
 }
 
 template <class T>
 void UnitState::keep(const CollectorSource<T>& collector, const PiecesDone& pieces) const {
-  const RunClock::Step step = clock_.next(team_.group());
+  const RunClock::Step step = run_.clock.next(run_.team.group());
   if (step == RunClock::Step::go_on) return;
   save(collector(), pieces);
-  clock_.saved();
+  run_.clock.saved();
   if (step == RunClock::Step::save_and_stop) throw Stopped();
 }
 
 template <class T>
 void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
-  const Comm& comm = team_.group();
-  const std::string identity = unit_identity(job_, unit_), path = state_path(job_, unit_);
+  const Comm& comm = run_.team.group();
+  const std::string identity = unit_identity(run_.job, run_.unit), path = state_path(run_.job, run_.unit);
   collector.settle();
   publish(
-      comm, {path, comm.broadcast(job_id(), 0), sha256_hex(identity)},
+      comm, {path, comm.broadcast(job_id(), 0), sha256_hex(identity), run_.lock},
       [&](const std::string& temporary) {
         H5File file = H5File::create(comm, temporary);
         file.write_attribute("/", "format", kFormat);
         file.write_attribute("/", "identity", identity);
         file.write_attribute("/", "contents", contents_);
         file.write_attribute("/", "ranks", static_cast<std::int64_t>(comm.size()));
-        file.write_attribute("/", "grid", grid_name(team_.grid()));
-        file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(team_.tensor().size()));
+        file.write_attribute("/", "grid", grid_name(run_.team.grid()));
+        file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(run_.team.tensor().size()));
         file.write_attribute("/", "passes", passes_);
         file.write_attribute("/", "pass", static_cast<std::int64_t>(pieces.pass));
         const auto count = static_cast<std::int64_t>(pieces.done.size());
@@ -196,13 +188,13 @@ void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
             write_part(file, comm, streams_[s].name + "/" + part_name(p), stream.columns, stream.sums[p],
                        stream.waiting[p]);
         }
-        if (attention_ != nullptr) write_attention(file, team_, attention_->sums());
+        if (attention_ != nullptr) write_attention(file, run_.team, attention_->sums());
         file.close();
       },
       [&](const std::string& temporary) { read_gram_streams(H5File::open(temporary)); });
-  log_.event("saved", {{"unit", unit_.name},
-                       {"pieces", std::to_string(std::count(pieces.done.begin(), pieces.done.end(), 1))},
-                       {"file", path}});
+  run_.log.event("saved", {{"unit", run_.unit.name},
+                           {"pieces", std::to_string(std::count(pieces.done.begin(), pieces.done.end(), 1))},
+                           {"file", path}});
 }
 
 /// Whether the numbers of a part say what can be read: rows of no more ranks than have sums, as many as wait.
@@ -252,30 +244,31 @@ std::string UnitState::obstacle(const H5File& file, std::int64_t pieces) const {
 
 template <class T>
 PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t count) const {
-  const Comm& comm = team_.group();
-  const std::string path = state_path(job_, unit_);
+  const Comm& comm = run_.team.group();
+  const std::string path = state_path(run_.job, run_.unit);
   PiecesDone pieces{0, std::vector<std::uint8_t>(to_size(count), 0)};
   int there = 0;
   agree(comm, [&] {
     if (!comm.is_root() || !std::filesystem::exists(path)) return;
-    const std::string flaw = flaw_of(path, sha256_hex(unit_identity(job_, unit_)));
+    const std::string flaw = flaw_of(path, sha256_hex(unit_identity(run_.job, run_.unit)));
     there = flaw.empty() ? 1 : 0;
-    if (!flaw.empty()) log_.notice(unit_.name + " starts anew: " + flaw);
+    if (!flaw.empty()) run_.log.notice(run_.unit.name + " starts anew: " + flaw);
   });
   if (comm.max(there) == 0) return pieces;
   const H5File file = H5File::open(comm, path);
   std::string why;
   agree(comm, [&] { why = obstacle(file, count); });
   if (!why.empty()) {
-    log_.notice(unit_.name + " starts anew: " + why);
+    run_.log.notice(run_.unit.name + " starts anew: " + why);
     return pieces;
   }
   pieces.pass = to_size(file.read_attribute<std::int64_t>("/", "pass").value_or(0));
   file.open_dataset("done").read_rows(0, count, pieces.done.data());
   Collector<T>& collector = source();
-  const bool same_layout = file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
-                           file.read_attribute<std::string>("/", "grid") == grid_name(team_.grid()) &&
-                           file.read_attribute<std::int64_t>("/", "tensor_parallel") == team_.tensor().size();
+  const bool same_layout =
+      file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
+      file.read_attribute<std::string>("/", "grid") == grid_name(run_.team.grid()) &&
+      file.read_attribute<std::int64_t>("/", "tensor_parallel") == run_.team.tensor().size();
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     CollectedStream<T>& stream = collector.stream(s);
     for (std::size_t p = 0; p < stream.sums.size(); ++p) {
@@ -289,10 +282,11 @@ PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t coun
       if (s == 0) collector.set_waiting(static_cast<Part>(p), waiting);
     }
   }
-  if (attention_ != nullptr) read_attention(file, team_, same_layout, attention_->sums());
-  log_.event("resumed", {{"unit", unit_.name},
-                         {"pieces", std::to_string(std::count(pieces.done.begin(), pieces.done.end(), 1))},
-                         {"file", path}});
+  if (attention_ != nullptr) read_attention(file, run_.team, same_layout, attention_->sums());
+  run_.log.event("resumed",
+                 {{"unit", run_.unit.name},
+                  {"pieces", std::to_string(std::count(pieces.done.begin(), pieces.done.end(), 1))},
+                  {"file", path}});
   return pieces;
 }
 

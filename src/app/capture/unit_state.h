@@ -19,10 +19,7 @@
 
 #include <functional>
 
-#include "app/job/unit.h"
-#include "app/run/run_clock.h"
-#include "app/run/team.h"
-#include "base/log.h"
+#include "app/run/unit_run.h"
 #include "io/outputs/gram_file.h"
 #include "stats/compression/attention_metric.h"
 #include "stats/gram/collector.h"
@@ -44,9 +41,8 @@ class UnitState {
   /// `streams`: as they are collected, in order. `contents`: what is read, one "NAME DIGEST" a line, equal on
   /// every rank. `attention`: what is summed beside the streams, or null. `passes`: what each pass sums, in
   /// words, where there are several. Everything must outlive the object.
-  UnitState(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-            std::vector<GramStream> streams, std::string contents, AttentionSums* attention = nullptr,
-            const std::vector<std::string>& passes = {});
+  UnitState(const UnitRun& run, std::vector<GramStream> streams, std::string contents,
+            AttentionSums* attention = nullptr, const std::vector<std::string>& passes = {});
 
   /// Fills the collector and the sums, which are fresh, from what an earlier run of this job has saved: from
   /// the same contents, in the same passes and layout of the file; else tells why not. How far that is; pass
@@ -64,11 +60,7 @@ class UnitState {
   std::string obstacle(const H5File& file, std::int64_t pieces) const;
   bool is_sound(const H5File& file, std::int64_t pieces) const;
 
-  const Job& job_;
-  const Unit& unit_;
-  const Team& team_;
-  RunClock& clock_;
-  const Log& log_;
+  const UnitRun& run_;
   std::vector<GramStream> streams_;
   std::string contents_;
   AttentionSums* attention_;

@@ -16,6 +16,7 @@
 #include "app/run/layout.h"
 #include "app/run/library_versions.h"
 #include "app/run/model_input.h"
+#include "app/run/output_lock.h"
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
 #include "app/sources/value_range.h"
@@ -128,7 +129,7 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
 }
 
 void publish_plan(const Job& job, const Prepared& prepared, const CompressionPlan& plan,
-                  const std::string& id, const Comm& world) {
+                  const Publication& publication, const Comm& world) {
   const std::string now = iso_time_utc();
   const GramOrigin& origin = prepared.origin;
   const std::string model = job.model.path.empty() ? job.grams.paths.front() : job.model.path;
@@ -152,7 +153,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"git", git_id()}};
   if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
   publish(
-      world, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate"))},
+      world, publication,
       [&](const std::string& path) {
         if (world.is_root()) write_plan(path, plan, more);
       },
@@ -219,15 +220,13 @@ int calibrate(const Job& job, const Comm& world) {
       prepared.origin.weights_digest = weights_digest(*prepared.input->checkpoint);
   });
   const std::string id = world.broadcast(job_id(), 0);
-  std::optional<LockFile> lock;  // on the root
-  agree(world, [&] {
-    if (world.is_root()) lock.emplace(job.compress.plan, id, log);
-  });
-  if (!prepared.input) check_done(world, job.grams.paths, log);
-  tell(prepared.sample, log);
-  const Team team(world, 1, tensor_parallel, job.run.grid);
+  std::unique_ptr<LockFile> lock;  // on the root
   CompressionPlan plan;
   try {
+    lock = take_lock(job.compress.plan, id, world, log);
+    if (!prepared.input) check_done(world, job.grams.paths, log);
+    tell(prepared.sample, log);
+    const Team team(world, 1, tensor_parallel, job.run.grid);
     plan = make_plan(job, prepared, team, log);
   } catch (const Stopped&) {
     if (world.is_root())
@@ -238,10 +237,8 @@ int calibrate(const Job& job, const Comm& world) {
           job.compress.plan.c_str());
     return 1;
   }
-  agree(world, [&] {
-    if (lock) lock->check();
-  });
-  publish_plan(job, prepared, plan, id, world);
+  publish_plan(job, prepared, plan, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate")), lock.get()},
+               world);
   if (world.is_root())
     std::printf(
         "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",

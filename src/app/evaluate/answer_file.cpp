@@ -7,6 +7,7 @@
 
 #include "base/input_file.h"
 #include "dist/comm/agreement.h"
+#include "io/outputs/output_folder.h"
 #include "io/outputs/publish.h"
 
 namespace headspan {
@@ -34,8 +35,7 @@ AnswerFile::~AnswerFile() {
 
 void AnswerFile::read(const std::string& job, const Log& log) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(path_).parent_path();
-  make_folder(folder.empty() ? "." : folder.string());
+  make_folder(folder_of(path_));
   std::istringstream old(fs::exists(part()) ? read_whole_file(part()) : "");
   std::string line, kept = job + "\n";
   const bool begun = static_cast<bool>(std::getline(old, line));

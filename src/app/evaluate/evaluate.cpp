@@ -12,6 +12,7 @@
 #include "app/job/job_file.h"
 #include "app/run/cached_model.h"
 #include "app/run/layout.h"
+#include "app/run/output_lock.h"
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
 #include "base/provenance.h"
@@ -302,10 +303,12 @@ int evaluate(const Job& job, const Comm& world) {
   });
   if (prepared.plan) check_done(world, {job.evaluate.plan}, log);
   const std::string id = world.broadcast(job_id(), 0);
-  std::optional<LockFile> lock;  // on the root
-  agree(world, [&] {
-    if (world.is_root() && !job.evaluate.answers.empty()) lock.emplace(job.evaluate.answers, id, log);
-  });
+  std::unique_ptr<LockFile> lock;  // on the root
+  try {
+    if (!job.evaluate.answers.empty()) lock = take_lock(job.evaluate.answers, id, world, log);
+  } catch (const Stopped&) {
+    return tell_stopped(job, std::nullopt, world, start);
+  }
   for (const Text& text : prepared.texts) tell(text.sample, log);
   const Team team(world, 1, tensor_parallel, std::nullopt, gpu);
   const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);
@@ -328,6 +331,9 @@ int evaluate(const Job& job, const Comm& world) {
     return tell_stopped(job, answers, world, start);
   }
   measure(job, prepared, *model, memory, summary);
+  agree(world, [&] {
+    if (lock) lock->check();
+  });
   answers->publish();
   agree(world, [&] {
     if (!world.is_root()) return;

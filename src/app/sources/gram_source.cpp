@@ -10,14 +10,13 @@
 namespace headspan {
 namespace {
 
-UnitEvidence read_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
-                           const Log& log, Profile& profile) {
-  if (unit.kind == Unit::Kind::model) return run_model(job, unit, team, clock, log, profile);
-  const Profile::Phase phase = profile.enter("read");
-  if (unit.kind == Unit::Kind::activations) return read_activations(job, unit, team, clock, log);
-  check_done(team.group(), job.grams.paths, log);
-  UnitEvidence evidence = merge_grams(job, team, saves_attention(job));
-  tell(evidence.sample, log);
+UnitEvidence read_evidence(const UnitRun& run) {
+  if (run.unit.kind == Unit::Kind::model) return run_model(run);
+  const Profile::Phase phase = run.profile.enter("read");
+  if (run.unit.kind == Unit::Kind::activations) return read_activations(run);
+  check_done(run.team.group(), run.job.grams.paths, run.log);
+  UnitEvidence evidence = merge_grams(run.job, run.team, saves_attention(run.job));
+  tell(evidence.sample, run.log);
   return evidence;
 }
 
@@ -38,10 +37,9 @@ const std::string& source_path(const Job& job, const Unit& unit) {
   return unit.kind == Unit::Kind::grams ? job.grams.paths.front() : unit.path;
 }
 
-UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
-                             const Log& log, Profile& profile) {
-  UnitEvidence evidence = read_evidence(job, unit, team, clock, log, profile);
-  check_value_range(team.group(), source_path(job, unit), evidence);
+UnitEvidence gather_evidence(const UnitRun& run) {
+  UnitEvidence evidence = read_evidence(run);
+  check_value_range(run.team.group(), source_path(run.job, run.unit), evidence);
   return evidence;
 }
 

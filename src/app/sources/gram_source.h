@@ -1,12 +1,8 @@
 // Where the Grams of a unit come from: a model that runs over tokens, a file of activations, or saved Grams.
 #pragma once
 
-#include "app/job/unit.h"
-#include "app/run/run_clock.h"
-#include "app/run/team.h"
+#include "app/run/unit_run.h"
 #include "app/sources/unit_evidence.h"
-#include "base/log.h"
-#include "base/profile.h"
 
 namespace headspan {
 
@@ -18,9 +14,8 @@ void check_unit(const Job& job, const Unit& unit, const GridShape& grid);
 const std::string& source_path(const Job& job, const Unit& unit);
 
 /// Runs or reads the unit's source, from where an earlier run has stopped, and checks that its values can be
-/// squared and summed. Throws AgreedError, or Stopped with the state of the unit saved. Phases of `profile`:
-/// read, and those of run_model. Collective over the team's group.
-UnitEvidence gather_evidence(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
-                             const Log& log, Profile& profile);
+/// squared and summed. Throws AgreedError, or Stopped with the state of the unit saved. Phases of the run's
+/// profile: read, and those of run_model. Collective over the team's group.
+UnitEvidence gather_evidence(const UnitRun& run);
 
 }  // namespace headspan

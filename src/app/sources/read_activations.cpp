@@ -123,8 +123,8 @@ void check_activations(const Job& job, const Unit& unit, const GridShape& grid) 
   check_layer_sizes(job, layer_sizes(layout_of(file)), grid);
 }
 
-UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
-                              const Log& log) {
+UnitEvidence read_activations(const UnitRun& run) {
+  const auto& [job, unit, team, clock, log, profile, lock] = run;
   std::optional<Activations> file;
   UnitEvidence evidence;
   agree(team.group(), [&] {
@@ -147,15 +147,14 @@ UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team
                         layout_of(*file),
                         fit_rules(job, dtype, job.predict.precision),
                         {}};
-  const UnitState state(job, unit, team, clock, log,
-                        {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
+  const UnitState state(run, {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
                         team.group().broadcast(contents, 0));
   Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});
-  const auto run = [&](auto zero) {
+  const auto sum = [&](auto zero) {
     ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, team);
     return reader.run(job.predict.precision, progress, state);
   };
-  stream.grams = file->is_float32() ? run(0.0F) : run(0.0);
+  stream.grams = file->is_float32() ? sum(0.0F) : sum(0.0);
   evidence.streams.push_back(std::move(stream));
   return evidence;
 }

@@ -1,9 +1,7 @@
 // The Grams of a unit from a file of the user's own activations.
 #pragma once
 
-#include "app/job/unit.h"
-#include "app/run/run_clock.h"
-#include "app/run/team.h"
+#include "app/run/unit_run.h"
 #include "app/sources/unit_evidence.h"
 
 namespace headspan {
@@ -14,7 +12,6 @@ void check_activations(const Job& job, const Unit& unit, const GridShape& grid);
 
 /// From the user's own activations, from where an earlier run has stopped. Throws Stopped as run_model does.
 /// Collective over the team's group.
-UnitEvidence read_activations(const Job& job, const Unit& unit, const Team& team, RunClock& clock,
-                              const Log& log);
+UnitEvidence read_activations(const UnitRun& run);
 
 }  // namespace headspan

@@ -101,8 +101,8 @@ std::string identify(const Prepared& prepared, const Comm& comm, UnitEvidence& e
 }
 
 /// Fills in the Grams of the streams; the weights are in memory no longer than that.
-void capture(const Job& job, const Unit& unit, const Prepared& prepared, const Team& team, RunClock& clock,
-             const Log& log, Profile& profile, UnitEvidence& evidence) {
+void capture(const UnitRun& unit_run, const Prepared& prepared, UnitEvidence& evidence) {
+  const auto& [job, unit, team, clock, log, profile, lock] = unit_run;
   const bool attention = saves_attention(job);
   const ModelConfig& config = prepared.input.config;
   const Transformer model = [&] {
@@ -122,8 +122,7 @@ void capture(const Job& job, const Unit& unit, const Prepared& prepared, const T
   std::optional<AttentionSums> sums;
   if (attention) sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
   AttentionSums* const summed = sums ? &*sums : nullptr;
-  const UnitState state(job, unit, team, clock, log, saved, identify(prepared, team.group(), evidence),
-                        summed, passes);
+  const UnitState state(unit_run, saved, identify(prepared, team.group(), evidence), summed, passes);
   std::int64_t tokens_run = request.passes.empty() ? prepared.sample.total() : 0;
   for (const DeviceShare& pass : request.passes) tokens_run += tokens_of(pass, prepared.sample);
   Progress progress(log, "forward", "tokens", tokens_run, {{"unit", unit.name}});
@@ -156,8 +155,8 @@ void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
   check_model_sizes(job, prepare(job, unit).input.config, grid);
 }
 
-UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log,
-                       Profile& profile) {
+UnitEvidence run_model(const UnitRun& run) {
+  const auto& [job, unit, team, clock, log, profile, lock] = run;
   Prepared prepared;
   {
     const Profile::Phase phase = profile.enter("read");
@@ -168,7 +167,7 @@ UnitEvidence run_model(const Job& job, const Unit& unit, const Team& team, RunCl
     for (const std::string& warning : prepared.input.checkpoint->warnings()) log.warning(warning);
   UnitEvidence evidence;
   for (const Stream stream : job.predict.streams) evidence.streams.push_back(announce(job, prepared, stream));
-  capture(job, unit, prepared, team, clock, log, profile, evidence);
+  capture(run, prepared, evidence);
   if (team.gpu()) release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())));
   if (job.overlap.enabled) {
     const Profile::Phase phase = profile.enter("overlap");

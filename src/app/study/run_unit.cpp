@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "app/capture/unit_state.h"
+#include "app/run/output_lock.h"
 #include "app/sources/gram_source.h"
 #include "app/sources/run_attributes.h"
 #include "app/sources/value_range.h"
@@ -21,7 +22,6 @@
 #include "base/sha256.h"
 #include "device/device_values.h"
 #include "dist/comm/agreement.h"
-#include "io/outputs/lock_file.h"
 #include "io/outputs/publish.h"
 
 namespace headspan {
@@ -185,19 +185,17 @@ void publish_grams(const Unit& unit, const Publication& publication, const Netcd
 
 void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log) {
   const std::string id = team.group().broadcast(job_id(), 0);
-  std::optional<LockFile> lock;  // on the root
-  bool published = false;        // by another run, since this one was planned
+  const std::unique_ptr<LockFile> lock = take_lock(unit.result_path(job), id, team.group(), log);
+  bool published = false;  // by another run, since this one was planned
   agree(team.group(), [&] {
-    if (!team.group().is_root()) return;
-    lock.emplace(unit.result_path(job), id, log);
-    published = is_published(job, unit);
+    if (team.group().is_root()) published = is_published(job, unit);
   });
   if (team.group().max(published ? 1 : 0) == 1) return log.event("published before", {{"unit", unit.name}});
   Profile profile;
-  UnitEvidence evidence = gather_evidence(job, unit, team, clock, log, profile);
+  UnitEvidence evidence = gather_evidence({job, unit, team, clock, log, profile, lock.get()});
   ResultHeader header{run_attributes(job, unit, team, evidence), evidence.sample.sequences,
                       evidence.sample.heldout, job.predict.pool, job.predict.references};
-  Publication publication{unit.result_path(job), id, sha256_hex(unit_identity(job, unit))};
+  Publication publication{unit.result_path(job), id, sha256_hex(unit_identity(job, unit)), lock.get()};
   if (job.output.save_gram) {
     const Profile::Phase phase = profile.enter("save_gram");
     Publication grams = publication;
@@ -208,9 +206,6 @@ void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& cloc
   const std::vector<StreamResult> results = analyse_all(job, unit, evidence, team, log, profile);
   {
     const Profile::Phase phase = profile.enter("publish");
-    agree(team.group(), [&] {
-      if (lock) lock->check();
-    });
     publish(
         team.group(), publication,
         [&](const std::string& path) { write_result(team.group(), path, header, results, evidence.overlap); },

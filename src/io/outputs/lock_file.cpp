@@ -1,7 +1,6 @@
 #include "io/outputs/lock_file.h"
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -9,14 +8,17 @@
 #include <sstream>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/input_file.h"
 #include "base/printable.h"
 #include "base/process/live_process.h"
+#include "base/process/stop_signal.h"
 #include "base/provenance.h"
-#include "io/outputs/publish.h"
+#include "io/outputs/output_folder.h"
 
 namespace headspan {
 namespace {
@@ -59,7 +61,7 @@ std::optional<timespec> renewed(const std::string& path) {
 }
 
 /// Of the run that wrote `text` into the lock at `path`: as its process tells, else as the lock's time of
-/// change does. Unknown where the lock has gone or changed hands meanwhile.
+/// change does. Unknown where the lock has gone or changed hands meanwhile, or a signal to stop has come.
 Life life_of_holder(const std::string& path, const std::string& text, std::chrono::seconds patience,
                     const Log& log) {
   const Life life = life_of(field(text, "process"));
@@ -70,28 +72,70 @@ Life life_of_holder(const std::string& path, const std::string& text, std::chron
   for (std::chrono::seconds waited{0}; waited < patience; waited += kLook) {
     std::this_thread::sleep_for(kLook);
     const auto now = renewed(path);
-    if (!now || !first || read_lock(path) != text) return Life::unknown;
+    if (!now || !first || read_lock(path) != text || stop_signal_seen()) return Life::unknown;
     if (now->tv_sec != first->tv_sec || now->tv_nsec != first->tv_nsec) return Life::alive;
   }
   return Life::dead;
 }
 
+/// Writes a new file; false where there is one of this name.
+bool create(const std::string& path, const std::string& text) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0 && errno == EEXIST) return false;
+  if (file < 0) throw_errno("cannot create the file", path);
+  const ssize_t written = ::write(file, text.data(), text.size());
+  const int code = written < 0 ? errno : ENOSPC;
+  ::close(file);
+  if (written == static_cast<ssize_t>(text.size())) return true;
+  ::unlink(path.c_str());
+  errno = code;
+  throw_errno("cannot write the file", path);
+}
+
+/// Puts `text` in place of the lock `dead`; false where another run did so first. Runs that found the same
+/// dead lock exclude each other by flock, which ends with a process; on a file system without it two that
+/// rename within the same instant could both go on, and the first would find its lock lost (check).
+bool replace(const std::string& path, const std::string& dead, const std::string& text) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  const bool others_turn = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  bool replaced = false;
+  if (!others_turn && read_lock(path) == dead) {
+    const std::string mine = path + ".tmp." + hostname() + "-" + std::to_string(::getpid());
+    ::unlink(mine.c_str());  // of a dead process of this number
+    create(mine, text);
+    replaced = std::rename(mine.c_str(), path.c_str()) == 0;
+    if (!replaced) {
+      const int code = errno;
+      ::unlink(mine.c_str());
+      errno = code;
+      throw_errno("cannot take over", path);
+    }
+  }
+  if (file >= 0) ::close(file);
+  return replaced;
+}
+
 }  // namespace
 
-LockFile::LockFile(const std::string& path, const std::string& job_id, const Log& log,
-                   std::chrono::seconds patience)
-    : path_(path + ".lock") {
-  text_ = "job_id " + job_id + "\nsince " + iso_time_utc() + "\nprocess " + this_process() + "\n";
-  const auto folder = std::filesystem::path(path).parent_path();
-  make_folder(folder.empty() ? "." : folder.string());
-  while (!create()) {
-    const auto other = read_lock(path_);
+std::unique_ptr<LockFile> LockFile::take(const std::string& path, const std::string& job_id, const Log& log,
+                                         std::chrono::seconds patience) {
+  const std::string lock = path + ".lock";
+  const std::string text =
+      "job_id " + job_id + "\nsince " + iso_time_utc() + "\nprocess " + this_process() + "\n";
+  make_folder(folder_of(path));
+  while (!create(lock, text)) {
+    const auto other = read_lock(lock);
     if (!other) continue;
-    const Life life = life_of_holder(path_, *other, patience, log);
+    const Life life = life_of_holder(lock, *other, patience, log);
     if (life == Life::alive)
       throw Error(path + ": " + holder(*other) + " is at work on it; wait for its end, or end it");
-    if (life == Life::dead) take_from(*other);
+    if (life == Life::dead && replace(lock, *other, text)) break;
+    if (stop_signal_seen()) return nullptr;
   }
+  return std::unique_ptr<LockFile>(new LockFile(lock, text));
+}
+
+LockFile::LockFile(std::string lock, std::string text) : path_(std::move(lock)), text_(std::move(text)) {
   renewer_ = std::thread([this] { renew(); });
 }
 
@@ -108,38 +152,12 @@ LockFile::~LockFile() {
   }
 }
 
-/// False where somebody has it.
-bool LockFile::create() const {
-  const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0 && errno == EEXIST) return false;
-  if (file < 0) throw_errno("cannot create the file", path_);
-  const ssize_t written = ::write(file, text_.data(), text_.size());
-  const int code = written < 0 ? errno : ENOSPC;
-  ::close(file);
-  if (written == static_cast<ssize_t>(text_.size())) return true;
-  ::unlink(path_.c_str());
-  errno = code;
-  throw_errno("cannot write the file", path_);
-}
-
-/// Puts the lock of a dead run out of the way. Where another run was faster, what was put away is its lock:
-/// it is put back.
-void LockFile::take_from(const std::string& dead) const {
-  const std::string away = path_ + ".tmp." + hostname() + "-" + std::to_string(::getpid());
-  if (std::rename(path_.c_str(), away.c_str()) != 0) {
-    if (errno == ENOENT) return;
-    throw_errno("cannot take over", path_);
-  }
-  if (read_lock(away) != dead) static_cast<void>(::link(away.c_str(), path_.c_str()));
-  ::unlink(away.c_str());
-}
-
 void LockFile::renew() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!ended_.wait_for(lock, kRenewal, [this] { return end_; })) {
     try {
       check();
-      if (!create()) ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+      if (!create(path_, text_)) ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
     } catch (const std::exception&) {  // a lost lock is told by who asks; anything else may pass
     }
   }

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -21,9 +22,11 @@ class LockFile {
   static constexpr std::chrono::seconds kPatience{120};
 
   /// Takes the lock of the file at `path`; makes its folder. Throws Error that says who is at work where
-  /// another run has it. `patience`: how long a lock stands still that is of a dead run. One rank of the run.
-  LockFile(const std::string& path, const std::string& job_id, const Log& log,
-           std::chrono::seconds patience = kPatience);
+  /// another run has it; returns null where a signal to stop (base/process/stop_signal.h) came while it
+  /// looked whether that run still lives. `patience`: how long a lock stands still that is of a dead run. One
+  /// rank of the run.
+  static std::unique_ptr<LockFile> take(const std::string& path, const std::string& job_id, const Log& log,
+                                        std::chrono::seconds patience = kPatience);
   ~LockFile();  ///< gives it back
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
@@ -32,8 +35,7 @@ class LockFile {
   void check() const;
 
  private:
-  bool create() const;
-  void take_from(const std::string& dead) const;
+  LockFile(std::string lock, std::string text);
   void renew();
 
   std::string path_, text_;  // of the lock

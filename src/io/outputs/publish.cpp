@@ -19,16 +19,12 @@
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
 #include "io/hdf5/h5_file.h"
+#include "io/outputs/output_folder.h"
 
 namespace headspan {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string folder_of(const std::string& path) {
-  const fs::path parent = fs::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
 
 /// Forces a file, or the names in a folder, to the disk.
 void sync(const std::string& path) {
@@ -65,6 +61,10 @@ void remove_leftovers(const std::string& path) {
   }
 }
 
+std::string done_temporary(const Publication& publication) {
+  return publication.path + ".done.tmp." + publication.job_id;
+}
+
 /// Rank 0, after the write: temporary -> final name -> .done.
 void complete(const Publication& publication, const std::string& temporary,
               const std::function<void(const std::string&)>& verify) {
@@ -77,10 +77,10 @@ void complete(const Publication& publication, const std::string& temporary,
   }
   const Done done{static_cast<std::int64_t>(fs::file_size(temporary)), sha256_file(temporary),
                   publication.job_id, publication.job_digest};
+  if (publication.lock != nullptr) publication.lock->check();
   move_into_place(temporary, path);
-  const std::string done_temporary = path + ".done.tmp." + publication.job_id;
-  OutputFile(done_temporary).append(to_text(done));
-  move_into_place(done_temporary, path + ".done");
+  OutputFile(done_temporary(publication)).append(to_text(done));
+  move_into_place(done_temporary(publication), path + ".done");
 }
 
 }  // namespace
@@ -144,6 +144,7 @@ void publish(const Comm& comm, const Publication& publication,
   try {
     agree(comm, [&] {
       if (!comm.is_root()) return;
+      if (publication.lock != nullptr) publication.lock->check();
       make_folder(folder_of(path));
       remove_leftovers(path);
     });
@@ -152,7 +153,10 @@ void publish(const Comm& comm, const Publication& publication,
       if (comm.is_root()) complete(publication, temporary, verify);
     });
   } catch (const AgreedError&) {
-    if (comm.is_root()) remove_leftovers(path);
+    if (comm.is_root()) {  // no more than its own: a lock may be lost
+      ::unlink(temporary.c_str());
+      ::unlink(done_temporary(publication).c_str());
+    }
     comm.barrier();
     throw;
   }
@@ -190,14 +194,6 @@ void publish_text(const std::string& path, const std::string& text) {
     ::unlink(temporary.c_str());
     throw;
   }
-}
-
-void make_folder(const std::string& folder) {
-  std::error_code code;
-  fs::create_directories(folder, code);
-  if (code) throw Error("cannot make the folder: " + folder + ": " + code.message());
-  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
-    throw_errno("cannot write to the folder", folder);
 }
 
 }  // namespace headspan

@@ -2,7 +2,8 @@
 // target as PATH.tmp.JOBID, forced to the disk, checked, and renamed; then PATH.done, which says what the
 // complete file is, follows in the same way. After a crash at any instant PATH is the previous complete file
 // or the new one, and only a PATH that agrees with its PATH.done counts. Not a lock: who publishes a path
-// that others may be at work on holds the lock of it (io/outputs/lock_file.h).
+// that others may be at work on holds the lock of it (io/outputs/lock_file.h) and names it in the
+// Publication.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "base/log.h"
 #include "dist/comm/mpi.h"
+#include "io/outputs/lock_file.h"
 
 namespace headspan {
 
@@ -43,6 +45,7 @@ struct Publication {
   std::string path;
   std::string job_id;  ///< becomes part of a file name
   std::string job_digest;
+  const LockFile* lock = nullptr;  ///< on the root: must still be this run's when the file gets its name
 };
 
 /// Publishes one HDF5 file, replacing what was there; makes its folder, and removes what dead jobs left of it
@@ -70,9 +73,5 @@ void check_file_name(const std::string& path, const std::string& field, const st
 /// Publishes a small text file without a .done: the old one or the new one stands there. Makes its folder.
 /// Throws Error. One rank.
 void publish_text(const std::string& path, const std::string& text);
-
-/// Makes the folder and those above it; throws Error when that fails or when no file could be made in it. One
-/// rank.
-void make_folder(const std::string& folder);
 
 }  // namespace headspan

@@ -113,7 +113,38 @@ def calibrate_and_evaluate_twice(program, folder):
     expect(files(folder) == ["answers.jsonl", "plan.h5", "plan.h5.done"], str(files(folder)))
 
 
-CHECKS = [study_twice, two_units_of_a_sweep, a_killed_run_is_in_nobodys_way, calibrate_and_evaluate_twice]
+def a_signal_is_not_kept_waiting(program, folder):
+    """While a run looks whether another one, on a machine that it cannot ask, still lives."""
+    sample = sample_of(folder)
+    sample.write_lines("requests.jsonl", {"id": "0", "context": [2, 3], "continuation": [4]})
+    runs = {"study": (SMALL | {"output.directory": "out"}, None, 3, "0 of 1 units are done; the same command goes on"),
+            "calibrate": ({"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "out/plan.h5",
+                           "compress.stored": 0.5, "tokens.sequence_length": 16}, "out/plan.h5.lock", 1, "begins anew"),
+            "evaluate": ({"model.path": "model", "evaluate.requests": "requests.jsonl", "evaluate.answers": "out/a.jsonl",
+                          "evaluate.cache": "full"}, "out/a.jsonl.lock", 1, "begins anew")}
+    for command, (keys, lock, code, words) in runs.items():
+        if lock is None:
+            made = program.study(folder, keys)
+            expect(made.code == 0, f"exit code {made.code}", made)
+            result, = (folder / "out").rglob("model.h5")
+            result.unlink()
+            lock = f"{result.relative_to(folder)}.lock"
+        (folder / lock).write_text("job_id 7\nsince 2026-01-01T00:00:00Z\nprocess n01 4711 99 0-0 pid:[1]\n")
+        run = subprocess.Popen(program.command([command, *options(keys)]), cwd=folder, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        for line in run.stderr:
+            if "looking for up to 120 s whether that still runs" in line:
+                break
+        begin = time.monotonic()
+        run.send_signal(signal.SIGTERM)
+        told = run.communicate(timeout=100)[1]
+        expect(time.monotonic() - begin < 20, f"{command} stopped after {time.monotonic() - begin:.0f} s")
+        expect("stopped by a signal" in told and words in told, f"{command} says {told}")
+        expect(program.ranks > 1 or run.returncode == code, f"{command}: exit code {run.returncode}\n{told}")
+        expect((folder / lock).exists(), f"{command} took the lock of a run that may live")
+
+
+CHECKS = [study_twice, a_signal_is_not_kept_waiting, two_units_of_a_sweep, a_killed_run_is_in_nobodys_way, calibrate_and_evaluate_twice]
 
 
 def main():

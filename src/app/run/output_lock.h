@@ -1,0 +1,18 @@
+// The lock on an output of a run: io/outputs/lock_file.h, for a group of ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "dist/comm/mpi.h"
+#include "io/outputs/lock_file.h"
+
+namespace headspan {
+
+/// Takes the lock of the file at `path` on the root of comm; null on the other ranks. Throws AgreedError
+/// where another run has it, and Stopped where a signal to stop comes first. Collective over comm.
+std::unique_ptr<LockFile> take_lock(const std::string& path, const std::string& job_id, const Comm& comm,
+                                    const Log& log);
+
+}  // namespace headspan

@@ -1,0 +1,24 @@
+// What the run of one unit carries: what is asked, who computes it, when it saves and stops, and where it
+// reports. Nothing of what it computes.
+#pragma once
+
+#include "app/job/unit.h"
+#include "app/run/run_clock.h"
+#include "app/run/team.h"
+#include "base/log.h"
+#include "base/profile.h"
+#include "io/outputs/lock_file.h"
+
+namespace headspan {
+
+struct UnitRun {
+  const Job& job;
+  const Unit& unit;
+  const Team& team;
+  RunClock& clock;
+  const Log& log;
+  Profile& profile;
+  const LockFile* lock;  ///< of the unit's result, on the root of the team's group
+};
+
+}  // namespace headspan

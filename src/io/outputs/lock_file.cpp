@@ -25,12 +25,14 @@ namespace {
 
 constexpr std::chrono::seconds kRenewal{15}, kLook{1};
 
-/// Who holds a lock; nothing where nobody does.
+/// Who holds a lock; nothing where nobody does, or it changes hands just now.
 std::optional<std::string> read_lock(const std::string& path) {
   try {
     return read_small_file(path);
   } catch (const InputError&) {
-    if (std::filesystem::exists(std::filesystem::symlink_status(path))) throw;
+    struct stat status {};
+    const bool there = ::stat(path.c_str(), &status) == 0;
+    if (there ? !S_ISREG(status.st_mode) || ::access(path.c_str(), R_OK) != 0 : errno != ENOENT) throw;
     return std::nullopt;
   }
 }

@@ -57,7 +57,7 @@ Prepared prepare(const Job& job) {
     if (needs_tokens(job)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
   }
   const ModelConfig& config = prepared.origin.config;
-  check_bits(job.compress, config);
+  check_latents(job.compress, config);
   check_references(job.compress, config.layers, config.kv_heads);
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
   if (!prepared.input || !needs_tokens(job)) return prepared;

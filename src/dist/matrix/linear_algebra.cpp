@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "base/checked.h"
 #include "dist/matrix/scalapack.h"
@@ -28,6 +29,11 @@ std::int64_t inner_step(const Matrix& c, std::int64_t most_buffered) {
   const std::int64_t side = std::max(c.rows().local_size(0), c.columns().local_size(0));
   return std::max<std::int64_t>(1, most_buffered / std::max<std::int64_t>(1, side));
 }
+
+constexpr std::int64_t eigenvector_workspace(std::int64_t n) { return 1 + 6 * n + 2 * n * n; }
+
+static_assert(eigenvector_workspace(kMostEigenvectors) <= std::numeric_limits<int>::max() &&
+              eigenvector_workspace(kMostEigenvectors + 1) > std::numeric_limits<int>::max());
 
 /// Throws unless `info` is 0 or positive: a negative one names an argument.
 void check_info(const char* routine, int info) {
@@ -191,7 +197,7 @@ std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t
 }
 
 std::vector<double> local_eigenvectors(double* a, std::int64_t size) {
-  const int n = to_int(size), liwork = 3 + 5 * n, lwork = to_int(1 + 6 * size + 2 * size * size);
+  const int n = to_int(size), liwork = 3 + 5 * n, lwork = to_int(eigenvector_workspace(size));
   std::vector<double> values(static_cast<std::size_t>(n)), work(static_cast<std::size_t>(lwork));
   std::vector<int> iwork(static_cast<std::size_t>(liwork));
   int info = 0;

@@ -62,6 +62,10 @@ std::vector<double> eigenvalues(Matrix& a);
 /// The same of a symmetric [size, size] with leading dimension ld in one process (dsyevd). Local.
 std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t ld);
 
+/// The size up to which `local_eigenvectors` can be used: dsyevd counts a workspace of 1 + 6 n + 2 n^2
+/// numbers in 32 bits.
+constexpr std::int64_t kMostEigenvectors = 32766;
+
 /// The same of [size, size] without gaps; the columns of `a` become the orthonormal eigenvectors in that
 /// order, each with its largest component positive (dsyevd). Local.
 std::vector<double> local_eigenvectors(double* a, std::int64_t size);

@@ -373,6 +373,23 @@ class Compression(StudyTest):
         self.assertFalse((self.folder / "p.h5").exists())
 
 
+    def test_grams_that_do_not_fit_the_memory_are_refused(self):
+        config = json.loads((GOLDEN / "olmo2_mha" / "config.json").read_text())
+        layers = config["num_hidden_layers"]
+        columns = config["hidden_size"] * config["num_key_value_heads"] // config["num_attention_heads"]
+        for algorithm, heldout, ranks, pieces in (("latent", 0.5, 1, layers), ("headspan", 0, 2, 1)):
+            side = layers * columns // pieces
+            grams = 2 * (2 if heldout else 1) * pieces * 8 * side * (side + 1) / 2 / ranks / 2**30
+            keys = {"model.path": GOLDEN / "olmo2_mha", "tokens.path": self.tokens, "tokens.eos": EOS,
+                    "tokens.sequence_length": LENGTH, "tokens.heldout": heldout, "compress.algorithm": algorithm,
+                    "compress.stored": 0.5, "run.tensor_parallel": 1, "compress.plan": self.folder / "m.h5"}
+            with self.subTest(algorithm=algorithm, heldout=heldout):
+                printed = self.run_command(ranks, "calibrate", {**keys, "run.memory_gib": 0.99 * grams}, code=2)
+                self.assertRegex(printed, "headspan: run.memory_gib = .*: leaves .* of which the Grams alone take ")
+                self.run_command(ranks, "calibrate", {**keys, "run.memory_gib": 1.01 * grams})
+                (self.folder / "m.h5").unlink()
+
+
 def first_stop(tokens, stop):
     """Where the first stop sequence begins."""
     return next(i for i in range(len(tokens)) if tokens[i:i + len(stop)] == stop)

@@ -164,6 +164,40 @@ class Plan(StudyTest):
         self.assertEqual(code, 2)
         self.assertRegex(told, r"^headspan: run.memory_gib = \S+: is not enough: the fullest rank needs \S+ GiB; ")
 
+    def test_study_holds_its_memory_against_that_of_a_rank(self):
+        columns = 8192  # of a stream, whose Grams are far larger than all else
+        self.write_config("grams", num_hidden_layers=16, hidden_size=64, intermediate_size=64,
+                          num_attention_heads=16, num_key_value_heads=16, head_dim=32)
+        job = self.job("grams")
+        streams, parts = 3, 2  # keys, values and queries, fit and held out
+
+        whole = streams * parts * 8 * columns * (columns + 1) / 2 / 2**30
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                grams = whole / ranks
+                run = self.run_program(ranks, "study", *job, f"--run.memory_gib={0.9 * grams:.6f}")
+                self.assertEqual(run.returncode, 2, run.stderr)
+                told = re.search(r"^headspan: run.memory_gib = \S+: leaves (\S+) GiB to a rank, of which the Grams alone take "
+                                 r"(\S+) GiB; run on at least (\d+) ranks of a group ", run.stderr, re.MULTILINE)
+                self.assertIsNotNone(told, run.stderr)
+                np.testing.assert_allclose([float(told[1]), float(told[2])], [0.9 * grams, grams], atol=0.006)
+                self.assertEqual(int(told[3]), ranks * 2 if ranks == 1 else 3)
+                self.assertEqual(len(re.findall("^headspan: ", run.stderr, re.MULTILINE)), 1, run.stderr)
+
+        job = self.job("gqa")
+        peak = self.planned(job, 2, "bytes_of_the_fullest_rank")["peak"] / 2**30
+        for share in (0.8, 1.5):
+            with self.subTest(share=share):
+                run = self.run_program(2, "study", *job, f"--run.memory_gib={share * peak}")
+                self.assertEqual(run.returncode, 0, run.stderr)
+                told = re.search(r"^headspan: notice: \S+: the fullest rank is estimated to take (\S+) GiB, and a rank has "
+                                 r"(\S+) GiB \(run.memory_gib = \S+\): the system may end the run; "
+                                 r"\d+ ranks of a group that have as much each would do$", run.stderr, re.MULTILINE)
+                self.assertEqual(told is not None, share < 1, run.stderr)
+                if told:
+                    self.assertAlmostEqual(float(told[1]) / peak, 1, delta=0.2)
+                    self.assertAlmostEqual(float(told[2]) / peak, share, delta=0.02)
+
     def write_config(self, name, **sizes):
         config = json.loads((self.folder / "gqa" / "config.json").read_text())
         (self.folder / name).mkdir()

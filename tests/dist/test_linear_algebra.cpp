@@ -1,12 +1,11 @@
 // ScaLAPACK's routines on Matrix against closed forms and residuals with ScaLAPACK's own thresholds, on every
-// grid, for sizes 0, 1 and around the block; and what they, BLAS and LAPACK do where a rank holds more
-// elements than 32 bits count, in memory of which little is touched.
+// grid, for sizes 0, 1 and around the block. Not where a rank holds very many elements
+// (test_large_matrices.cpp).
 #include <cmath>
 #include <functional>
 #include <limits>
 
 #include "dist/matrix/linear_algebra.h"
-#include "dist/matrix/scalapack.h"
 #include "support/grids.h"
 
 namespace headspan {
@@ -119,7 +118,7 @@ TEST(LinearAlgebra, RefusesWhatIsNotPositiveDefinite) {
   });
 }
 
-TEST(LinearAlgebra, ProductsAreThoseOfTheFormula) {
+TEST(LinearAlgebra, MultipliesByTheFormula) {
   on_all_grids([](const Grid& grid) {
     const Formula f = [](std::int64_t i, std::int64_t j) {
       return std::sin(static_cast<double>(3 * i + 7 * j));
@@ -128,44 +127,67 @@ TEST(LinearAlgebra, ProductsAreThoseOfTheFormula) {
       return std::cos(static_cast<double>(5 * i - 2 * j));
     };
     const Matrix a = filled(grid, 10, 7, f), b = filled(grid, 7, 8, g);
-    Matrix product(grid, 10, 8, kBlock), square(grid, 7, 7, kBlock);
+    Matrix product(grid, 10, 8, kBlock);
 
     multiply(a, b, product);
-    multiply_transposed(a, square);
 
-    const std::vector<double> all = gathered(product), lower = gathered(square);
+    const std::vector<double> all = gathered(product);
     for (std::int64_t i = 0; i < 10; ++i)
       for (std::int64_t j = 0; j < 8; ++j) {
         double sum = 0;
         for (std::int64_t k = 0; k < 7; ++k) sum += f(i, k) * g(k, j);
         ASSERT_NEAR(all[static_cast<std::size_t>(i + j * 10)], sum, 1e-14);
       }
-    for (std::int64_t i = 0; i < 7; ++i)
-      for (std::int64_t j = 0; j <= i; ++j) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < 10; ++k) sum += f(k, i) * f(k, j);
-        ASSERT_NEAR(lower[static_cast<std::size_t>(i + j * 7)], sum, 1e-14);
-      }
+  });
+}
+
+/// Bounds of PBLAS's buffers: below the first two an inner dimension of 17 or more is cut into turns, of one
+/// column each and of a few that no block is a multiple of; below the last into none.
+constexpr std::int64_t kBuffered[] = {1, 100, kMostBufferElements};
+
+TEST(LinearAlgebra, MultipliesTransposedInTurns) {
+  const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * i % 13 + 5 * j); };
+  on_all_grids([&](const Grid& grid) {
+    const std::int64_t m = 47, n = 11;
+    const Matrix a = filled(grid, m, n, f);
+    for (const std::int64_t most_buffered : kBuffered) {
+      SCOPED_TRACE("buffers of " + std::to_string(most_buffered));
+      Matrix square(grid, n, n, kBlock);
+
+      multiply_transposed(a, square, most_buffered);
+
+      const std::vector<double> lower = gathered(square);
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j <= i; ++j) {
+          double sum = 0;
+          for (std::int64_t k = 0; k < m; ++k) sum += f(k, i) * f(k, j);
+          ASSERT_EQ(lower[static_cast<std::size_t>(i + j * n)], sum) << i << ", " << j;
+        }
+      EXPECT_TRUE(square.guards_intact());
+    }
   });
 }
 
 TEST(LinearAlgebra, SubtractsAPanelsProductFromWhatIsBehindIt) {
-  on_all_grids([](const Grid& grid) {
-    const Formula f = [](std::int64_t i, std::int64_t j) {
-      return std::sin(static_cast<double>(3 * i + 7 * j));
-    };
-    const std::int64_t n = 13, first = 5, k = 2, last = 11;
-    Matrix a = filled(grid, n, n, f);
+  const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * i % 13 + 5 * j); };
+  on_all_grids([&](const Grid& grid) {
+    const std::int64_t n = 31, first = 20, last = 29;
+    for (const std::int64_t k : {std::int64_t{2}, std::int64_t{17}})
+      for (const std::int64_t most_buffered : kBuffered) {
+        SCOPED_TRACE(std::to_string(k) + " columns, buffers of " + std::to_string(most_buffered));
+        Matrix a = filled(grid, n, n, f);
 
-    subtract_own_product(a, k, first, last);
+        subtract_own_product(a, k, first, last, most_buffered);
 
-    const std::vector<double> all = gathered(a);
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j <= i; ++j) {
-        double expected = f(i, j);
-        if (j >= first && i < last)
-          for (std::int64_t c = first - k; c < first; ++c) expected -= f(i, c) * f(j, c);
-        ASSERT_NEAR(all[static_cast<std::size_t>(i + j * n)], expected, 1e-14) << i << ", " << j;
+        const std::vector<double> all = gathered(a);
+        for (std::int64_t i = 0; i < n; ++i)
+          for (std::int64_t j = 0; j <= i; ++j) {
+            double expected = f(i, j);
+            if (j >= first && i < last)
+              for (std::int64_t c = first - k; c < first; ++c) expected -= f(i, c) * f(j, c);
+            ASSERT_EQ(all[static_cast<std::size_t>(i + j * n)], expected) << i << ", " << j;
+          }
+        EXPECT_TRUE(a.guards_intact());
       }
   });
 }
@@ -183,98 +205,6 @@ TEST(LinearAlgebra, EigenvaluesOfSecondDifferences) {
                   20 * 4 * kEps);
     EXPECT_TRUE(a.guards_intact());
   });
-}
-
-constexpr std::int64_t kLarge = 131072;  // squared, more than 2^31 elements on each of up to 6 ranks
-
-/// C_ij = f(i, j) of columns first - k .. last of the trailing triangle; what is before and behind stays.
-TEST(LinearAlgebra, SubtractsAPanelsProductFarBehind) {
-  on_all_grids([](const Grid& grid) {
-    const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i % 7 + 3 * (j % 5)); };
-    for (const std::int64_t first : {std::int64_t{16384}, std::int64_t{32784}, kLarge - 101}) {
-      SCOPED_TRACE("from " + std::to_string(first));
-      const std::int64_t k = 16, last = first + 98;
-      Matrix a(grid, kLarge, kLarge, 64);
-      const auto for_own = [&](const auto& visit) {
-        for (std::int64_t j = first - k; j <= last; ++j)
-          for (std::int64_t i = first; i <= last; ++i)
-            if (a.owner(i, j) == grid.comm().rank())
-              visit(i, j, *a.at(a.rows().local(i), a.columns().local(j)));
-      };
-      for_own([&](std::int64_t i, std::int64_t j, double& element) { element = f(i, j); });
-
-      subtract_own_product(a, k, first, last);
-
-      for_own([&](std::int64_t i, std::int64_t j, double& element) {
-        double expected = f(i, j);
-        if (j >= first && j <= i && i < last)
-          for (std::int64_t c = first - k; c < first; ++c) expected -= f(i, c) * f(j, c);
-        ASSERT_EQ(element, expected) << i << ", " << j;
-      });
-      EXPECT_TRUE(a.guards_intact());
-    }
-  });
-}
-
-TEST(LinearAlgebra, RefusesMoreElementsThanScalapackCounts) {
-  on_all_grids([](const Grid& grid) {
-    Matrix a(grid, kLarge, kLarge, 64), b(grid, kLarge, kLarge, 64);
-    EXPECT_THROW(factor_cholesky(a), Error);
-    EXPECT_THROW(invert_cholesky(a), Error);
-    EXPECT_THROW(mirror_lower(a), Error);
-    EXPECT_THROW(multiply(a, a, b), Error);
-    EXPECT_THROW(singular_values(a), Error);
-    EXPECT_THROW(solve_least_squares(a, b), Error);
-    if (grid.comm().size() == 1) return;  // BLAS and LAPACK below
-    EXPECT_THROW(multiply_transposed(a, b), Error);
-    EXPECT_THROW(eigenvalues(a), Error);
-  });
-}
-
-/// Columns that lie 2^30 elements apart.
-class FarColumns {
- public:
-  explicit FarColumns(const Formula& f) : pages_(kDistance * (kCount - 1) * 8 + 4096) {
-    for (std::int64_t j = 0; j < kCount; ++j)
-      for (std::int64_t i = 0; i < kCount; ++i) at(i, j) = f(i, j);
-  }
-  double* data() { return static_cast<double*>(pages_.data()); }
-  double& at(std::int64_t i, std::int64_t j) { return data()[i + j * kDistance]; }
-
-  static constexpr std::int64_t kDistance = std::int64_t{1} << 30;
-  static constexpr int kCount = 5, kLeading = static_cast<int>(kDistance);
-
- private:
-  ZeroPages pages_;
-};
-
-TEST(LinearAlgebra, BlasAndLapackReachFarColumns) {
-  if (Comm::duplicate(MPI_COMM_WORLD).size() > 1) GTEST_SKIP() << "on one rank";
-  constexpr int n = FarColumns::kCount, ld = FarColumns::kLeading;
-  const double one = 1, zero = 0;
-  const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(1 + i + 10 * j); };
-  const auto product = [&](std::int64_t i, std::int64_t j) {
-    double sum = 0;
-    for (std::int64_t k = 0; k < n; ++k) sum += f(i, k) * f(j, k);
-    return sum;
-  };
-  FarColumns a(f), c(f), lower(f), factor(second_difference), values(second_difference);
-
-  dgemm_("N", "T", &n, &n, &n, &one, a.data(), &ld, a.data(), &ld, &zero, c.data(), &ld);
-  dsyrk_("L", "N", &n, &n, &one, a.data(), &ld, &zero, lower.data(), &ld);
-  for (std::int64_t j = 0; j < n; ++j)
-    for (std::int64_t i = 0; i < n; ++i) {
-      EXPECT_EQ(c.at(i, j), product(i, j));
-      EXPECT_EQ(lower.at(i, j), i >= j ? product(i, j) : f(i, j));
-    }
-
-  int info = -1;
-  dpotrf_("L", &n, factor.data(), &ld, &info);
-  ASSERT_EQ(info, 0);
-  for (int j = 0; j < n; ++j) EXPECT_NEAR(factor.at(j, j), std::sqrt((j + 2.0) / (j + 1.0)), 1e-14);
-  const std::vector<double> found = local_eigenvalues(values.data(), n, ld);
-  for (int k = 0; k < n; ++k)
-    EXPECT_NEAR(found[static_cast<std::size_t>(k)], 2 - 2 * std::cos((n - k) * M_PI / (n + 1)), 1e-14);
 }
 
 /// B_ij = 1 for j <= i < n: singular values 1 / (2 sin((2 k - 1) pi / (4 n + 2))); rows of zeros below.

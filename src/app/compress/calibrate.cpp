@@ -12,6 +12,7 @@
 #include "app/compress/plan_latents.h"
 #include "app/job/job_file.h"
 #include "app/job/job_rules.h"
+#include "app/plan/memory_check.h"
 #include "app/run/batch_tokens.h"
 #include "app/run/layout.h"
 #include "app/run/library_versions.h"
@@ -58,7 +59,7 @@ Prepared prepare(const Job& job) {
     if (needs_tokens(job)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
   }
   const ModelConfig& config = prepared.origin.config;
-  check_bits(job.compress, config);
+  check_latents(job.compress, config);
   check_references(job.compress, config.layers, config.kv_heads);
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
   if (!prepared.input || !needs_tokens(job)) return prepared;
@@ -76,6 +77,16 @@ Prepared prepare(const Job& job) {
                      "give at least " + std::to_string(2 * columns) + " behind the first " +
                          std::to_string(token_rule(job).skip_first) + " of each sequence");
   return prepared;
+}
+
+/// Of the Grams of keys and values, of each layer where those will do.
+double calibration_bytes(const Job& job, const Prepared& prepared) {
+  if (!needs_tokens(job)) return 0;
+  const ModelConfig& config = prepared.origin.config;
+  const bool by_layer = prepared.input && job.compress.algorithm == "latent";
+  const std::int64_t pieces = by_layer ? config.layers : 1, columns = config.kv_heads * config.head_size;
+  const std::vector<double> of_piece(2, real(columns * (config.layers / pieces)));
+  return real(pieces) * gram_bytes(of_piece, prepared.sample.has_heldout() ? 2 : 1);
 }
 
 /// The heads of one of `count` equal pieces of a stream.
@@ -210,6 +221,7 @@ int calibrate(const Job& job, const Comm& world) {
     for (const char* suffix : {"", ".done", ".lock"})
       check_target({"compress.plan", job.compress.plan, job.compress.plan + suffix}, input_files(job));
     prepared = prepare(job);
+    check_grams_fit(job, calibration_bytes(job, prepared), world.size(), memory);
     if (!prepared.input) return check_one_group(job, world.size());
     tensor_parallel =
         choose_tensor_parallel(job, prepared.input->config, prepared.input->dtype, world.size(), memory);

@@ -8,6 +8,7 @@
 #include "app/job/value_kind.h"
 #include "app/run/run_clock.h"
 #include "base/checked.h"
+#include "dist/matrix/linear_algebra.h"
 #include "stats/compression/bit_allocation.h"
 #include "stats/compression/latents.h"
 
@@ -224,10 +225,19 @@ class LatentPlanner {
 
 }  // namespace
 
-void check_bits(const Job::Compress& rule, const ModelConfig& config) {
+void check_latents(const Job::Compress& rule, const ModelConfig& config) {
+  const std::int64_t columns = config.kv_heads * config.head_size;
+  if (columns > kMostEigenvectors) {
+    const std::string what = "takes the latents of layers, of which each has " + std::to_string(columns) +
+                             " columns, above the " + std::to_string(kMostEigenvectors) +
+                             " whose eigenvectors LAPACK can count";
+    if (rule.algorithm == "latent")
+      throw InputError("", "compress.algorithm", rule.algorithm, what,
+                       "choose headspan, paper-text, paper-code or quantise");
+    if (rule.units == "measured") throw InputError("", "compress.units", rule.units, what, "leave it out");
+  }
   if (rule.bits.find('x') == std::string::npos) return;
   std::int64_t latents = 0;
-  const std::int64_t columns = config.kv_heads * config.head_size;
   for (const auto& [count, bits] : read_bands(rule.bits)) latents += std::min(count, columns + 1);
   if (latents > columns)
     throw InputError("", "compress.bits", rule.bits,

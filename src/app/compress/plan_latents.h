@@ -5,8 +5,9 @@
 
 namespace headspan {
 
-/// Throws InputError where compress.bits names more latents than a layer has. Local.
-void check_bits(const Job::Compress& rule, const ModelConfig& config);
+/// Throws InputError where a layer has more columns than LAPACK can find the latents of, or fewer than
+/// compress.bits names. Local.
+void check_latents(const Job::Compress& rule, const ModelConfig& config);
 
 /// Latents in few bits or as whole columns, for which Grams of each layer will do. With `measure`
 /// (compress.units = measured) the losses of each layer and stream are put in the unit of what their bands by

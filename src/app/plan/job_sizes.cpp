@@ -14,6 +14,16 @@ double bytes_of(Dtype dtype) {
   return dtype == Dtype::float32 ? 4 : 2;
 }
 
+TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first) {
+  TokenCounts counts;
+  for (std::size_t s = 0; s < sample.sequences.size(); ++s) {
+    const std::int64_t length = sample.sequences[s].length;
+    (sample.heldout[s] != 0 ? counts.heldout : counts.fit) += std::max<std::int64_t>(0, length - skip_first);
+    counts.longest = std::max(counts.longest, length);
+  }
+  return counts;
+}
+
 std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) {
   std::vector<StreamSize> sizes;
   for (const Stream stream : job.predict.streams) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/job/job.h"
+#include "app/run/sample.h"
 #include "model/core/dtype.h"
 #include "model/core/model_config.h"
 #include "model/weights/weights.h"
@@ -33,6 +34,9 @@ inline double real(std::int64_t n) { return static_cast<double>(n); }
 
 /// Of one number.
 double bytes_of(Dtype dtype);
+
+/// Of those of a sample, all but the first `skip_first` of each sequence.
+TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first);
 
 /// Of a captured stream, of all layers.
 struct StreamSize {

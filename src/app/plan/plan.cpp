@@ -62,15 +62,7 @@ TokenCounts count_tokens(const Job& job, const ModelConfig& config, const std::s
                      " tokens in sequences of " + std::to_string(assumed.longest) + " are assumed");
     return assumed;
   }
-  const Sample sample = take_sample(job.tokens, config, config_path, "");
-  TokenCounts counts;
-  for (std::size_t s = 0; s < sample.sequences.size(); ++s) {
-    const std::int64_t length = sample.sequences[s].length;
-    const std::int64_t counted = std::max<std::int64_t>(0, length - job.tokens.skip_first);
-    (sample.heldout[s] != 0 ? counts.heldout : counts.fit) += counted;
-    counts.longest = std::max(counts.longest, length);
-  }
-  return counts;
+  return count_tokens(take_sample(job.tokens, config, config_path, ""), job.tokens.skip_first);
 }
 
 PassSetting pass_setting(const Job& job, const Planned& planned) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/job/unit.h"
+#include "app/plan/memory_check.h"
 #include "app/run/layout.h"
 #include "app/run/sample.h"
 #include "app/sources/gram_source.h"
@@ -31,6 +32,7 @@ struct Plan {
   std::int64_t skipped = 0;
   int tensor_parallel = 1;
   double gpu_memory = 0;  // of a rank, where it has a GPU
+  std::string notice;     // on rank 0
 };
 
 /// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
@@ -85,6 +87,9 @@ Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
   agree(world, [&] {
     const int group_ranks = world.size() / to_int(job.run.groups);
     plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
+    if (gpu || !world.is_root() || plan.units.empty() || plan.units.front().kind != Unit::Kind::model) return;
+    const GridShape grid = job.run.grid.value_or(squarest_grid(group_ranks));
+    plan.notice = check_memory(job, plan.units, {group_ranks, plan.tensor_parallel, grid}, memory);
   });
   return plan;
 }
@@ -180,6 +185,7 @@ int study(const Job& job, const Comm& world) {
   const int threads = start_threads(world);
   const Plan plan = make_plan(job, world, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
+  if (!plan.notice.empty()) log.notice(plan.notice);
   log.event("study", {{"units", std::to_string(plan.units.size())},
                       {"skipped", std::to_string(plan.skipped)},
                       {"ranks", std::to_string(world.size())},

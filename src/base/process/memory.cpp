@@ -19,6 +19,12 @@ void keep_freed_memory() {
 #endif
 }
 
+double peak_process_bytes() {
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  return 1024.0 * static_cast<double>(usage.ru_maxrss);
+}
+
 double idle_process_bytes() {
   posix_spawn_file_actions_t silent;
   posix_spawn_file_actions_init(&silent);

@@ -8,6 +8,9 @@ namespace headspan {
 /// pass. Call once, at the start of main. Without effect where the C library is not glibc.
 void keep_freed_memory();
 
+/// The most that this process has had in memory so far.
+double peak_process_bytes();
+
 /// The most that a process of this program has in memory when it does nothing, from its start to its end, at
 /// which some libraries touch more than before (PyTorch's for CUDA 100 MB): of one that is started here with
 /// `--version`. Throws Error.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "base/checked.h"
 #include "dist/matrix/scalapack.h"
@@ -11,10 +12,6 @@ namespace headspan {
 namespace {
 
 constexpr int kFirst = 1;  // ScaLAPACK counts from 1
-
-// PBLAS counts the bytes of its own buffers in 32 bits: local rows or columns times the inner dimension of a
-// product.
-constexpr std::int64_t kMostBufferElements = std::int64_t{1} << 27;
 
 /// The descriptor of a matrix of which ScaLAPACK can count the elements on each rank.
 std::array<int, 9> descriptor_of(const Matrix& a) {
@@ -28,10 +25,15 @@ std::array<int, 9> descriptor_of(const Matrix& a) {
 }
 
 /// How much of the inner dimension of a product one call may take, whose result is C.
-std::int64_t inner_step(const Matrix& c) {
+std::int64_t inner_step(const Matrix& c, std::int64_t most_buffered) {
   const std::int64_t side = std::max(c.rows().local_size(0), c.columns().local_size(0));
-  return std::max<std::int64_t>(1, kMostBufferElements / std::max<std::int64_t>(1, side));
+  return std::max<std::int64_t>(1, most_buffered / std::max<std::int64_t>(1, side));
 }
+
+constexpr std::int64_t eigenvector_workspace(std::int64_t n) { return 1 + 6 * n + 2 * n * n; }
+
+static_assert(eigenvector_workspace(kMostEigenvectors) <= std::numeric_limits<int>::max() &&
+              eigenvector_workspace(kMostEigenvectors + 1) > std::numeric_limits<int>::max());
 
 /// Throws unless `info` is 0 or positive: a negative one names an argument.
 void check_info(const char* routine, int info) {
@@ -127,7 +129,7 @@ void multiply(const Matrix& a, const Matrix& b, Matrix& c) {
           b.data(), &kFirst, &kFirst, desc_b.data(), &zero, c.data(), &kFirst, &kFirst, desc_c.data());
 }
 
-void multiply_transposed(const Matrix& a, Matrix& c) {
+void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t most_buffered) {
   const double one = 1, zero = 0;
   if (a.grid().comm().size() == 1) {
     const int n = to_int(c.columns().size), k = to_int(a.rows().size), lda = to_int(a.leading()),
@@ -136,7 +138,7 @@ void multiply_transposed(const Matrix& a, Matrix& c) {
     return;
   }
   const auto desc_a = descriptor_of(a), desc_c = descriptor_of(c);
-  const std::int64_t rows = a.rows().size, step = inner_step(c);
+  const std::int64_t rows = a.rows().size, step = inner_step(c, most_buffered);
   std::int64_t done = 0;
   do {
     const int inner = to_int(std::min(step, rows - done)), row = to_int(done) + 1;
@@ -146,12 +148,13 @@ void multiply_transposed(const Matrix& a, Matrix& c) {
   } while (done < rows);
 }
 
-void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last) {
+void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last,
+                          std::int64_t most_buffered) {
   const auto desc = a.descriptor();
   const int n = to_int(last - first), corner = to_int(first) + 1;
   const double minus_one = -1, one = 1;
   if (n == 0) return;
-  const std::int64_t step = inner_step(a);
+  const std::int64_t step = inner_step(a, most_buffered);
   for (std::int64_t done = 0; done < k; done += step) {
     const int inner = to_int(std::min(step, k - done)), column = to_int(first - k + done) + 1;
     pdsyrk_("L", "N", &n, &inner, &minus_one, a.data(), &corner, &column, desc.data(), &one, a.data(),
@@ -194,7 +197,7 @@ std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t
 }
 
 std::vector<double> local_eigenvectors(double* a, std::int64_t size) {
-  const int n = to_int(size), liwork = 3 + 5 * n, lwork = to_int(1 + 6 * size + 2 * size * size);
+  const int n = to_int(size), liwork = 3 + 5 * n, lwork = to_int(eigenvector_workspace(size));
   std::vector<double> values(static_cast<std::size_t>(n)), work(static_cast<std::size_t>(lwork));
   std::vector<int> iwork(static_cast<std::size_t>(liwork));
   int info = 0;

@@ -9,9 +9,17 @@
 
 namespace headspan {
 
-/// Elements of a matrix on one rank up to which ScaLAPACK can be used: its Fortran routines index a rank's
-/// array, and count a workspace of twice its size, in 32 bits. Not a limit of `subtract_own_product`.
+/// Elements of a matrix on one rank up to which ScaLAPACK is used. What it (2.2.1) counts in 32 bits:
+///   p?potrf, p?potri, p?gels, p?gesvd: places in a rank's array, so up to 2^31 - 1 elements;
+///   p?syevd: besides, a workspace of twice as many and of some rows and columns, so nearly 2^30 elements;
+///   p?gemm, p?tran, p?syrk: bytes of buffers of a block or 32 rows or columns, but places in 64 bits.
+/// One bound for all, below that of p?syevd. Not one of `subtract_own_product`, which is p?syrk alone.
 constexpr std::int64_t kMostLocalElements = 1'000'000'000;
+
+/// Elements of a buffer that p?syrk may take where the inner dimension lies on one row or column of ranks: it
+/// copies local rows or columns of the result times all of it then, and counts the bytes in 32 bits. More of
+/// the inner dimension is multiplied in turns.
+constexpr std::int64_t kMostBufferElements = std::int64_t{1} << 27;
 
 /// Elements of a matrix that the fullest rank holds.
 std::int64_t most_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
@@ -35,11 +43,12 @@ void multiply(const Matrix& a, const Matrix& b, Matrix& c);
 
 /// The lower triangle of C becomes that of A^T A: p?syrk; on a grid of one rank BLAS's dsyrk, which does not
 /// cut the product into pieces and takes half the time.
-void multiply_transposed(const Matrix& a, Matrix& c);
+void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t most_buffered = kMostBufferElements);
 
 /// Takes from the trailing lower triangle of A, from `first` to `last` in both directions, the product of its
 /// columns first - k .. first with themselves: one step of a right-looking Cholesky (p?syrk).
-void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last);
+void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last,
+                          std::int64_t most_buffered = kMostBufferElements);
 
 /// The first columns() rows of B become the C that minimises ||A C - B||_F, the sum of squares of the rows
 /// below the minimum; A: [m, n] of full rank, m >= n, is lost (p?gels).
@@ -52,6 +61,10 @@ std::vector<double> eigenvalues(Matrix& a);
 
 /// The same of a symmetric [size, size] with leading dimension ld in one process (dsyevd). Local.
 std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t ld);
+
+/// The size up to which `local_eigenvectors` can be used: dsyevd counts a workspace of 1 + 6 n + 2 n^2
+/// numbers in 32 bits.
+constexpr std::int64_t kMostEigenvectors = 32766;
 
 /// The same of [size, size] without gaps; the columns of `a` become the orthonormal eigenvectors in that
 /// order, each with its largest component positive (dsyevd). Local.

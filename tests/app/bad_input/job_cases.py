@@ -22,6 +22,16 @@ def wide_layer(sample):
     sample.write_activations(np.zeros((4, 512, 128), np.float32))
 
 
+def wide_layer_of_a_model(sample):
+    sample.write_model(num_attention_heads=512, num_key_value_heads=512, head_dim=64)
+
+
+def too_wide_to_calibrate(name, line, *more):
+    return Case(name, line + r" layers, of which each has 32768 columns, above the 32766 whose eigenvectors LAPACK can count; .+",
+                wide_layer_of_a_model, arguments=["calibrate", "--model.path=model", "--tokens.path=tokens.bin",
+                                                  "--compress.plan=plan.h5", *more])
+
+
 def activations_where_results_go(sample):
     small_activations(sample)
     sample.path("activations").mkdir()
@@ -64,6 +74,9 @@ CASES = [
          r"run\.grid = (1x1|2x2): leaves (4294967296|1073741824) elements of the 65536 columns of a layer on a rank, "
          r"above the 1000000000 that ScaLAPACK can count; run on 6 ranks of a group \(2x3\), or set ceiling\.scope = causal",
          wide_layer, base=ACTIVATIONS),
+    too_wide_to_calibrate("a layer wider than LAPACK can find the latents of", r"compress\.algorithm = latent: takes the latents of"),
+    too_wide_to_calibrate("a layer too wide to measure units", r"compress\.units = measured: takes the latents of",
+                          "--compress.algorithm=headspan", "--compress.units=measured"),
     Case("tensor parallel does not divide the KV heads",
          r"run\.tensor_parallel = 4: does not divide (a group of 1 rank|the 2 KV heads of model/config\.json); .+",
          keys={"run.tensor_parallel": 4}),

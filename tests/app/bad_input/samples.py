@@ -23,14 +23,15 @@ STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 def tensor_shapes(config):
     hidden, mlp, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
-    d = hidden // config["num_attention_heads"]
-    keys = config["num_key_value_heads"] * d
+    d = config.get("head_dim", hidden // config["num_attention_heads"])
+    queries, keys = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
     shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,),
               "lm_head.weight": (vocabulary, hidden)}
     for layer in range(config["num_hidden_layers"]):
         name = f"model.layers.{layer}."
-        for projection, rows in (("q", hidden), ("k", keys), ("v", keys), ("o", hidden)):
-            shapes[f"{name}self_attn.{projection}_proj.weight"] = (rows, hidden)
+        for projection, rows, columns in (("q", queries, hidden), ("k", keys, hidden), ("v", keys, hidden),
+                                          ("o", hidden, queries)):
+            shapes[f"{name}self_attn.{projection}_proj.weight"] = (rows, columns)
         shapes |= {f"{name}mlp.gate_proj.weight": (mlp, hidden), f"{name}mlp.up_proj.weight": (mlp, hidden),
                    f"{name}mlp.down_proj.weight": (hidden, mlp), f"{name}input_layernorm.weight": (hidden,),
                    f"{name}post_attention_layernorm.weight": (hidden,)}

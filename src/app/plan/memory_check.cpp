@@ -1,0 +1,85 @@
+#include "app/plan/memory_check.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/plan/memory_cost.h"
+#include "app/run/model_input.h"
+#include "base/printable.h"
+#include "base/process/memory.h"
+
+namespace headspan {
+namespace {
+
+std::string gib(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GiB", bytes / (1 << 30));
+  return text;
+}
+
+std::string asked(const Job& job) {
+  return job.run.memory_gib ? std::to_string(*job.run.memory_gib) : "auto";
+}
+
+std::vector<double> columns_of(const Job& job, const ModelConfig& config) {
+  std::vector<double> columns;
+  for (const StreamSize& stream : stream_sizes(job, config)) columns.push_back(stream.columns);
+  return columns;
+}
+
+const Unit& largest(const Job& job, const std::vector<Unit>& units) {
+  const Unit* found = nullptr;
+  double most = -1;
+  for (const Unit& unit : units) {
+    const double bytes = gram_bytes(columns_of(job, read_model_config(config_of(unit.path))), 1);
+    if (bytes <= most) continue;
+    most = bytes;
+    found = &unit;
+  }
+  return *found;
+}
+
+}  // namespace
+
+double gram_bytes(const std::vector<double>& columns, double parts) {
+  double elements = 0;
+  for (const double n : columns) elements += n * (n + 1) / 2;
+  return 8 * parts * elements;
+}
+
+void check_grams_fit(const Job& job, double bytes, std::int64_t ranks, double memory,
+                     const std::string& instead) {
+  if (bytes <= real(ranks) * memory) return;
+  const auto least = static_cast<std::int64_t>(std::min(bytes / memory, 1e15)) + 1;
+  throw InputError(
+      "", "run.memory_gib", asked(job),
+      "leaves " + gib(memory) + " to a rank, of which the Grams alone take " + gib(bytes / real(ranks)),
+      "run on at least " + std::to_string(least) + " ranks of a group that have as much each" + instead);
+}
+
+std::string check_memory(const Job& job, const std::vector<Unit>& units, const GroupShape& group,
+                         double memory) {
+  const Unit& unit = largest(job, units);
+  const ModelInput input = open_model(job.model, unit.path, unit.random, false);
+  const TokenCounts tokens = count_tokens(
+      take_sample(job.tokens, input.config, input.config_path, unit.model_name), job.tokens.skip_first);
+  check_grams_fit(job, gram_bytes(columns_of(job, input.config), parts_of(tokens)), group.ranks, memory,
+                  ", or take fewer streams at a time");
+  const auto peak_on = [&](const GroupShape& shape) {
+    MemoryCost cost = memory_cost(job, input.config, input.dtype, tokens, shape);
+    cost.program = peak_process_bytes();
+    return cost.peak();
+  };
+  const double peak = peak_on(group);
+  if (peak <= memory) return "";
+  GroupShape enough = group;
+  while (enough.ranks <= kMostRanks / 2 && peak_on(enough) > memory)
+    enough = {2 * enough.ranks, group.tensor_parallel, squarest_grid(2 * enough.ranks)};
+  return printable(unit.path) + ": the fullest rank is estimated to take " + gib(peak) + ", and a rank has " +
+         gib(memory) + " (run.memory_gib = " + asked(job) + "): the system may end the run; " +
+         (peak_on(enough) > memory
+              ? "take fewer streams at a time"
+              : std::to_string(enough.ranks) + " ranks of a group that have as much each would do");
+}
+
+}  // namespace headspan

@@ -241,7 +241,9 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
     std::size_t runs = 0;
     for (; grams.empty(); ++runs) {
       RunClock clock(job.run);
-      const UnitState state(job, unit, team, clock, silent_, streams, "", nullptr, names);
+      Profile unused;
+      const UnitRun run{job, unit, team, clock, silent_, unused, nullptr};
+      const UnitState state(run, streams, "", nullptr, names);
       try {
         grams = capture(&state);
       } catch (const Stopped&) {

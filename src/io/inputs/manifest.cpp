@@ -102,8 +102,8 @@ void check_header(const Line& header) {
 /// Text of a manifest goes into messages, results and names of files.
 void check_text(const Line& header, const Line& line) {
   for (const std::string& column : header.fields())
-    if (has_control_characters(line.cell(header, column)))
-      throw line.error(column, "'" + line.cell(header, column) + "'", "holds a control character",
+    if (const std::string& text = line.cell(header, column); escaped(text) != text)
+      throw line.error(column, "'" + text + "'", "holds a control character or a byte that is no UTF-8",
                        "text that shows as it is is expected");
 }
 

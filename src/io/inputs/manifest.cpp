@@ -221,6 +221,7 @@ std::vector<ManifestRow> read_manifest(const std::string& path) {
       continue;
     }
     rows.push_back(parse_row(*header, line, folder));
+    rows.back().number = static_cast<std::int64_t>(rows.size()) - 1;
     if (!names.insert(rows.back().name).second)
       throw line.error("name", rows.back().name, "is the name of an earlier row too", "names must differ");
   }

@@ -15,6 +15,7 @@ namespace headspan {
 /// One checkpoint. An empty cell of the file leaves its field empty; `name`, `step` and `path` are never
 /// empty.
 struct ManifestRow {
+  std::int64_t number = 0;             // of the row, from 0
   std::string name;                    // names the result file: unique, without '/'
   std::int64_t step = 0;               // of training
   std::optional<std::int64_t> tokens;  // trained on up to this step

@@ -11,6 +11,7 @@
 #include "app/inspect/inspect.h"
 #include "app/plan/plan.h"
 #include "app/study/study.h"
+#include "app/study/unit_list.h"
 #include "app/theory.h"
 #include "base/process/memory.h"
 #include "base/process/stop_signal.h"
@@ -50,11 +51,21 @@ int run_command(const Request& request, const std::exception_ptr& failure) {
   }
 }
 
-/// By the rank that a launcher gave this process, for what is answered without MPI.
-bool is_first_process() {
+/// The rank that a launcher gave this process; null where none started it.
+const char* launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name)) return std::string(rank) == "0";
-  return true;
+    if (const char* rank = std::getenv(name)) return rank;
+  return nullptr;
+}
+
+/// For what is answered without MPI.
+bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
+
+/// What is wrong with the command line, told without MPI, which may not start on a login node. Returns the
+/// exit code.
+int tell(const std::exception& e) {
+  std::fprintf(stderr, "headspan: %s\n", complaint(e).c_str());
+  return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
 }
 
 }  // namespace
@@ -67,7 +78,9 @@ int main(int argc, char** argv) {
   std::exception_ptr failure;
   try {
     request = parse_command_line(argc, argv);
-  } catch (const std::exception&) {
+    if (request.units) request.answer = format_units(request.job);
+  } catch (const std::exception& e) {
+    if (launched_rank() == nullptr) return tell(e);
     failure = std::current_exception();  // told through MPI: once, though every process finds it
   }
   if (!request.answer.empty()) {

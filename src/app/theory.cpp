@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "dist/comm/agreement.h"
 #include "dist/matrix/linear_algebra.h"
@@ -108,7 +109,7 @@ int theory(const Job::Theory& request, const Comm& world) {
   print_draws(draws, result);
   for (std::size_t i = 0; i < measured.size(); ++i)
     for (const Measured& stream : measured[i])
-      std::printf("measured=%s stream=%s %s=%.6g geometric_null=%.6g\n", request.results[i].c_str(),
+      std::printf("measured=%s stream=%s %s=%.6g geometric_null=%.6g\n", escaped(request.results[i]).c_str(),
                   stream.stream.c_str(), stream.variable.c_str(), stream.r2, stream.null);
   std::printf("status=done units=%lld skipped=0 seconds=%.1f\n", static_cast<long long>(request.trials),
               Progress::steady_seconds() - start);

@@ -30,7 +30,7 @@ std::string complaint(const std::exception& exception) {
   const std::string what = exception.what();
   const bool own = dynamic_cast<const Error*>(&exception) != nullptr ||
                    dynamic_cast<const InputError*>(&exception) != nullptr;
-  return own ? what : what.substr(0, what.find('\n'));
+  return escaped(own ? what : what.substr(0, what.find('\n')));
 }
 
 void throw_errno(const std::string& what, const std::string& path) {

@@ -33,8 +33,8 @@ class InputError : public std::runtime_error {
              const std::string& wrong, const std::string& right = {});
 };
 
-/// What to tell of an exception: what(), of those of other libraries its first line alone (LibTorch's go on
-/// with a stack).
+/// What to tell of an exception, in one line: what(), of those of other libraries its first line alone
+/// (LibTorch's go on with a stack).
 std::string complaint(const std::exception& exception);
 
 /// `what: path: strerror(errno)` as an Error; call it right after the failing system call.

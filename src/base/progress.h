@@ -1,6 +1,6 @@
-// Progress of one phase: on a terminal a bar, redrawn at most ten times a second and gone at the end; in a
-// log one key=value line every 30 s and one at the end. It runs when it is called: no thread, no signal. On a
-// Log that does not speak it does nothing.
+// Progress of one phase: on a terminal a bar, redrawn at most ten times a second and gone at the end, of
+// whose numbers a narrow terminal shows only the first; in a log one key=value line every 30 s and one at the
+// end. It runs when it is called: no thread, no signal. On a Log that does not speak it does nothing.
 #pragma once
 
 #include <cstdint>

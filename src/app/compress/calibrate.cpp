@@ -21,6 +21,7 @@
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
 #include "app/sources/value_range.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
@@ -246,7 +247,7 @@ int calibrate(const Job& job, const Comm& world) {
           stderr,
           "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the "
           "same command begins anew\n",
-          job.compress.plan.c_str());
+          escaped(job.compress.plan).c_str());
     return 1;
   }
   publish_plan(job, prepared, plan, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate")), lock.get()},
@@ -254,7 +255,7 @@ int calibrate(const Job& job, const Comm& world) {
   if (world.is_root())
     std::printf(
         "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",
-        job.compress.plan.c_str(), plan.algorithm.c_str(), plan.stored_bytes() / plan.full_bytes(),
+        escaped(job.compress.plan).c_str(), plan.algorithm.c_str(), plan.stored_bytes() / plan.full_bytes(),
         plan.expected_loss, Progress::steady_seconds() - start);
   return 0;
 }

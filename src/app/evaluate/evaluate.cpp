@@ -15,6 +15,7 @@
 #include "app/run/output_lock.h"
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
+#include "base/printable.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
@@ -254,7 +255,7 @@ void measure(const Job& job, const Prepared& prepared, const CachedModel& model,
 
 void print(const Json& summary) {
   for (const auto& [name, text] : summary["texts"].items())
-    std::printf("text=%s tokens=%s loss=%s full_loss=%s kl=%s kl_se=%s\n", name.c_str(),
+    std::printf("text=%s tokens=%s loss=%s full_loss=%s kl=%s kl_se=%s\n", escaped(name).c_str(),
                 text["tokens"].dump().c_str(), text["loss"].dump().c_str(), text["full_loss"].dump().c_str(),
                 text["kl"].dump().c_str(), text["kl_se"].dump().c_str());
 }
@@ -272,7 +273,7 @@ int tell_stopped(const Job& job, const std::optional<AnswerFile>& answers, const
       stderr,
       "headspan: stopped by a signal: the answers so far are in %s.part; the same command goes on from "
       "them%s\n",
-      job.evaluate.answers.c_str(), job.evaluate.texts.empty() ? "" : " and scores the texts anew");
+      escaped(job.evaluate.answers).c_str(), job.evaluate.texts.empty() ? "" : " and scores the texts anew");
   std::printf("status=stopped units=1 skipped=0 seconds=%.1f\n", Progress::steady_seconds() - start);
   return 3;
 }

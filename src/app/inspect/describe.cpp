@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -28,12 +29,21 @@ namespace fs = std::filesystem;
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 std::string report(const std::string& path, const std::string& kind, const Facts& facts) {
-  std::string text = path + ": " + kind + "\n";
+  std::string text = escaped(path) + ": " + kind + "\n";
   for (const auto& [name, value] : facts) {
     if (value.empty()) continue;
-    text += "  " + name + std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') +
-            escaped(value) + "\n";
+    text += "  " + escaped(name) +
+            std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') + escaped(value) +
+            "\n";
   }
+  return text;
+}
+
+/// The lines of a job, fit for a terminal.
+std::string shown(const std::string& ini) {
+  std::istringstream lines(ini);
+  std::string text;
+  for (std::string line; std::getline(lines, line);) text += escaped(line) + "\n";
   return text;
 }
 
@@ -174,16 +184,16 @@ std::string describe_job(const std::string& path) {
   };
   if (holds("theory")) {
     make_theory_job(given);
-    return path + ": job file of headspan theory\n";
+    return report(path, "job file of headspan theory", {});
   }
-  std::string text = path + ": job file";
+  std::string text = escaped(path) + ": job file";
   const bool study = holds("output");
   if (study || !(holds("compress") || holds("evaluate")))
-    text += "; a study as it will run:\n\n" + to_ini(make_job(path, given));
+    text += "; a study as it will run:\n\n" + shown(to_ini(make_job(path, given)));
   if (holds("compress"))
-    text += "; calibrate as it will run:\n\n" + to_ini(make_calibrate_job(path, given), "calibrate");
+    text += "; calibrate as it will run:\n\n" + shown(to_ini(make_calibrate_job(path, given), "calibrate"));
   if (holds("evaluate"))
-    text += "; evaluate as it will run:\n\n" + to_ini(make_evaluate_job(path, given), "evaluate");
+    text += "; evaluate as it will run:\n\n" + shown(to_ini(make_evaluate_job(path, given), "evaluate"));
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include "app/study/published.h"
 #include "app/study/run_unit.h"
 #include "base/checked.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "dist/comm/agreement.h"
@@ -154,7 +155,7 @@ void tell_stopped(const Outcome& outcome, const Team& team, std::size_t units) {
   if (!world.is_root()) return;
   std::fprintf(stderr, "headspan: stopped %s: %lld of %zu units are done%s%s; the same command goes on\n",
                signal ? "by a signal" : "at run.time_limit", static_cast<long long>(done), units,
-               saved.empty() ? "" : ", saved is the state of", saved.c_str());
+               saved.empty() ? "" : ", saved is the state of", escaped(saved).c_str());
 }
 
 /// Tells every failure once, on rank 0; returns the exit code: 3 where some group has stopped, for the job is

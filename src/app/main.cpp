@@ -13,6 +13,7 @@
 #include "app/study/study.h"
 #include "app/theory.h"
 #include "base/process/memory.h"
+#include "base/process/own_program.h"
 #include "base/process/stop_signal.h"
 #include "base/process/thread_pools.h"
 #include "dist/comm/agreement.h"
@@ -61,6 +62,8 @@ bool is_first_process() {
 }  // namespace headspan
 
 int main(int argc, char** argv) {
+  headspan::hold_stop_signals();
+  headspan::take_own_name();
   headspan::keep_freed_memory();
   using namespace headspan;
   Request request;
@@ -80,6 +83,8 @@ int main(int argc, char** argv) {
     if (!failure && computes) {
       let_idle_threads_sleep(argv);
       catch_stop_signals();
+    } else {
+      release_stop_signals();
     }
     const MpiSession session(&argc, &argv);
     return run_command(request, failure);

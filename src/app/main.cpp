@@ -1,5 +1,6 @@
 // The program: reads the command line, starts MPI, runs the command, and turns every outcome into its exit
 // code.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -16,6 +17,7 @@
 #include "base/process/own_program.h"
 #include "base/process/stop_signal.h"
 #include "base/process/thread_pools.h"
+#include "base/process/watch.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -58,6 +60,19 @@ bool is_first_process() {
   return true;
 }
 
+/// Starts MPI, which waits for every rank: for ever, where a signal has ended one of them while its libraries
+/// were loaded and was held by this one.
+MpiSession start_mpi(int* argc, char*** argv) {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto look = [] { return Watch::Look{0, stop_signal_seen(), ""}; };
+  const Watch watch(kPatience, look, [](const std::string&) {
+    std::fputs("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n",
+               stderr);
+    std::_Exit(1);
+  });
+  return MpiSession(argc, argv);
+}
+
 }  // namespace
 }  // namespace headspan
 
@@ -86,7 +101,7 @@ int main(int argc, char** argv) {
     } else {
       release_stop_signals();
     }
-    const MpiSession session(&argc, &argv);
+    const MpiSession session = start_mpi(&argc, &argv);
     return run_command(request, failure);
   } catch (const std::exception& e) {  // with MPI not there
     abort_job(complaint(e));

@@ -21,6 +21,12 @@ TWO_THREADS = {"OMP_NUM_THREADS": "2"}  # with one thread a program starts once
 TOKENS = 30_000
 
 
+def holds_signals(process):
+    """Whether its main thread does, as from the start of main: these, not all, as while a library starts a thread."""
+    held = int(Path(f"/proc/{process}/status").read_text().split("SigBlk:")[1].split()[0], 16)
+    return held == sum(1 << (one - 1) for one in SIGNALS)
+
+
 class Start(StudyTest):
     bench = ""
 
@@ -74,6 +80,22 @@ class Start(StudyTest):
                 self.assertEqual(run.returncode, STOPPED, printed)
                 self.assertIn("headspan: stopped by a signal: 0 of 1 units are done, saved is the state of olmo2_mha; the same "
                               "command goes on\n", printed)
+
+    def test_a_rank_does_not_wait_for_one_that_a_signal_ended_while_it_loaded(self):
+        """In the second rank's place a process that never starts MPI."""
+        keys = {**self.study_keys, "output.directory": self.folder / "alone"}
+        options = [f"--{key}={value}" for key, value in keys.items()]
+        rank = 'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then exec sleep 60; else echo $$ > "$0"; exec "$@"; fi'
+        first = self.folder / "first_rank"
+        run = self.start(self.mpiexec, "-n", 2, "sh", "-c", rank, first, self.program, "study", *options)
+        self.assertTrue(self.wait_until(run, lambda _: first.exists() and first.read_text().strip()))
+        self.assertTrue(self.wait_until(run, lambda _: holds_signals(int(first.read_text()))), "its main has not begun")
+        begin = time.monotonic()
+        os.kill(int(first.read_text()), signal.SIGTERM)
+        printed = run.communicate(timeout=50)[0]
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertIn("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n", printed)
+        self.assertEqual(run.returncode, 1)
 
     def test_a_command_that_does_not_save_is_ended_by_a_signal(self):
         for one in SIGNALS:

@@ -60,6 +60,10 @@ bool is_first_process() {
   return true;
 }
 
+/// Before the libraries are initialised: threads that they start then would take a signal that only main's
+/// thread holds.
+__attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
+
 /// Starts MPI, which waits for every rank: for ever, where a signal has ended one of them while its libraries
 /// were loaded and was held by this one.
 MpiSession start_mpi(int* argc, char*** argv) {
@@ -77,7 +81,6 @@ MpiSession start_mpi(int* argc, char*** argv) {
 }  // namespace headspan
 
 int main(int argc, char** argv) {
-  headspan::hold_stop_signals();
   headspan::take_own_name();
   headspan::keep_freed_memory();
   using namespace headspan;

@@ -9,7 +9,7 @@
 namespace headspan {
 
 /// From now on the signals wait, for one of the two below, also while this process starts its program again
-/// (thread_pools.h): LibTorch takes long to load. First in main.
+/// (thread_pools.h): LibTorch takes long to load. Before any thread is started.
 void hold_stop_signals();
 
 /// Held ones end the process, as those do that come later.

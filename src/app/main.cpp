@@ -1,5 +1,6 @@
 // The program: reads the command line, starts MPI, runs the command, and turns every outcome into its exit
 // code.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,8 +15,10 @@
 #include "app/study/unit_list.h"
 #include "app/theory.h"
 #include "base/process/memory.h"
+#include "base/process/own_program.h"
 #include "base/process/stop_signal.h"
 #include "base/process/thread_pools.h"
+#include "base/process/watch.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -68,10 +71,28 @@ int tell(const std::exception& e) {
   return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
 }
 
+/// Before the libraries are initialised: threads that they start then would take a signal that only main's
+/// thread holds.
+__attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
+
+/// Starts MPI, which waits for every rank: for ever, where a signal has ended one of them while its libraries
+/// were loaded and was held by this one.
+MpiSession start_mpi(int* argc, char*** argv) {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto look = [] { return Watch::Look{0, stop_signal_seen(), ""}; };
+  const Watch watch(kPatience, look, [](const std::string&) {
+    std::fputs("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n",
+               stderr);
+    std::_Exit(1);
+  });
+  return MpiSession(argc, argv);
+}
+
 }  // namespace
 }  // namespace headspan
 
 int main(int argc, char** argv) {
+  headspan::take_own_name();
   headspan::keep_freed_memory();
   using namespace headspan;
   Request request;
@@ -93,8 +114,10 @@ int main(int argc, char** argv) {
     if (!failure && computes) {
       let_idle_threads_sleep(argv);
       catch_stop_signals();
+    } else {
+      release_stop_signals();
     }
-    const MpiSession session(&argc, &argv);
+    const MpiSession session = start_mpi(&argc, &argv);
     return run_command(request, failure);
   } catch (const std::exception& e) {  // with MPI not there
     abort_job(complaint(e));

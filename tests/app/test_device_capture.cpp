@@ -246,7 +246,8 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
       const UnitState state(run, streams, "", nullptr, names);
       try {
         grams = capture(&state);
-      } catch (const Stopped&) {
+      } catch (const Stopped& stop) {
+        EXPECT_TRUE(stop.state_saved);
       }
     }
     EXPECT_GT(runs, std::max<std::size_t>(2, passes.size()));

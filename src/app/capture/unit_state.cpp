@@ -152,7 +152,7 @@ void UnitState::keep(const CollectorSource<T>& collector, const PiecesDone& piec
   if (step == RunClock::Step::go_on) return;
   save(collector(), pieces);
   run_.clock.saved();
-  if (step == RunClock::Step::save_and_stop) throw Stopped();
+  if (step == RunClock::Step::save_and_stop) throw Stopped{true};
 }
 
 template <class T>

@@ -265,8 +265,10 @@ int tell_stopped(const Job& job, const std::optional<AnswerFile>& answers, const
   const bool goes_on = answers && answers->kept_since();
   if (!world.is_root()) return goes_on ? 3 : 1;
   if (!goes_on) {
-    std::fprintf(
-        stderr, "headspan: stopped by a signal: nothing of this run is kept; the same command begins anew\n");
+    std::fputs(
+        "headspan: stopped by a signal: nothing of this run is kept; the same command begins where this one "
+        "did\n",
+        stderr);
     return 1;
   }
   std::fprintf(

@@ -8,7 +8,7 @@ namespace headspan {
 bool stop_signal_seen(const Comm& comm) { return comm.max(stop_signal_seen() ? 1 : 0) != 0; }
 
 void stop_where_asked(const Comm& comm) {
-  if (stop_signal_seen(comm)) throw Stopped();
+  if (stop_signal_seen(comm)) throw Stopped{false};
 }
 
 RunClock::RunClock(const Job::Run& rule)

@@ -10,8 +10,8 @@
 namespace headspan {
 
 /// Computes a unit and publishes its result (and its Grams), unless another run has meanwhile; holds the lock
-/// of the result (io/outputs/lock_file.h). Throws AgreedError, or Stopped with the state of the unit saved,
-/// on every rank of the group alike. Collective over the team's group.
+/// of the result (io/outputs/lock_file.h). Throws AgreedError, or Stopped, on every rank of the group alike.
+/// Collective over the team's group.
 void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log);
 
 }  // namespace headspan

@@ -100,7 +100,7 @@ struct Outcome {
   std::vector<Failure> failures;  ///< on the root of the group
   std::int64_t done = 0;
   bool stopped = false;  ///< with units left to do
-  std::string saved;     ///< the unit whose state is saved; empty: stopped between two
+  std::string saved;     ///< the unit whose state is saved; empty: none was under way
 };
 
 /// Takes units from the counter until none is left or the clock says stop. Collective over world.
@@ -124,9 +124,9 @@ Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& 
       run_unit(job, plan.units[static_cast<std::size_t>(u)], team, clock, log);
       ++outcome.done;
       first = false;
-    } catch (const Stopped&) {
+    } catch (const Stopped& stop) {
       outcome.stopped = true;
-      outcome.saved = plan.units[static_cast<std::size_t>(u)].name;
+      if (stop.state_saved) outcome.saved = plan.units[static_cast<std::size_t>(u)].name;
     } catch (const AgreedError& e) {
       if (team.group().is_root()) outcome.failures.push_back({e.what(), e.exit_code()});
     }
@@ -153,9 +153,9 @@ void tell_stopped(const Outcome& outcome, const Team& team, std::size_t units) {
   const std::string saved = collect(speaks && !outcome.saved.empty() ? " " + outcome.saved : "", world);
   const bool signal = stop_signal_seen(world);
   if (!world.is_root()) return;
-  std::fprintf(stderr, "headspan: stopped %s: %lld of %zu units are done%s%s; the same command goes on\n",
+  std::fprintf(stderr, "headspan: stopped %s: %lld of %zu units are done, %s%s; the same command goes on\n",
                signal ? "by a signal" : "at run.time_limit", static_cast<long long>(done), units,
-               saved.empty() ? "" : ", saved is the state of", escaped(saved).c_str());
+               saved.empty() ? "nothing had to be saved" : "saved is the state of", escaped(saved).c_str());
 }
 
 /// Tells every failure once, on rank 0; returns the exit code: 3 where some group has stopped, for the job is

@@ -117,11 +117,11 @@ def a_signal_is_not_kept_waiting(program, folder):
     """While a run looks whether another one, on a machine that it cannot ask, still lives."""
     sample = sample_of(folder)
     sample.write_lines("requests.jsonl", {"id": "0", "context": [2, 3], "continuation": [4]})
-    runs = {"study": (SMALL | {"output.directory": "out"}, None, 3, "0 of 1 units are done; the same command goes on"),
+    runs = {"study": (SMALL | {"output.directory": "out"}, None, 3, "0 of 1 units are done, nothing had to be saved; "),
             "calibrate": ({"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "out/plan.h5",
                            "compress.stored": 0.5, "tokens.sequence_length": 16}, "out/plan.h5.lock", 1, "begins anew"),
             "evaluate": ({"model.path": "model", "evaluate.requests": "requests.jsonl", "evaluate.answers": "out/a.jsonl",
-                          "evaluate.cache": "full"}, "out/a.jsonl.lock", 1, "begins anew")}
+                          "evaluate.cache": "full"}, "out/a.jsonl.lock", 1, "nothing of this run is kept; ")}
     for command, (keys, lock, code, words) in runs.items():
         if lock is None:
             made = program.study(folder, keys)

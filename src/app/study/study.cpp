@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
+#include "app/capture/unit_state.h"
 #include "app/job/unit.h"
 #include "app/plan/memory_check.h"
 #include "app/run/layout.h"
@@ -17,6 +19,7 @@
 #include "dist/comm/agreement.h"
 #include "dist/comm/shared_counter.h"
 #include "dist/threads.h"
+#include "io/outputs/lock_file.h"
 
 namespace headspan {
 namespace {
@@ -36,13 +39,23 @@ struct Plan {
   std::string notice;     // on rank 0
 };
 
+/// Removes what a run that was killed behind its publishing has left beside the result. Local.
+void tidy_up(const Job& job, const Unit& unit, const Log& log) {
+  const std::string path = unit.result_path(job);
+  if (!std::filesystem::exists(path + ".lock") && !std::filesystem::exists(path + ".state")) return;
+  try {
+    if (const auto lock = LockFile::take(path, job_id(), log)) remove_state(job, unit);
+  } catch (const std::exception&) {  // it still runs and does so itself, or nothing can be changed there
+  }
+}
+
 /// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
-void skip_published(const Job& job, const Comm& world, Plan& plan) {
+void skip_published(const Job& job, const Comm& world, const Log& log, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
   agree(world, [&] {
     for (auto u = static_cast<std::size_t>(world.rank()); u < complete.size();
          u += static_cast<std::size_t>(world.size()))
-      complete[u] = is_published(job, plan.units[u]) ? 1 : 0;
+      if ((complete[u] = is_published(job, plan.units[u]) ? 1 : 0) == 1) tidy_up(job, plan.units[u], log);
   });
   world.sum(complete.data(), static_cast<std::int64_t>(complete.size()));
   std::vector<Unit> open;
@@ -68,7 +81,7 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
 }
 
 /// Everything that can be wrong with the job as a whole is found here. Collective over world.
-Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
+Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<int> gpu) {
   Plan plan;
   if (gpu) plan.gpu_memory = gpu_memory_of_rank(job, world, *gpu);
   const double memory = gpu ? plan.gpu_memory : memory_of_rank(job, world);  // where the weights lie
@@ -83,7 +96,7 @@ Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
       unit.tokens_cut_digest = cut;
     }
   }
-  skip_published(job, world, plan);
+  skip_published(job, world, log, plan);
   check_units(job, world, plan.units);
   agree(world, [&] {
     const int group_ranks = world.size() / to_int(job.run.groups);
@@ -184,7 +197,7 @@ int study(const Job& job, const Comm& world) {
   const Log log(world.is_root());
   const std::optional<int> gpu = choose_gpu(job, world);
   const int threads = start_threads(world);
-  const Plan plan = make_plan(job, world, gpu);
+  const Plan plan = make_plan(job, world, log, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
   if (!plan.notice.empty()) log.notice(plan.notice);
   log.event("study", {{"units", std::to_string(plan.units.size())},

@@ -92,6 +92,26 @@ def a_killed_run_is_in_nobodys_way(program, folder):
     expect(files(folder) == ["model.h5", "model.h5.done"], str(files(folder)))
 
 
+def a_run_killed_behind_its_result_is_tidied_up(program, folder):
+    """Its lock and its state, when the next run finds the result complete; not those of a run that still is at its end."""
+    sample_of(folder)
+    first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
+    lock, = (folder / "out").rglob("model.h5.lock")
+    of_the_first = lock.read_text()
+    expect(first.wait(timeout=100) == 0, f"exit code {first.returncode}")
+    first.communicate()
+    with subprocess.Popen(["sleep", "100"]) as alive:
+        stat = open(f"/proc/{alive.pid}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()
+        of_the_living = re.sub(rf" {holder} \d+ ", f" {alive.pid} {stat[19]} ", of_the_first)
+        for text, left in ((of_the_living, ["model.h5.lock", "model.h5.state"]), (of_the_first, [])):
+            lock.write_text(text)
+            lock.with_suffix(".state").write_bytes(b"of the first")
+            run = program.study(folder, SMALL)
+            expect(run.code == 0, f"exit code {run.code}", run)
+            expect(files(folder) == ["model.h5", "model.h5.done", *left], f"{files(folder)}, lock {text}")
+        alive.kill()
+
+
 def calibrate_and_evaluate_twice(program, folder):
     sample = sample_of(folder)
     sample.write_lines("requests.jsonl", *({"id": str(i), "context": [2, 3], "continuation": [4]} for i in range(50)))
@@ -144,7 +164,8 @@ def a_signal_is_not_kept_waiting(program, folder):
         expect((folder / lock).exists(), f"{command} took the lock of a run that may live")
 
 
-CHECKS = [study_twice, a_signal_is_not_kept_waiting, two_units_of_a_sweep, a_killed_run_is_in_nobodys_way, calibrate_and_evaluate_twice]
+CHECKS = [study_twice, a_signal_is_not_kept_waiting, two_units_of_a_sweep, a_killed_run_is_in_nobodys_way,
+          a_run_killed_behind_its_result_is_tidied_up, calibrate_and_evaluate_twice]
 
 
 def main():

@@ -1,0 +1,121 @@
+"""A study under srun is interrupted many times, at random instants in random ways: as tests/app/test_interrupts.py under
+mpirun, whose checks these are. Slurm ends ranks with SIGKILL where srun itself is told to end, and some seconds after a
+cancellation; a signal that scancel sends is all that they get.
+
+usage: test_srun_interrupts.py HEADSPAN MPIEXEC INTERRUPTS RANKS
+"""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "app"))
+from cluster import SlurmTest, main  # noqa: E402
+from test_interrupts import CRASH, check_files, command, compare, prepare, results, states, unfinished_files  # noqa: E402
+
+PROGRAM, INTERRUPTS, RANKS = sys.argv[1], int(sys.argv[3]), int(sys.argv[4])
+SECONDS = 60 + 30 * INTERRUPTS  # where others use the machine too; 2 each where not
+DONE, FAILED, STOPPED = 0, 1, 3
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+KILLED = {128 + signal.SIGKILL}  # srun's exit code for it
+
+
+def ended_while_loading(sent):
+    """A rank by the signal itself; the others then by their own patience."""
+    return {128 + sent, FAILED}
+
+
+class Interrupts(SlurmTest):
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which("slurmctld", path=os.environ["PATH"] + ":/usr/sbin") is None:
+            raise unittest.SkipTest("no Slurm here; bash jobs/packages.sh test installs it")
+        cls.start_cluster(SECONDS)
+        prepare(cls.folder)
+
+    def srun(self, output, log, job="study"):
+        launcher = ["srun", f"--job-name={job}", f"--ntasks={RANKS}", f"--nodes={min(RANKS, 2)}", "--mpi=pmix"]
+        return subprocess.Popen([*launcher, *command([], PROGRAM, self.folder, output)], env=self.environment, stdout=log, stderr=log)
+
+    def run_through(self, output):
+        """The seconds that it took."""
+        start = time.monotonic()
+        with open(self.folder / "log", "w+", encoding="utf-8") as log, self.srun(output, log) as run:
+            code = run.wait(timeout=120)
+        self.assertEqual(code, DONE, (self.folder / "log").read_text())
+        return time.monotonic() - start
+
+    # Ways to interrupt a run of the job of this name; each returns the exit codes that srun may end with besides DONE and
+    # STOPPED, and whether the ranks had the time to tidy up.
+
+    def signal_the_step(self, run, job, sent):
+        self.run_here("scancel", f"--signal={sent.name}", f"{job}.0", codes=(0, 1))  # 1: the step has ended, or not begun
+        return ended_while_loading(sent), True
+
+    def signal_everything(self, run, job, sent):
+        self.run_here("scancel", "--full", f"--signal={sent.name}", job, codes=(0, 1))
+        return ended_while_loading(sent), True
+
+    def cancel_the_job(self, run, job, sent):
+        self.run_here("scancel", job, codes=(0, 1))
+        return ended_while_loading(signal.SIGTERM) | KILLED, True  # the KILL comes KillWait seconds later
+
+    def signal_srun(self, run, job, sent):
+        """It passes USR1 on, kills its ranks on TERM, and on a first INT only says how they are."""
+        run.send_signal(sent)
+        if sent == signal.SIGTERM:
+            return ended_while_loading(sent) | KILLED, False
+        return ended_while_loading(sent), True
+
+    def interrupt(self, number, seconds, chance):
+        """(signal, exit code, what was printed, whether it must leave nothing unfinished)."""
+        name, sent = f"interrupted{number}", chance.choice(SIGNALS)
+        way = chance.choice((self.signal_the_step, self.signal_everything, self.cancel_the_job, self.signal_srun))
+        begin, instant = time.monotonic(), chance.uniform(0, 1.1 * seconds)
+        with open(self.folder / "log", "w+", encoding="utf-8") as log, self.srun("disturbed", log, name) as run:
+            job = self.wait_until("the job is known", lambda: run.poll() is not None or self.run_here(
+                "squeue", "--noheader", f"--name={name}", "--format=%i").stdout.strip())
+            time.sleep(max(0, begin + instant - time.monotonic()))
+            codes, tidy = way(run, job, sent)
+            code = run.wait(timeout=60)
+        told = (self.folder / "log").read_text()
+        self.assertIn(code, {DONE, STOPPED} | codes, (number, way.__name__, sent, told))
+        self.assertNotRegex(told, CRASH)
+        return way.__name__, sent, code, told, tidy
+
+    def test_it_always_goes_on(self):
+        chance = random.Random(RANKS)
+        seconds = self.run_through("undisturbed")
+        expected = results(self.folder / "undisturbed")
+        self.assertEqual(len(expected), 2)
+        seen = {}
+        for number in range(INTERRUPTS):
+            stood = unfinished_files(self.folder / "disturbed")  # a killed run's, until one that gets so far removes them
+            way, sent, code, told, tidy = self.interrupt(number, seconds, chance)
+            seen[way, sent.name, code] = seen.get((way, sent.name, code), 0) + 1
+            if (self.folder / "disturbed").exists():
+                check_files(self.folder / "disturbed")
+            unfinished = unfinished_files(self.folder / "disturbed") - stood
+            self.assertFalse(tidy and unfinished, (number, way, sent, code, unfinished, told))
+            self.assertEqual(code == STOPPED, "status=stopped" in told, told)
+            if code == STOPPED:
+                self.assertRegex(told, "headspan: stopped by a signal: .*; the same command goes on\n")
+                self.assertEqual(states(told), [unit for unit in ("olmo2_mha", "llama_gqa") if f"the state of {unit};" in told], told)
+            if code == DONE:
+                compare(results(self.folder / "disturbed"), expected)
+                shutil.rmtree(self.folder / "disturbed")
+        self.run_through("disturbed")
+        compare(results(self.folder / "disturbed"), expected)
+        left = [path for path in (self.folder / "disturbed").rglob("*") if path.is_file() and not path.name.endswith((".h5", ".done"))]
+        self.assertEqual(left, [])
+        print(f"{INTERRUPTS} interrupts of a study of {seconds:.1f} s on {RANKS} ranks: {seen}")
+        self.assertGreater(sum(count for (_, _, code), count in seen.items() if code == STOPPED), 0)
+
+
+if __name__ == "__main__":
+    main(arguments=4)

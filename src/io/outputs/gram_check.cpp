@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
+#include "base/printable.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -14,12 +14,6 @@ namespace {
 constexpr double kSlack = 1e-4;  // products may have been formed in float32
 
 std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-std::string text_of(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
 
 class GramCheck {
  public:
@@ -53,7 +47,7 @@ class GramCheck {
   void check_coordinate(std::int64_t i, double squares) {
     const double mean = gram_.mean[to_size(i)];
     if (!std::isfinite(mean))
-      throw InputError(path_, group_ + "/mean[" + std::to_string(i) + "]", text_of(mean),
+      throw InputError(path_, group_ + "/mean[" + std::to_string(i) + "]", printable(mean),
                        "is not a finite number", "the file is damaged");
     if (!std::isfinite(squares)) refuse(i, i, squares, "is not a finite number");
     const double error =
@@ -85,7 +79,7 @@ class GramCheck {
     throw InputError(path_,
                      group_ + "/tiles[" + std::to_string(tile) + ", " + std::to_string(row % d_) + ", " +
                          std::to_string(column % d_) + "]",
-                     text_of(value), wrong, "the file is damaged");
+                     printable(value), wrong, "the file is damaged");
   }
 
   const std::string &path_, &group_;

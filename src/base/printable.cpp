@@ -1,6 +1,7 @@
 #include "base/printable.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace headspan {
@@ -55,6 +56,13 @@ std::string printable(std::string_view text) {
   std::size_t length = std::min(text.size(), kLongest);
   while (length > 0 && (byte_at(text, length) & 0xC0) == 0x80) --length;
   return escaped(text.substr(0, length)) + (length < text.size() ? "..." : "");
+}
+
+std::string printable(double value) {
+  if (std::isnan(value)) return "nan";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
 }
 
 }  // namespace headspan

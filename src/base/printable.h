@@ -14,4 +14,7 @@ std::string escaped(std::string_view text);
 /// The same, beyond 100 bytes cut (never inside a UTF-8 character) and ended by "...".
 std::string printable(std::string_view text);
 
+/// A number that is at fault, in six digits: "-5", "1e+39", "nan".
+std::string printable(double value);
+
 }  // namespace headspan

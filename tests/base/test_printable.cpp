@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -55,6 +57,12 @@ TEST(Printable, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(printable(ascii), fits + "...");
   EXPECT_EQ(printable(fits), fits);
   EXPECT_EQ(printable(std::string(99, 'a') + "\xC3\xA9"), std::string(99, 'a') + "...");
+}
+
+TEST(Printable, TellsNumbersOfAnySizeShortly) {
+  EXPECT_EQ(printable(-5.0), "-5");
+  EXPECT_EQ(printable(1e39), "1e+39");
+  EXPECT_EQ(printable(-std::nan("")), "nan");
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 #include "app/compress/gram_calibration.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "app/job/job_rules.h"
 #include "app/sources/merge_grams.h"
 #include "app/sources/value_range.h"
 #include "base/sha256.h"
+#include "dist/comm/agreement.h"
+#include "dist/matrix/linear_algebra.h"
 #include "io/checkpoint/content_digest.h"
 
 namespace headspan {
@@ -86,6 +90,40 @@ void check_tokens(const Job& job, const GramFiles& files) {
                      "give Grams of at least " + std::to_string(2 * columns) + " fit tokens together");
 }
 
+/// Variances up to which columns first .. first + columns do not vary.
+std::vector<double> least_variances(const Calibration& calibration, const HeadGram& gram, std::int64_t first,
+                                    std::int64_t columns) {
+  std::vector<double> least;
+  for (std::int64_t i = first; i < first + columns; ++i) {
+    const double error = 64 * std::numeric_limits<double>::epsilon() * gram.mean[static_cast<std::size_t>(i)];
+    least.push_back(std::max(error * error, calibration.rules.smallest_square()));
+  }
+  return least;
+}
+
+/// Refuses Grams that are those of no data: the heads of a layer together below 0 by more than the rounding
+/// that R² is allowed. Each rank looks at every size()-th layer. Collective.
+void check_definite(const std::string& path, const Calibration& calibration) {
+  const Comm& comm = calibration.comm();
+  const std::int64_t layers = calibration.config.layers, heads = calibration.config.kv_heads,
+                     d = calibration.layout.head_size;
+  for (const auto& [stream, grams] : calibration.grams)
+    for (std::int64_t first = 0; first < layers; first += comm.size()) {
+      const std::int64_t layer = first + comm.rank();
+      std::vector<std::int64_t> own(layer < layers ? static_cast<std::size_t>(heads) : 0);
+      std::iota(own.begin(), own.end(), layer * heads);
+      std::vector<double> covariance = covariance_of(grams.fit, own, d);
+      agree(comm, [&, &name = stream, &fit = grams.fit] {
+        if (own.empty()) return;
+        if (!is_semidefinite(std::move(covariance), heads * d,
+                             least_variances(calibration, fit, layer * heads * d, heads * d),
+                             calibration.rules.band()))
+          throw InputError(path, name + ", layer " + std::to_string(layer), "",
+                           "its Gram is not positive semidefinite", "the file is damaged");
+      });
+    }
+}
+
 }  // namespace
 
 GramOrigin check_calibration_grams(const Job& job) {
@@ -111,6 +149,7 @@ Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const
                          std::move(attention.output)};
   for (StreamEvidence& stream : evidence.streams)
     calibration.grams.emplace(stream.origin.name, std::move(*stream.grams));
+  check_definite(job.grams.paths.front(), calibration);
   return calibration;
 }
 

@@ -18,6 +18,7 @@
 #include "io/inputs/manifest.h"
 #include "io/inputs/tokens.h"
 #include "io/outputs/compression_plan.h"
+#include "io/outputs/gram_check.h"
 #include "io/outputs/gram_file.h"
 #include "model/weights/weight_loader.h"
 
@@ -235,16 +236,19 @@ std::string describe_gram(const std::string& path) {
   Facts facts;
   for (const GramStream& stream : read_known_streams(file)) {
     std::string tokens;
-    for (const std::string part : {"fit", "heldout"})
-      if (part == "fit" || stream.heldout)
-        tokens +=
-            ", n_" + part + " " +
-            std::to_string(file.read_attribute<std::int64_t>(stream.name + "/" + part, "tokens").value_or(0));
+    for (const std::string part : {"fit", "heldout"}) {
+      if (part == "heldout" && !stream.heldout) continue;
+      check_gram(file, stream, part);
+      tokens +=
+          ", n_" + part + " " +
+          std::to_string(file.read_attribute<std::int64_t>(stream.name + "/" + part, "tokens").value_or(0));
+    }
     facts.push_back({"stream " + stream.name, std::to_string(stream.heads()) + " heads of size " +
                                                   std::to_string(stream.head_size) + ", captured " +
                                                   stream.capture + tokens});
   }
   const std::optional<GramAttention> attention = read_attention_sizes(file);
+  if (attention) check_attention(path, read_attention(file, Comm::duplicate(MPI_COMM_SELF)));
   facts.push_back({"attention", attention ? "of " + std::to_string(attention->heads) + " query heads in " +
                                                 std::to_string(attention->layers) +
                                                 " layers: headspan calibrate can take the file"

@@ -66,10 +66,6 @@ GramFiles read_file(const std::string& path) {
   found.tokens_mismatch = escaped(text("tokens_mismatch"));
   found.attention = read_attention_sizes(file);
   if (!found.attention) found.lacks_attention = path;
-  if (found.attention && found.attention->tokens != found.fit_tokens)
-    throw InputError(path, "attention tokens", std::to_string(found.attention->tokens),
-                     "are not the " + std::to_string(found.fit_tokens) + " of the Grams",
-                     "the file is damaged");
   return found;
 }
 
@@ -139,10 +135,11 @@ GramAttention merged_attention(const Job& job, const Team& team) {
   for (const std::string& path : job.grams.paths) {
     const H5File file = H5File::open(team.group(), path);
     GramAttention attention = read_attention(file, team.group());
-    if (sum)
-      agree(team.group(), [&] { merge(path, attention, *sum); });
-    else
-      sum = std::move(attention);
+    agree(team.group(), [&] {
+      check_attention(path, attention);
+      if (sum) merge(path, attention, *sum);
+    });
+    if (!sum) sum = std::move(attention);
   }
   return std::move(*sum);
 }

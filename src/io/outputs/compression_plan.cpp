@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 
 #include "base/checked.h"
+#include "base/printable.h"
 #include "io/hdf5/h5_file.h"
 
 namespace headspan {
@@ -86,7 +88,7 @@ class PlanReader {
     plan.head_size = size("head_size", 1);
     plan.exact_first = size("exact_first", 0);
     plan.references = size("references", 0);
-    plan.expected_loss = attribute<double>("/", "expected_loss");
+    plan.expected_loss = loss("/");
     for (const std::string stream : {"k", "v"}) {
       if (!file_.has(stream)) continue;
       auto& blocks = plan.streams[stream];
@@ -142,8 +144,23 @@ class PlanReader {
   std::vector<T> numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
     std::vector<T> values = array<T>(name, shape);
     for (const T value : values)
-      if (!std::isfinite(value)) refuse(name, std::to_string(value), "is not a finite number");
+      if (!std::isfinite(value)) refuse(name, printable(value), "is not a finite number");
     return values;
+  }
+
+  /// Every value such that a cache can compute with it: in float32, or better.
+  std::vector<double> cached_numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
+    std::vector<double> values = numbers<double>(name, shape);
+    for (const double value : values)
+      if (std::abs(value) > std::numeric_limits<float>::max())
+        refuse(name, printable(value), "is beyond float32, in which a cache computes");
+    return values;
+  }
+
+  double loss(const std::string& object) const {
+    const auto value = attribute<double>(object, "expected_loss");
+    if (!std::isfinite(value)) refuse(object + ": expected_loss", printable(value), "is not a finite number");
+    return value;
   }
 
   std::vector<std::int64_t> list(const std::string& name) {
@@ -157,14 +174,14 @@ class PlanReader {
     if (!file_.has(group)) refuse(group, "", "is missing");
     PlannedBlock block;
     read_bands(group, plan, block);
-    block.expected_loss = attribute<double>(group, "expected_loss");
+    block.expected_loss = loss(group);
     const std::int64_t all = plan.columns(), r = stored_columns(block);
     if (plan.algorithm == "quantise") {
       if (r != all) refuse(group, "", "must store every column");
     } else if (plan.algorithm == "latent") {
       if (r > all) refuse(group, "", "stores more columns than there are");
-      block.mean = numbers<double>(group + "/mean", {all});
-      block.bias = numbers<double>(group + "/bias", {all});
+      block.mean = cached_numbers(group + "/mean", {all});
+      block.bias = cached_numbers(group + "/bias", {all});
       block.eigenvalues = numbers<double>(group + "/eigenvalues", {all});
       block.projection = numbers<float>(group + "/projection", {all, r});
       block.lift = numbers<float>(group + "/lift", {r, all});
@@ -196,7 +213,7 @@ class PlanReader {
     block.references = array<std::int64_t>(group + "/references", {targets, plan.references});
     block.map =
         numbers<float>(group + "/map", {targets, checked_mul(plan.references, d, "rows of a map"), d});
-    block.bias = numbers<double>(group + "/bias", {targets, d});
+    block.bias = cached_numbers(group + "/bias", {targets, d});
     block.r2_heldout = array<double>(group + "/r2_heldout", {targets});
     block.loss = numbers<double>(group + "/loss", {targets});
   }

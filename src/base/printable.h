@@ -7,7 +7,7 @@
 
 namespace headspan {
 
-/// `text` with every control character, Unicode's second set among them, as \xNN.
+/// `text` with every control character, Unicode's second set among them, as `\xNN`.
 std::string escaped(std::string_view text);
 
 /// The same, beyond 100 bytes cut (never inside a UTF-8 character) and ended by "...".

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from huggingface_hub import HfApi, hf_hub_url
 from huggingface_hub.constants import ENDPOINT  # noqa: F401, for messages
-from huggingface_hub.errors import HTTPError as NetworkError  # the base class of all that its HTTP library raises
+from huggingface_hub.errors import HTTPError as NetworkError  # noqa: F401, for fetch.py: the base class of all that its HTTP library raises
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.file_download import http_get
 from huggingface_hub.hf_api import RepoFile

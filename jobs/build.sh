@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Sets up and builds headspan in build/release: installs missing packages, configures, compiles.
 #
-#   bash jobs/build.sh [--tests] [--cuda] [TARGET...]    no target: everything; --tests: the packages of the tests too;
-#                                                        --cuda: for GPUs, in build/cuda, on jobs/pytorch.sh
+#   bash jobs/build.sh [--tests] [--cuda | --clang] [TARGET...]
+#
+#       no target: everything; --tests: the packages of the tests too; --cuda: for GPUs, in build/cuda, on jobs/pytorch.sh;
+#       --clang: with the other compiler, in build/clang
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +13,8 @@ while [[ ${1:-} == --* ]]; do
   case $1 in
     --tests) groups+=(test fetch) ;;
     --cuda) preset=cuda ;;
-    *) echo "build: unknown option '$1'; known: --tests --cuda" >&2; exit 2 ;;
+    --clang) groups+=(clang) preset=clang ;;
+    *) echo "build: unknown option '$1'; known: --tests --cuda --clang" >&2; exit 2 ;;
   esac
   shift
 done

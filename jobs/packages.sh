@@ -2,7 +2,8 @@
 # Installs the distribution packages that headspan needs and that are missing, on Debian 12 and derivatives.
 #
 #   bash jobs/packages.sh GROUP...      build: compiler and libraries; report: what headspan-report needs; test: what the
-#                                       tests need; fetch: what checkpoints/environment.sh needs
+#                                       tests need; fetch: what checkpoints/environment.sh needs;
+#                                       check: what jobs/check.sh needs; clang: the other compiler
 #
 # As root, or where sudo works without a password, it installs them; otherwise it names them with the command
 # to run and stops with exit code 1. On another system it names what is needed and leaves the rest to CMake.
@@ -56,6 +57,16 @@ fetch_packages=(
   "python3-venv                   Python's venv and pip"
   "ca-certificates                the certificates of public servers"
 )
+check_packages=(
+  "${fetch_packages[@]}"
+  "doxygen                        Doxygen 1.9"
+  "shellcheck                     ShellCheck"
+)
+clang_packages=(
+  "clang                          Clang 14 or later"
+  "libomp-dev                     its OpenMP"
+  "clang-tidy                     clang-tidy"
+)
 
 say() { printf 'packages: %s\n' "$*" >&2; }
 
@@ -66,7 +77,9 @@ for group in "$@"; do
     report) wanted+=("${report_packages[@]}") ;;
     test) wanted+=("${test_packages[@]}") ;;
     fetch) wanted+=("${fetch_packages[@]}") ;;
-    *) say "unknown group '$group'; known: build report test fetch"; exit 2 ;;
+    check) wanted+=("${check_packages[@]}") ;;
+    clang) wanted+=("${clang_packages[@]}") ;;
+    *) say "unknown group '$group'; known: build report test fetch check clang"; exit 2 ;;
   esac
 done
 

@@ -107,7 +107,7 @@ class Pending:
         print(f"status=asked {kind}={count} written={self.file(kind)}; next: " + shlex.join(
             ["headspan", "evaluate", "--model.path", str(self.model), *files,
              "--evaluate.answers", str(self.folder / "answers.jsonl")]), flush=True)
-        blank = {"loglikelihood": 0.0, "greedy": False} if kind == SCORED else {"tokens": []}
+        blank: dict = {"loglikelihood": 0.0, "greedy": False} if kind == SCORED else {"tokens": []}
         return [blank] * len(requests)  # the harness wants answers, and is kept from scoring them (model.py)
 
 

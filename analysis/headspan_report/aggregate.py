@@ -96,7 +96,7 @@ def read_row(path, keep):
 def refuse_foreign(rows, refused):
     """The rows of the study that most rows are of (of as many, the first), each unit once; the others go to `refused`."""
     votes = Counter(tuple(row.fingerprint.items()) for row in rows)
-    study = dict(max(votes, key=votes.get)) if votes else {}
+    study = dict(votes.most_common(1)[0][0]) if votes else {}
     kept, seen = [], {}
     for row in rows:
         differs = next((key for key in study if row.fingerprint[key] != study[key]), None)

@@ -91,7 +91,7 @@ def stream_rows(runs, texts):
     for run in runs:
         found.setdefault((*asked(run), run.plan.calibration), {})[run.plan.streams] = run
     rows = []
-    for (method, share, calibration), of in sorted(found.items(), key=lambda item: item[0]):
+    for (method, share, _), of in sorted(found.items(), key=lambda item: item[0]):
         for text in texts if "k" in of and "v" in of else ():
             kl = {streams: run.kl(text) for streams, run in of.items()}
             if kl["k"] and kl["v"]:
@@ -168,7 +168,7 @@ def int8_sentences(runs, text, several):
     """int8 against the methods that store whole 16-bit numbers, in no more bytes than int8."""
     int8 = next((run for run in runs if run.plan.method == "int8" and run.plan.streams == "k,v"), None)
     whole = [run for run in runs if int8 and run.plan.sixteen_bits and run.plan.stored <= int8.plan.stored + ROUNDING]
-    if not whole:
+    if int8 is None or not whole:
         return []
     best = min(whole, key=lambda run: run.kl(text)[0])
     if int8.kl(text)[0] < best.kl(text)[0]:

@@ -26,9 +26,9 @@ def exit_code(program, install, step):
     try:
         return step()
     except InputError as error:
-        told, code = error, 2
+        told, code = str(error), 2
     except EnvironmentFailed as error:
-        told, code = error, 1
+        told, code = str(error), 1
     except ImportError as error:
         told, code = f"the package {error.name} is missing: pip install {install}", 1
     print(f"{program}: {told}", file=sys.stderr)

@@ -145,7 +145,7 @@ def warnings_of(emergence, shown):
     for flag in FLAGS:
         counts = table.flagged.sel(flag=flag)
         if flag in FLAG_WORDS and int(counts.sum()) > 0:
-            where = [f"{str(table.checkpoint.values[i])} {LETTERS[s]}" for i, s in
+            where = [f"{table.checkpoint.values[i]} {LETTERS[s]}" for i, s in
                      ((i, s) for i in range(table.sizes["checkpoint"]) for s in table.stream.values)
                      if int(counts.isel(checkpoint=i).sel(stream=s).sum()) > 0]
             more = f" and {len(where) - 6} more" if len(where) > 6 else ""

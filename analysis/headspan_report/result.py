@@ -82,7 +82,8 @@ class Result:
         """What results must share to stand in one table. Ordered: the first difference is told."""
         first = next(iter(self.streams.values()))
         return {"model_type": str(self.attributes.get("model_type", "")), "streams": " ".join(self.streams),
-                "heads": "; ".join(stream.shape() for stream in self.streams.values()), "tokens_sha256": str(self.attributes.get("tokens_sha256", "")),
+                "heads": "; ".join(stream.shape() for stream in self.streams.values()),
+                "tokens_sha256": str(self.attributes.get("tokens_sha256", "")),
                 "mode": str(self.attributes["mode"]), "n_fit": str(first.n_fit), "split": self.split,
                 "capture": first.capture, "skip_first": str(first.skip_first), "references": str(first.references)}
 

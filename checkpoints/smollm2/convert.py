@@ -77,7 +77,8 @@ def model_config(field, vocabulary):
 
 def write_safetensors(path, tensors):
     """tensors: name -> raw bfloat16 array. The header is padded with blanks to a multiple of 8 bytes."""
-    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    header: dict = {"__metadata__": {"format": "pt"}}
+    offset = 0
     for name, tensor in tensors.items():
         end = offset + tensor.nbytes
         header[name] = {"dtype": "BF16", "shape": list(tensor.shape), "data_offsets": [offset, end]}

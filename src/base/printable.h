@@ -7,8 +7,8 @@
 
 namespace headspan {
 
-/// `text` with each byte of a control character (U+0000 to U+001F, U+007F to U+009F) and each byte that is no
-/// UTF-8 as \xNN.
+/// Returns `text` with each byte of a control character (U+0000 to U+001F, U+007F to U+009F) and each byte
+/// that is no UTF-8 as `\xNN`.
 std::string escaped(std::string_view text);
 
 /// The same, beyond 100 bytes cut (never inside a UTF-8 character) and ended by "...".

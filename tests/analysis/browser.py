@@ -27,7 +27,7 @@ class Page:
         redirect = f'exec "$@" 3<&{to_browser} 4>&{to_here}'  # the browser reads descriptor 3 and writes 4
         # bash, since in other shells a descriptor has one digit, and matplotlib keeps its fonts open
         self.process = subprocess.Popen(
-            ["bash", "-c", redirect, "bash", CHROMIUM, *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"],
+            ["bash", "-c", redirect, "bash", str(CHROMIUM), *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"],
             pass_fds=(to_browser, to_here), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "TMPDIR": self.profile.name})
         os.close(to_browser)
@@ -137,9 +137,8 @@ class Page:
         bad = []
         for event in self.events:
             method, about = event.get("method", ""), event.get("params", {})
-            if method == "Runtime.exceptionThrown" or method == "Log.entryAdded":
-                bad.append(json.dumps(about))
-            elif method == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
+            if method in ("Runtime.exceptionThrown", "Log.entryAdded") or (
+                    method == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert")):
                 bad.append(json.dumps(about))
         return bad
 

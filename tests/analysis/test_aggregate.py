@@ -45,7 +45,7 @@ class Figures(AggregateTest):
 
         self.aggregate()
 
-        row = {name: value for name, value in self.rows[0].items()}
+        row = dict(self.rows[0])
         floor, random = 4 / 999, 4 / 32
         expected = {
             "step": 7, "training_tokens": 7 * 4096, "validation_loss": 2.5,

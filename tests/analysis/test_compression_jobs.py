@@ -15,7 +15,7 @@ import numpy as np
 from samples import run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import GOLDEN, TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
+from program import GOLDEN, TESTS, TINY_OLMO2, StudyTest, main
 
 JOBS = TESTS.parent / "jobs"
 MODEL, TOKENS = TINY_OLMO2 / "step1500", TINY_OLMO2 / "tokens"

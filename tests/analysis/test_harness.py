@@ -100,8 +100,8 @@ class AnswersTest(HarnessFiles):
             self.refused(f"{self.path}: id = {name}: is no answer to a line of requests; ",
                          lambda: self.ask(requests=self.requests[:1]))
         generation = identified(context=[1], max_new_tokens=2, stop=[[0]])
-        for answer in ({"tokens": [1.5]}, {"loglikelihood": -1.0, "greedy": True}):
-            self.write({"id": generation["id"]} | answer)
+        for other in ({"tokens": [1.5]}, {"loglikelihood": -1.0, "greedy": True}):
+            self.write({"id": generation["id"]} | other)
             self.refused("is no answer to a line of generate", lambda: self.ask(GENERATED, [generation]))
 
     def test_damaged_files(self):

@@ -103,9 +103,9 @@ class HarnessTest(unittest.TestCase):
     def run_command(self, *words):
         """headspan-harness in this process: exit code, standard output, standard error."""
         out, err = io.StringIO(), io.StringIO()
-        words = ["--include_path", ".", *map(str, words)]
+        line = ["--include_path", ".", *map(str, words)]
         with mock.patch.object(sys, "argv"), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = command_line.main(words)
+            code = command_line.main(line)
         return code, out.getvalue(), err.getvalue()
 
     def agree(self, ours, theirs, tasks=TASKS):

@@ -14,7 +14,7 @@ from pathlib import Path
 from samples import run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
+from program import TESTS, TINY_OLMO2, StudyTest, main
 
 CHECKPOINTS = ("step0", "step30", "step3000")
 COLUMNS = ("r2_best_in_sample_mean", "r2_best_in_sample_median", "share_above_pairs_0.1", "share_above_pairs_0.5",

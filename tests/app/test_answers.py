@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import GOLDEN, StudyTest, main  # noqa: E402
+from program import GOLDEN, StudyTest, main
 
 REQUESTS = 300
 SEEN = -12345.0
@@ -23,7 +23,7 @@ SEEN = -12345.0
 class Answers(StudyTest):
     def setUp(self):
         rng = np.random.default_rng(6)
-        draw = lambda count: rng.integers(0, 60, count).tolist()  # noqa: E731
+        draw = lambda count: rng.integers(0, 60, count).tolist()
         self.write("scored.jsonl", [{"id": f"s{i}", "context": draw(20), "continuation": draw(5)} for i in range(REQUESTS)])
         self.write("greedy.jsonl", [{"id": f"g{i}", "context": draw(5 + i % 3), "max_new_tokens": 3}
                                     for i in range(REQUESTS)])

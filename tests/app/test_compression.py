@@ -12,13 +12,13 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-import cached_forward  # noqa: E402
-import latents  # noqa: E402
-from calibration import calibrate  # noqa: E402
-from forward import Model  # noqa: E402
-from moments import moments  # noqa: E402
-from program import GOLDEN, StudyTest, main  # noqa: E402
-from samples import plant_sink, predictable_ids  # noqa: E402
+import cached_forward
+import latents
+from calibration import calibrate
+from forward import Model
+from moments import moments
+from program import GOLDEN, StudyTest, main
+from samples import plant_sink, predictable_ids
 
 LENGTH, TOKENS, EOS = 40, 2000, 63
 MODELS = ("olmo2_gqa", "llama_gqa", "qwen3")
@@ -72,8 +72,8 @@ class Compression(StudyTest):
         for model in MODELS:
             found = moments(Model(GOLDEN / model), self.fit, 4)
             plan = cached_forward.read_plan(self.calibrate(2, model, f"{model}16", bits=16, stored=0.4))
-            expected, loss, share = latents.plan(latents.blocks_of(found, "kv"), 0.4, "16")
-            total = 0
+            expected, loss, _ = latents.plan(latents.blocks_of(found, "kv"), 0.4, "16")
+            total = 0.0
             for number, own in enumerate(latents.blocks_of(found, "kv")):
                 with self.subTest(model=model, block=number):
                     layers = len(plan.streams["k"])
@@ -197,7 +197,7 @@ class Compression(StudyTest):
                     found = self.evaluate(ranks, model, name, plan=path, cache=cache, texts=self.text, batch=3)["texts"]["text"]
                     self.assertEqual(found["tokens"], expected["tokens"])
                     for field in ("loss", "loss_se", "full_loss", "dloss", "dloss_se", "kl", "kl_se", "perplexity"):
-                        near = 4 if "kl" in field or "d" == field[0] else 6
+                        near = 4 if "kl" in field or field[0] == "d" else 6
                         self.assertAlmostEqual(found[field] / expected[field], 1, near, field)
                     bits = found["loss"] / np.log(2) * len(np.concatenate(self.sequences)) / 1000
                     self.assertAlmostEqual(found["bits_per_byte"], bits)
@@ -239,14 +239,14 @@ class Compression(StudyTest):
             self.assertTrue(np.all(lengths[0] > 3 * lengths[1:].mean(0)), stream)
 
     def test_tensor_parallel_ranks_score_alike(self):
-        path = self.calibrate(2, "olmo2_gqa", "tp", **{"stored": 0.5, "bits": 16})
+        path = self.calibrate(2, "olmo2_gqa", "tp", stored=0.5, bits=16)
         one, two = (self.evaluate(2, "olmo2_gqa", f"tp{t}", plan=path, texts=self.text, **{"run.tensor_parallel": t})
                     for t in (1, 2))
         for field in ("loss", "kl", "full_loss"):
             self.assertAlmostEqual(one["texts"]["text"][field], two["texts"]["text"][field], 9)
 
     def test_blocks_are_dealt_out_where_they_would_fill_the_memory(self):
-        path = self.calibrate(2, "olmo2_mha", "dealt", **{"stored": 0.5, "bits": 16})
+        path = self.calibrate(2, "olmo2_mha", "dealt", stored=0.5, bits=16)
         found = {}
         for gib in (1, 0.0003):
             found[gib] = self.evaluate(2, "olmo2_mha", f"dealt{gib}", plan=path, texts=self.text,

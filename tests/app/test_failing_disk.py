@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import GOLDEN, StudyTest, main  # noqa: E402
+from program import GOLDEN, StudyTest, main
 
 LINES = 40
 

@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from calibration import calibrate  # noqa: E402
-from forward import Model  # noqa: E402
-from moments import moments  # noqa: E402
-from program import GOLDEN, StudyTest, main  # noqa: E402
-from samples import predictable_ids  # noqa: E402
+from calibration import calibrate
+from forward import Model
+from moments import moments
+from program import GOLDEN, StudyTest, main
+from samples import predictable_ids
 
 LENGTH, TOKENS, EOS, FIRST = 40, 2000, 63, 4
 STOPPED = 3

@@ -17,7 +17,7 @@ import numpy
 from scipy import integrate, stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "bad_input"))
-from samples import Sample  # noqa: E402
+from samples import Sample
 
 PROGRAM, MPIEXEC = sys.argv.pop(1), sys.argv.pop(1)
 HEADS, HEAD_SIZE, HIDDEN, TOKENS = 6, 4, 32, 400
@@ -81,6 +81,11 @@ def publish(path):
     Path(f"{path}.done").write_text(f"size {len(data)}\nsha256 {digest}\njob_id 1\njob_digest none\n")
 
 
+FOLDER: Path  # of setUpModule, with the results FIRST and SECOND
+FIRST: Path
+SECOND: Path
+
+
 def setUpModule():
     """One study, and a second result that is the first with other numbers."""
     global FOLDER, FIRST, SECOND
@@ -139,7 +144,7 @@ class Results(unittest.TestCase):
         self.assertIn(f"n_fit {n_fit}, n_heldout {TOKENS - n_fit}", out)
         self.assertIn("V 6 heads in 2 layers; head size d = 4, hidden size m = 32", out)
         titles, first, second, null = out.splitlines()[-4:]
-        self.assertEqual(titles.split(), "checkpoint mean med. >0.1 >0.5 held rank".split())
+        self.assertEqual(titles.split(), ["checkpoint", "mean", "med.", ">0.1", ">0.5", "held", "rank"])
         self.check_row(first, "first", self.expected_row(FIRST))
         self.check_row(second, "second", self.expected_row(SECOND))
         self.check_row(null, "null", self.expected_null(n_fit))
@@ -375,7 +380,7 @@ class Faulty(unittest.TestCase):
     def test_each_is_told_once(self):
         lines = self.error.splitlines()
         self.assertEqual(len(lines), len(self.told), self.error)
-        for line, (path, told) in zip(lines, self.told.items()):
+        for line, told in zip(lines, self.told.values()):
             for part in (f"headspan: {FOLDER}/", *told):
                 self.assertIn(part, line)
 

@@ -20,8 +20,8 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from compare import datasets, differences  # noqa: E402
-from program import GOLDEN  # noqa: E402
+from compare import datasets, differences
+from program import GOLDEN
 
 DONE, MPIRUN_ENDED, STOPPED = 0, 1, 3
 MPIRUN_CRASHED = -signal.SIGSEGV  # Open MPI 4.1.4's own, now and then when a signal meets its start

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-import cached_forward  # noqa: E402
-import elimination  # noqa: E402
-import latents  # noqa: E402
-from calibration import choose_heads  # noqa: E402
-from forward import Model  # noqa: E402
-from moments import moments  # noqa: E402
-from program import GOLDEN, StudyTest, main  # noqa: E402
-from samples import predictable_ids  # noqa: E402
+import cached_forward
+import elimination
+import latents
+from calibration import choose_heads
+from forward import Model
+from moments import moments
+from program import GOLDEN, StudyTest, main
+from samples import predictable_ids
 
 LENGTH, TOKENS, EOS, MEASURED = 40, 2000, 63, 512
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-import cached_forward  # noqa: E402
-import latents  # noqa: E402
-from forward import Model, cut  # noqa: E402
-from moments import moments  # noqa: E402
-from program import GOLDEN, StudyTest, main  # noqa: E402
-from samples import predictable_ids  # noqa: E402
+import cached_forward
+import latents
+from forward import Model, cut
+from moments import moments
+from program import GOLDEN, StudyTest, main
+from samples import predictable_ids
 
 LENGTH, TOKENS, EOS, SEED, TOGETHER = 24, 600, 63, 5, 16
 MASK = (1 << 64) - 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import StudyTest, main  # noqa: E402
+from program import StudyTest, main
 
 COUNT_TRAFFIC = sys.argv.pop(3)
 SHAPES = {"mha": (8, 6, 6, 64, 1536), "gqa": (4, 8, 2, 32, 1024)}  # layers, query heads, KV heads, head size, MLP size

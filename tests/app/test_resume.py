@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from compare import datasets, differences  # noqa: E402
-from program import GOLDEN, StudyTest, main  # noqa: E402
+from compare import datasets, differences
+from program import GOLDEN, StudyTest, main
 
 DONE, STOPPED = 0, 3
 AT_ONCE = {"run.time_limit": 1e-9}  # minutes: over by the end of the first round, which is always run

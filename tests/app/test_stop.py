@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import GOLDEN, StudyTest, main  # noqa: E402
+from program import GOLDEN, StudyTest, main
 
 DONE, FAILED, STOPPED = 0, 1, 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -122,7 +122,7 @@ class Stop(StudyTest):
             with self.subTest(ranks=ranks, signal=one.name):
                 before = part.read_text().count("\n") if part.exists() else 1
                 code, printed = self.stop(ranks, [one], "evaluate", keys,
-                                          ready=lambda _: part.exists() and part.read_text().count("\n") > before + 9)
+                                          ready=lambda _, most=before + 9: part.exists() and part.read_text().count("\n") > most)
                 self.assertEqual(code, STOPPED, printed)
                 self.assertIn(f"headspan: stopped by a signal: the answers so far are in {part}; the same command goes on from "
                               "them\n", printed)

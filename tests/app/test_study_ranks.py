@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from compare import datasets, difference, differences  # noqa: E402
-from program import GOLDEN, TINY_OLMO2, StudyTest, main  # noqa: E402
+from compare import datasets, difference, differences
+from program import GOLDEN, TINY_OLMO2, StudyTest, main
 
 # MHA with 8 K heads of 8 coordinates; GQA with 4 K heads of 16, fewer than ranks, which also has dependent Q heads.
 UNITS = ("olmo2_mha", "falcon3")

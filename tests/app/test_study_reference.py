@@ -12,10 +12,10 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from check_result import compare_stream, token_parts  # noqa: E402
-from forward import Model, cut  # noqa: E402
-from overlap import compare_overlap  # noqa: E402
-from program import GOLDEN, StudyTest, main  # noqa: E402
+from check_result import compare_stream, token_parts
+from forward import Model, cut
+from overlap import compare_overlap
+from program import GOLDEN, StudyTest, main
 
 
 def structured(rng, tokens, layers, heads, d, largest_mean):

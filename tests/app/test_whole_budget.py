@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import GOLDEN, StudyTest, main  # noqa: E402
+from program import GOLDEN, StudyTest, main
 
 LENGTH, TOKENS, EOS = 40, 1200, 63
 

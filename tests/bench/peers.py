@@ -29,9 +29,15 @@ import os
 import statistics
 import sys
 import time
+from typing import Any
 
 POOL = 16
 SEED = 1
+np: Any  # main imports them when the environment is set
+scipy: Any
+torch: Any
+transformers: Any
+least_squares: Any
 
 
 def parse():
@@ -139,7 +145,7 @@ def run_paper(options):
     options.precision = "float32"
     stream = least_squares.Stream(options, SEED)
     width = stream.layer_heads * stream.size
-    layers = [np.ascontiguousarray(stream.z[:, l * width:(l + 1) * width]) for l in range(options.layers)]
+    layers = [np.ascontiguousarray(stream.z[:, i * width:(i + 1) * width]) for i in range(options.layers)]
     cutoff = np.finfo(np.float32).eps * stream.tokens
     ones = np.ones((stream.tokens, 1), np.float32)
 

@@ -45,7 +45,7 @@ def read_lines(path):
     figures = []
     with open(path, encoding="utf-8") as lines:
         for line in lines:
-            fields = dict(field.split("=", 1) for field in shlex.split(line))
+            fields: dict = dict(field.split("=", 1) for field in shlex.split(line))
             for name in ("value", "limit", "ratio", "required"):
                 if name in fields:
                     fields[name] = float(fields[name])

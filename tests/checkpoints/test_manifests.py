@@ -4,6 +4,7 @@ program accepts each file, and checkpoints/olmo2.py prints them.
     test_manifests.py PROGRAM
 """
 import csv
+import itertools
 import re
 import subprocess
 import sys
@@ -90,7 +91,7 @@ class ManifestsTest(unittest.TestCase):
                 self.assertTrue(12 <= len(steps) <= 24, len(steps))
                 # spaced evenly on a logarithmic scale: from 1000 on, or from the first after that, by 2.5 at most
                 late = [step for step in steps if step >= 1000]
-                self.assertLessEqual(max(b / a for a, b in zip(late, late[1:])), 2.5)
+                self.assertLessEqual(max(b / a for a, b in itertools.pairwise(late)), 2.5)
 
     def test_the_papers_checkpoints_are_there(self):
         revisions = {row["revision"] for row in read("olmo-2-7b")}

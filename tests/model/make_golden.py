@@ -6,8 +6,10 @@ Each folder is a small random checkpoint (config.json, model.safetensors or shar
 `tokens`, `lengths`, and for float32, float64 and bfloat16 `<dtype>/<stream>.<point>.<layer>` [tokens, heads, head_size] and
 `<dtype>/logits` [tokens, vocabulary]. Every sequence is run alone: no padding, positions from 0.
 In float64 everything is float64: transformers keeps norms and RoPE tables in float32, so they are replaced here.
-To stay small, float32 holds the logits and layer 1, bfloat16 layer 0; `rounding.safetensors` holds one norm and one rotation in bfloat16, where every bit counts.
+To stay small, float32 holds the logits and layer 1, bfloat16 layer 0; `rounding.safetensors` holds one norm and one rotation in
+bfloat16, where every bit counts.
 """
+import itertools
 import json
 import math
 import sys
@@ -117,7 +119,7 @@ def capture(model, kind, tokens):
 
 
 def golden(folder, kind, sequences):
-    tensors = {"tokens": torch.tensor(sum(sequences, [])), "lengths": torch.tensor([len(s) for s in sequences])}
+    tensors = {"tokens": torch.tensor(list(itertools.chain.from_iterable(sequences))), "lengths": torch.tensor([len(s) for s in sequences])}
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
         if dtype == torch.float64:

@@ -55,7 +55,7 @@ class Stream:
     covariance: np.ndarray  # [heads * d, heads * d]
     metric: np.ndarray  # [heads, d, d]
     layer: np.ndarray  # [heads]
-    unit: float = np.finfo(float).eps
+    unit: float = float(np.finfo(float).eps)
 
     def columns(self, heads):
         d = self.metric.shape[1]

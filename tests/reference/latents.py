@@ -39,7 +39,7 @@ def block(mean, covariance, metrics):
 
 def blocks_of(moments, names):
     """The blocks of moments.Moments, streams as named, layer by layer."""
-    return [block(*moments.of_layer(s, layer), metrics) for s in names for layer, metrics in enumerate(moments.metric[s])]
+    return [block(*moments.of_layer(s, layer), metrics=metrics) for s in names for layer, metrics in enumerate(moments.metric[s])]
 
 
 def bands_of(bits):

@@ -8,13 +8,13 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import cached_forward  # noqa: E402
-import latents  # noqa: E402
-from cached_forward import Plan  # noqa: E402
-from calibration import calibrate  # noqa: E402
-from forward import Model  # noqa: E402
-from moments import moments  # noqa: E402
-from samples import GOLDEN, golden  # noqa: E402
+import cached_forward
+import latents
+from cached_forward import Plan
+from calibration import calibrate
+from forward import Model
+from moments import moments
+from samples import GOLDEN, golden
 
 FIRST = 2
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import latents  # noqa: E402
-from moments import moments  # noqa: E402
-from samples import GOLDEN, golden, structured  # noqa: E402
+import latents
+from moments import moments
+from samples import GOLDEN, golden, structured
 
 MODELS = sorted(folder.name for folder in GOLDEN.iterdir() if folder.is_dir())
 FIRST = 2

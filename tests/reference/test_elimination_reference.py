@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import elimination  # noqa: E402
-from regression import all_pairs, take  # noqa: E402
-from samples import least_squares_loss, stream_of, structured  # noqa: E402
+import elimination
+from regression import all_pairs, take
+from samples import least_squares_loss, stream_of, structured
 
 
 class EliminationTest(unittest.TestCase):
@@ -34,7 +34,7 @@ class EliminationTest(unittest.TestCase):
 
     def test_allocation_by_brute_force(self):
         rng = np.random.default_rng(6)
-        losses = [{n: loss for n, loss in zip((4, 3, 2, 1), np.cumsum(rng.uniform(0, 1, 4)))} for _ in range(4)]
+        losses = [dict(zip((4, 3, 2, 1), np.cumsum(rng.uniform(0, 1, 4)))) for _ in range(4)]
         for budget in range(4, 17):
             every = [counts for counts in itertools.product(range(1, 5), repeat=4) if sum(counts) == budget]
 
@@ -132,7 +132,7 @@ class CausalTest(unittest.TestCase):
             rest = [(s, h) for s in "kv" for h in range(6) if (s, h) not in dropped]
             costs.append({head: total(dropped + [head]) - total(dropped) if dropped else total([head]) for head in rest})
             dropped.append(min(rest, key=costs[-1].get))
-        self.assertTrue(all(after[head] >= before[head] - 1e-12 for before, after in zip(costs, costs[1:]) for head in after))
+        self.assertTrue(all(after[head] >= before[head] - 1e-12 for before, after in itertools.pairwise(costs) for head in after))
         kept = {s: [h for h in range(6) if (s, h) not in dropped] for s in "kv"}
         return {s: {t: best(s, t, kept[s])[1] for x, t in dropped if x == s} for s in "kv"}
 

@@ -4,11 +4,10 @@
 """
 import os
 import sys
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import TINY_OLMO2, StudyTest, main  # noqa: E402
+from program import TINY_OLMO2, StudyTest, main
 
 
 class OutOfMemory(StudyTest):

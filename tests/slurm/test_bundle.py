@@ -14,7 +14,7 @@ from pathlib import Path
 import h5py
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
+from program import TESTS, TINY_OLMO2, StudyTest, main
 
 BUNDLE = TESTS.parent / "slurm" / "bundle.sh"
 KEYS = {"tokens.limit": 1000, "tokens.sequence_length": 100, "run.memory_gib": 1}

@@ -4,7 +4,6 @@ usage: test_slurm_local.py HEADSPAN MPIEXEC [unittest's arguments]
 """
 import os
 import subprocess
-import unittest
 from pathlib import Path
 
 from cluster import HERE, SlurmTest, main

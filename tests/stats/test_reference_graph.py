@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from elimination import select_graph  # noqa: E402
+from elimination import select_graph
 
 FILTER = sys.argv.pop(1)
 LAYERS, OF_LAYER = 4, 5

@@ -1,12 +1,12 @@
-/* Counts what a rank receives through MPI, for a program that is started with LD_PRELOAD=this library: bytes of
- * point-to-point messages and of collective results, ScaLAPACK's and HDF5's too. At the end each rank appends a line
- * with its sum to the file that HEADSPAN_TRAFFIC names. An independent source for the analytic model of headspan plan. */
+/* Counts what a rank receives through MPI, for a program that is started with LD_PRELOAD=this library: bytes
+ * of point-to-point messages and of collective results, ScaLAPACK's and HDF5's too. At the end each rank
+ * appends a line with its sum to the file that HEADSPAN_TRAFFIC names. An independent source for the analytic
+ * model of headspan plan. */
 #include <fcntl.h>
+#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <mpi.h>
 
 static long long received = 0;
 
@@ -33,12 +33,14 @@ static long long from_others(long long count, MPI_Datatype type, MPI_Comm comm) 
   return size_of(comm) > 1 ? bytes_of(count, type) : 0;
 }
 
-int MPI_Irecv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request* request) {
+int MPI_Irecv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
   if (source != rank_of(comm)) received += bytes_of(count, type);
   return PMPI_Irecv(buf, count, type, source, tag, comm, request);
 }
 
-int MPI_Recv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status* status) {
+int MPI_Recv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+             MPI_Status* status) {
   MPI_Status own;
   const int code = PMPI_Recv(buf, count, type, source, tag, comm, &own);
   int got = 0;

@@ -1,4 +1,5 @@
 """The figures by name, with their captions: what is drawn, against which null. Draws them all and writes them."""
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import matplotlib
@@ -15,7 +16,7 @@ class Drawing:
     name: str
     title: str
     caption: str
-    draw: object  # table -> Figure; raises Absent
+    draw: Callable  # table -> Figure; raises Absent
 
 
 DRAWINGS = (

@@ -124,7 +124,10 @@ void check_activations(const Job& job, const Unit& unit, const GridShape& grid) 
 }
 
 UnitEvidence read_activations(const UnitRun& run) {
-  const auto& [job, unit, team, clock, log, profile, lock] = run;
+  const Job& job = run.job;
+  const Unit& unit = run.unit;
+  const Team& team = run.team;
+  const Log& log = run.log;
   std::optional<Activations> file;
   UnitEvidence evidence;
   agree(team.group(), [&] {

@@ -102,11 +102,14 @@ std::string identify(const Prepared& prepared, const Comm& comm, UnitEvidence& e
 
 /// Fills in the Grams of the streams; the weights are in memory no longer than that.
 void capture(const UnitRun& unit_run, const Prepared& prepared, UnitEvidence& evidence) {
-  const auto& [job, unit, team, clock, log, profile, lock] = unit_run;
+  const Job& job = unit_run.job;
+  const Unit& unit = unit_run.unit;
+  const Team& team = unit_run.team;
+  const Log& log = unit_run.log;
   const bool attention = saves_attention(job);
   const ModelConfig& config = prepared.input.config;
   const Transformer model = [&] {
-    const Profile::Phase phase = profile.enter("load");
+    const Profile::Phase phase = unit_run.profile.enter("load");
     return load_model(job.model, prepared.input, attention, team, log, unit.name);
   }();
   CaptureRequest request;
@@ -128,8 +131,9 @@ void capture(const UnitRun& unit_run, const Prepared& prepared, UnitEvidence& ev
   Progress progress(log, "forward", "tokens", tokens_run, {{"unit", unit.name}});
   std::map<std::size_t, ResidentGrams> resident;
   const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress, profile,
-                                         &state, summed, needs_whole_grams(job) ? nullptr : &resident);
+    return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress,
+                                         unit_run.profile, &state, summed,
+                                         needs_whole_grams(job) ? nullptr : &resident);
   };
   std::vector<StreamGrams> grams = prepared.input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
   for (std::size_t s = 0; s < grams.size(); ++s) evidence.streams[s].grams = std::move(grams[s]);
@@ -156,10 +160,13 @@ void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
 }
 
 UnitEvidence run_model(const UnitRun& run) {
-  const auto& [job, unit, team, clock, log, profile, lock] = run;
+  const Job& job = run.job;
+  const Unit& unit = run.unit;
+  const Team& team = run.team;
+  const Log& log = run.log;
   Prepared prepared;
   {
-    const Profile::Phase phase = profile.enter("read");
+    const Profile::Phase phase = run.profile.enter("read");
     agree(team.group(), [&] { prepared = prepare(job, unit); });
   }
   tell(prepared.sample, log);
@@ -170,7 +177,7 @@ UnitEvidence run_model(const UnitRun& run) {
   capture(run, prepared, evidence);
   if (team.gpu()) release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())));
   if (job.overlap.enabled) {
-    const Profile::Phase phase = profile.enter("overlap");
+    const Profile::Phase phase = run.profile.enter("overlap");
     evidence.overlap = compute_overlap(job.overlap, projections(job, prepared), team.group(), log, unit.name);
   }
   evidence.sample = std::move(prepared.sample);

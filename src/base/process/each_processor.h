@@ -1,7 +1,7 @@
-// Compiles a loop for several instruction sets, of which the best is chosen when the program starts: it is
+// Compiles a loop for several instruction sets, of which the best is chosen when it is run: the program is
 // built for the oldest processor itself. Where the compiler cannot, once, for that one.
 //
-//   HS_FOR_EACH_PROCESSOR   before a function whose loops the compiler turns into vectors by itself
+//   on_this_processor       for loops that the compiler turns into vectors by itself
 //
 //   for_this_processor      for kernels written in vectors, whose blocks depend on how many numbers one holds
 //
@@ -11,18 +11,24 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12
+#if defined(__x86_64__) && (defined(__clang__) || __GNUC__ >= 12)
 #define HS_SEVERAL_PROCESSORS 1
 #else
 #define HS_SEVERAL_PROCESSORS 0
 #endif
-#if HS_SEVERAL_PROCESSORS && \
-    !defined(__SANITIZE_ADDRESS__)  // what it needs is not there when they are chosen
-#define HS_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+/// Whether an inlined function may name an instruction that only its caller is compiled for: Clang refuses.
+#if HS_SEVERAL_PROCESSORS && !defined(__clang__)
+#define HS_NAMED_INSTRUCTIONS 1
 #else
-#define HS_FOR_EACH_PROCESSOR
+#define HS_NAMED_INSTRUCTIONS 0
 #endif
-/// For what such a function calls: else it is compiled once, for the oldest processor.
+/// Before a function: compiled for that processor, with its longest vectors, which Clang else halves.
+#ifdef __clang__
+#define HS_COMPILED_FOR(processor) __attribute__((target(processor), min_vector_width(512)))
+#else
+#define HS_COMPILED_FOR(processor) __attribute__((target(processor)))
+#endif
+/// For what a kernel or a loop calls: else it is compiled once, for the oldest processor.
 #define HS_INLINED __attribute__((always_inline))
 
 namespace headspan {
@@ -43,24 +49,34 @@ HS_INLINED inline void with_constant(std::int64_t n, const Use& use) {
 
 #if HS_SEVERAL_PROCESSORS
 template <class Kernel, class... Arguments>
-__attribute__((target("arch=x86-64-v4"))) void run_with_16_lanes(Arguments... arguments) {
-  Kernel::template run<16>(arguments...);
+HS_COMPILED_FOR("arch=x86-64-v4")
+auto run_with_16_lanes(Arguments... arguments) {
+  return Kernel::template run<16>(arguments...);
 }
 
 template <class Kernel, class... Arguments>
-__attribute__((target("arch=x86-64-v3"))) void run_with_8_lanes(Arguments... arguments) {
-  Kernel::template run<8>(arguments...);
+HS_COMPILED_FOR("arch=x86-64-v3")
+auto run_with_8_lanes(Arguments... arguments) {
+  return Kernel::template run<8>(arguments...);
 }
 #endif
 
 template <class Kernel, class... Arguments>
-void run_with_4_lanes(Arguments... arguments) {
-  Kernel::template run<4>(arguments...);
+auto run_with_4_lanes(Arguments... arguments) {
+  return Kernel::template run<4>(arguments...);
 }
 
 /// The longest vectors of this processor, in lanes of 4 bytes: 16 (AVX-512), 8 (AVX2 with FMA) or 4.
 inline int best_lanes() {
-#if HS_SEVERAL_PROCESSORS
+#if HS_SEVERAL_PROCESSORS && defined(__clang__)  // 14 does not know the levels by name here
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return 16;
+  if (avx2) return 8;
+#elif HS_SEVERAL_PROCESSORS
   if (__builtin_cpu_supports("x86-64-v4") != 0) return 16;
   if (__builtin_cpu_supports("x86-64-v3") != 0) return 8;
 #endif
@@ -69,20 +85,34 @@ inline int best_lanes() {
 
 /// Kernel::run<Lanes>(arguments...), which is HS_INLINED, with vectors of `lanes` <= best_lanes().
 template <class Kernel, class... Arguments>
-void run_with(int lanes, Arguments... arguments) {
+auto run_with(int lanes, Arguments... arguments) {
 #if HS_SEVERAL_PROCESSORS
   if (lanes == 16) return run_with_16_lanes<Kernel>(arguments...);
   if (lanes == 8) return run_with_8_lanes<Kernel>(arguments...);
 #endif
   static_cast<void>(lanes);
-  run_with_4_lanes<Kernel>(arguments...);
+  return run_with_4_lanes<Kernel>(arguments...);
 }
 
 /// The same with the longest.
 template <class Kernel, class... Arguments>
-void for_this_processor(Arguments... arguments) {
+auto for_this_processor(Arguments... arguments) {
   static const int lanes = best_lanes();
-  run_with<Kernel>(lanes, arguments...);
+  return run_with<Kernel>(lanes, arguments...);
+}
+
+struct Loops {
+  template <int Lanes, class Body>
+  HS_INLINED static auto run(const Body* body) {
+    const Body own = *body;  // in registers, whatever the loops write
+    return own();
+  }
+};
+
+/// body(), which is HS_INLINED and holds copies of what it reads, as its loops are best on this processor.
+template <class Body>
+auto on_this_processor(const Body& body) {
+  return for_this_processor<Loops>(&body);
 }
 
 }  // namespace headspan

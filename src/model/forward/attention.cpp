@@ -16,7 +16,6 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kBlock = 128;  // queries: the scores of a block and 1000 keys fill half a megabyte
-constexpr std::int64_t kScores = std::int64_t{1} << 25;  // at once on a GPU in float64
 
 /// Softmax of the scores of queries begin, begin + 1, ... over the keys up to each; later keys get zero.
 template <class T>
@@ -102,6 +101,8 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
 }
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
+constexpr std::int64_t kScores = std::int64_t{1} << 25;  // at once on a GPU in float64
+
 at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::vector<std::int64_t>& lengths) {
   const std::int64_t heads = q.size(1), group = heads / k.size(1);

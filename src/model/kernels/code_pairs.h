@@ -12,6 +12,7 @@
 
 #include "base/process/each_processor.h"
 #include "model/kernels/coded_block.h"
+#include "model/kernels/shuffle.h"
 
 namespace headspan::code_pairs {
 
@@ -79,7 +80,7 @@ constexpr int kPart = 16;  // bytes of a part of a vector: within these a proces
 /// Part i of `to` from starts[i].
 template <int Lanes>
 HS_INLINED inline void load_parts(const std::uint8_t* const* starts, Bytes<Lanes>& to) {
-#if HS_SEVERAL_PROCESSORS
+#if HS_NAMED_INSTRUCTIONS
   if constexpr (Lanes == 16) {
     Ints<4> parts[4];
     Ints<16> all = {};
@@ -110,10 +111,11 @@ HS_INLINED inline void load_parts(const std::uint8_t* const* starts, Bytes<Lanes
 template <int Lanes, int Bits, class Place, int... Byte, int... Integer>
 HS_INLINED inline void expand(const Bytes<Lanes>& bytes, std::integer_sequence<int, Byte...> /*of both*/,
                               std::integer_sequence<int, Integer...> /*at their places*/, Codes<Lanes>& to) {
-  constexpr Bytes<Lanes> kOrder = {
-      static_cast<std::uint8_t>(Byte / kPart * kPart + (Place::bit(Byte / 2) / 8 + Byte % 2) % kPart)...};
+  using Order =
+      std::integer_sequence<int, Byte / kPart * kPart + (Place::bit(Byte / 2) / 8 + Byte % 2) % kPart...>;
   constexpr Codes<Lanes> kUp = {static_cast<std::uint16_t>(1 << (16 - Bits - Place::bit(Integer) % 8))...};
-  const Bytes<Lanes> pairs = __builtin_shuffle(bytes, kOrder);
+  Bytes<Lanes> pairs;
+  shuffle(bytes, bytes, Order(), pairs);
   load(&pairs, to);
   to = (to * kUp >> (16 - Bits)) - (1 << (Bits - 1));
 }
@@ -135,8 +137,7 @@ constexpr int interleaved(int i, int count, int width, bool upper, int block) {
 template <int Width, bool Upper, int Block, class V, int... I>
 HS_INLINED inline void interleave(const V& a, const V& b, std::integer_sequence<int, I...> /*elements*/,
                                   V& to) {
-  constexpr V kOrder = {interleaved(I, sizeof...(I), Width, Upper, Block)...};
-  to = __builtin_shuffle(a, b, kOrder);
+  shuffle(a, b, std::integer_sequence<int, interleaved(I, sizeof...(I), Width, Upper, Block)...>(), to);
 }
 
 /// Four vectors whose parts are rows of 4 by 4 words: rows become columns.

@@ -20,7 +20,8 @@ constexpr float kLeast = 1e-30F;  // what is smaller in magnitude counts as zero
 
 #if HS_SEVERAL_PROCESSORS
 template <class Kernel, class... Arguments>
-__attribute__((target("arch=x86-64-v4,avx512vnni"))) void run_fused(Arguments... arguments) {
+HS_COMPILED_FOR("arch=x86-64-v4,avx512vnni")
+void run_fused(Arguments... arguments) {
   Kernel::template run<16, true>(arguments...);
 }
 #endif
@@ -29,8 +30,7 @@ __attribute__((target("arch=x86-64-v4,avx512vnni"))) void run_fused(Arguments...
 template <class Kernel, class... Arguments>
 void run_kernel(Arguments... arguments) {
 #if HS_SEVERAL_PROCESSORS
-  static const bool fused =
-      __builtin_cpu_supports("x86-64-v4") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
+  static const bool fused = best_lanes() == 16 && __builtin_cpu_supports("avx512vnni") != 0;
   if (fused) return run_fused<Kernel>(arguments...);
 #endif
   for_this_processor<Kernel>(arguments...);
@@ -40,7 +40,7 @@ void run_kernel(Arguments... arguments) {
 /// instruction (AVX-512 VNNI).
 template <int Lanes, bool Fused>
 HS_INLINED inline void add_pairs(const Words<Lanes>& a, const Words<Lanes>& b, Ints<Lanes>& sum) {
-#if HS_SEVERAL_PROCESSORS
+#if HS_NAMED_INSTRUCTIONS
   typename Vector<Lanes>::Halves own, other;
   load(&a, own);
   load(&b, other);

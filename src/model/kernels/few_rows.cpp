@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/process/each_processor.h"
+#include "model/kernels/shuffle.h"
 
 namespace headspan {
 namespace {
@@ -57,23 +59,28 @@ HS_INLINED inline void load_some(const W* from, std::int64_t count, Floats<Lanes
   std::memcpy(&to, lanes, sizeof to);
 }
 
+/// Where element i of what fold makes has its first summand; the other is `width` behind it.
+constexpr int folded(int i, int lanes, int width) {
+  const int block = i / (2 * width) * (2 * width), place = i % (2 * width);
+  return place < width ? block + place : lanes + block + place - width;
+}
+
 /// Of every 2 * Width lanes: sums of a's lower and upper halves, then of b's.
-template <int Lanes, int Width>
-HS_INLINED inline void fold(const Floats<Lanes>& a, const Floats<Lanes>& b, Floats<Lanes>& sum) {
-  typename Vector<Lanes>::Ints lower, upper;
-  for (int i = 0; i < Lanes; ++i) {
-    const int block = i / (2 * Width) * (2 * Width), place = i % (2 * Width);
-    lower[i] = place < Width ? block + place : Lanes + block + place - Width;
-    upper[i] = lower[i] + Width;
-  }
-  sum = __builtin_shuffle(a, b, lower) + __builtin_shuffle(a, b, upper);
+template <int Lanes, int Width, int... I>
+HS_INLINED inline void fold(const Floats<Lanes>& a, const Floats<Lanes>& b,
+                            std::integer_sequence<int, I...> /*lanes*/, Floats<Lanes>& sum) {
+  Floats<Lanes> lower, upper;
+  shuffle(a, b, std::integer_sequence<int, folded(I, Lanes, Width)...>(), lower);
+  shuffle(a, b, std::integer_sequence<int, folded(I, Lanes, Width) + Width...>(), upper);
+  sum = lower + upper;
 }
 
 /// Lane i of sums[0] becomes the sum over the lanes of sums[i].
 template <int Lanes, int Width = Lanes / 2>
 HS_INLINED inline void fold_all(Floats<Lanes>* sums) {
 #pragma GCC unroll 8
-  for (int i = 0; i < Width; ++i) fold<Lanes, Width>(sums[i], sums[i + Width], sums[i]);
+  for (int i = 0; i < Width; ++i)
+    fold<Lanes, Width>(sums[i], sums[i + Width], std::make_integer_sequence<int, Lanes>(), sums[i]);
   if constexpr (Width > 1) fold_all<Lanes, Width / 2>(sums);
 }
 

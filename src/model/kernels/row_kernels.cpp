@@ -57,6 +57,20 @@ using LongWords = std::uint64_t __attribute__((vector_size(64)));
 using Floats16 = float __attribute__((vector_size(64)));
 using Floats8 = float __attribute__((vector_size(32)));
 
+/// The largest number, as vectors: Clang makes none of a loop that looks for it.
+HS_INLINED inline float largest_of(const float* x, std::int64_t count) {
+  float largest = -std::numeric_limits<float>::infinity();
+  Floats16 each = Floats16{} + largest, own;
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    std::memcpy(&own, x + i, sizeof own);
+    each = own > each ? own : each;
+  }
+  for (int k = 0; k < 16; ++k) largest = each[k] > largest ? each[k] : largest;
+  for (; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
 /// Sixteen codes of at most 4 bits: eight fill `Bits` bytes, and a word holds them all.
 template <int Bits>
 HS_INLINED inline void expand_sixteen(const std::uint8_t* codes, Floats16& numbers) {
@@ -131,43 +145,44 @@ HS_INLINED inline void expand_any(const CodedRows& codes, const float* base, con
 
 }  // namespace
 
-HS_FOR_EACH_PROCESSOR double sum_of_squares(const float* x, std::int64_t count) {
-  return sum_of_squares_loop(x, count);
+double sum_of_squares(const float* x, std::int64_t count) {
+  return on_this_processor([=]() HS_INLINED { return sum_of_squares_loop(x, count); });
 }
 
-HS_FOR_EACH_PROCESSOR double sum_of_squares(const double* x, std::int64_t count) {
-  return sum_of_squares_loop(x, count);
+double sum_of_squares(const double* x, std::int64_t count) {
+  return on_this_processor([=]() HS_INLINED { return sum_of_squares_loop(x, count); });
 }
 
-HS_FOR_EACH_PROCESSOR void scale_row(const float* x, float factor, const float* gain, std::int64_t count,
-                                     float* y) {
-  scale_loop(x, factor, gain, count, y);
+void scale_row(const float* x, float factor, const float* gain, std::int64_t count, float* y) {
+  on_this_processor([=]() HS_INLINED { scale_loop(x, factor, gain, count, y); });
 }
 
-HS_FOR_EACH_PROCESSOR void scale_row(const double* x, double factor, const double* gain, std::int64_t count,
-                                     double* y) {
-  scale_loop(x, factor, gain, count, y);
+void scale_row(const double* x, double factor, const double* gain, std::int64_t count, double* y) {
+  on_this_processor([=]() HS_INLINED { scale_loop(x, factor, gain, count, y); });
 }
 
-HS_FOR_EACH_PROCESSOR void silu_times(float* gate, const float* up, std::int64_t count) {
+void silu_times(float* gate, const float* up, std::int64_t count) {
+  on_this_processor([=]() HS_INLINED {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) gate[i] = gate[i] / (1 + exponential(-gate[i])) * up[i];
+    for (std::int64_t i = 0; i < count; ++i) gate[i] = gate[i] / (1 + exponential(-gate[i])) * up[i];
+  });
 }
 
-HS_FOR_EACH_PROCESSOR float softmax_row(float* x, std::int64_t count) {
-  if (count == 0) return -std::numeric_limits<float>::infinity();
-  float largest = x[0], sum = 0;
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 1; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+float softmax_row(float* x, std::int64_t count) {
+  return on_this_processor([=]() HS_INLINED {
+    if (count == 0) return -std::numeric_limits<float>::infinity();
+    const float largest = largest_of(x, count);
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) {
-    x[i] = exponential(x[i] - largest);
-    sum += x[i];
-  }
-  const float factor = 1 / sum;
+    for (std::int64_t i = 0; i < count; ++i) {
+      x[i] = exponential(x[i] - largest);
+      sum += x[i];
+    }
+    const float factor = 1 / sum;
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
-  return largest + std::log(sum);
+    for (std::int64_t i = 0; i < count; ++i) x[i] *= factor;
+    return largest + std::log(sum);
+  });
 }
 
 double softmax_row(double* x, std::int64_t count) {
@@ -182,35 +197,36 @@ double softmax_row(double* x, std::int64_t count) {
   return largest + std::log(sum);
 }
 
-HS_FOR_EACH_PROCESSOR void round_codes(const float* x, std::int64_t count, double base, double inverse,
-                                       std::uint32_t last, std::uint32_t* codes) {
-  round_codes_loop(x, count, base, inverse, last, codes);
+void round_codes(const float* x, std::int64_t count, double base, double inverse, std::uint32_t last,
+                 std::uint32_t* codes) {
+  on_this_processor([=]() HS_INLINED { round_codes_loop(x, count, base, inverse, last, codes); });
 }
 
-HS_FOR_EACH_PROCESSOR void round_codes(const double* x, std::int64_t count, double base, double inverse,
-                                       std::uint32_t last, std::uint32_t* codes) {
-  round_codes_loop(x, count, base, inverse, last, codes);
+void round_codes(const double* x, std::int64_t count, double base, double inverse, std::uint32_t last,
+                 std::uint32_t* codes) {
+  on_this_processor([=]() HS_INLINED { round_codes_loop(x, count, base, inverse, last, codes); });
 }
 
 /// A float16's exponent and fraction are a float's with 112 more in the exponent; the product is exact.
-HS_FOR_EACH_PROCESSOR void expand_halves(const std::uint32_t* words, int shift, std::int64_t count,
-                                         float* x) {
+void expand_halves(const std::uint32_t* words, int shift, std::int64_t count, float* x) {
+  on_this_processor([=]() HS_INLINED {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t half = words[i] >> shift;
-    const float magnitude = __builtin_bit_cast(float, (half & 0x7fffu) << 13) * 0x1p112F;
-    x[i] = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, magnitude) | (half & 0x8000u) << 16);
-  }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint32_t half = words[i] >> shift;
+      const float magnitude = __builtin_bit_cast(float, (half & 0x7fffu) << 13) * 0x1p112F;
+      x[i] = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, magnitude) | (half & 0x8000u) << 16);
+    }
+  });
 }
 
-HS_FOR_EACH_PROCESSOR void expand_codes(const CodedRows& codes, const float* base, const float* step,
-                                        float* x, std::int64_t leading) {
-  expand_any(codes, base, step, x, leading);
+void expand_codes(const CodedRows& codes, const float* base, const float* step, float* x,
+                  std::int64_t leading) {
+  on_this_processor([=]() HS_INLINED { expand_any(codes, base, step, x, leading); });
 }
 
-HS_FOR_EACH_PROCESSOR void expand_codes(const CodedRows& codes, const float* base, const float* step,
-                                        double* x, std::int64_t leading) {
-  expand_any(codes, base, step, x, leading);
+void expand_codes(const CodedRows& codes, const float* base, const float* step, double* x,
+                  std::int64_t leading) {
+  on_this_processor([=]() HS_INLINED { expand_any(codes, base, step, x, leading); });
 }
 
 }  // namespace headspan

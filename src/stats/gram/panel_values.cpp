@@ -66,28 +66,28 @@ HS_INLINED inline void shift(const T* in, const double* origin, std::int64_t cou
 
 }  // namespace
 
-HS_FOR_EACH_PROCESSOR void shift_values(const float* in, const double* origin, std::int64_t count,
-                                        Precision precision, double* out, double* sums) {
-  shift(in, origin, count, precision, out, sums);
+void shift_values(const float* in, const double* origin, std::int64_t count, Precision precision, double* out,
+                  double* sums) {
+  on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
 }
-HS_FOR_EACH_PROCESSOR void shift_values(const double* in, const double* origin, std::int64_t count,
-                                        Precision precision, double* out, double* sums) {
-  shift(in, origin, count, precision, out, sums);
+void shift_values(const double* in, const double* origin, std::int64_t count, Precision precision,
+                  double* out, double* sums) {
+  on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
 }
-HS_FOR_EACH_PROCESSOR void shift_values(const float* in, const double* origin, std::int64_t count,
-                                        Precision precision, float* out, double* sums) {
-  shift(in, origin, count, precision, out, sums);
+void shift_values(const float* in, const double* origin, std::int64_t count, Precision precision, float* out,
+                  double* sums) {
+  on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
 }
-HS_FOR_EACH_PROCESSOR void shift_values(const double* in, const double* origin, std::int64_t count,
-                                        Precision precision, float* out, double* sums) {
-  shift(in, origin, count, precision, out, sums);
+void shift_values(const double* in, const double* origin, std::int64_t count, Precision precision, float* out,
+                  double* sums) {
+  on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
 }
 
-HS_FOR_EACH_PROCESSOR void add_values(const double* values, std::int64_t count, double* sums) {
-  add_loop(values, count, sums);
+void add_values(const double* values, std::int64_t count, double* sums) {
+  on_this_processor([=]() HS_INLINED { add_loop(values, count, sums); });
 }
-HS_FOR_EACH_PROCESSOR void add_values(const float* values, std::int64_t count, double* sums) {
-  add_loop(values, count, sums);
+void add_values(const float* values, std::int64_t count, double* sums) {
+  on_this_processor([=]() HS_INLINED { add_loop(values, count, sums); });
 }
 
 }  // namespace headspan

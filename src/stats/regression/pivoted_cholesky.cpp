@@ -13,29 +13,31 @@ namespace headspan {
 namespace {
 
 /// x: [rows] less panel: [rows, depth] times the values of one of its rows.
-HS_FOR_EACH_PROCESSOR
 void subtract_columns(std::int64_t rows, std::int64_t depth, const double* panel, std::int64_t ld,
                       const double* row, double* x) {
-  std::int64_t t = 0;
-  for (; t + 4 <= depth; t += 4) {
-    const double *const p = panel + t * ld, *const q = p + ld, *const r = q + ld, *const s = r + ld;
-    const double a = row[t * ld], b = row[(t + 1) * ld], c = row[(t + 2) * ld], e = row[(t + 3) * ld];
-    for (std::int64_t i = 0; i < rows; ++i) x[i] -= p[i] * a + q[i] * b + r[i] * c + s[i] * e;
-  }
-  for (; t < depth; ++t) {
-    const double* const p = panel + t * ld;
-    const double a = row[t * ld];
-    for (std::int64_t i = 0; i < rows; ++i) x[i] -= p[i] * a;
-  }
+  on_this_processor([=]() HS_INLINED {
+    std::int64_t t = 0;
+    for (; t + 4 <= depth; t += 4) {
+      const double *const p = panel + t * ld, *const q = p + ld, *const r = q + ld, *const s = r + ld;
+      const double a = row[t * ld], b = row[(t + 1) * ld], c = row[(t + 2) * ld], e = row[(t + 3) * ld];
+      for (std::int64_t i = 0; i < rows; ++i) x[i] -= p[i] * a + q[i] * b + r[i] * c + s[i] * e;
+    }
+    for (; t < depth; ++t) {
+      const double* const p = panel + t * ld;
+      const double a = row[t * ld];
+      for (std::int64_t i = 0; i < rows; ++i) x[i] -= p[i] * a;
+    }
+  });
 }
 
 /// Divides a column of the factor by its pivot's root and takes its squares from the diagonals that are left.
-HS_FOR_EACH_PROCESSOR
 void finish_column(std::int64_t rows, double root, double* x, double* left) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    x[i] /= root;
-    left[i] -= x[i] * x[i];
-  }
+  on_this_processor([=]() HS_INLINED {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      x[i] /= root;
+      left[i] -= x[i] * x[i];
+    }
+  });
 }
 
 class PivotedCholesky {

@@ -5,9 +5,9 @@ import subprocess
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable
 
 from samples import KEYS, Sample
 
@@ -64,7 +64,7 @@ class Case:
     keys: dict = field(default_factory=dict)  # changed or added ones; None takes one out
     code: int = 2
     base: dict = field(default_factory=lambda: KEYS)
-    arguments: list = None  # in place of `study` and keys
+    arguments: list | None = None  # in place of `study` and keys
 
     def check(self, program, folder):
         sample = Sample(folder)

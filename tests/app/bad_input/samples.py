@@ -87,7 +87,7 @@ class Sample:
         for number, part in ((1, names[::2]), (2, names[1::2])):
             shard = f"model-{number:05}-of-00002.safetensors"
             Weights({name: tensors[name] for name in part}).write(self.model / shard)
-            index |= {name: shard for name in part}
+            index |= dict.fromkeys(part, shard)
         (self.model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
 
     def write_tokens(self, ids, dtype="<u2"):

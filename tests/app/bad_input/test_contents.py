@@ -109,7 +109,7 @@ def config_replaced_while_stopped(program, folder):
 
 def activations_replaced_while_stopped(program, folder):
     sample = Sample(folder)
-    draw = lambda seed: np.random.default_rng(seed).normal(size=(9000, 3, 2)).astype("f4")  # noqa: E731
+    draw = lambda seed: np.random.default_rng(seed).normal(size=(9000, 3, 2)).astype("f4")
     sample.write_activations(draw(1))
     starts_anew(program, folder, ACTIVATIONS, lambda: sample.write_activations(draw(2)),
                 "activations changed since its state was saved", compare=True)
@@ -232,7 +232,7 @@ def finished_before_the_cut_was_told(program, folder):
 
 def finished_from_other_activations(program, folder):
     sample = Sample(folder)
-    draw = lambda seed: np.random.default_rng(seed).normal(size=(640, 3, 2)).astype("f4")  # noqa: E731
+    draw = lambda seed: np.random.default_rng(seed).normal(size=(640, 3, 2)).astype("f4")
     sample.write_activations(draw(1))
     expect(program.study(folder, ACTIVATIONS).code == 0, "the first run")
     expect(program.study(folder, ACTIVATIONS).last.startswith("status=done units=0 skipped=1"), "the second run")

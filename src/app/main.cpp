@@ -18,7 +18,7 @@
 #include "base/process/own_program.h"
 #include "base/process/stop_signal.h"
 #include "base/process/thread_pools.h"
-#include "base/process/watch.h"
+#include "base/process/watchdog.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -50,7 +50,7 @@ int run_command(const Request& request, const std::exception_ptr& failure) {
   } catch (const std::bad_alloc&) {  // this and what follows: of this rank alone, for which the others wait
     abort_job("out of memory");
   } catch (const std::exception& e) {
-    abort_job(complaint(e));
+    abort_job(error_message(e));
   }
 }
 
@@ -67,7 +67,7 @@ bool is_first_process() { return launched_rank() == nullptr || std::string(launc
 /// What is wrong with the command line, told without MPI, which may not start on a login node. Returns the
 /// exit code.
 int tell(const std::exception& e) {
-  std::fprintf(stderr, "headspan: %s\n", complaint(e).c_str());
+  std::fprintf(stderr, "headspan: %s\n", error_message(e).c_str());
   return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
 }
 
@@ -79,8 +79,8 @@ __attribute__((section(".preinit_array"), used)) void (*const before_libraries)(
 /// were loaded and was held by this one.
 MpiSession start_mpi(int* argc, char*** argv) {
   constexpr std::chrono::seconds kPatience{5};
-  const auto look = [] { return Watch::Look{0, stop_signal_seen(), ""}; };
-  const Watch watch(kPatience, look, [](const std::string&) {
+  const auto look = [] { return Watchdog::Look{0, stop_signal_seen(), ""}; };
+  const Watchdog watch(kPatience, look, [](const std::string&) {
     std::fputs("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n",
                stderr);
     std::_Exit(1);
@@ -93,7 +93,7 @@ MpiSession start_mpi(int* argc, char*** argv) {
 
 int main(int argc, char** argv) {
   headspan::take_own_name();
-  headspan::keep_freed_memory();
+  headspan::disable_heap_trim();
   using namespace headspan;
   Request request;
   std::exception_ptr failure;
@@ -120,6 +120,6 @@ int main(int argc, char** argv) {
     const MpiSession session = start_mpi(&argc, &argv);
     return run_command(request, failure);
   } catch (const std::exception& e) {  // with MPI not there
-    abort_job(complaint(e));
+    abort_job(error_message(e));
   }
 }

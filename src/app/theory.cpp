@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/progress.h"
@@ -92,7 +93,7 @@ void check_size(const TheoryRequest& request, const GridShape& grid) {
 }  // namespace
 
 int theory(const Job::Theory& request, const Comm& world) {
-  const double start = Progress::steady_seconds();
+  const double start = steady_seconds();
   set_threads(threads_per_rank(world));
   std::vector<std::vector<Measured>> measured;
   agree(world, [&] {
@@ -112,7 +113,7 @@ int theory(const Job::Theory& request, const Comm& world) {
       std::printf("measured=%s stream=%s %s=%.6g geometric_null=%.6g\n", escaped(request.results[i]).c_str(),
                   stream.stream.c_str(), stream.variable.c_str(), stream.r2, stream.null);
   std::printf("status=done units=%lld skipped=0 seconds=%.1f\n", static_cast<long long>(request.trials),
-              Progress::steady_seconds() - start);
+              steady_seconds() - start);
   return 0;
 }
 

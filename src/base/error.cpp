@@ -26,7 +26,7 @@ InputError::InputError(const std::string& file, const std::string& field, const 
                        const std::string& wrong, const std::string& right)
     : std::runtime_error(input_line(file, field, value, wrong, right)) {}
 
-std::string complaint(const std::exception& exception) {
+std::string error_message(const std::exception& exception) {
   const std::string what = exception.what();
   const bool own = dynamic_cast<const Error*>(&exception) != nullptr ||
                    dynamic_cast<const InputError*>(&exception) != nullptr;

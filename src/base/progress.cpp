@@ -40,10 +40,6 @@ std::size_t terminal_columns(std::FILE* out) {
 
 }  // namespace
 
-double Progress::steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 Progress::Progress(const Log& log, std::string phase, std::string unit, std::int64_t total, LogFields context,
                    Clock clock)
     : log_(log),

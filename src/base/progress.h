@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace headspan {
@@ -28,9 +29,6 @@ class Progress {
 
   /// Clears the bar, or writes the phase's last line. Only the first call acts; the destructor calls it.
   void finish();
-
-  /// Seconds of the steady clock.
-  static double steady_seconds();
 
  private:
   void show();

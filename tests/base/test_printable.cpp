@@ -47,8 +47,8 @@ TEST(Printable, NothingOfAnInputErrorBreaksItsLine) {
 }
 
 TEST(Printable, NothingOfAnotherErrorBreaksItsLine) {
-  EXPECT_EQ(complaint(Error("cannot read: a\nb\x1B.h5")), "cannot read: a\\x0Ab\\x1B.h5");
-  EXPECT_EQ(complaint(std::runtime_error("a\x1B\nstack")), "a\\x1B");
+  EXPECT_EQ(error_message(Error("cannot read: a\nb\x1B.h5")), "cannot read: a\\x0Ab\\x1B.h5");
+  EXPECT_EQ(error_message(std::runtime_error("a\x1B\nstack")), "a\\x1B");
 }
 
 TEST(Printable, CutsLongTextBetweenCharacters) {

@@ -115,7 +115,7 @@ int run(BenchOptions options, const Comm& comm) {
 
 int main(int argc, char** argv) {
   headspan::take_own_name();
-  headspan::keep_freed_memory();
+  headspan::disable_heap_trim();
   headspan::let_idle_threads_sleep(argv);
   using namespace headspan;
   MpiSession session(&argc, &argv);

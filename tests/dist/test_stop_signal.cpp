@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/process/stop_signal.h"
 #include "dist/onednn.h"
 
@@ -19,8 +20,6 @@ namespace headspan {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 void send(int signal, std::chrono::microseconds later) {
   std::this_thread::sleep_for(later);

@@ -137,7 +137,7 @@ GramOrigin check_calibration_grams(const Job& job) {
   return origin;
 }
 
-Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const Team& team) {
+Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& team) {
   UnitEvidence evidence = merge_grams(of_keys_and_values(job), team, true);
   check_value_range(team.group(), job.grams.paths.front(), evidence);
   StreamEvidence& keys = evidence.streams.front();

@@ -15,8 +15,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// One layer of a stream on the rank that works on it.
 struct OwnLatents {
   std::string stream;
@@ -43,7 +41,7 @@ class LatentPlanner {
         layers_(calibration.config.layers),
         metrics_(head_metrics(calibration)) {}
 
-  PlannedStreams plan(const BlockLoss& measure) {
+  PlannedStreams plan(const MeasuredKl& measure) {
     std::vector<Spectrum> spectra = find_latents();
     if (measure) {
       const std::vector<double> units = measured_units(measure, spectra, allocate(spectra));
@@ -54,7 +52,7 @@ class LatentPlanner {
     return collect(spectra, allocate(spectra));
   }
 
-  std::map<std::string, std::vector<double>> units_of_halves(const BlockLoss& measure) {
+  std::map<std::string, std::vector<double>> loss_scale(const MeasuredKl& measure) {
     const std::vector<Spectrum> spectra = find_latents();
     Allocation halves;
     for (const Spectrum& spectrum : spectra) {
@@ -132,7 +130,7 @@ class LatentPlanner {
 
   /// What each layer of each stream is measured to lose with its bands over what it is expected to; 1 where
   /// that is nothing. Collective.
-  std::vector<double> measured_units(const BlockLoss& measure, const std::vector<Spectrum>& spectra,
+  std::vector<double> measured_units(const MeasuredKl& measure, const std::vector<Spectrum>& spectra,
                                      const Allocation& allocation) const {
     std::vector<double> units(spectra.size(), 1.0);
     for (const std::string& stream : rule_.streams)
@@ -246,14 +244,14 @@ void check_latents(const Job::Compress& rule, const ModelConfig& config) {
 }
 
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
-                            const BlockLoss& measure) {
+                            const MeasuredKl& measure) {
   return LatentPlanner(rule, calibration).plan(measure);
 }
 
-std::map<std::string, std::vector<double>> units_of_halves(const Job::Compress& rule,
-                                                           const Calibration& calibration,
-                                                           const BlockLoss& measure) {
-  return LatentPlanner(rule, calibration).units_of_halves(measure);
+std::map<std::string, std::vector<double>> loss_scale(const Job::Compress& rule,
+                                                      const Calibration& calibration,
+                                                      const MeasuredKl& measure) {
+  return LatentPlanner(rule, calibration).loss_scale(measure);
 }
 
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config) {

@@ -130,7 +130,7 @@ void check_given(const Job& job, const GramStream& stream) {
 }
 
 /// Collective over the team's group.
-GramAttention merged_attention(const Job& job, const Team& team) {
+GramAttention merged_attention(const Job& job, const ProcessLayout& team) {
   std::optional<GramAttention> sum;
   for (const std::string& path : job.grams.paths) {
     const H5File file = H5File::open(team.group(), path);
@@ -179,7 +179,7 @@ void check_grams(const Job& job, const GridShape& grid) {
   check_references(job.predict, heads);
 }
 
-UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
+UnitEvidence merge_grams(const Job& job, const ProcessLayout& team, bool attention) {
   GramFiles files;
   UnitEvidence evidence;
   agree(team.group(), [&] {

@@ -7,12 +7,13 @@
 #include "app/capture/unit_state.h"
 #include "app/job/unit.h"
 #include "app/plan/memory_check.h"
-#include "app/run/layout.h"
+#include "app/run/rank_resources.h"
 #include "app/run/sample.h"
 #include "app/sources/gram_source.h"
 #include "app/study/published.h"
 #include "app/study/run_unit.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
@@ -117,7 +118,8 @@ struct Outcome {
 };
 
 /// Takes units from the counter until none is left or the clock says stop. Collective over world.
-Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& clock, const Log& log) {
+Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& team, RunClock& clock,
+                  const Log& log) {
   Outcome outcome;
   SharedCounter counter(team.world(), team.group_number(), team.groups());
   if (team.groups() > 1 && !counter.is_shared())
@@ -158,7 +160,7 @@ std::string collect(const std::string& text, const Comm& world) {
 }
 
 /// Says on rank 0 why the run has ended, what is saved and how to go on. Collective over world.
-void tell_stopped(const Outcome& outcome, const Team& team, std::size_t units) {
+void tell_stopped(const Outcome& outcome, const ProcessLayout& team, std::size_t units) {
   const Comm& world = team.world();
   const bool speaks = team.group().is_root();
   std::int64_t done = speaks ? outcome.done : 0;
@@ -192,7 +194,7 @@ int report(const Outcome& outcome, const Comm& world) {
 }  // namespace
 
 int study(const Job& job, const Comm& world) {
-  const double start = Progress::steady_seconds();
+  const double start = steady_seconds();
   RunClock clock(job.run);
   const Log log(world.is_root());
   const std::optional<int> gpu = choose_gpu(job, world);
@@ -207,13 +209,14 @@ int study(const Job& job, const Comm& world) {
                       {"tensor_parallel", std::to_string(plan.tensor_parallel)},
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
-  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu, plan.gpu_memory);
+  const ProcessLayout team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu,
+                           plan.gpu_memory);
   const Outcome outcome = run_units(job, plan, team, clock, log);
   const int code = report(outcome, world);
   if (code == 3) tell_stopped(outcome, team, plan.units.size());
   if ((code == 0 || code == 3) && world.is_root())
     std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",
-                plan.units.size(), static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);
+                plan.units.size(), static_cast<long long>(plan.skipped), steady_seconds() - start);
   return code;
 }
 

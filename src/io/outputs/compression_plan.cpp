@@ -18,7 +18,7 @@ constexpr std::int64_t kLargestSize = std::int64_t{1} << 20;  // so that product
 constexpr const char* kCapture = "roped";
 constexpr const char* kReadable = "1.";  // what every schema that can be read begins with
 
-std::int64_t stored_columns(const PlannedBlock& block) {
+std::int64_t encode_tokens(const PlannedBlock& block) {
   return std::accumulate(block.bands.begin(), block.bands.end(), std::int64_t{0},
                          [](std::int64_t sum, const Band& band) { return sum + band.columns; });
 }
@@ -48,7 +48,7 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   file.write_attribute(group, "band_columns", columns);
   file.write_attribute(group, "band_bits", bits);
   file.write_attribute(group, "expected_loss", block.expected_loss);
-  const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
+  const std::int64_t d = plan.head_size, all = plan.columns(), r = encode_tokens(block);
   if (plan.algorithm == "latent") {
     write_array(file, group + "/mean", block.mean, {all});
     write_array(file, group + "/bias", block.bias, {all});
@@ -175,7 +175,7 @@ class PlanReader {
     PlannedBlock block;
     read_bands(group, plan, block);
     block.expected_loss = loss(group);
-    const std::int64_t all = plan.columns(), r = stored_columns(block);
+    const std::int64_t all = plan.columns(), r = encode_tokens(block);
     if (plan.algorithm == "quantise") {
       if (r != all) refuse(group, "", "must store every column");
     } else if (plan.algorithm == "latent") {
@@ -226,7 +226,7 @@ class PlanReader {
     std::vector<std::int64_t> expected(static_cast<std::size_t>(plan.kv_heads));
     std::iota(expected.begin(), expected.end(), 0);
     if (heads != expected) refuse(group, "", "must have each head once among kept and targets");
-    if (stored_columns(block) != static_cast<std::int64_t>(block.kept.size()) * plan.head_size)
+    if (encode_tokens(block) != static_cast<std::int64_t>(block.kept.size()) * plan.head_size)
       refuse(group, "", "stores other columns than those of the kept heads");
   }
 

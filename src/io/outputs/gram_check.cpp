@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/printable.h"
 #include "dist/comm/agreement.h"
 #include "dist/matrix/linear_algebra.h"
@@ -15,8 +16,6 @@ namespace {
 constexpr double kSlack = 1e-4;  // products may have been formed in float32
 constexpr double kBand = 1e-9;   // of moments, which are summed in FP64 (FitRules::band)
 constexpr double kLeast = std::numeric_limits<double>::min();  // below it squares have lost digits
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// What the numbers of one Gram have to be, in the order in which they are looked at: the diagonal, then the
 /// products. Throws InputError.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/range.h"
 #include "dist/matrix/tile_exchange.h"
 
 namespace headspan {
@@ -41,10 +42,10 @@ void transpose_tiles(std::vector<double>& values, std::int64_t d) {
 
 /// Goes through this rank's share of the tiles in pieces of about 64 MiB, as many on every rank.
 template <class Piece>
-void for_each_piece(const Comm& comm, const GramStream& stream, const Piece& piece) {
+void for_each_column_run(const Comm& comm, const GramStream& stream, const Piece& piece) {
   const std::int64_t d = stream.head_size;
   const std::int64_t step = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / (d * d));
-  const Slab share = slab_of(tile_count(stream.heads()), comm.size(), comm.rank());
+  const Range share = range_of(tile_count(stream.heads()), comm.size(), comm.rank());
   const std::int64_t pieces = comm.max((share.count + step - 1) / step);
   for (std::int64_t k = 0; k < pieces; ++k) {
     const std::int64_t first = share.first + std::min(share.count, k * step);
@@ -60,7 +61,7 @@ void write_part(H5File& file, const std::string& group, const GramStream& stream
   auto mean = file.create_dataset<double>(group + "/mean", {stream.columns()});
   mean.write_rows(part.mean.data(), 0, comm.is_root() ? stream.columns() : 0);
   auto tiles = file.create_dataset<double>(group + "/tiles", {tile_count(stream.heads()), d, d});
-  for_each_piece(comm, stream, [&](std::int64_t first, std::int64_t last) {
+  for_each_column_run(comm, stream, [&](std::int64_t first, std::int64_t last) {
     std::vector<double> values = fetch_tiles(*part.matrix, d, tiles_between(first, last));
     transpose_tiles(values, d);
     tiles.write_rows(values.data(), first, last - first);
@@ -189,7 +190,7 @@ GramPart read_gram(const H5File& file, const GramStream& stream, const std::stri
                 std::vector<double>(static_cast<std::size_t>(stream.columns())), &matrix};
   file.open_dataset(group + "/mean").read_rows(0, stream.columns(), gram.mean.data());
   auto tiles = file.open_dataset(group + "/tiles");
-  for_each_piece(comm, stream, [&](std::int64_t first, std::int64_t last) {
+  for_each_column_run(comm, stream, [&](std::int64_t first, std::int64_t last) {
     std::vector<double> values(static_cast<std::size_t>((last - first) * d * d));
     tiles.read_rows(first, last - first, values.data());
     transpose_tiles(values, d);
@@ -202,7 +203,7 @@ void write_attention(H5File& file, const Comm& comm, const GramAttention& attent
   const std::int64_t d = attention.head_size, layer = attention.heads * d * d;
   file.create_group(kAttention);
   file.write_attribute(kAttention, "tokens", attention.tokens);
-  const Slab mine = slab_of(attention.layers, comm.size(), comm.rank());
+  const Range mine = range_of(attention.layers, comm.size(), comm.rank());
   const auto write = [&](const std::string& name, const std::vector<std::int64_t>& shape,
                          const double* values) {
     file.create_dataset<double>(kAttention + ("/" + name), shape).write_rows(values, mine.first, mine.count);

@@ -12,8 +12,6 @@ namespace {
 
 constexpr double kFloor = 1e-9;  // of the metric's largest eigenvalue
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// Eigenvectors of every head's metric, with their eigenvalues floored.
 struct Roots {
   std::vector<double> vectors;  // [heads, d, d]

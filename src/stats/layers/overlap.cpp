@@ -13,8 +13,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// The largest `count` eigenvalues of W^T W, descending, as singular values of W.
 std::vector<double> roots(const std::vector<double>& eigenvalues, std::int64_t count) {
   std::vector<double> values;

@@ -1,6 +1,6 @@
 """What the blocks of code of every page say works: those of one page are run in order in a copy of the tree, as a
-reader would from the root of a clone, on few tokens (small.py). Which are run, and with what: pages.py. In the copy the
-program is built and all packages are installed, so that build.sh and packages.sh do nothing there.
+reader would from the root of a clone, on few tokens (small.py) and ranks. Which are run, and with what: pages.py. In
+the copy the program is built and all packages are installed, so that build.sh and packages.sh do nothing there.
 
 usage: test_blocks.py HEADSPAN quick|all [unittest's arguments]
 """
@@ -19,6 +19,7 @@ PROGRAM = Path(sys.argv.pop(1)).resolve() if __name__ == "__main__" else None
 ALL = __name__ == "__main__" and sys.argv.pop(1) == "all"
 HERE = Path(__file__).resolve().parent
 LONGEST = 300  # seconds of a block
+MOST_RANKS = 2
 SECTIONS = "model|tokens|activations|grams|predict|ceiling|overlap|run|output|compress|evaluate|theory"
 KEY = re.compile(rf"^({SECTIONS})\.(?!(h|cpp|py|sh|ini|bin|json|h5|nc|tsv|safetensors)$)[a-z]\w*$")
 
@@ -35,10 +36,13 @@ def copy_of_the_tree(folder):
         shutil.copy2(ROOT / name, folder / name)
     for script in ("build.sh", "packages.sh"):
         write_script(folder / "jobs" / script, f"echo 'nothing to do for {script}' >&2")
+    few_ranks = (f'[[ $1 == -n ]] && (($2 > {MOST_RANKS})) && set -- -n {MOST_RANKS} "${{@:3}}"\n'
+                 f'exec {shutil.which("mpirun")}')
     small = f"exec {sys.executable} -B {HERE / 'small.py'}"
     write_script(folder / "build" / "release" / "headspan", f'{small} {PROGRAM} "$@"')
     write_script(folder / "build" / "release" / "headspan-bench", f'exec {PROGRAM.with_name("headspan-bench")} "$@"')
     (folder / "build" / "release" / "CMakeCache.txt").write_text("HEADSPAN_TORCH_DIR:PATH=\n")
+    write_script(folder / "bin" / "mpirun", f'{few_ranks} "$@"')
     report = f"PYTHONPATH={folder / 'analysis'} exec {sys.executable} -B -m headspan_report"
     write_script(folder / "bin" / "headspan-report", f'{report} "$@"')
 

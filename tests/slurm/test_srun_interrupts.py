@@ -26,6 +26,9 @@ LAYOUT = (f"--ntasks={RANKS}", f"--nodes={min(RANKS, 2)}")
 DONE, FAILED, STOPPED = 0, 1, 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 KILLED = {128 + signal.SIGKILL}  # srun's exit code for it
+# Open MPI 4.1.4's own, when a rank is killed while another starts MPI: its TCP module calls what is not set yet.
+PEER_KILLED = 128 + signal.SIGSEGV
+LAUNCH_CANCELLED = re.compile("Task launch for StepId=.* failed|Application launch failed")  # there was no rank yet
 
 
 def ended_while_loading(sent):
@@ -103,6 +106,8 @@ class Interrupts(SlurmTest):
         code, told, codes, tidy = (self.interrupt_srun(way, sent, instant, f"interrupted{number}") if way else
                                    self.interrupt_batch(sent, instant))
         how = (way.__name__ if way else "signal_all", sent.name)
+        if " headspan study units=" not in told and (LAUNCH_CANCELLED.search(told) or not tidy and code == PEER_KILLED):
+            return how, code, told, tidy
         self.assertIn(code, {DONE, STOPPED} | codes, (number, how, told))
         self.assertNotRegex(told, CRASH)
         return how, code, told, tidy

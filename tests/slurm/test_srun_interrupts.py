@@ -6,6 +6,8 @@ usage: test_srun_interrupts.py HEADSPAN MPIEXEC INTERRUPTS RANKS
 """
 import os
 import random
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,9 +22,13 @@ from test_interrupts import CRASH, check_files, command, compare, prepare, resul
 
 PROGRAM, INTERRUPTS, RANKS = sys.argv[1], int(sys.argv[3]), int(sys.argv[4])
 SECONDS = 60 + 30 * INTERRUPTS  # where others use the machine too; 2 each where not
+LAYOUT = (f"--ntasks={RANKS}", f"--nodes={min(RANKS, 2)}")
 DONE, FAILED, STOPPED = 0, 1, 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 KILLED = {128 + signal.SIGKILL}  # srun's exit code for it
+# Open MPI 4.1.4's own, when a rank is killed while another starts MPI: its TCP module calls what is not set yet.
+PEER_KILLED = 128 + signal.SIGSEGV
+LAUNCH_CANCELLED = re.compile("Task launch for StepId=.* failed|Application launch failed")  # there was no rank yet
 
 
 def ended_while_loading(sent):
@@ -39,8 +45,9 @@ class Interrupts(SlurmTest):
         prepare(cls.folder)
 
     def srun(self, output, log, job="study"):
-        launcher = ["srun", f"--job-name={job}", f"--ntasks={RANKS}", f"--nodes={min(RANKS, 2)}", "--mpi=pmix"]
-        return subprocess.Popen([*launcher, *command([], PROGRAM, self.folder, output)], env=self.environment, stdout=log, stderr=log)
+        launcher = ["srun", f"--job-name={job}", *LAYOUT, "--mpi=pmix"]
+        run = [*launcher, *command([], PROGRAM, self.folder, output)]
+        return subprocess.Popen(run, env=self.environment, stdout=log, stderr=log)
 
     def run_through(self, output):
         """The seconds that it took."""
@@ -50,43 +57,60 @@ class Interrupts(SlurmTest):
         self.assertEqual(code, DONE, (self.folder / "log").read_text())
         return time.monotonic() - start
 
-    # Ways to interrupt a run of the job of this name; each returns the exit codes that srun may end with besides DONE and
-    # STOPPED, and whether the ranks had the time to tidy up.
+    def scancel(self, *arguments):
+        self.run_here("scancel", *arguments, codes=range(256))  # it fails where the step has ended or not begun
+
+    # Ways to interrupt a run under srun, whose job has this id; each returns the exit codes besides DONE and STOPPED, and
+    # whether the ranks had the time to tidy up.
 
     def signal_the_step(self, run, job, sent):
-        self.run_here("scancel", f"--signal={sent.name}", f"{job}.0", codes=(0, 1))  # 1: the step has ended, or not begun
-        return ended_while_loading(sent), True
-
-    def signal_everything(self, run, job, sent):
-        self.run_here("scancel", "--full", f"--signal={sent.name}", job, codes=(0, 1))
+        self.scancel(f"--signal={sent.name}", f"{job}.0")
         return ended_while_loading(sent), True
 
     def cancel_the_job(self, run, job, sent):
-        self.run_here("scancel", job, codes=(0, 1))
+        self.scancel(job)
         return ended_while_loading(signal.SIGTERM) | KILLED, True  # the KILL comes KillWait seconds later
 
     def signal_srun(self, run, job, sent):
         """It passes USR1 on, kills its ranks on TERM, and on a first INT only says how they are."""
         run.send_signal(sent)
-        if sent == signal.SIGTERM:
-            return ended_while_loading(sent) | KILLED, False
-        return ended_while_loading(sent), True
+        return ended_while_loading(sent) | (KILLED if sent == signal.SIGTERM else set()), sent != signal.SIGTERM
 
-    def interrupt(self, number, seconds, chance):
-        """(signal, exit code, what was printed, whether it must leave nothing unfinished)."""
-        name, sent = f"interrupted{number}", chance.choice(SIGNALS)
-        way = chance.choice((self.signal_the_step, self.signal_everything, self.cancel_the_job, self.signal_srun))
-        begin, instant = time.monotonic(), chance.uniform(0, 1.1 * seconds)
+    def interrupt_srun(self, way, sent, instant, name):
+        """(exit code, what was printed, the exit codes that it may have, whether it had the time to tidy up)."""
+        begin = time.monotonic()
         with open(self.folder / "log", "w+", encoding="utf-8") as log, self.srun("disturbed", log, name) as run:
             job = self.wait_until("the job is known", lambda: run.poll() is not None or self.run_here(
                 "squeue", "--noheader", f"--name={name}", "--format=%i").stdout.strip())
             time.sleep(max(0, begin + instant - time.monotonic()))
             codes, tidy = way(run, job, sent)
             code = run.wait(timeout=60)
-        told = (self.folder / "log").read_text()
-        self.assertIn(code, {DONE, STOPPED} | codes, (number, way.__name__, sent, told))
+        return code, (self.folder / "log").read_text(), codes, tidy
+
+    def interrupt_batch(self, sent, instant):
+        """Likewise of a batch job: its ranks and srun get the signal at once."""
+        run = ["srun", "--mpi=pmix", *command([], PROGRAM, self.folder, "disturbed")]
+        job = self.sbatch(*LAYOUT, script="exec " + shlex.join(run))
+        time.sleep(instant)
+        self.scancel("--full", f"--signal={sent.name}", job)
+        self.wait_for_jobs(job)
+        code, by_signal = map(int, self.job(job)["ExitCode"].split(":"))
+        log = self.folder / f"{job}.log"
+        return (128 + by_signal if by_signal else code, log.read_text() if log.exists() else "",
+                ended_while_loading(sent) | (KILLED if sent == signal.SIGTERM else set()), sent != signal.SIGTERM)
+
+    def interrupt(self, number, seconds, chance):
+        """(how, exit code, what was printed, whether it must leave nothing unfinished)."""
+        sent, instant = chance.choice(SIGNALS), chance.uniform(0, 1.1 * seconds)
+        way = chance.choice((self.signal_the_step, self.cancel_the_job, self.signal_srun, None))
+        code, told, codes, tidy = (self.interrupt_srun(way, sent, instant, f"interrupted{number}") if way else
+                                   self.interrupt_batch(sent, instant))
+        how = (way.__name__ if way else "signal_all", sent.name)
+        if " headspan study units=" not in told and (LAUNCH_CANCELLED.search(told) or not tidy and code == PEER_KILLED):
+            return how, code, told, tidy
+        self.assertIn(code, {DONE, STOPPED} | codes, (number, how, told))
         self.assertNotRegex(told, CRASH)
-        return way.__name__, sent, code, told, tidy
+        return how, code, told, tidy
 
     def test_it_always_goes_on(self):
         chance = random.Random(RANKS)
@@ -96,23 +120,23 @@ class Interrupts(SlurmTest):
         seen = {}
         for number in range(INTERRUPTS):
             stood = unfinished_files(self.folder / "disturbed")  # a killed run's, until one that gets so far removes them
-            way, sent, code, told, tidy = self.interrupt(number, seconds, chance)
-            seen[way, sent.name, code] = seen.get((way, sent.name, code), 0) + 1
+            how, code, told, tidy = self.interrupt(number, seconds, chance)
+            seen[(*how, code)] = seen.get((*how, code), 0) + 1
             if (self.folder / "disturbed").exists():
                 check_files(self.folder / "disturbed")
             unfinished = unfinished_files(self.folder / "disturbed") - stood
-            self.assertFalse(tidy and unfinished, (number, way, sent, code, unfinished, told))
+            self.assertFalse(tidy and unfinished, (number, how, code, unfinished, told))
             self.assertEqual(code == STOPPED, "status=stopped" in told, told)
             if code == STOPPED:
                 self.assertRegex(told, "headspan: stopped by a signal: .*; the same command goes on\n")
-                self.assertEqual(states(told), [unit for unit in ("olmo2_mha", "llama_gqa") if f"the state of {unit};" in told], told)
+                self.assertEqual(re.findall(r"saved is the state of (\w+);", told), states(told), told)
             if code == DONE:
                 compare(results(self.folder / "disturbed"), expected)
                 shutil.rmtree(self.folder / "disturbed")
         self.run_through("disturbed")
         compare(results(self.folder / "disturbed"), expected)
-        left = [path for path in (self.folder / "disturbed").rglob("*") if path.is_file() and not path.name.endswith((".h5", ".done"))]
-        self.assertEqual(left, [])
+        left = {path.name for path in (self.folder / "disturbed").rglob("*") if path.is_file()}
+        self.assertEqual(left, set(expected) | {f"{name}.done" for name in expected})
         print(f"{INTERRUPTS} interrupts of a study of {seconds:.1f} s on {RANKS} ranks: {seen}")
         self.assertGreater(sum(count for (_, _, code), count in seen.items() if code == STOPPED), 0)
 

@@ -171,7 +171,7 @@ def draw_both(a, b, names, shown):
     streams = [stream for stream in a.stream.values if stream in b.stream.values]
     steps = [steps_of(table) for table in (a, b)]
     over_steps = goes_over_steps(a, b)
-    figure, axes = panels(2 + over_steps, len(streams), sharey="row")
+    figure, axes = panels(2 + over_steps, len(streams))
     for column, stream in enumerate(streams):
         for side, (table, row) in enumerate(zip((a, b), shown)):
             style = {"linestyle": "-", "color": COLOURS[stream]} if side == 0 else {"linestyle": "--", "color": "black"}

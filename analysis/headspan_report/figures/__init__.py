@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import matplotlib
 
 from . import findings, r2, training
-from .axes import STYLE, Absent, files_of, save
+from .axes import STYLE, WIDE, Absent, files_of, save, style
 
 BEST = "R² of a head from its best causal source (a head of the same or an earlier layer, chosen in-sample)"
 PROJECTIONS = "random isotropic projections of the hidden state"
@@ -64,10 +64,10 @@ DRAWINGS = (
             "activations: mean squared canonical correlation. Dashed: d / m, random projections."))
 
 
-def draw_all(table):
+def draw_all(table, width=WIDE):
     """(drawings with their Figures, those that are absent with the reason)."""
     drawn, absent = [], []
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style(width)):
         for drawing in DRAWINGS:
             try:
                 drawn.append((drawing, drawing.draw(table)))

@@ -1,0 +1,99 @@
+"""The charts to point at: what the page's script (templates/charts.js) draws by uPlot where it can, over the figures of
+the same numbers. Values that are not there are None.
+
+A chart is {panels}; a panel has x, the names of its points (`at`), ticks, labels, y range, and lines; a line has
+a label, a colour of page.css, dashes, and values; `bands` are pairs of lines between which is shaded.
+"""
+import numpy as np
+
+from .figures.axes import Absent, StepAxis
+from .figures.r2 import different_nulls
+from .figures.selection import LETTERS, trained
+from .figures.training import has_losses
+
+DASHED, DOTTED = [6, 4], [2, 3]
+
+
+def numbers(values):
+    """For JSON."""
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in map(float, values)]
+
+
+def line(label, colour, values, dash=(), points=True, width=2):
+    return {"label": label, "colour": colour, "dash": list(dash), "points": points, "width": width,
+            "values": numbers(values)}
+
+
+def flat(label, value, count, dash):
+    """A line of one value, as the nulls are; none where it is unknown."""
+    return [line(label, "null", [value] * count, dash, points=False, width=1)] if np.isfinite(value) else []
+
+
+def study_charts(table):
+    """id of the figure -> chart, for those figures that the table has."""
+    charts = {}
+    for name, make in (("emergence", emergence), ("mean_by_references", by_references)):
+        try:
+            charts[name] = make(table)
+        except Absent:
+            pass
+    return {name: chart for name, chart in charts.items() if chart["panels"]}
+
+
+def emergence(table):
+    rows = trained(table)
+    steps = StepAxis(rows.step.values)
+    rows = rows.isel(checkpoint=steps.known)
+    axis = {"x": numbers(steps.x), "name": "checkpoint", "shared": True, "at": list(map(str, rows.checkpoint.values)), "xRange": list(steps.limits()),
+            "ticks": [[float(x), steps.label(x)] for x in steps.ticks()], "xLabel": steps.title()}
+    panels = [{**axis, "title": LETTERS[stream], "yLabel": "R² from the best causal source", "bands": [[0, 1]],
+               **best_lines(rows.sel(stream=stream), stream)} for stream in rows.stream.values]
+    rank = [line(LETTERS[stream], stream, rows.effective_rank.sel(stream=stream, statistic="mean"))
+            for stream in rows.stream.values]
+    rank += flat("head size, the largest rank", float(rows.head_size.max()), rows.sizes["checkpoint"], DASHED)
+    panels.append({**axis, "title": "Effective rank of a head", "yLabel": "mean over heads", "yFrom": 0, "bands": [],
+                   "lines": rank})
+    if has_losses(rows):
+        panels.append({**axis, "title": "Validation loss", "yLabel": "nats per token", "bands": [],
+                       "lines": [line("validation loss", "ink", rows.validation_loss.values)]})
+    return {"panels": panels}
+
+
+def best_lines(one, stream):
+    """R² from the best source of a stream over its rows."""
+    best, count = one.r2.sel(scope="best"), one.sizes["checkpoint"]
+    seen, heldout = best.sel(part="in_sample"), best.sel(part="heldout", statistic="mean")
+    lines = [line("upper quartile", stream, seen.sel(statistic="q75"), points=False, width=0),
+             line("lower quartile", stream, seen.sel(statistic="q25"), points=False, width=0),
+             line("mean, in-sample", stream, seen.sel(statistic="mean"))]
+    if not np.all(np.isnan(heldout)):
+        lines.append(line("mean, held-out", "ink", heldout, DASHED))
+    lines += flat("null", float(one.null_best.sel(part="in_sample")), count, DASHED)
+    lines += flat("noise floor", float(one.noise_floor.sel(count=1)), count, DOTTED)
+    return {"lines": lines, "yFrom": 0, "yTo": 1}
+
+
+def by_references(table):
+    last = trained(table).isel(checkpoint=-1)
+    counts = last["count"].values
+    axis = {"x": numbers(counts), "name": "references", "shared": True, "at": [f"N = {count}" for count in counts], "bands": [], "yFrom": 0, "yTo": 1,
+            "xRange": [float(counts[0]) - 0.3, float(counts[-1]) + 0.3], "xLabel": "references N",
+            "ticks": [[int(count), str(count)] for count in counts], "yLabel": "mean R² over heads"}
+    panels = []
+    for part, title in (("in_sample", "in-sample"), ("heldout", "held-out")):
+        lines = []
+        for stream in last.stream.values:
+            for rule, words, dash in (("pairwise", "best pairwise", ()), ("forward", "forward selection", DASHED)):
+                values = last.top_r2.sel(stream=stream, rule=rule, part=part, statistic="mean")
+                if not np.all(np.isnan(values)):
+                    lines.append(line(f"{LETTERS[stream]}, {words}", stream, values, dash))
+        if not lines:
+            continue
+        nulls = different_nulls(last)
+        for stream in nulls:
+            null = last.null_top.sel(stream=stream, part=part)
+            if not np.all(np.isnan(null)):
+                words = "null" if len(nulls) == 1 else f"null of {LETTERS[stream].lower()}"
+                lines.append(line(words, "null", null, DOTTED, points=False, width=1))
+        panels.append({**axis, "title": title, "lines": lines})
+    return {"panels": panels}

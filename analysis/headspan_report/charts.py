@@ -1,15 +1,18 @@
 """The charts to point at: what the page's script (templates/charts.js) draws by uPlot where it can, over the figures of
 the same numbers. Values that are not there are None.
 
-A chart is {panels}; a panel has x, the names of its points (`at`), ticks, labels, y range, and lines; a line has
-a label, a colour of page.css, dashes, and values; `bands` are pairs of lines between which is shaded.
+A chart is {panels}; a panel has x, the names of its points (`at`), ticks, labels, y range, and lines. Lines are `shared`
+where each has all points. A line has a label, a colour (of page.css by name, or #rrggbb with its like on a dark page),
+dashes, values and perhaps errors; `bands` are pairs of lines between which is shaded.
 """
 import numpy as np
 
 from .figures.axes import Absent, StepAxis
+from .figures.compression import TICKS, lines_of, stored_range, style_of
 from .figures.r2 import different_nulls
 from .figures.selection import LETTERS, trained
 from .figures.training import has_losses
+from .page import on_dark
 
 DASHED, DOTTED = [6, 4], [2, 3]
 
@@ -20,8 +23,8 @@ def numbers(values):
 
 
 def line(label, colour, values, dash=(), points=True, width=2):
-    return {"label": label, "colour": colour, "dash": list(dash), "points": points, "width": width,
-            "values": numbers(values)}
+    return {"label": label, "colour": colour, "dark": on_dark(colour) if colour[0] == "#" else "", "dash": list(dash),
+            "points": points, "width": width, "values": numbers(values)}
 
 
 def flat(label, value, count, dash):
@@ -44,7 +47,8 @@ def emergence(table):
     rows = trained(table)
     steps = StepAxis(rows.step.values)
     rows = rows.isel(checkpoint=steps.known)
-    axis = {"x": numbers(steps.x), "name": "checkpoint", "shared": True, "at": list(map(str, rows.checkpoint.values)), "xRange": list(steps.limits()),
+    axis = {"name": "checkpoint", "shared": True, "x": numbers(steps.x), "at": list(map(str, rows.checkpoint.values)),
+            "xRange": list(steps.limits()),
             "ticks": [[float(x), steps.label(x)] for x in steps.ticks()], "xLabel": steps.title()}
     panels = [{**axis, "title": LETTERS[stream], "yLabel": "R² from the best causal source", "bands": [[0, 1]],
                **best_lines(rows.sel(stream=stream), stream)} for stream in rows.stream.values]
@@ -76,7 +80,8 @@ def best_lines(one, stream):
 def by_references(table):
     last = trained(table).isel(checkpoint=-1)
     counts = last["count"].values
-    axis = {"x": numbers(counts), "name": "references", "shared": True, "at": [f"N = {count}" for count in counts], "bands": [], "yFrom": 0, "yTo": 1,
+    axis = {"name": "references", "shared": True, "x": numbers(counts), "at": [f"N = {count}" for count in counts],
+            "bands": [], "yFrom": 0, "yTo": 1,
             "xRange": [float(counts[0]) - 0.3, float(counts[-1]) + 0.3], "xLabel": "references N",
             "ticks": [[int(count), str(count)] for count in counts], "yLabel": "mean R² over heads"}
     panels = []
@@ -97,3 +102,30 @@ def by_references(table):
                 lines.append(line(words, "null", null, DOTTED, points=False, width=1))
         panels.append({**axis, "title": title, "lines": lines})
     return {"panels": panels}
+
+
+def rate_chart(runs, text, several_calibrations):
+    """KL (log) and perplexity on one text against the stored share."""
+    lines = lines_of(runs, text, several_calibrations)
+    shares = sorted({run.plan.stored for _, _, members in lines for run in members})
+    low, high = stored_range(shares)
+    axis = {"name": "stored", "x": numbers(shares), "at": [f"{share:.3f}" for share in shares], "xLog": True,
+            "xRange": [low, high], "ticks": [[tick, f"{tick:g}"] for tick in TICKS if low <= tick <= high],
+            "xLabel": "stored share of the 16-bit bytes (log)", "bands": []}
+    kl, perplexity = [], []
+    for label, dashed, members in lines:
+        found = {run.plan.stored: run.texts[text] for run in members}
+        at = [found.get(share, {}) for share in shares]
+        colour = style_of(members[0].plan.method)[0]
+        dash = DASHED if dashed else ()
+        values = [one.get("kl", np.nan) for one in at]
+        kl.append(line(label, colour, [value if value > 0 else np.nan for value in values], dash)
+                  | {"errors": numbers(one.get("kl_se") or np.nan for one in at)})
+        values = [one.get("perplexity", np.nan) for one in at]
+        errors = [value * (one.get("loss_se") or np.nan) for value, one in zip(values, at)]
+        perplexity.append(line(label, colour, values, dash) | {"errors": numbers(errors)})
+    full = next(run.texts[text]["full_loss"] for _, _, members in lines for run in members)
+    perplexity += flat("full cache", float(np.exp(full)), len(shares), DASHED)
+    return {"panels": [{**axis, "title": "KL to the full cache", "yLabel": "nats a token (log)", "log": True,
+                        "lines": kl},
+                       {**axis, "title": "Perplexity", "yLabel": "perplexity", "lines": perplexity}]}

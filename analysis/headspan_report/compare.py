@@ -7,14 +7,15 @@ import csv
 import re
 from dataclasses import dataclass
 
-import matplotlib
 import numpy as np
 
 from .aggregate import cell, replace
-from .figures.axes import COLOURS, STYLE, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
 from .error import InputError
-from .report import as_image, checkpoint_label, environment, name_and_step, share, template_text
+from .figures.axes import COLOURS, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
+from .figures.findings import joined, null_words, rounded
 from .figures.selection import LETTERS
+from .page import environment, picture
+from .report import checkpoint_label, name_and_step, share
 
 # Name, variable, selection, the null's variable, its selection. {N}: for every number of references.
 FIGURES = (
@@ -165,13 +166,29 @@ def stepless_of(a, b, names):
     return [name for name, table in zip(names, (a, b)) if goes_over_steps(a, b) and np.all(steps_of(table) < 0)]
 
 
+def finding(shown, names):
+    """What the rows `shown` say, in a sentence with the null of each."""
+    best = [row.r2.sel(scope="best", part="in_sample", statistic="mean") for row in shown]
+    clauses = {}
+    for stream in (stream for stream in shown[0].stream.values if stream in shown[1].stream.values):
+        values = [float(one.sel(stream=stream)) for one in best]
+        if np.all(np.isfinite(values)):
+            told = " and ".join(rounded(value) if clauses else f"{rounded(value)} in {name} ({checkpoint})"
+                                for value, name, checkpoint in zip(values, names, called(shown)))
+            clauses[stream] = told if clauses else f"mean best-source R² is {told}"
+    nulls = [null_words(row.null_best.sel(part="in_sample")) for row in shown]
+    if nulls[0] != nulls[1]:
+        nulls = [f"{null} in {name}" for null, name in zip(nulls, names)]
+    return joined(clauses, " and ".join(dict.fromkeys(nulls))) or "Nothing that both have an R² of"
+
+
 def draw_both(a, b, names, shown):
     """R² over steps, where either has two, of those that tell steps; mean by references and density of the rows
     `shown`. a solid, b dashed, each with its null."""
     streams = [stream for stream in a.stream.values if stream in b.stream.values]
     steps = [steps_of(table) for table in (a, b)]
     over_steps = goes_over_steps(a, b)
-    figure, axes = panels(2 + over_steps, len(streams))
+    figure, axes = panels(2 + over_steps, len(streams), sharey=False)
     for column, stream in enumerate(streams):
         for side, (table, row) in enumerate(zip((a, b), shown)):
             style = {"linestyle": "-", "color": COLOURS[stream]} if side == 0 else {"linestyle": "--", "color": "black"}
@@ -243,9 +260,7 @@ def render(a, b, names, pairs, how, lines, complaints):
               for stream in dict.fromkeys(line.stream for line in lines)}
     differences = differences_of(a, b) + [row for row in [("checkpoint of the numbers", *map(checkpoint_label, shown))]
                                           if row[1] != row[2]]
-    with matplotlib.rc_context(STYLE):
-        image = as_image(draw_both(a, b, names, shown))
     return environment().get_template("compare.html").render(
         names=names, how=how, last=called(shown, checkpoint_label), stepless=stepless_of(a, b, names),
-        differences=differences, tables=tables, warnings=list(map(str, complaints)), image=image,
-        style=template_text("page.css"))
+        differences=differences, tables=tables, warnings=list(map(str, complaints)), found=finding(shown, names),
+        picture=picture(lambda: draw_both(a, b, names, shown)))

@@ -39,6 +39,7 @@ function drawErrors(panel) {
     context.beginPath();
     context.rect(box.left, box.top, box.width, box.height);
     context.clip();
+    context.setLineDash([]);
     panel.lines.forEach((line, i) => (line.errors || []).forEach((error, at) => {
       const value = plot.data[i + 1][at];
       if (error === null || value === null || !plot.series[i + 1].show) return;

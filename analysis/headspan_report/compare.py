@@ -12,7 +12,7 @@ import numpy as np
 from .aggregate import cell, replace
 from .error import InputError
 from .figures.axes import COLOURS, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
-from .figures.findings import joined, null_words, rounded
+from .figures.findings import PROJECTIONS, joined, null_words, rounded
 from .figures.selection import LETTERS
 from .page import environment, picture
 from .report import checkpoint_label, name_and_step, share
@@ -176,10 +176,10 @@ def finding(shown, names):
             told = " and ".join(rounded(value) if clauses else f"{rounded(value)} in {name} ({checkpoint})"
                                 for value, name, checkpoint in zip(values, names, called(shown)))
             clauses[stream] = told if clauses else f"mean best-source R² is {told}"
-    nulls = [null_words(row.null_best.sel(part="in_sample")) for row in shown]
-    if nulls[0] != nulls[1]:
-        nulls = [f"{null} in {name}" for null, name in zip(nulls, names)]
-    return joined(clauses, " and ".join(dict.fromkeys(nulls))) or "Nothing that both have an R² of"
+    null, other = (null_words(row.null_best.sel(part="in_sample")) for row in shown)
+    if null != other:
+        null = f"{null} in {names[0]} and {other.removeprefix(PROJECTIONS).strip()} in {names[1]}"
+    return joined(clauses, null) or "Nothing that both have an R² of"
 
 
 def draw_both(a, b, names, shown):

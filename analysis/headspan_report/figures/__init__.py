@@ -22,13 +22,13 @@ class Drawing:
 
 DRAWINGS = (
     Drawing("emergence", "Emergence over training", "", training.draw_emergence, findings.emergence,
-            f"{BEST}: mean over heads, in-sample in colour and held-out in black, and the middle half of the heads. "
+            f"{BEST}: mean over heads, in-sample in colour and held-out without, and the middle half of the heads. "
             f"Dashed: what heads would give that are {PROJECTIONS}, as the best of as many sources; dotted: the noise "
             "floor p/(n-1), what pure noise gives in-sample. Then the mean effective rank of a head's covariance, since "
             "R² also rises where activations collapse, and the validation loss."),
     Drawing("references", "How predictable are the heads?", "Fig. 1, middle", r2.draw_references, findings.references,
             "Joint R² of the N best references over the heads of the last checkpoint: box 25 to 75 %, whiskers 5 to "
-            "95 %, bar the median, point the mean; in colour in-sample, in black held-out. Dashed: N random "
+            "95 %, bar the median, point the mean; in-sample in colour, held-out without. Dashed: N random "
             "projections, with the noise floor where in-sample; dotted: the noise floor. References taken at random "
             "would give the null; the best of many random ones a little more."),
     Drawing("mean_by_references", "Mean R² by the number of references", "Fig. 2", r2.draw_mean_by_count,

@@ -175,11 +175,12 @@ def density(values, x):
 
 def legend(figure, axes, columns=4):
     """One legend below all panels, each label once. It hangs out of the figure: files are cut tight around both. Panels
-    that came below each other each get the y label of their row."""
+    that came below each other get the y label of their row and the title of their column."""
     columns = 1 if is_narrow() else columns
-    for row in np.atleast_2d(axes) if is_narrow() else ():
-        for axis in row[1:]:
-            axis.set_ylabel(axis.get_ylabel() or row[0].get_ylabel())
+    grid = np.atleast_2d(axes)
+    for (row, column), axis in np.ndenumerate(grid) if is_narrow() else ():
+        axis.set_ylabel(axis.get_ylabel() or grid[row, 0].get_ylabel())
+        axis.set_title(axis.get_title() or grid[0, column].get_title())
     found = {}
     for axis in np.ravel(axes):
         for handle, label in zip(*axis.get_legend_handles_labels()):

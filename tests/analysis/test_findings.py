@@ -81,7 +81,8 @@ class Sentences(Made):
         self.assertEqual(findings.null_words([.104, np.nan, .101]), "random projections give 0.10")
 
     def test_numbers_are_those_of_numpy(self):
-        k, v = random_stream(LAYER, 1, references=3), random_stream(LAYER, 2, references=3)
+        low = np.random.default_rng(4).uniform(0, .17, (6, 6))
+        k, v = random_stream(LAYER, 1, references=3), make_stream(LAYER, low, references=3)
         before = level_stream(.05, references=3)
         table = self.table((0, {"k": before, "v": before}), (500, {"k": k, "v": v}))
         null = float(table.null_best.sel(stream="k", part="in_sample"))
@@ -100,6 +101,7 @@ class Sentences(Made):
         joint = [one["tables"]["r2_pairwise"] for one in (k, v)]
         three = [one[~np.isnan(one[:, 2]), 2] for one in joint]  # the first layer's heads have but two sources
         of_three = 1 - (1 - 3 * 4 / 32) * (1 - 3 * 4 / 999)
+        self.assertTrue(0 < np.mean(three[1] > of_three) < 1)
         each(told["references"], *(f"{np.median(one):.2f}" for one in three),
              f"3 random projections give {of_three:.2f}")
         each(told["mean_by_references"], *(f"{one[:, 0].mean():.2f} " for one in joint))

@@ -5,13 +5,15 @@ A chart is {panels}; a panel has x, the names of its points (`at`), ticks, label
 where each has all points. A line has a label, a colour (of page.css by name, or #rrggbb with its like on a dark page),
 dashes, values and perhaps errors; `bands` are pairs of lines between which is shaded.
 """
+from itertools import cycle
+
 import numpy as np
 
 from .figures.axes import Absent, StepAxis
 from .figures.compression import TICKS, lines_of, stored_range, style_of
 from .figures.r2 import different_nulls
 from .figures.selection import LETTERS, trained
-from .figures.training import has_losses
+from .figures.training import STUDY_COLOURS, has_losses
 from .page import on_dark
 
 DASHED, DOTTED = [6, 4], [2, 3]
@@ -75,6 +77,29 @@ def best_lines(one, stream):
     lines += flat("null", float(one.null_best.sel(part="in_sample")), count, DASHED)
     lines += flat("noise floor", float(one.noise_floor.sel(count=1)), count, DOTTED)
     return {"lines": lines, "yFrom": 0, "yTo": 1}
+
+
+def side_by_side(tables, names):
+    """Several studies over their steps: panels by stream, a line for each."""
+    rows = [trained(table) for table in tables]
+    every = np.concatenate([one.step.values for one in rows])
+    axes = [StepAxis(one.step.values, every) for one in rows]
+    x = sorted({float(place) for one in axes for place in one.x})
+    axis = {"name": "step", "x": numbers(x), "at": [axes[0].label(place) for place in x],
+            "xRange": list(axes[0].limits()),
+            "ticks": [[float(place), axes[0].label(place)] for place in axes[0].ticks()], "xLabel": axes[0].title(), "yLabel": "mean R² from the best source", "yFrom": 0, "yTo": 1, "bands": []}
+    panels = []
+    for stream in (stream for stream in LETTERS if all(stream in one.stream.values for one in rows)):
+        lines = []
+        for one, steps, name, colour in zip(rows, axes, names, cycle(STUDY_COLOURS)):
+            best = one.sel(stream=stream).r2.sel(scope="best", part="in_sample", statistic="mean").values[steps.known]
+            found = dict(zip(map(float, steps.x), best))
+            lines.append(line(name, colour, [found.get(place, np.nan) for place in x]))
+            null = float(one.null_best.sel(stream=stream, part="in_sample"))
+            lines += [{**flat_line, "colour": colour, "dark": on_dark(colour)}
+                      for flat_line in flat(f"null of {name}", null, len(x), DOTTED)]
+        panels.append({**axis, "title": LETTERS[stream], "lines": lines})
+    return {"panels": panels}
 
 
 def by_references(table):

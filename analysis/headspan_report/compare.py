@@ -12,7 +12,7 @@ import numpy as np
 from .aggregate import cell, replace
 from .error import InputError
 from .figures.axes import COLOURS, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
-from .figures.findings import PROJECTIONS, joined, null_words, rounded
+from .figures.findings import side_by_side
 from .figures.selection import LETTERS
 from .page import environment, picture
 from .report import checkpoint_label, name_and_step, share
@@ -166,22 +166,6 @@ def stepless_of(a, b, names):
     return [name for name, table in zip(names, (a, b)) if goes_over_steps(a, b) and np.all(steps_of(table) < 0)]
 
 
-def finding(shown, names):
-    """What the rows `shown` say, in a sentence with the null of each."""
-    best = [row.r2.sel(scope="best", part="in_sample", statistic="mean") for row in shown]
-    clauses = {}
-    for stream in (stream for stream in shown[0].stream.values if stream in shown[1].stream.values):
-        values = [float(one.sel(stream=stream)) for one in best]
-        if np.all(np.isfinite(values)):
-            told = " and ".join(rounded(value) if clauses else f"{rounded(value)} in {name} ({checkpoint})"
-                                for value, name, checkpoint in zip(values, names, called(shown)))
-            clauses[stream] = told if clauses else f"mean best-source R² is {told}"
-    null, other = (null_words(row.null_best.sel(part="in_sample")) for row in shown)
-    if null != other:
-        null = f"{null} in {names[0]} and {other.removeprefix(PROJECTIONS).strip()} in {names[1]}"
-    return joined(clauses, null) or "Nothing that both have an R² of"
-
-
 def draw_both(a, b, names, shown):
     """R² over steps, where either has two, of those that tell steps; mean by references and density of the rows
     `shown`. a solid, b dashed, each with its null."""
@@ -262,5 +246,6 @@ def render(a, b, names, pairs, how, lines, complaints):
                                           if row[1] != row[2]]
     return environment().get_template("compare.html").render(
         names=names, how=how, last=called(shown, checkpoint_label), stepless=stepless_of(a, b, names),
-        differences=differences, tables=tables, warnings=list(map(str, complaints)), found=finding(shown, names),
+        differences=differences, tables=tables, warnings=list(map(str, complaints)),
+        found=side_by_side(shown, names) or "Nothing that both have an R² of",
         picture=picture(lambda: draw_both(a, b, names, shown)))

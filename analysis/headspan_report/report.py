@@ -8,14 +8,15 @@ from collections import Counter
 
 import numpy as np
 
-from . import __version__
+from . import __version__, charts
 from . import statistics as st
-from .charts import study_charts
 from .figures import draw_all
-from .figures.axes import NARROW, count_label
+from .figures.axes import NARROW, Absent, count_label
+from .figures.findings import side_by_side
 from .figures.selection import LETTERS
+from .figures.training import draw_side_by_side
 from .pack import index16, pack, scaled16, share8, signed16
-from .page import Picture, as_image, as_json, environment, plot_library, template_text
+from .page import Picture, as_image, as_json, environment, picture, plot_library, template_text
 from .result import FLAGS, RULES
 
 LARGEST_MAP = 22_000_000  # characters of packed arrays
@@ -194,7 +195,7 @@ def study_part(emergence, number, name, blocks, shown):
                    int(table.hidden_size.sel(stream=s))) for s in table.stream.values],
         "labels": checkpoint_labels(table), "stream_titles": [LETTERS[s] for s in table.stream.values],
         "rows": rows, "nulls": nulls, "near_far": near_far_rows(table), "blocks": blocks, "absent": absent,
-        "figures": figures, "charts": as_json(study_charts(table)),
+        "figures": figures, "charts": as_json(charts.study_charts(table)),
         "findings": [(found, at) for drawing, found, _, at in figures
                      if drawing.name in LEADING and found != drawing.title]}
 
@@ -222,6 +223,17 @@ def overview(studies, names):
     return [LETTERS[stream] for stream in streams], rows
 
 
+def together(studies, names):
+    """(what is seen, Picture, charts) of several studies side by side; None where nothing can be drawn of them."""
+    tables = [study.table for study in studies]
+    found = side_by_side([table.isel(checkpoint=last_trained(table)) for table in tables], names)
+    try:
+        image = picture(lambda: draw_side_by_side(tables, names))
+        return found or "Over training", image, as_json({"side": charts.side_by_side(tables, names)})
+    except Absent:
+        return None
+
+
 def last_trained(table):
     """Index of the last checkpoint with trained weights, of the last where none has."""
     found = np.flatnonzero(table.init.values != "random")
@@ -240,5 +252,6 @@ def render(studies):
                      "figures": figures_of_rows(emergence.table.isel(checkpoint=shown))})
     streams, rows = overview(studies, names)
     return environment().get_template("report.html").render(
-        names=names, version=__version__, parts=parts, overview_streams=streams, overview=rows, studies=as_json(maps),
+        names=names, together=together(studies, names) if len(studies) > 1 else None, version=__version__, parts=parts,
+        overview_streams=streams, overview=rows, studies=as_json(maps),
         script=template_text("report.js"), charts_script=template_text("charts.js"), plot=plot_library())

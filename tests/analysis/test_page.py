@@ -207,6 +207,15 @@ class SeveralStudies(WithPage):
         self.assertEqual([row[:2] for row in rows], [["tiny", "step10"], ["wide", "step50"]])
         self.assertEqual(rows[1][2], f"{best_of(self.other[50]['k'], self.wide).mean():.3f}")
         self.assertEqual(rows[1][5:], ["–"] * 3)  # it has no values
+        means = [random_stream(self.small, 10, references=3), self.other[50]["k"]]
+        means = [best_of(means[0], self.small).mean(), best_of(means[1], self.wide).mean()]
+        self.assertRegex(self.texts("#figure-side h3")[0], rf"^Keys: mean best-source R² is {means[0]:.2f} in tiny at step 10 "
+                         rf"and {means[1]:.2f} in wide at step 50; random projections give 0\.\d\d in tiny and 0\.\d\d in wide$")
+        self.page.mouse("#figure-side .u-over", 0.95, 0.5)
+        self.settle()
+        told = self.page.evaluate("document.querySelector('#figure-side .u-legend').textContent")
+        self.assertIn(f"tiny{float(f'{means[0]:.4g}')} at 10", told)
+        self.assertIn(f"wide{float(f'{means[1]:.4g}')} at 50", told)
 
     def test_the_map_of_the_other(self):
         choose = "(() => { const c = document.getElementById('study-choice'); c.value = %d; c.dispatchEvent(new Event('change')); })()"

@@ -77,6 +77,28 @@ def over_training(subject, rows, values, null, flat=FLAT):
     return joined(clauses, null)
 
 
+def listed(texts):
+    """a, b and c."""
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
+def side_by_side(rows, names):
+    """Of one checkpoint of each of several studies, by names."""
+    streams = [stream for stream in LETTERS if all(stream in row.stream.values for row in rows)]
+    clauses = {}
+    for stream in streams:
+        values = [float(row.r2.sel(stream=stream, scope="best", part="in_sample", statistic="mean")) for row in rows]
+        if np.all(np.isfinite(values)):
+            told = listed([rounded(value) if clauses else f"{rounded(value)} in {name} at {when(row)}"
+                           for value, name, row in zip(values, names, rows)])
+            clauses[stream] = told if clauses else f"mean best-source R² is {told}"
+    nulls = [null_words(row.null_best.sel(part="in_sample")) for row in rows]
+    if len(set(nulls)) == 1:
+        return joined(clauses, nulls[0])
+    others = [null.removeprefix(PROJECTIONS).strip() for null in nulls[1:]]
+    return joined(clauses, listed([f"{null} in {name}" for null, name in zip([nulls[0], *others], names)]))
+
+
 def emergence(table):
     rows = trained(table)
     values = rows.r2.sel(scope="best", part="in_sample", statistic="mean")

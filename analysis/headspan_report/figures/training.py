@@ -1,8 +1,12 @@
 """Figures over training steps. Each draws one Figure of a table [checkpoint, stream, ...], or raises Absent."""
+from itertools import cycle
+
 import numpy as np
 
 from .axes import NULL_COLOUR, Absent, StepAxis, from_zero, legend, noise_label, null_line, panel_list, panels
 from .selection import LETTERS, need, of_stream, trained
+
+STUDY_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A6D00", "#56B4E9", "#000000")
 
 
 def draw_emergence(table):
@@ -47,6 +51,30 @@ def draw_best(axis, steps, one, style):
     null_line(axis, float(one.noise_floor.sel(count=1)), noise_label(one), ":")
     from_zero(axis, 1)
     steps.finish(axis)
+
+
+def draw_side_by_side(tables, names):
+    """R² from the best source of several studies over their steps, each with its null."""
+    rows = [trained(table) for table in tables]
+    every = np.concatenate([one.step.values for one in rows])
+    streams = [stream for stream in LETTERS if all(stream in one.stream.values for one in rows)]
+    if not streams:
+        raise Absent("the studies have no stream in common")
+    figure, axes = panels(1, len(streams))
+    for axis, stream in zip(axes[0], streams):
+        for row, name, colour in zip(rows, names, cycle(STUDY_COLOURS)):
+            one = row.sel(stream=stream)
+            steps = StepAxis(one.step.values, every)
+            if len(steps.known):
+                steps.line(axis, one.r2.sel(scope="best", part="in_sample", statistic="mean"), label=name, color=colour,
+                           marker="o")
+            null_line(axis, float(one.null_best.sel(part="in_sample")), f"null of {name}", ":", colour)
+        axis.set_title(LETTERS[stream])
+        steps.finish(axis)
+    from_zero(axes, 1)
+    axes[0, 0].set_ylabel("mean R² from the best source")
+    legend(figure, axes)
+    return figure
 
 
 def draw_dominance(table):

@@ -58,7 +58,8 @@ function drawErrors(panel) {
 
 function decades(plot, axis, low, high) {
   const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
-  return Array.from({length: last - first + 1}, (_, i) => Number(`1e${first + i}`));
+  if (last > first) return Array.from({length: last - first + 1}, (_, i) => Number(`1e${first + i}`));
+  return [1, 2, 5, 10, 20, 50].map(value => Number(`${value}e${first - 1}`)).filter(value => low <= value && value <= high);
 }
 
 function options(panel, width, sync) {
@@ -76,10 +77,10 @@ function options(panel, width, sync) {
     cursor: {sync: {key: sync, setSeries: false}, drag: {x: false, y: false}, dataIdx: nearestPoint,
              points: {size: 9}},
     scales: {x: {time: false, distr: panel.xLog ? 3 : 1, range: () => panel.xRange}, y},
-    axes: [{...axis, size: 32, splits: () => panel.ticks.map(tick => tick[0]), values: () => panel.ticks.map(tick => tick[1]),
-            filter: (_, splits) => splits, label: panel.xLabel},
-           {...axis, size: 52, label: panel.yLabel, ...(panel.log ? {splits: decades} : {}), values: (_, splits) => splits.map(value =>
-             value === null ? "" : String(Number(value.toPrecision(3))))}],
+    axes: [{...axis, size: 32, splits: () => panel.ticks.map(tick => tick[0]),
+            values: () => panel.ticks.map(tick => tick[1]), filter: (_, splits) => splits, label: panel.xLabel},
+           {...axis, size: 52, label: panel.yLabel, ...(panel.log ? {splits: decades, filter: (_, splits) => splits} : {}),
+            values: (_, splits) => splits.map(value => value === null ? "" : String(Number(value.toPrecision(3))))}],
     series: [{label: panel.name, value: (plot, value, line, index) => index === null || value === null ? "–"
       : panel.at[index]}, ...panel.lines.map(line => lineOptions(panel, line))],
     bands: panel.bands.map(([high, low]) => ({series: [high + 1, low + 1], fill: faint(colourOfLine(panel.lines[high]))})),

@@ -10,7 +10,7 @@ from itertools import cycle
 import numpy as np
 
 from .figures.axes import Absent, StepAxis
-from .figures.compression import TICKS, lines_of, stored_range, style_of
+from .figures.compression import lines_of, stored_range, stored_ticks, style_of
 from .figures.r2 import different_nulls
 from .figures.selection import LETTERS, trained
 from .figures.training import STUDY_COLOURS, has_losses
@@ -31,7 +31,7 @@ def line(label, colour, values, dash=(), points=True, width=2):
 
 def flat(label, value, count, dash):
     """A line of one value, as the nulls are; none where it is unknown."""
-    return [line(label, "null", [value] * count, dash, points=False, width=1)] if np.isfinite(value) else []
+    return [line(label, "null", [value] * count, dash, points=count == 1, width=1)] if np.isfinite(value) else []
 
 
 def study_charts(table):
@@ -135,7 +135,7 @@ def rate_chart(runs, text, several_calibrations):
     shares = sorted({run.plan.stored for _, _, members in lines for run in members})
     low, high = stored_range(shares)
     axis = {"name": "stored", "x": numbers(shares), "at": [f"{share:.3f}" for share in shares], "xLog": True,
-            "xRange": [low, high], "ticks": [[tick, f"{tick:g}"] for tick in TICKS if low <= tick <= high],
+            "xRange": [low, high], "ticks": [[tick, f"{tick:g}"] for tick in stored_ticks(shares)],
             "xLabel": "stored share of the 16-bit bytes (log)", "bands": []}
     kl, perplexity = [], []
     for label, dashed, members in lines:

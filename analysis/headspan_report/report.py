@@ -21,7 +21,9 @@ from .result import FLAGS, RULES
 
 LARGEST_MAP = 22_000_000  # characters of packed arrays
 ROWS_OF_THE_TABLE = 12
-LEADING = ("emergence", "mean_by_references", "dominance", "training_density")  # figures whose findings lead the page
+# Figures whose findings lead the page, as many as there are up to so many.
+LEADING = ("emergence", "mean_by_references", "dominance", "training_density", "heads", "references", "near_far")
+LED_BY = 4
 FLAG_WORDS = {"deficient_source": "the regressors were linearly dependent; the redundant ones were left out",
               "constant_target_coordinate": "a coordinate of the target is constant and was left out",
               "too_few_tokens": "too few tokens for so many regressors: no R²",
@@ -196,8 +198,13 @@ def study_part(emergence, number, name, blocks, shown):
         "labels": checkpoint_labels(table), "stream_titles": [LETTERS[s] for s in table.stream.values],
         "rows": rows, "nulls": nulls, "near_far": near_far_rows(table), "blocks": blocks, "absent": absent,
         "figures": figures, "charts": as_json(charts.study_charts(table)),
-        "findings": [(found, at) for drawing, found, _, at in figures
-                     if drawing.name in LEADING and found != drawing.title]}
+        "findings": leading(figures)}
+
+
+def leading(figures):
+    """(finding, id of its figure) of the first of LEADING."""
+    found = {drawing.name: (text, at) for drawing, text, _, at in figures if text != drawing.title}
+    return [found[name] for name in LEADING if name in found][:LED_BY]
 
 
 def checkpoint_labels(table):

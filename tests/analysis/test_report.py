@@ -247,6 +247,12 @@ class SmallStudies(unittest.TestCase):
         self.assertIn("no checkpoint tells its training step", text)
         self.assertIn("nulls are missing", text)
 
+    def test_without_steps_other_findings_lead(self):
+        text = self.check(("final", {"k": random_stream(layers(3, 3), 1)}, {"step": -1}))
+        lead = text[:text.index("R² is how much")]
+        self.assertRegex(lead, r"\d of the best links stay within a layer at final|of 6 heads are above the null at final")
+        self.assertIn("half of the heads reach R²", lead)
+
     def test_a_large_map_shows_fewer_checkpoints(self):
         results = [(f"step{step}", {"k": random_stream(layers(2, 2), step)}, {"step": step}) for step in range(10)]
         usual = report.LARGEST_MAP

@@ -71,10 +71,16 @@ def stored_range(stored):
     return min(stored) / 1.15, max(stored) * 1.15
 
 
+def stored_ticks(stored):
+    """Those of TICKS that are in sight; where there is none, the shares themselves."""
+    low, high = stored_range(stored)
+    return [tick for tick in TICKS if low <= tick <= high] or sorted({round(share, 3) for share in stored})
+
+
 def stored_axis(axis, stored):
     axis.set_xscale("log")
     axis.set_xlim(*stored_range(stored))
-    axis.xaxis.set_major_locator(FixedLocator(TICKS))
+    axis.xaxis.set_major_locator(FixedLocator(stored_ticks(stored)))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.set_xlabel("stored share of the 16-bit bytes (log)")

@@ -170,7 +170,7 @@ function drawPairs(data) {
   const context = canvas.getContext("2d"), scale = side / size;
   context.imageSmoothingEnabled = size > side;
   context.drawImage(pairPlane(data), 0, 0, side, side);
-  context.fillStyle = "rgba(255,255,255,0.55)";
+  context.fillStyle = theme("--parting");
   for (let head = 1; head < size; head++)
     if (data.layer[head] !== data.layer[head - 1]) {
       context.fillRect(0, head * scale - 0.5, side, 1);

@@ -94,5 +94,5 @@ def on_dark(colour):
     """Grey turned over, colours made light."""
     red, green, blue = (int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5))
     hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
-    lightness = 0.9 - 0.8 * lightness if saturation == 0 else 0.55 + 0.4 * lightness
+    lightness = 0.9 - 0.8 * lightness if saturation == 0 else 0.4 + 0.65 * lightness
     return "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, lightness, 0.8 * saturation))

@@ -51,7 +51,8 @@ Prepared prepare(const Job& job) {
   Prepared prepared;
   if (job.grams.paths.empty()) {
     prepared.input = open_model(job.model, job.model.path, false, true);
-    prepared.origin = {prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}};
+    prepared.origin = {
+        prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}, {}};
   } else {
     prepared.origin = check_calibration_grams(job);
     if (needs_tokens(job)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
@@ -151,6 +152,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"versions", library_versions()},
                         {"git", git_id()}};
   if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
+  if (!origin.weights_mismatch.empty()) more.push_back({"weights_mismatch", origin.weights_mismatch});
   publish(
       world, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate"))},
       [&](const std::string& path) {
@@ -225,6 +227,7 @@ int calibrate(const Job& job, const Comm& world) {
   });
   if (!prepared.input) check_done(world, job.grams.paths, log);
   tell(prepared.sample, log);
+  if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
   const Team team(world, 1, tensor_parallel, job.run.grid);
   CompressionPlan plan;
   try {

@@ -190,7 +190,8 @@ void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& cloc
   agree(team.group(), [&] {
     if (!team.group().is_root()) return;
     lock.emplace(unit.result_path(job), id, log);
-    published = is_published(job, unit);
+    std::vector<std::string> known;  // told when the study was planned
+    published = is_published(job, unit, known);
   });
   if (team.group().max(published ? 1 : 0) == 1) return log.event("published before", {{"unit", unit.name}});
   Profile profile;

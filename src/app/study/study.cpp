@@ -29,18 +29,34 @@ struct Failure {
 struct Plan {
   std::vector<Unit> units;  // still to be computed
   std::int64_t skipped = 0;
+  std::vector<std::string> notices;  // on the root
   int tensor_parallel = 1;
   double gpu_memory = 0;  // of a rank, where it has a GPU
 };
 
+/// The texts of all ranks on the root, nothing on others. Collective over world.
+std::vector<std::string> gather(const Comm& world, const std::vector<std::string>& texts) {
+  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  for (const std::string& text : texts)
+    send[0].insert(send[0].end(), text.c_str(), text.c_str() + text.size() + 1);
+  std::vector<std::string> all;
+  for (const std::vector<char>& received : world.exchange(send))
+    for (auto at = received.begin(); at != received.end();
+         at += static_cast<std::ptrdiff_t>(all.back().size()) + 1)
+      all.emplace_back(&*at);
+  return all;
+}
+
 /// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
 void skip_published(const Job& job, const Comm& world, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
+  std::vector<std::string> notices;
   agree(world, [&] {
     for (auto u = static_cast<std::size_t>(world.rank()); u < complete.size();
          u += static_cast<std::size_t>(world.size()))
-      complete[u] = is_published(job, plan.units[u]) ? 1 : 0;
+      complete[u] = is_published(job, plan.units[u], notices) ? 1 : 0;
   });
+  plan.notices = gather(world, notices);
   world.sum(complete.data(), static_cast<std::int64_t>(complete.size()));
   std::vector<Unit> open;
   for (std::size_t u = 0; u < complete.size(); ++u)
@@ -180,6 +196,7 @@ int study(const Job& job, const Comm& world) {
   const int threads = start_threads(world);
   const Plan plan = make_plan(job, world, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
+  for (const std::string& notice : plan.notices) log.notice(notice);
   log.event("study", {{"units", std::to_string(plan.units.size())},
                       {"skipped", std::to_string(plan.skipped)},
                       {"ranks", std::to_string(world.size())},

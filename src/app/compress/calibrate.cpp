@@ -55,7 +55,8 @@ Prepared prepare(const Job& job) {
   Prepared prepared;
   if (job.grams.paths.empty()) {
     prepared.input = open_model(job.model, job.model.path, false, true);
-    prepared.origin = {prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}};
+    prepared.origin = {
+        prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}, {}};
   } else {
     prepared.origin = check_calibration_grams(job);
     if (needs_tokens(job)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
@@ -165,6 +166,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"versions", library_versions()},
                         {"git", git_id()}};
   if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
+  if (!origin.weights_mismatch.empty()) more.push_back({"weights_mismatch", origin.weights_mismatch});
   publish(
       world, publication,
       [&](const std::string& path) {
@@ -241,6 +243,7 @@ int calibrate(const Job& job, const Comm& world) {
     lock = take_lock(job.compress.plan, id, world, log);
     if (!prepared.input) check_done(world, job.grams.paths, log);
     tell(prepared.sample, log);
+    if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
     const ProcessLayout team(world, 1, tensor_parallel, job.run.grid);
     plan = make_plan(job, prepared, team, log);
   } catch (const Stopped&) {

@@ -59,8 +59,9 @@ ModelConfig sizes_of(const GramFiles& files, const std::string& path) {
   return config;
 }
 
-void check_model(const Job& job, const GramFiles& files) {
-  if (job.model.path.empty()) return;
+/// Returns in what the Grams may be of other weights than those of model.path; throws where they are.
+std::string check_model(const Job& job, const GramFiles& files) {
+  if (job.model.path.empty()) return {};
   const std::string config_path = job.model.path + "/config.json";
   const std::string digest = sha256_file(config_path);
   if (files.config_sha256 != digest)
@@ -68,10 +69,16 @@ void check_model(const Job& job, const GramFiles& files) {
                      "is not that of " + config_path + " (" + digest.substr(0, 12) + ")",
                      "give Grams of this model");
   const std::string weights = weights_digest(Checkpoint::open(job.model.path));
-  if (!files.weights_digest.empty() && files.weights_digest != weights)
+  if (files.weights_digest.empty())
+    return job.grams.paths.front() + ": weights_digest: " +
+           (files.init == "random" ? "its Grams are of random weights, not of those of "
+                                   : "is not there: its Grams may be of other weights than those of ") +
+           job.model.path;
+  if (files.weights_digest != weights)
     throw InputError(job.grams.paths.front(), "weights_digest", files.weights_digest.substr(0, 12),
                      "is not that of " + job.model.path + " (" + weights.substr(0, 12) + ")",
                      "give Grams of this checkpoint");
+  return {};
 }
 
 void check_tokens(const Job& job, const GramFiles& files) {
@@ -129,11 +136,18 @@ void check_definite(const std::string& path, const Calibration& calibration) {
 GramOrigin check_calibration_grams(const Job& job) {
   const GramFiles files = read_gram_files(of_keys_and_values(job));
   const std::string& path = job.grams.paths.front();
-  check_model(job, files);
+  const std::string mismatch = check_model(job, files);
   check_attention(files, path);
-  GramOrigin origin{sizes_of(files, path), files.config_sha256, files.weights_digest,
-                    files.tokens_path,     files.tokens_sha256, files.tokens_mismatch};
-  if (job.compress.algorithm != "quantise") check_tokens(job, files);
+  GramOrigin origin{sizes_of(files, path),
+                    files.config_sha256,
+                    files.weights_digest,
+                    files.tokens_path,
+                    files.tokens_sha256,
+                    files.tokens_mismatch,
+                    {}};
+  if (job.compress.algorithm == "quantise") return origin;  // fits nothing
+  check_tokens(job, files);
+  origin.weights_mismatch = mismatch;
   return origin;
 }
 

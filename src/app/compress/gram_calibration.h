@@ -12,6 +12,7 @@ struct GramOrigin {
   std::string config_sha256;
   std::string weights_digest;  ///< empty: not told
   std::string tokens_path, tokens_sha256, tokens_mismatch;
+  std::string weights_mismatch;  ///< how they may be of other weights than model.path; empty: not
 };
 
 /// Throws InputError where the files do not serve the job: of another model than model.path, without what

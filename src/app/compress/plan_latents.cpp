@@ -47,7 +47,6 @@ class LatentPlanner {
       const std::vector<double> units = measured_units(measure, spectra, allocate(spectra));
       for (std::size_t block = 0; block < spectra.size(); ++block)
         for (double& value : spectra[block]) value *= units[block];
-      for (OwnLatents& own : own_) own.latents.eigenvalues = spectra[block_of(own.stream, own.layer)];
     }
     return collect(spectra, allocate(spectra));
   }
@@ -167,7 +166,7 @@ class LatentPlanner {
     block.lift.resize(to_size(r * columns()));
     std::int64_t latent = 0;
     for (const Band& band : block.bands) {
-      const double scale = band_scale(latents.eigenvalues[to_size(latent)], latents.eigenvalues.front());
+      const double scale = band_scale(latents.variances[to_size(latent)], latents.variances.front());
       for (const std::int64_t last = latent + band.columns; latent < last; ++latent)
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t at = to_size(i + latent * columns());

@@ -188,7 +188,8 @@ void run_unit(const Job& job, const Unit& unit, const ProcessLayout& team, RunCl
   const std::unique_ptr<LockFile> lock = take_lock(unit.result_path(job), id, team.group(), log);
   bool published = false;  // by another run, since this one was planned
   agree(team.group(), [&] {
-    if (team.group().is_root()) published = is_published(job, unit);
+    std::vector<std::string> known;  // told when the study was planned
+    if (team.group().is_root()) published = is_published(job, unit, known);
   });
   if (team.group().max(published ? 1 : 0) == 1) return log.event("published before", {{"unit", unit.name}});
   Profile profile;

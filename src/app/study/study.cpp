@@ -35,9 +35,9 @@ struct Failure {
 struct Plan {
   std::vector<Unit> units;  // still to be computed
   std::int64_t skipped = 0;
+  std::vector<std::string> notices;  // on the root
   int tensor_parallel = 1;
   double gpu_memory = 0;  // of a rank, where it has a GPU
-  std::string notice;     // on rank 0
 };
 
 /// Removes what a run that was killed behind its publishing has left beside the result. Local.
@@ -50,14 +50,30 @@ void tidy_up(const Job& job, const Unit& unit, const Log& log) {
   }
 }
 
+/// The texts of all ranks on the root, nothing on others. Collective over world.
+std::vector<std::string> gather(const Comm& world, const std::vector<std::string>& texts) {
+  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  for (const std::string& text : texts)
+    send[0].insert(send[0].end(), text.c_str(), text.c_str() + text.size() + 1);
+  std::vector<std::string> all;
+  for (const std::vector<char>& received : world.exchange(send))
+    for (auto at = received.begin(); at != received.end();
+         at += static_cast<std::ptrdiff_t>(all.back().size()) + 1)
+      all.emplace_back(&*at);
+  return all;
+}
+
 /// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
 void skip_published(const Job& job, const Comm& world, const Log& log, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
+  std::vector<std::string> notices;
   agree(world, [&] {
     for (auto u = static_cast<std::size_t>(world.rank()); u < complete.size();
          u += static_cast<std::size_t>(world.size()))
-      if ((complete[u] = is_published(job, plan.units[u]) ? 1 : 0) == 1) tidy_up(job, plan.units[u], log);
+      if ((complete[u] = is_published(job, plan.units[u], notices) ? 1 : 0) == 1)
+        tidy_up(job, plan.units[u], log);
   });
+  plan.notices = gather(world, notices);
   world.sum(complete.data(), static_cast<std::int64_t>(complete.size()));
   std::vector<Unit> open;
   for (std::size_t u = 0; u < complete.size(); ++u)
@@ -104,7 +120,9 @@ Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<
     plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
     if (gpu || !world.is_root() || plan.units.empty() || plan.units.front().kind != Unit::Kind::model) return;
     const GridShape grid = job.run.grid.value_or(squarest_grid(group_ranks));
-    plan.notice = check_memory(job, plan.units, {group_ranks, plan.tensor_parallel, grid}, memory);
+    const std::string notice =
+        check_memory(job, plan.units, {group_ranks, plan.tensor_parallel, grid}, memory);
+    if (!notice.empty()) plan.notices.push_back(notice);
   });
   return plan;
 }
@@ -201,7 +219,7 @@ int study(const Job& job, const Comm& world) {
   const int threads = start_threads(world);
   const Plan plan = make_plan(job, world, log, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
-  if (!plan.notice.empty()) log.notice(plan.notice);
+  for (const std::string& notice : plan.notices) log.notice(notice);
   log.event("study", {{"units", std::to_string(plan.units.size())},
                       {"skipped", std::to_string(plan.skipped)},
                       {"ranks", std::to_string(world.size())},

@@ -26,8 +26,9 @@ std::string manifest_line(const Job& job, const std::vector<Unit>& units) {
 }
 
 std::string unit_line(const Job& job, const Unit& unit) {
+  std::vector<std::string> notices;  // told by the study
   return "unit\t" + (unit.row < 0 ? "-" : std::to_string(unit.row)) + "\t" + unit.name + "\t" +
-         (is_published(job, unit) ? "finished" : "open") + "\t" + unit.result_path(job) + "\n";
+         (is_published(job, unit, notices) ? "finished" : "open") + "\t" + unit.result_path(job) + "\n";
 }
 
 }  // namespace

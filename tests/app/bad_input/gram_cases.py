@@ -4,7 +4,7 @@ import numpy as np
 
 from harness import Case
 
-LAYERS, HEADS, QUERIES, D, TOKENS = 2, 2, 4, 3, 40
+LAYERS, HEADS, D, TOKENS = 2, 2, 3, 40
 CALIBRATE = ["calibrate", "--grams.paths=a.gram.h5", "--compress.plan=plan.h5", "--compress.exact_first=0",
              "--compress.stored=0.5"]
 STUDY = ["study", "--grams.paths=a.gram.h5", "--output.directory=out"]
@@ -12,30 +12,32 @@ INSPECT = ["inspect", "a.gram.h5"]
 DAMAGED = "; the file is damaged"
 
 
-def squares(chance, *shape):
-    """Second moments of random vectors: [*shape, D, D]."""
-    x = chance.standard_normal((*shape, 5, D))
-    return x.swapaxes(-1, -2) @ x
+def draw(layers=LAYERS, heads=HEADS, d=D, tokens=TOKENS, seed=4):
+    """Keys and values, and what attention does with them: two query heads read each head."""
+    chance = np.random.default_rng(seed)
+    squares = [x.swapaxes(-1, -2) @ x for x in chance.standard_normal((2, layers, 2 * heads, 2 * d, d))]
+    return {"k": chance.standard_normal((tokens, layers, heads, d)), "v": chance.standard_normal((tokens, layers, heads, d)),
+            "scale": chance.uniform(1, 2, layers), "query": squares[0], "output": squares[1]}
 
 
-def write_grams(path, heldout=False, precision="float64", lengths=None):
-    """lengths: [columns] by which keys and values are multiplied."""
-    chance = np.random.default_rng(4)
+def write_grams(path, drawn, heldout=None, precision="float64"):
+    """drawn, heldout: as `draw` gives them."""
     with h5py.File(path, "w") as file:
         for stream in "kv":
-            for part in ("fit", "heldout") if heldout else ("fit",):
-                z = chance.standard_normal((TOKENS, LAYERS * HEADS * D)) * (1 if lengths is None else lengths)
+            tokens, layers, heads, d = drawn[stream].shape
+            for part, values in (("fit", drawn), ("heldout", heldout)) if heldout else (("fit", drawn),):
+                z = values[stream].reshape(tokens, -1)
                 gram = (z - z.mean(0)).T @ (z - z.mean(0))
                 file[f"{stream}/{part}/mean"] = z.mean(0)
-                file[f"{stream}/{part}/tiles"] = [gram[a * D:(a + 1) * D, b * D:(b + 1) * D]
-                                                  for a in range(LAYERS * HEADS) for b in range(a + 1)]
-                file[f"{stream}/{part}"].attrs["tokens"] = TOKENS
-            file[stream].attrs.update({"layer": np.arange(LAYERS * HEADS) // HEADS, "head": np.arange(LAYERS * HEADS) % HEADS,
-                                       "head_size": D, "hidden_size": 16, "skip_first": 0, "capture": "roped",
+                file[f"{stream}/{part}/tiles"] = [gram[a * d:(a + 1) * d, b * d:(b + 1) * d]
+                                                  for a in range(layers * heads) for b in range(a + 1)]
+                file[f"{stream}/{part}"].attrs["tokens"] = tokens
+            file[stream].attrs.update({"layer": np.repeat(np.arange(layers), heads), "head": np.tile(np.arange(heads), layers),
+                                       "head_size": d, "hidden_size": 16, "skip_first": 0, "capture": "roped",
                                        "forward_dtype": "float64", "precision": precision})
-        file["attention/scale"] = chance.uniform(1, 2, LAYERS)
-        file["attention/query"], file["attention/output"] = (squares(chance, LAYERS, QUERIES) for _ in range(2))
-        file["attention"].attrs["tokens"] = TOKENS
+        for name in ("scale", "query", "output"):
+            file[f"attention/{name}"] = drawn[name]
+        file["attention"].attrs["tokens"] = tokens
 
 
 def tokens(group, count):
@@ -67,7 +69,7 @@ def no_tokens(file):
 
 def case(name, line, change, arguments, heldout=False):
     def spoil(sample):
-        write_grams(sample.path("a.gram.h5"), heldout)
+        write_grams(sample.path("a.gram.h5"), draw(), draw(seed=5) if heldout else None)
         with h5py.File(sample.path("a.gram.h5"), "r+") as file:
             change(file)
     return Case(name, r"a\.gram\.h5: " + line + DAMAGED, spoil, arguments=arguments)

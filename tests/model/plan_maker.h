@@ -14,7 +14,7 @@ namespace headspan {
 /// Values of a plan that mean nothing but are of the right form.
 class PlanMaker {
  public:
-  PlanMaker(const ModelConfig& config, const std::string& algorithm) : config_(config) {
+  PlanMaker(const ModelConfig& config, const std::string& algorithm) {
     plan_.algorithm = algorithm;
     plan_.layers = config.layers;
     plan_.kv_heads = config.kv_heads;
@@ -70,7 +70,6 @@ class PlanMaker {
     return block;
   }
 
-  const ModelConfig& config_;
   CompressionPlan plan_;
   std::mt19937 engine_{7};
 };

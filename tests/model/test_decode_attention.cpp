@@ -13,7 +13,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kHeads = 9, kKvHeads = 3, kHeadSize = 32, kColumns = kKvHeads * kHeadSize;
+constexpr std::int64_t kHeads = 9, kKvHeads = 3, kHeadSize = 32;
 const std::vector<std::int64_t> kLengths{2, 64, 70, 200, 129};  // around pages and exact tokens
 
 ModelConfig config() {

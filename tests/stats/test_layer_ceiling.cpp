@@ -119,7 +119,7 @@ TEST(LayerCeiling, SaysWhyThereIsNone) {
   const Activations fit =
       correlated(5, layout.columns(), 3, 1, 1, 2);  // 4 regressors are too many, 2 are not
   Expected expected = by_least_squares(layout, fit, nullptr);
-  for (std::size_t t : {0, 1, 2}) expected.r2[t] = expected.adjusted[t] = kNaN;
+  for (std::size_t t = 0; t < 3; ++t) expected.r2[t] = expected.adjusted[t] = kNaN;
   expected.heldout.assign(6, kNaN);
   const std::vector<std::uint8_t> status{kTooFewTokens, kTooFewTokens, kTooFewTokens, 0, 0, kNotComputed};
   on_all_grids([&](const Grid& grid) {

@@ -140,6 +140,16 @@ class Sentences(Made):
         self.assertRegex(findings.overlap(self.table(*results)), r"^Keys: overlap dimension at tolerance 1e-2 rises from "
                          r"0\.00 at step 0 to 10\.00 at step 10; random matrices give \d+\.\d\d$")
 
+    def test_three_studies_side_by_side(self):
+        rows = [self.over_steps((.1, last), hidden_size=size).isel(checkpoint=-1)
+                for last, size in ((.2, 32), (.3, 32), (.4, 0))]
+        null = float(rows[0].null_best.sel(stream="k", part="in_sample"))
+        self.assertEqual(findings.side_by_side(rows, ["a", "b", "c"]),
+                         "Keys: mean best-source R² is 0.20 in a at step 10, 0.30 in b at step 10 and 0.40 in c at step "
+                         f"10; random projections give {null:.2f} in a, {null:.2f} in b and the null is unknown in c")
+        self.assertRegex(findings.side_by_side(rows[:0:-1], ["c", "b"]), rf"unknown in c and random projections give "
+                         rf"{null:.2f} in b$")
+
     def test_nothing_to_say(self):
         table = self.over_steps((.1, .2))
         for name in ("overlap", "ceilings", "alignment"):

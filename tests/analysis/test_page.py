@@ -15,6 +15,9 @@ import numpy as np
 from browser import Page
 from samples import layers, make_stream, random_stream, run, write_result
 
+from headspan_report.aggregate import aggregate_each
+from headspan_report.error import InputError
+
 LAYER = layers(4, 4, 4)
 CAUSAL = (LAYER[None, :] <= LAYER[:, None]) & ~np.eye(len(LAYER), dtype=bool)
 STEPS = (0, 10, 100, 1000)
@@ -231,6 +234,35 @@ class SeveralStudies(WithPage):
         self.page.evaluate(choose % 0)
         self.page.wait("document.querySelectorAll('#heads-x span').length === 2")
         self.assertEqual(visible, ["Keys"])
+
+
+class FoldersAndStudies(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="headspan_page_")
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def write(self, folder, step, layer=layers(2, 2), **attributes):
+        return write_result(self.folder / folder, f"step{step}", {"k": random_stream(layer, step)}, step=step, **attributes)
+
+    def steps(self, *folders, **more):
+        return [list(study.table.step.values) for study in aggregate_each([self.folder / name for name in folders], **more)]
+
+    def test_folders_of_one_study_are_one(self):
+        self.write("a", 0), self.write("b", 10), self.write("c", 5, layers(3, 3)), self.write("c", 7, layers(3, 3))
+        self.assertEqual(self.steps("a", "b", "c"), [[0, 10], [5, 7]])
+        self.assertEqual(self.steps("c", "a", "c", "."), [[5, 7], [0, 10]])  # each file once
+
+    def test_what_is_wrong_or_missing_is_told_once(self):
+        self.write("a", 0), self.write("b", 5, layers(3, 3))
+        Path(f"{self.write('c', 9)}.done").unlink()
+        manifest = self.folder / "manifest.tsv"
+        manifest.write_text("name\tpath\nstep0\tx\nstep5\tx\nstep6\tx\n")
+        first, second = aggregate_each([self.folder / name for name in "abc"], manifest)
+        self.assertRegex(" ".join(map(str, first.complaints())), r"step9\.h5: has no \.done.* name = step6: has no result")
+        self.assertEqual(second.complaints(), [])
+        with self.assertRaisesRegex(InputError, "hold no result that can be read, 1 that cannot"):
+            aggregate_each([self.folder / "c"])
 
 
 if __name__ == "__main__":

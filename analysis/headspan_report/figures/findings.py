@@ -95,8 +95,11 @@ def side_by_side(rows, names):
     nulls = [null_words(row.null_best.sel(part="in_sample")) for row in rows]
     if len(set(nulls)) == 1:
         return joined(clauses, nulls[0])
-    others = [null.removeprefix(PROJECTIONS).strip() for null in nulls[1:]]
-    return joined(clauses, listed([f"{null} in {name}" for null, name in zip([nulls[0], *others], names)]))
+    told = []
+    for null, name in zip(nulls, names):
+        again = any(text.startswith(PROJECTIONS) for text in told)
+        told.append(f"{null.removeprefix(PROJECTIONS).strip() if again else null} in {name}")
+    return joined(clauses, listed(told))
 
 
 def emergence(table):

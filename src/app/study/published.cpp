@@ -60,7 +60,7 @@ std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::str
     try {
       if (std::filesystem::exists(path)) all.push_back({attribute, path, digest()});
     } catch (const std::runtime_error& error) {
-      faults.push_back(complaint(error));
+      faults.push_back(error_message(error));
     }
   };
   if (unit.kind == Unit::Kind::activations)

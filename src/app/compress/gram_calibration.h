@@ -19,7 +19,8 @@ struct GramOrigin {
 /// attention does, with tokens that a cache keeps exactly, with too few. Local.
 GramOrigin check_calibration_grams(const Job& job);
 
-/// The files merged; `origin` as they say it. Throws AgreedError, also for Grams that no data has. Collective over the team's group.
+/// The files merged; `origin` as they say it. Throws AgreedError, also for Grams that no data has. Collective
+/// over the team's group.
 Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const Team& team);
 
 }  // namespace headspan

@@ -17,11 +17,12 @@ class InputError(Exception):
 def read(path):
     """The columns and the rows of a manifest; columns that fetching fills are added where they are missing."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         raise InputError(f"{path}: does not exist; a manifest is expected") from None
-    except (IsADirectoryError, UnicodeDecodeError):
+    except IsADirectoryError:
         raise InputError(f"{path}: is no text file; a manifest is expected") from None
+    lines = [decoded(path, number, line.removesuffix(b"\r")) for number, line in enumerate(lines, 1)]
     numbered = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
     columns = numbered[0][1] if numbered else []
     for column in REQUIRED:
@@ -37,6 +38,13 @@ def read(path):
     return columns, [{column: row.get(column, "") for column in columns} for row in rows]
 
 
+def decoded(path, number, line):
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: line {number}: holds a byte that is no UTF-8") from None
+
+
 def checked_row(path, number, columns, cells):
     """One line as a row."""
     if len(cells) != len(columns):
@@ -46,7 +54,7 @@ def checked_row(path, number, columns, cells):
         if not row[column]:
             raise InputError(f"{path}: line {number} {column} = '': is empty; fetching needs it")
     for column, cell in row.items():
-        if re.search(r"[\0-\x1f\x7f]", cell):
+        if re.search(r"[\0-\x1f\x7f-\x9f]", cell):
             raise InputError(f"{path}: line {number} {column} = {cell!r}: holds a control character")
     if os.path.isabs(row["path"]) or ".." in row["path"].split("/"):
         raise InputError(f"{path}: line {number} path = {row['path']!r}: leads out of the folder of the manifest; "

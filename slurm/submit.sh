@@ -9,8 +9,8 @@
 #              ranks take checkpoints in turn, once all of them are found to be sound [array]
 #   --dry-run  prints the commands, submits nothing
 #
-# What stands behind -- goes to headspan study. Exit codes: 0 submitted, or nothing to submit; 1 Slurm refused; 2 the
-# input is at fault.
+# What stands behind -- goes to headspan study, which is asked what there is to do (--units). Exit codes: 0 submitted, or
+# nothing to submit; 1 Slurm refused, or the program cannot run here; 2 the input is at fault.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -61,16 +61,20 @@ declare -F headspan_environment > /dev/null ||
 # --- what there is to do ---
 
 directory='' manifest='' whole='' units=0 open=()
-listed=$(python3 "$here/list_units.py" "$job" "${keys[@]}") || exit 2
-while IFS=$'\t' read -r what first second _; do
+listed=$(
+  headspan_environment >&2 || refuse "headspan_environment of $site failed"
+  "$HEADSPAN_PROGRAM" study "$job" --units "${keys[@]}"
+) || exit $(($? == 2 ? 2 : 1))
+while IFS=$'\t' read -r what first second state _; do
   case $what in
     directory) directory=$first ;;
     manifest) manifest=$first whole=$second ;;
     unit)
       units=$((units + 1))
-      [[ $second == finished ]] || open+=("$first") ;;
+      [[ $state == finished ]] || open+=("$first") ;;
   esac
 done <<< "$listed"
+((units > 0)) || refuse "command line: ${keys[*]}: asks for no study; --section.key value"
 if ((${#open[@]} == 0)); then
   echo "submit: all $units checkpoints are finished; nothing to submit"
   exit 0

@@ -17,7 +17,7 @@ def aggregate(arguments):
     emergence = aggregate(arguments.folders, arguments.manifest, arguments.losses)
     write_netcdf(emergence.table, f"{stem}.nc")
     write_csv(emergence, f"{stem}.csv")
-    return finish(emergence, f"{stem}.nc {stem}.csv")
+    return finish([emergence], f"{stem}.nc {stem}.csv")
 
 
 def plot(arguments):
@@ -34,13 +34,13 @@ def plot(arguments):
 
 
 def report(arguments):
-    from .aggregate import aggregate, replace
+    from .aggregate import aggregate_each, replace
     from .report import causal_r2, render
     check_targets([arguments.output], study_files(arguments))
-    emergence = aggregate(arguments.folders, arguments.manifest, arguments.losses, keep=causal_r2)
-    page = render(emergence)
+    studies = aggregate_each(arguments.folders, arguments.manifest, arguments.losses, keep=causal_r2)
+    page = render(studies)
     replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
-    return finish(emergence, arguments.output)
+    return finish(studies, arguments.output)
 
 
 def compare(arguments):
@@ -129,12 +129,15 @@ def report_complaints(complaints):
         print(f"headspan-report: {error}", file=sys.stderr)
 
 
-def finish(emergence, written):
+def finish(studies, written):
     """Names what is wrong on stderr, what was done on stdout. Returns the exit code."""
-    complaints = emergence.complaints()
+    complaints = [error for study in studies for error in study.complaints()]
     report_complaints(complaints)
-    print(f"status=done checkpoints={emergence.table.sizes['checkpoint']} streams={emergence.table.sizes['stream']} "
-          f"refused={len(emergence.refused)} missing={len(emergence.missing)} written={written}")
+    several = f"studies={len(studies)} " if len(studies) > 1 else ""
+    print(f"status=done {several}checkpoints={sum(study.table.sizes['checkpoint'] for study in studies)} "
+          f"streams={max(study.table.sizes['stream'] for study in studies)} "
+          f"refused={sum(len(study.refused) for study in studies)} "
+          f"missing={sum(len(study.missing) for study in studies)} written={written}")
     return 2 if complaints else 0
 
 
@@ -161,7 +164,8 @@ def command_line():
     command = add("plot", plot, "the paper's figures with their nulls, each as OUTPUT/NAME.svg and .png")
     command.add_argument("sources", nargs="+", metavar="SOURCE", type=Path, help="emergence.nc, or result folders")
     command.add_argument("--output", default="figures", type=Path, help="folder [figures]")
-    command = add("report", report, "one self-contained HTML page: figures, a map of the heads, what was run")
+    command = add("report", report, "one self-contained HTML page: findings, figures, a map of the heads, what was run; "
+                  "of folders of several studies, all of them")
     add_study(command)
     command.add_argument("--output", default="report.html", type=Path, help="file [report.html]")
     command = add("compare", compare, "two studies side by side: OUTPUT (HTML) and the same numbers as .csv")

@@ -61,23 +61,67 @@ def aggregate(folders, manifest=None, losses=None, keep=lambda result: None):
     """The Emergence of the results under the folders. keep(result) is stored as the row's `extra`."""
     losses = read_losses(losses) if losses else {}
     names = read_names(manifest) if manifest else []
+    rows, refused = read_rows(find_results(folders), keep)
+    check_any(folders, rows, refused)
+    return assemble(rows, refused, missing_of(manifest, names, rows), losses)
+
+
+def aggregate_each(folders, manifest=None, losses=None, keep=lambda result: None):
+    """The Emergences of the studies under the folders, in their order: folders whose results are of one study are one.
+    What is missing in all of them, and what is wrong in a folder without a sound result, stands in the first."""
+    losses = read_losses(losses) if losses else {}
+    names = read_names(manifest) if manifest else []
+    studies, lost, seen = {}, [], set()
+    for folder in folders:
+        paths = [path for path in find_results([folder]) if path not in seen]
+        seen.update(paths)
+        rows, refused = read_rows(paths, keep)
+        if not rows:
+            lost += refused
+            continue
+        study = studies.setdefault(tuple(most_common(rows).items()), ([], []))
+        study[0].extend(rows)
+        study[1].extend(refused)
+    every = [row for rows, _ in studies.values() for row in rows]
+    check_any(folders, every, lost)
+    missing = missing_of(manifest, names, every)
+    found = []
+    for rows, refused in studies.values():
+        found.append(assemble(rows, lost + refused, missing, losses))
+        lost, missing = [], []
+    return found
+
+
+def read_rows(paths, keep):
+    """(Rows, InputErrors of the files that are none)."""
     rows, refused = [], []
-    for path in find_results(folders):
+    for path in paths:
         try:
             rows.append(read_row(path, keep))
         except InputError as error:
             refused.append(error)
+    return rows, refused
+
+
+def check_any(folders, rows, refused):
+    """Refuses folders without a sound result."""
+    where = ", ".join(map(str, folders))
     if not rows and not refused:
-        raise InputError(", ".join(map(str, folders)), "", "", "hold no results",
-                         "give the output.directory of a study")
-    rows = refuse_foreign(rows, refused)
+        raise InputError(where, "", "", "hold no results", "give the output.directory of a study")
     if not rows:
-        raise InputError(", ".join(map(str, folders)), "", "",
+        raise InputError(where, "", "",
                          f"hold no result that can be read, {len(refused)} that cannot; the first: {refused[0]}")
-    rows.sort(key=Row.order)
+
+
+def missing_of(manifest, names, rows):
     there = {row.attributes["checkpoint"] for row in rows}
-    missing = [InputError(manifest, "name", name, "has no result here", "run the study again") for name in names
-               if name not in there]
+    return [InputError(manifest, "name", name, "has no result here", "run the study again") for name in names
+            if name not in there]
+
+
+def assemble(rows, refused, missing, losses):
+    """The Emergence of the study that most rows are of."""
+    rows = sorted(refuse_foreign(rows, refused), key=Row.order)
     return Emergence(build_table(rows, refused, missing, losses), rows, refused, missing)
 
 
@@ -95,8 +139,7 @@ def read_row(path, keep):
 
 def refuse_foreign(rows, refused):
     """The rows of the study that most rows are of (of as many, the first), each unit once; the others go to `refused`."""
-    votes = Counter(tuple(row.fingerprint.items()) for row in rows)
-    study = dict(votes.most_common(1)[0][0]) if votes else {}
+    study = most_common(rows) if rows else {}
     kept, seen = [], {}
     for row in rows:
         differs = next((key for key in study if row.fingerprint[key] != study[key]), None)
@@ -111,6 +154,12 @@ def refuse_foreign(rows, refused):
             seen[row.name()] = row.path
             kept.append(row)
     return kept
+
+
+def most_common(rows):
+    """The fingerprint of most rows; of as many, the first."""
+    votes = Counter(tuple(row.fingerprint.items()) for row in rows)
+    return dict(max(votes, key=votes.get))
 
 
 def build_table(rows, refused, missing, losses):

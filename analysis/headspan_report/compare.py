@@ -7,14 +7,15 @@ import csv
 import re
 from dataclasses import dataclass
 
-import matplotlib
 import numpy as np
 
 from .aggregate import cell, replace
-from .figures.axes import COLOURS, STYLE, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
 from .error import InputError
-from .report import as_image, checkpoint_label, environment, name_and_step, share, template_text
+from .figures.axes import COLOURS, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
+from .figures.findings import side_by_side
 from .figures.selection import LETTERS
+from .page import environment, picture
+from .report import checkpoint_label, name_and_step, share
 
 # Name, variable, selection, the null's variable, its selection. {N}: for every number of references.
 FIGURES = (
@@ -171,7 +172,7 @@ def draw_both(a, b, names, shown):
     streams = [stream for stream in a.stream.values if stream in b.stream.values]
     steps = [steps_of(table) for table in (a, b)]
     over_steps = goes_over_steps(a, b)
-    figure, axes = panels(2 + over_steps, len(streams), sharey="row")
+    figure, axes = panels(2 + over_steps, len(streams), sharey=False)
     for column, stream in enumerate(streams):
         for side, (table, row) in enumerate(zip((a, b), shown)):
             style = {"linestyle": "-", "color": COLOURS[stream]} if side == 0 else {"linestyle": "--", "color": "black"}
@@ -243,9 +244,8 @@ def render(a, b, names, pairs, how, lines, complaints):
               for stream in dict.fromkeys(line.stream for line in lines)}
     differences = differences_of(a, b) + [row for row in [("checkpoint of the numbers", *map(checkpoint_label, shown))]
                                           if row[1] != row[2]]
-    with matplotlib.rc_context(STYLE):
-        image = as_image(draw_both(a, b, names, shown))
     return environment().get_template("compare.html").render(
         names=names, how=how, last=called(shown, checkpoint_label), stepless=stepless_of(a, b, names),
-        differences=differences, tables=tables, warnings=list(map(str, complaints)), image=image,
-        style=template_text("page.css"))
+        differences=differences, tables=tables, warnings=list(map(str, complaints)),
+        found=side_by_side(shown, names) or "Nothing that both have an R² of",
+        picture=picture(lambda: draw_both(a, b, names, shown)))

@@ -4,17 +4,18 @@ numbers on the page.
 """
 import math
 
-import matplotlib
+import numpy as np
 
 from . import __version__
+from .charts import rate_chart
 from .figures import compression as figures
-from .figures.axes import STYLE
+from .figures.selection import LETTERS
+from .page import as_json, environment, picture, plot_library, template_text
 from .plan import STREAMS, domain_of
-from .report import as_image, environment, template_text
 
 LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page says what to take, falling
 ROUNDING = 1e-9
-TEXT_CAPTION = ("Both streams compressed. Left: KL to the full cache with its standard error. Right: perplexity; its "
+TEXT_CAPTION = ("Both streams compressed: KL to the full cache with its standard error, and perplexity, of which the "
                 "bars are the standard error of the text's mean loss, which all methods share, so that they say "
                 "nothing of the differences between methods. Dashed grey: the full cache.")
 
@@ -196,24 +197,66 @@ def advice(runs, texts, several):
             for text in texts]
 
 
+def text_finding(runs, text):
+    """The least KL at each of LIMITS; the full cache is what it is held against."""
+    told = []
+    for best, limits in best_within([run for run in runs if run.kl(text) and run.plan.streams == "k,v"], text):
+        at = " and ".join(f"{limit:g}" for limit in limits)
+        told.append(f"{best.kl(text)[0]:.2g} at {at} of the bytes ({best.plan.method})" if best
+                    else f"nothing stores {at} or less")
+    return f"{text}: least KL {', '.join(told)}; the full cache has 0"
+
+
+def kept_finding(plans):
+    """Heads that each method keeps, in its smallest plan of both streams, or of one where there is none of both."""
+    smallest = {}
+    for plan in sorted(plans, key=lambda plan: (plan.streams != "k,v", plan.stored)):
+        smallest.setdefault(plan.method, plan)
+    told = []
+    for method, plan in smallest.items():
+        kept = {stream: figures.kept_map(plan, stream) for stream in plan.stored_by}
+        heads = " and ".join(f"{int(one.sum())} of {one.size} {LETTERS[stream].lower()}"
+                             for stream, one in kept.items())
+        told.append(f"{method} keeps {heads} at {plan.stored:.3f} of the bytes")
+    return "; ".join(told)
+
+
+def bits_finding(plans):
+    """Mean bits of a column in the plans of both streams that store most and least."""
+    both = sorted((plan for plan in plans if plan.streams == "k,v"), key=lambda plan: -plan.stored) or plans
+    told = []
+    for plan in both[:1] + both[1:][-1:]:
+        means = {stream: sum(np.dot(one.columns, one.bits) for one in layers)
+                 / (int(plan.layers) * int(plan.kv_heads) * int(plan.head_size))
+                 for stream, layers in plan.stored_by.items()}
+        words = " and ".join(f"{mean:.1f} for {LETTERS[stream].lower()}" for stream, mean in means.items())
+        told.append(f"{words} at {plan.stored:.3f} of the bytes")
+    return f"Bits a column: {'; '.join(told)}; the full cache has 16"
+
+
 def draw(runs, texts, several):
-    """(id, title, caption, image) of each figure."""
-    drawn = []
+    """[(id, title, what is seen, caption, Picture)] of each figure, and id -> chart."""
+    drawn, charts = [], {}
+
+    def add(name, title, found, caption, make, *arguments):
+        drawn.append((name, title, found, caption, picture(lambda: make(*arguments))))
+
     for text in texts:
         if any(run.kl(text) and run.plan.streams == "k,v" for run in runs):
-            drawn.append((f"text-{text}", f"KL and perplexity on {text}",
-                          TEXT_CAPTION, figures.draw_text(runs, text, several)))
+            add(f"text-{text}", "Loss against bytes", text_finding(runs, text), TEXT_CAPTION, figures.draw_text, runs,
+                text, several)
+            charts[f"text-{text}"] = rate_chart(runs, text, several)
     plans = sorted((run.plan for run in runs),
                    key=lambda plan: (plan.method, plan.streams, plan.calibration, -plan.stored))
     heads = [plan for plan in plans if plan.keeps_heads]
     latents = [plan for plan in plans if plan.algorithm == "latent"]
     if heads:
-        drawn.append(("kept", "Which heads were kept", "Blue: kept as it is; white: read from others.",
-                      figures.draw_kept(heads)))
+        add("kept", "Which heads were kept", kept_finding(heads), "Blue: kept as it is; pale: read from others.",
+            figures.draw_kept, heads)
     if latents:
-        drawn.append(("bits", "How many bits each layer has", "Stored columns by their bits, of as many as the axis is "
-                      "high; what is white is not stored.", figures.draw_bits(latents)))
-    return [(name, title, caption, as_image(figure)) for name, title, caption, figure in drawn]
+        add("bits", "How many bits each layer has", bits_finding(latents), "Stored columns by their bits, of as many "
+            "as the axis is high; what is empty is not stored.", figures.draw_bits, latents)
+    return drawn, charts
 
 
 def model_page(runs):
@@ -222,14 +265,13 @@ def model_page(runs):
     calibrations = sorted({run.plan.calibration for run in runs if run.plan.calibration})
     several = len(calibrations) > 1
     plan = runs[0].plan
-    with matplotlib.rc_context(STYLE):
-        drawings = draw(runs, texts, several)
+    drawings, charts = draw(runs, texts, several)
     tokens = {text: next(run.texts[text].get("tokens", 0) for run in runs if text in run.texts) for text in texts}
     return {"name": plan.model, "type": plan.model_type, "layers": plan.layers, "kv_heads": plan.kv_heads,
             "head_size": plan.head_size, "bytes_full": f"{plan.bytes_full:.0f}", "texts": texts, "tokens": tokens,
             "calibrations": calibrations, "several": several, "advice": advice(runs, texts, several),
             "rows": table_rows(runs, texts, several), "streams": stream_rows(runs, texts),
-            "domains": domain_rows(runs, texts), "drawings": drawings, "count": len(runs),
+            "domains": domain_rows(runs, texts), "drawings": drawings, "charts": as_json(charts), "count": len(runs),
             "elsewhere": [text for text in texts if domain_of(text) not in calibrations],
             "programs": sorted({str(run.plan.attributes.get("source", "headspan")) for run in runs})}
 
@@ -238,4 +280,4 @@ def render(models, refused):
     """The page as text. models: the runs of each; refused: what is not on it."""
     return environment().get_template("compression.html").render(
         models=[model_page(runs) for runs in models], warnings=[f"not on this page: {error}" for error in refused],
-        version=__version__, style=template_text("page.css"))
+        version=__version__, charts_script=template_text("charts.js"), plot=plot_library())

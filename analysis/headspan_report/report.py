@@ -1,25 +1,29 @@
-"""One self-contained page of a study: figures, a map of heads and pairs over checkpoints, what was run, what is wrong.
+"""One self-contained page of one or several studies: what is seen, a map of heads and pairs over checkpoints, figures,
+what was run, what is wrong.
 
 The page loads nothing and needs no network. R² of the causal pairs go in by 8 bits each (pack.py); where that would
 make the page too large, the map shows fewer checkpoints and says so.
 """
-import base64
-import json
-from importlib import resources
+from collections import Counter
 
-import jinja2
 import numpy as np
 
-from . import __version__
+from . import __version__, charts
 from . import statistics as st
-from .figures.axes import count_label, to_svg
 from .figures import draw_all
-from .pack import index16, pack, scaled16, share8, signed16
-from .result import FLAGS, RULES
+from .figures.axes import NARROW, Absent, count_label
+from .figures.findings import side_by_side
 from .figures.selection import LETTERS
+from .figures.training import draw_side_by_side
+from .pack import index16, pack, scaled16, share8, signed16
+from .page import Picture, as_image, as_json, environment, picture, plot_library, template_text
+from .result import FLAGS, RULES
 
 LARGEST_MAP = 22_000_000  # characters of packed arrays
 ROWS_OF_THE_TABLE = 12
+# Figures whose findings lead the page, as many as there are up to so many.
+LEADING = ("emergence", "mean_by_references", "dominance", "training_density", "heads", "references", "near_far")
+LED_BY = 4
 FLAG_WORDS = {"deficient_source": "the regressors were linearly dependent; the redundant ones were left out",
               "constant_target_coordinate": "a coordinate of the target is constant and was left out",
               "too_few_tokens": "too few tokens for so many regressors: no R²",
@@ -31,19 +35,21 @@ def causal_r2(result):
     return {name: share8(stream.tables["r2"][st.causal_pairs(stream.layer)]) for name, stream in result.streams.items()}
 
 
-def pages_map(emergence):
-    """(streams for the page's script, packed arrays by stream and id, indices of the checkpoints that the map shows)."""
+def pages_map(emergence, number=0, largest=None):
+    """(streams for the page's script, packed arrays by stream and id, indices of the checkpoints that the map shows).
+    number: that of the study, which begins the ids; largest: characters, LARGEST_MAP of all studies."""
+    largest = LARGEST_MAP if largest is None else largest
     checkpoints = emergence.table.sizes["checkpoint"]
     every = 1
     while True:
         shown = sorted({*range(0, checkpoints, every), checkpoints - 1})
-        streams, blocks = pack_streams(emergence, shown)
-        if sum(len(text) for arrays in blocks.values() for text in arrays.values()) <= LARGEST_MAP or len(shown) <= 2:
+        streams, blocks = pack_streams(emergence, shown, number)
+        if sum(len(text) for arrays in blocks.values() for text in arrays.values()) <= largest or len(shown) <= 2:
             return streams, blocks, shown
         every += 1
 
 
-def pack_streams(emergence, shown):
+def pack_streams(emergence, shown, number):
     table = emergence.table.isel(checkpoint=shown)
     streams, blocks = [], {}
     for name, stream in emergence.rows[0].streams.items():
@@ -56,15 +62,15 @@ def pack_streams(emergence, shown):
             if np.any(one.head_references.sel(rule=rule) >= 0):
                 arrays[f"references_{rule}"] = index16(one.head_references.sel(rule=rule).values)
                 arrays[f"joint_{rule}"] = share8(one.head_top.sel(rule=rule, part=["in_sample", "heldout"]).values)
-        blocks[name] = {f"{name}.{array}": pack(values) for array, values in arrays.items()}
+        blocks[name] = {f"{number}.{name}.{array}": pack(values) for array, values in arrays.items()}
         streams.append({"name": name, "title": LETTERS[name], "layer": stream.layer.tolist(),
                         "head": stream.head.tolist(), "headSize": stream.head_size, "references": stream.references,
-                        "nullBest": number(one.null_best.sel(part="in_sample")),
-                        "nullPairs": number(one.null_pairs.sel(part="in_sample"))})
+                        "nullBest": as_number(one.null_best.sel(part="in_sample")),
+                        "nullPairs": as_number(one.null_pairs.sel(part="in_sample"))})
     return streams, blocks
 
 
-def number(value):
+def as_number(value):
     """For JSON: None where there is none."""
     value = float(value)
     return round(value, 6) if np.isfinite(value) else None
@@ -96,7 +102,7 @@ def figures_of_rows(table):
     columns += [best.sel(scope=scope, part="in_sample") for scope in ("pairs", "intra", "inter")]
     columns.append(table.effective_rank.sel(statistic="mean"))
     values = np.stack([column.values for column in columns], axis=-1)
-    return [[[number(value) for value in stream] for stream in row] for row in values]
+    return [[[as_number(value) for value in stream] for stream in row] for row in values]
 
 
 def summary_table(table):
@@ -158,45 +164,101 @@ def warnings_of(emergence, shown):
     return texts
 
 
-def environment():
-    loader = jinja2.PackageLoader("headspan_report", "templates")
-    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                              undefined=jinja2.StrictUndefined)
+def study_names(studies):
+    """What the page calls each: by its models; where that is said twice, with the folder too."""
+    names = [" and ".join(sorted(set(map(str, study.table.model_name.values)))) for study in studies]
+    often = Counter(names)
+    return [f"{name} ({study.rows[0].path.parent})" if often[name] > 1 else name
+            for name, study in zip(names, studies)]
 
 
-def template_text(name):
-    return (resources.files("headspan_report") / "templates" / name).read_text(encoding="utf-8")
-
-
-def as_image(figure):
-    """An SVG as the address of an <img>."""
-    return "data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode()
-
-
-def as_json(value):
-    """For a <script>: nothing in it ends the element."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def render(emergence):
-    """The page as text."""
-    table = emergence.table
+def study_figures(table, number):
+    """([(drawing, what it shows, its Picture, id)], [(drawing, why it is absent)])."""
     drawn, absent = draw_all(table)
-    streams, blocks, shown = pages_map(emergence)
-    labels = [checkpoint_label(table.isel(checkpoint=i)) for i in range(table.sizes["checkpoint"])]
-    study = {"checkpoints": [labels[i] for i in shown], "streams": streams,
-             "figures": figures_of_rows(table.isel(checkpoint=shown))}
+    narrow, _ = draw_all(table, NARROW)
+    end = f"-{number}" if number else ""
+    return [(drawing, drawing.find(table) or drawing.title, Picture(as_image(wide), as_image(small)),
+             f"figure-{drawing.name}{end}") for (drawing, wide), (_, small) in zip(drawn, narrow)], absent
+
+
+def study_part(emergence, number, name, blocks, shown):
+    """What the template shows of one study."""
+    table = emergence.table
+    figures, absent = study_figures(table, number)
     rows, nulls = summary_table(table)
     first = emergence.rows[0].attributes
+    return {
+        "name": name, "end": f"-{number}" if number else "", "headspan": table.attrs["headspan"].splitlines(),
+        "versions": table.attrs["versions"].splitlines(), "job": table.attrs["job"],
+        "dates": sorted(set(map(str, table.date_created.values))), "mode": first["mode"],
+        "tokens": first.get("tokens_path", ""), "n_fit": int(table.n_fit[0]), "n_heldout": int(table.n_heldout[0]),
+        "capture": table.attrs["study_capture"], "warnings": warnings_of(emergence, shown),
+        "sizes": [(LETTERS[s], int(table.heads.sel(stream=s)), int(table.head_size.sel(stream=s)),
+                   int(table.hidden_size.sel(stream=s))) for s in table.stream.values],
+        "labels": checkpoint_labels(table), "stream_titles": [LETTERS[s] for s in table.stream.values],
+        "rows": rows, "nulls": nulls, "near_far": near_far_rows(table), "blocks": blocks, "absent": absent,
+        "figures": figures, "charts": as_json(charts.study_charts(table)),
+        "findings": leading(figures)}
+
+
+def leading(figures):
+    """(finding, id of its figure) of the first of LEADING."""
+    found = {drawing.name: (text, at) for drawing, text, _, at in figures if text != drawing.title}
+    return [found[name] for name in LEADING if name in found][:LED_BY]
+
+
+def checkpoint_labels(table):
+    return [checkpoint_label(table.isel(checkpoint=i)) for i in range(table.sizes["checkpoint"])]
+
+
+def overview(studies, names):
+    """(streams, rows) of the table of several studies: the last trained checkpoint of each, beside the null."""
+    streams = list(dict.fromkeys(s for study in studies for s in study.table.stream.values))
+    rows = []
+    for study, name in zip(studies, names):
+        last = study.table.isel(checkpoint=last_trained(study.table))
+        cells = [name, name_and_step(last)]
+        for stream in streams:
+            if stream not in last.stream.values:
+                cells += ["–"] * 3
+                continue
+            one = last.sel(stream=stream)
+            best = one.r2.sel(scope="best", statistic="mean")
+            cells += [share(value) for value in (best.sel(part="in_sample"), best.sel(part="heldout"),
+                                                 one.null_best.sel(part="in_sample"))]
+        rows.append(cells)
+    return [LETTERS[stream] for stream in streams], rows
+
+
+def together(studies, names):
+    """(what is seen, Picture, charts) of several studies side by side; None where nothing can be drawn of them."""
+    tables = [study.table for study in studies]
+    found = side_by_side([table.isel(checkpoint=last_trained(table)) for table in tables], names)
+    try:
+        image = picture(lambda: draw_side_by_side(tables, names))
+        return found or "Over training", image, as_json({"side": charts.side_by_side(tables, names)})
+    except Absent:
+        return None
+
+
+def last_trained(table):
+    """Index of the last checkpoint with trained weights, of the last where none has."""
+    found = np.flatnonzero(table.init.values != "random")
+    return found[-1] if len(found) else -1
+
+
+def render(studies):
+    """The page as text."""
+    names = study_names(studies)
+    parts, maps = [], []
+    for number, (emergence, name) in enumerate(zip(studies, names)):
+        streams, blocks, shown = pages_map(emergence, number, LARGEST_MAP // len(studies))
+        part = study_part(emergence, number, name, blocks, shown)
+        parts.append(part)
+        maps.append({"name": name, "checkpoints": [part["labels"][i] for i in shown], "streams": streams,
+                     "figures": figures_of_rows(emergence.table.isel(checkpoint=shown))})
+    streams, rows = overview(studies, names)
     return environment().get_template("report.html").render(
-        model=" and ".join(sorted(set(map(str, table.model_name.values)))), version=__version__,
-        headspan=table.attrs["headspan"].splitlines(), versions=table.attrs["versions"].splitlines(),
-        job=table.attrs["job"], dates=sorted(set(map(str, table.date_created.values))),
-        mode=first["mode"], tokens=first.get("tokens_path", ""), n_fit=int(table.n_fit[0]),
-        n_heldout=int(table.n_heldout[0]), capture=table.attrs["study_capture"],
-        sizes=[(LETTERS[s], int(table.heads.sel(stream=s)), int(table.head_size.sel(stream=s)),
-                int(table.hidden_size.sel(stream=s))) for s in table.stream.values],
-        labels=labels, warnings=warnings_of(emergence, shown), stream_titles=[s["title"] for s in streams],
-        rows=rows, nulls=nulls, near_far=near_far_rows(table), blocks=blocks, study=as_json(study),
-        drawings=[(drawing, as_image(figure)) for drawing, figure in drawn], absent=absent,
-        style=template_text("page.css"), script=template_text("report.js"))
+        names=names, together=together(studies, names) if len(studies) > 1 else None, version=__version__, parts=parts,
+        overview_streams=streams, overview=rows, studies=as_json(maps),
+        script=template_text("report.js"), charts_script=template_text("charts.js"), plot=plot_library())

@@ -28,8 +28,9 @@ struct Command {
 };
 
 constexpr std::array<Command, 6> kCommands{{
-    {"study", true, "headspan study [JOB.ini] [--section.key value ...]",
-     "predict each attention head from others, for every checkpoint of a job: one result file each"},
+    {"study", true, "headspan study [JOB.ini] [--units] [--section.key value ...]",
+     "predict each attention head from others, for every checkpoint of a job: one result file each; with "
+     "--units only list them"},
     {"calibrate", true, "headspan calibrate [JOB.ini] [--section.key value ...]",
      "find how the KV cache of a model is best stored in few bytes, and write it as a plan"},
     {"evaluate", true, "headspan evaluate [JOB.ini] [--section.key value ...]",
@@ -83,13 +84,14 @@ std::string command_help(const Command& command) {
 struct Written {
   std::vector<std::string> words;
   GivenKeys keys;
+  bool units = false;
   bool help = false;
   bool version = false;
 };
 
 std::vector<po::option> run_boost(int argc, const char* const* argv) {
   po::options_description known;
-  known.add_options()("help", "")("version", "")("word", po::value<std::string>());
+  known.add_options()("help", "")("version", "")("units", "")("word", po::value<std::string>());
   for (const char* name : kPlanOptions) known.add_options()(name, po::value<std::string>(), "");
   for (const JobOption& option : job_options())
     known.add_options()(option.name.c_str(), po::value<std::string>(), "");
@@ -122,6 +124,8 @@ Written read_words(int argc, const char* const* argv) {
       written.words.push_back(value);
     } else if (key == "version") {
       written.version = true;
+    } else if (key == "units") {
+      written.units = true;
     } else if (option.unregistered) {
       if (value.empty() && i + 1 < options.size() && options[i + 1].position_key >= 0)
         value = options[i + 1].value[0];
@@ -203,6 +207,9 @@ Request parse_command_line(int argc, const char* const* argv) {
     request.answer = command_help(*command);
     return request;
   }
+  request.units = written.units;
+  if (request.units && request.command != "study")
+    throw InputError(kOrigin, "units", "", "is not for " + request.command, "it is for study");
   request.plan = take_plan_options(request.command, written.keys);
   if (command->takes_job) {
     request.job = read_job(written.words, written.keys);

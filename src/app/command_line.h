@@ -14,6 +14,7 @@ struct Request {
   std::string answer;              ///< not empty: the text of --help or --version; print it and exit with 0
   std::string command;             ///< "study", "calibrate", "evaluate", "plan", "theory" or "inspect"
   Job job;                         ///< of a command that takes a job
+  bool units = false;              ///< of study: its units are to be listed, not computed
   PlanRequest plan;                ///< of plan
   std::vector<std::string> files;  ///< of inspect, at least one
 };

@@ -1,5 +1,6 @@
 // The program: reads the command line, starts MPI, runs the command, and turns every outcome into its exit
 // code.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -11,10 +12,13 @@
 #include "app/inspect/inspect.h"
 #include "app/plan/plan.h"
 #include "app/study/study.h"
+#include "app/study/unit_list.h"
 #include "app/theory.h"
 #include "base/process/memory.h"
+#include "base/process/own_program.h"
 #include "base/process/stop_signal.h"
 #include "base/process/thread_pools.h"
+#include "base/process/watchdog.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -46,28 +50,58 @@ int run_command(const Request& request, const std::exception_ptr& failure) {
   } catch (const std::bad_alloc&) {  // this and what follows: of this rank alone, for which the others wait
     abort_job("out of memory");
   } catch (const std::exception& e) {
-    abort_job(complaint(e));
+    abort_job(error_message(e));
   }
 }
 
-/// By the rank that a launcher gave this process, for what is answered without MPI.
-bool is_first_process() {
+/// The rank that a launcher gave this process; null where none started it.
+const char* launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name)) return std::string(rank) == "0";
-  return true;
+    if (const char* rank = std::getenv(name)) return rank;
+  return nullptr;
+}
+
+/// For what is answered without MPI.
+bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
+
+/// What is wrong with the command line, told without MPI, which may not start on a login node. Returns the
+/// exit code.
+int tell(const std::exception& e) {
+  std::fprintf(stderr, "headspan: %s\n", error_message(e).c_str());
+  return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
+}
+
+/// Before the libraries are initialised: threads that they start then would take a signal that only main's
+/// thread holds.
+__attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
+
+/// Starts MPI, which waits for every rank: for ever, where a signal has ended one of them while its libraries
+/// were loaded and was held by this one.
+MpiSession start_mpi(int* argc, char*** argv) {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto look = [] { return Watchdog::Look{0, stop_signal_seen(), ""}; };
+  const Watchdog watch(kPatience, look, [](const std::string&) {
+    std::fputs("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n",
+               stderr);
+    std::_Exit(1);
+  });
+  return MpiSession(argc, argv);
 }
 
 }  // namespace
 }  // namespace headspan
 
 int main(int argc, char** argv) {
-  headspan::keep_freed_memory();
+  headspan::take_own_name();
+  headspan::disable_heap_trim();
   using namespace headspan;
   Request request;
   std::exception_ptr failure;
   try {
     request = parse_command_line(argc, argv);
-  } catch (const std::exception&) {
+    if (request.units) request.answer = format_units(request.job);
+  } catch (const std::exception& e) {
+    if (launched_rank() == nullptr) return tell(e);
     failure = std::current_exception();  // told through MPI: once, though every process finds it
   }
   if (!request.answer.empty()) {
@@ -80,10 +114,12 @@ int main(int argc, char** argv) {
     if (!failure && computes) {
       let_idle_threads_sleep(argv);
       catch_stop_signals();
+    } else {
+      release_stop_signals();
     }
-    const MpiSession session(&argc, &argv);
+    const MpiSession session = start_mpi(&argc, &argv);
     return run_command(request, failure);
   } catch (const std::exception& e) {  // with MPI not there
-    abort_job(complaint(e));
+    abort_job(error_message(e));
   }
 }

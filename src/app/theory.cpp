@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "dist/comm/agreement.h"
 #include "dist/matrix/linear_algebra.h"
@@ -91,7 +93,7 @@ void check_size(const TheoryRequest& request, const GridShape& grid) {
 }  // namespace
 
 int theory(const Job::Theory& request, const Comm& world) {
-  const double start = Progress::steady_seconds();
+  const double start = steady_seconds();
   set_threads(threads_per_rank(world));
   std::vector<std::vector<Measured>> measured;
   agree(world, [&] {
@@ -108,10 +110,10 @@ int theory(const Job::Theory& request, const Comm& world) {
   print_draws(draws, result);
   for (std::size_t i = 0; i < measured.size(); ++i)
     for (const Measured& stream : measured[i])
-      std::printf("measured=%s stream=%s %s=%.6g geometric_null=%.6g\n", request.results[i].c_str(),
+      std::printf("measured=%s stream=%s %s=%.6g geometric_null=%.6g\n", escaped(request.results[i]).c_str(),
                   stream.stream.c_str(), stream.variable.c_str(), stream.r2, stream.null);
   std::printf("status=done units=%lld skipped=0 seconds=%.1f\n", static_cast<long long>(request.trials),
-              Progress::steady_seconds() - start);
+              steady_seconds() - start);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 // MPI, BLAS and HDF5. Sizes inside headspan are std::int64_t; narrowing happens only through `to_int`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -33,5 +34,8 @@ inline int to_int(std::int64_t value) {
                 " does not fit in the 32-bit integers of MPI and BLAS");
   return static_cast<int>(value);
 }
+
+/// An index or a size, which is not negative, for the standard library.
+inline std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 }  // namespace headspan

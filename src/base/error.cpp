@@ -26,11 +26,11 @@ InputError::InputError(const std::string& file, const std::string& field, const 
                        const std::string& wrong, const std::string& right)
     : std::runtime_error(input_line(file, field, value, wrong, right)) {}
 
-std::string complaint(const std::exception& exception) {
+std::string error_message(const std::exception& exception) {
   const std::string what = exception.what();
   const bool own = dynamic_cast<const Error*>(&exception) != nullptr ||
                    dynamic_cast<const InputError*>(&exception) != nullptr;
-  return own ? what : what.substr(0, what.find('\n'));
+  return escaped(own ? what : what.substr(0, what.find('\n')));
 }
 
 void throw_errno(const std::string& what, const std::string& path) {

@@ -33,9 +33,9 @@ class InputError : public std::runtime_error {
              const std::string& wrong, const std::string& right = {});
 };
 
-/// What to tell of an exception: what(), of those of other libraries its first line alone (LibTorch's go on
-/// with a stack).
-std::string complaint(const std::exception& exception);
+/// What to tell of an exception, in one line: what(), of those of other libraries its first line alone
+/// (LibTorch's go on with a stack).
+std::string error_message(const std::exception& exception);
 
 /// `what: path: strerror(errno)` as an Error; call it right after the failing system call.
 [[noreturn]] void throw_errno(const std::string& what, const std::string& path);

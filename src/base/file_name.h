@@ -6,13 +6,11 @@
 namespace headspan {
 
 /// What is_file_name asks for, for messages.
-constexpr const char* kFileNameRule = "1 to 160 bytes without '/' and control characters, not . or ..";
+constexpr const char* kFileNameRule =
+    "1 to 160 bytes of UTF-8 without '/' and control characters, not . or ..";
 
 /// Whether a file or folder can be called `name`, with the suffixes of results and a job's id after it (file
 /// systems allow 255 bytes).
 bool is_file_name(std::string_view name);
-
-/// Whether a terminal would act upon a byte of `text`: a line break, an escape or another control character.
-bool has_control_characters(std::string_view text);
 
 }  // namespace headspan

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "base/provenance.h"
 
 namespace headspan {
@@ -12,7 +13,7 @@ std::string quoted(const std::string& value) {
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
-    text += c == '\n' || c == '\r' ? ' ' : c;
+    text += c;
   }
   return text + "\"";
 }
@@ -39,7 +40,7 @@ void Log::warning(const std::string& text) const { line("headspan: warning: " + 
 void Log::line(const std::string& text) const {
   if (!speaks_) return;
   const char* clear_bar = on_terminal_ ? "\r\x1b[K" : "";
-  std::fprintf(out_, "%s%s\n", clear_bar, text.c_str());
+  std::fprintf(out_, "%s%s\n", clear_bar, escaped(text).c_str());
   std::fflush(out_);
 }
 

@@ -1,6 +1,6 @@
-// Log: what a run tells its operator, on stderr: one line per event, flushed, from one rank. A Log that does
-// not speak (every rank but 0) swallows all. Not the progress of a phase (base/progress.h), not the end of a
-// failed run.
+// Log: what a run tells its operator, on stderr: one line per event, escaped (base/printable.h) and flushed,
+// from one rank. A Log that does not speak (every rank but 0) swallows all. Not the progress of a phase
+// (base/progress.h), not the end of a failed run.
 #pragma once
 
 #include <cstdio>

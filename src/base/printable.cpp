@@ -1,6 +1,7 @@
 #include "base/printable.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace headspan {
@@ -8,6 +9,26 @@ namespace {
 
 unsigned byte_at(std::string_view text, std::size_t i) {
   return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+}
+
+/// The bytes of the UTF-8 character at `i`; 0 where none begins there. Surrogates and what lies beyond
+/// U+10FFFF are no characters.
+std::size_t character_at(std::string_view text, std::size_t i) {
+  const unsigned first = byte_at(text, i), second = byte_at(text, i + 1);
+  if (first < 0x80) return 1;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  const bool is_overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool is_no_character = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+  bool is_whole = !is_overlong && !is_no_character;
+  for (std::size_t k = 1; k < length; ++k) is_whole = is_whole && (byte_at(text, i + k) & 0xC0) == 0x80;
+  return is_whole ? length : 0;
+}
+
+/// Of the character at `i`: U+0000 to U+001F, U+007F to U+009F.
+bool is_control(std::string_view text, std::size_t i) {
+  const unsigned first = byte_at(text, i);
+  return first < 0x20 || first == 0x7F || (first == 0xC2 && byte_at(text, i + 1) < 0xA0);
 }
 
 }  // namespace
@@ -19,17 +40,13 @@ std::string escaped(std::string_view text) {
     std::snprintf(code, sizeof code, "\\x%02X", byte);
     line += code;
   };
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const unsigned byte = byte_at(text, i), next = byte_at(text, i + 1);
-    if (byte < 0x20 || byte == 0x7F) {
-      add_code(byte);
-    } else if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F
-      add_code(byte);
-      add_code(next);
-      ++i;
-    } else {
-      line += text[i];
-    }
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = character_at(text, i), end = i + std::max<std::size_t>(length, 1);
+    if (length > 0 && !is_control(text, i))
+      line += text.substr(i, length);
+    else
+      for (std::size_t k = i; k < end; ++k) add_code(byte_at(text, k));
+    i = end;
   }
   return line;
 }
@@ -39,6 +56,13 @@ std::string printable(std::string_view text) {
   std::size_t length = std::min(text.size(), kLongest);
   while (length > 0 && (byte_at(text, length) & 0xC0) == 0x80) --length;
   return escaped(text.substr(0, length)) + (length < text.size() ? "..." : "");
+}
+
+std::string printable(double value) {
+  if (std::isnan(value)) return "nan";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
 }
 
 }  // namespace headspan

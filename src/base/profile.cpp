@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/progress.h"
 
 namespace headspan {
 
-Profile::Profile(Clock clock)
-    : clock_(clock ? std::move(clock) : Progress::steady_seconds), since_(clock_()) {}
+Profile::Profile(Clock clock) : clock_(clock ? std::move(clock) : steady_seconds), since_(clock_()) {}
 
 Profile::Phase Profile::enter(const std::string& phase) {
   count();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kBarSeconds = 0.1;
 constexpr double kLineSeconds = 30;
-constexpr std::size_t kBarWidth = 24;  // less where the numbers leave less
+constexpr std::size_t kBarWidth = 24;  // less where the numbers leave less room
 
 /// "HH:MM:SS", hours without limit.
 std::string clock_text(double seconds) {
@@ -39,10 +39,6 @@ std::size_t terminal_columns(std::FILE* out) {
 }
 
 }  // namespace
-
-double Progress::steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Progress::Progress(const Log& log, std::string phase, std::string unit, std::int64_t total, LogFields context,
                    Clock clock)
@@ -93,15 +89,20 @@ std::string Progress::eta() const {
 }
 
 void Progress::draw_bar() const {
-  const std::string numbers = std::to_string(done_) + "/" + std::to_string(total_) + " " + unit_ + ", " +
-                              short_number(rate()) + "/s, eta " + eta();
   const std::size_t columns = terminal_columns(log_.out()) - 1;
-  const std::size_t taken = phase_.size() + numbers.size() + std::string_view(" [] ").size();
-  const auto width = static_cast<std::int64_t>(std::min(kBarWidth, columns - std::min(columns, taken)));
+  const std::size_t frame = phase_.size() + std::string_view(" []").size();
+  std::string numbers;
+  for (const std::string& field : {" " + std::to_string(done_) + "/" + std::to_string(total_), " " + unit_,
+                                   ", " + short_number(rate()) + "/s", ", eta " + eta()}) {
+    if (frame + numbers.size() + field.size() > columns) break;
+    numbers += field;
+  }
+  const std::size_t taken = std::min(columns, frame + numbers.size());
+  const auto width = static_cast<std::int64_t>(std::min(kBarWidth, columns - taken));
   const std::int64_t filled = total_ > 0 ? std::min(done_, total_) * width / total_ : width;
   std::string text = phase_ + " [" + std::string(static_cast<std::size_t>(filled), '#') +
-                     std::string(static_cast<std::size_t>(width - filled), '.') + "] " + numbers;
-  text.resize(std::min(text.size(), columns));
+                     std::string(static_cast<std::size_t>(width - filled), '.') + "]" + numbers;
+  if (frame > columns) text = phase_.size() > columns ? "" : phase_;
   std::fprintf(log_.out(), "\r\x1b[K%s", text.c_str());
   std::fflush(log_.out());
 }

@@ -1,12 +1,13 @@
-// Progress of one phase: on a terminal a bar, redrawn at most ten times a second and gone at the end; in a
-// log one key=value line every 30 s and one at the end. It runs when it is called: no thread, no signal. On a
-// Log that does not speak it does nothing.
+// Progress of one phase: on a terminal a bar, redrawn at most ten times a second and gone at the end, of
+// whose numbers a narrow terminal shows only the first; in a log one key=value line every 30 s and one at the
+// end. It runs when it is called: no thread, no signal. On a Log that does not speak it does nothing.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace headspan {
@@ -28,9 +29,6 @@ class Progress {
 
   /// Clears the bar, or writes the phase's last line. Only the first call acts; the destructor calls it.
   void finish();
-
-  /// Seconds of the steady clock.
-  static double steady_seconds();
 
  private:
   void show();

@@ -9,14 +9,14 @@ namespace headspan {
 
 constexpr std::size_t kLongestJobId = 64;
 
-/// "0.1.0", as CMake's project says.
+/// "0.2.0", as CMake's project says.
 std::string program_version();
 
 /// The commit this program was built from, 12 digits, "-dirty" behind it when tracked files differed;
 /// "unknown" outside git.
 std::string git_id();
 
-/// "headspan 0.1.0 (git 0123456789ab)".
+/// "headspan 0.2.0 (git 0123456789ab)".
 std::string program_name();
 
 /// "GCC 12.2.0 Release": compiler and build type.

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/range.h"
 #include "device/device_values.h"
 #include "device/side_stream.h"
 
@@ -139,7 +140,7 @@ void DeviceCollector<T>::flush(std::size_t part) {
     const auto panels = static_cast<int>(std::lround(static_cast<double>(buffer.tokens) / share));
     const int steps = grid_->comm().max(std::max(1, panels));
     for (int step = 0; step < steps; ++step) {
-      const Slab mine = slab_of(buffer.tokens, steps, step);
+      const Range mine = range_of(buffer.tokens, steps, step);
       add_panel(stream, part, waiting.narrow(0, mine.first, mine.count));
     }
     buffer.tokens = 0;
@@ -202,7 +203,7 @@ void DeviceCollector<T>::forget_on_host(std::size_t s) {
 }
 
 template <class T>
-std::map<std::size_t, ResidentGrams> DeviceCollector<T>::stay() {
+std::map<std::size_t, ResidentGrams> DeviceCollector<T>::release_resident() {
   std::map<std::size_t, ResidentGrams> resident;
   if (share_.piece.of > 1 || share_.parts.size() < waiting_tokens_.size()) return resident;
   flush_all();

@@ -49,7 +49,7 @@ class DeviceCollector {
 
   /// Before `finish`, which then gives Grams of no tokens for these streams: those of which the last share
   /// has everything, by stream, without the way to the host. Collective over the grid.
-  std::map<std::size_t, ResidentGrams> stay();
+  std::map<std::size_t, ResidentGrams> release_resident();
 
   /// The Grams, by stream. Collective over the grid.
   std::vector<StreamGrams> finish();

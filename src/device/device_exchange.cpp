@@ -4,15 +4,10 @@
 
 #include <ATen/ATen.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 
 namespace headspan {
-namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-}  // namespace
-
 DeviceExchange::DeviceExchange(const Grid& grid, const DeviceComm& comm, std::int64_t columns,
                                std::int64_t block, at::Device device)
     : grid_(&grid), comm_(&comm), device_(device) {
@@ -46,7 +41,7 @@ DevicePanel DeviceExchange::begin(const at::Tensor& values) const {
 }
 
 DeviceOperands DeviceExchange::finish(const DevicePanel& panel) const {
-  for (const DeviceComm::Ticket ticket : panel.tickets) comm_->wait(ticket);
+  for (const DeviceComm::Request request : panel.tickets) comm_->wait(request);
   if (comm_->size() == 1) return panel.received;
   const at::Tensor rows = panel.received.rows.to(device_);
   if (grid_->rows() > 1) return {rows, panel.received.columns.to(device_)};

@@ -23,7 +23,7 @@ struct DeviceOperands {
 struct DevicePanel {
   std::vector<at::Tensor> sent;
   DeviceOperands received;  // where the communicator's buffers lie; no columns where the grid has one row
-  std::vector<DeviceComm::Ticket> tickets;
+  std::vector<DeviceComm::Request> tickets;
 };
 
 class DeviceExchange {

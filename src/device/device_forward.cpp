@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
+#include "base/checked.h"
 #include "stats/regression/joint_fit.h"
 
 namespace headspan {
@@ -17,8 +18,6 @@ using Choices = std::vector<std::optional<std::vector<std::int64_t>>>;  // nothi
 constexpr double kSafePivot = 1e4;  // of a factor without pivoting, in tolerances
 constexpr double kTie = 1e-10;      // of two candidates' gains in R²
 constexpr std::int64_t kBatchBytes = std::int64_t{1} << 31;
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// Bytes of one target: its tiles, both ways round, and its moments in two orders.
 std::int64_t target_bytes(std::int64_t side) {

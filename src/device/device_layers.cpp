@@ -69,7 +69,7 @@ std::int64_t device_layer_bytes(const HeadLayout& layout) {
   // twice.
   constexpr std::int64_t kSquares = 8;
   std::int64_t most = 0;
-  for (const LayerShare& layer : whole_layers(layout)) most = std::max(most, layer.last - layer.first);
+  for (const LayerTargets& layer : whole_layers(layout)) most = std::max(most, layer.last - layer.first);
   const std::int64_t n = most * layout.head_size;
   return kSquares * static_cast<std::int64_t>(sizeof(double)) * n * n;
 }

@@ -8,6 +8,8 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "base/checked.h"
+
 namespace headspan {
 namespace {
 
@@ -72,8 +74,6 @@ class DevicePairs {
   }
 
  private:
-  static std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
   at::Tensor on_device(const std::vector<double>& values) const {
     return at::from_blob(const_cast<double*>(values.data()), {static_cast<std::int64_t>(values.size())},
                          at::kDouble)

@@ -39,7 +39,7 @@ RegressionData ResidentGrams::take_data(HeadLayout layout, FitRules rules) {
   return regression_data(std::move(layout), rules, std::move(fit), finished(parts_[1]), adding_to(parts_[1]));
 }
 
-void ResidentGrams::bring(RegressionData& data, const std::vector<Tile>& wanted) const {
+void ResidentGrams::copy_to_host(RegressionData& data, const std::vector<Tile>& wanted) const {
   const std::int64_t d = data.layout.head_size;
   const std::vector<Tile> own = own_tiles_wanted(data.fit.matrix, d, wanted);
   agree(data.comm(), [&] {
@@ -48,7 +48,7 @@ void ResidentGrams::bring(RegressionData& data, const std::vector<Tile>& wanted)
   });
 }
 
-void ResidentGrams::bring_all(RegressionData& data) const {
+void ResidentGrams::copy_all_to_host(RegressionData& data) const {
   agree(data.comm(), [&] {
     fit().copy_to(data.fit.matrix);
     mirror_diagonal_blocks(data.fit.matrix);

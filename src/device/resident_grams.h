@@ -29,9 +29,9 @@ class ResidentGrams {
   RegressionData take_data(HeadLayout layout, FitRules rules);
 
   /// Fills in tiles, of which each rank names those that it is going to ask for. Collective over the grid.
-  void bring(RegressionData& data, const std::vector<Tile>& wanted) const;
+  void copy_to_host(RegressionData& data, const std::vector<Tile>& wanted) const;
   /// Fills in everything. Collective over the grid.
-  void bring_all(RegressionData& data) const;
+  void copy_all_to_host(RegressionData& data) const;
 
   const DeviceGram& fit() const { return parts_.front().gram; }
   /// Once taken: the second moment about the fit part's mean. Null without a held-out part.

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/range.h"
 #include "dist/matrix/block_cyclic.h"
 
 namespace headspan {
@@ -19,7 +20,7 @@ void exchange_heads(const DeviceComm& comm, const at::Tensor& own, const at::Ten
   std::vector<Bytes<const char>> from;
   std::vector<Bytes<char>> to;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const Slab slab = slab_of(send.size(0), comm.size(), rank);
+    const Range slab = range_of(send.size(0), comm.size(), rank);
     from.push_back({sent + slab.first * row_bytes, slab.count * row_bytes});
     to.push_back({into + rank * tokens * row_bytes, tokens * row_bytes});
   }

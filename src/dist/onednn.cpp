@@ -21,7 +21,7 @@ void checked_onednn(const Work& work) {
 
 bool has_onednn() { return true; }
 
-bool onednn_gains() {
+bool onednn_is_faster() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512bw") != 0;
 #else

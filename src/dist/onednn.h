@@ -12,7 +12,7 @@ bool has_onednn();
 
 /// Whether it has, and its FP32 products are faster than those of OpenBLAS on this processor: with AVX-512 (a
 /// core of an EPYC: 268 GF/s against 227 of OpenBLAS 0.3.21; without it 93 against 123).
-bool onednn_gains();
+bool onednn_is_faster();
 
 /// block[i + j m] = sum_t rows[i + t lda] columns[j + t ldb] in FP32: [m, n], column-major. The second: of
 /// bfloat16. Throws Error. Local.

@@ -9,6 +9,7 @@
 
 #include <omp.h>
 
+#include "base/checked.h"
 #include "dist/comm/node_share.h"
 #include "dist/matrix/scalapack.h"
 
@@ -21,8 +22,6 @@ __attribute__((weak)) char* openblas_get_corename();
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 void set_blas_threads(int threads) {
   if (openblas_set_num_threads != nullptr) openblas_set_num_threads(threads);

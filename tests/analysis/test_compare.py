@@ -66,6 +66,8 @@ class Compare(unittest.TestCase):
             told = page.text("#differences").splitlines()
             self.assertEqual(told[1:], ["model\ttiny\ttiny", "mode\tpaper\tcorrected", "n_fit\t101\t1000",
                                         "job: tokens.limit\t101\t1000"])
+            self.assertRegex(page.text("h3"), r"^Keys: mean best-source R² is 0\.2[89] in paper at step 100 and 0\.5[78] in "
+                             r"corrected at step 100; random projections give 0\.18 in paper and 0\.15 in corrected$")
             self.assertIn("best source, in-sample\t0.287", page.text("body").replace("0.288", "0.287"))
             self.assertEqual(page.evaluate("[document.documentElement.scrollWidth, innerWidth]"), [390, 390])
 

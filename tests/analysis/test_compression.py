@@ -70,7 +70,7 @@ class TestPage(unittest.TestCase):
     def test_a_shade_says_that_there_is_more_to_the_side(self):
         """At 390 px. The strip of pixels at an edge is white somewhere unless it is shaded."""
         count = self.page.evaluate("document.querySelectorAll('.wide').length")
-        self.assertEqual(count, 7)
+        self.assertEqual(count, 3)  # the tables: figures are as wide as the page
         for i in range(count):
             seen = []
             for scroll in (0, 100, 10000):
@@ -100,6 +100,24 @@ class TestPage(unittest.TestCase):
              "+0.2000 ± 0.0200", "72 of 96", "72 (0.750)", "144 of 192", "30", "40", "0.75"],
             ["headspan, causal", "values alone", "0.750", "0.2000 ± 0.0100", "+0.2000 ± 0.0100", "0.0667 ± 0.0100",
              "+0.0667 ± 0.0200", "72 of 96", "72 (0.750)", "144 of 192", "30", "40", "0.75"]])
+
+    def test_titles_say_what_is_seen(self):
+        titles = self.page.evaluate("[...document.querySelectorAll('figure h3')].map(title => title.textContent)")
+        self.assertEqual(titles[0], "docs.heldout: least KL 0.004 at 0.5 of the bytes (latent, whole columns), 0.02 at "
+                         "0.27 of the bytes (latent), nothing stores 0.16 or less; the full cache has 0")
+        self.assertEqual(titles[2], "headspan, causal keeps 6 of 12 keys and 6 of 12 values at 0.500 of "
+                         "the bytes")
+        self.assertEqual(titles[3], "Bits a column: 8.0 for keys and 8.0 for values at 0.500 of the bytes; 3.5 for keys "
+                         "and 3.5 for values at 0.250 of the bytes; the full cache has 16")
+
+    def test_pointing_at_the_rate_tells_the_loss(self):
+        chart = '[id="text-docs.heldout"] .chart > div:first-child'
+        self.page.mouse(f"{chart} .u-over", 0.05, 0.5)
+        self.page.wait(f"document.querySelector('{chart} .u-legend').textContent.includes('0.250')")
+        words = self.page.evaluate(f"document.querySelector('{chart} .u-legend').textContent")
+        for told in ("stored0.250", "latent0.02 at 0.250", "int8, int4, int30.001 at 0.530",
+                     "headspan, causal0.7 at 0.500"):
+            self.assertIn(told, words)
 
     def test_keys_against_values(self):
         self.assertEqual(self.rows("streams"), [

@@ -147,6 +147,18 @@ class Figures(unittest.TestCase):
             self.assertLessEqual(dashes[f"{stream}, best pairwise"], 1)
             self.assertGreaterEqual(dashes[f"{stream}, forward selection"], 3)  # the marker hides one gap
 
+    def test_narrow_figures_have_one_panel_in_a_row(self):
+        drawn, _ = figures.draw_all(self.table, axes.NARROW)
+        for drawing, figure in drawn:
+            with self.subTest(figure=drawing.name):
+                FigureCanvasAgg(figure).draw()
+                boxes = [axis.get_position() for axis in figure.axes]
+                for above, below in zip(boxes, boxes[1:]):
+                    self.assertLess(below.y1, above.y0 + 1e-9)
+                self.assertTrue(all(axis.get_ylabel() for axis in figure.axes if axis.get_label() != "<colorbar>"))
+        titles = [axis.get_title() for axis in dict((one.name, figure) for one, figure in drawn)["distributions"].axes]
+        self.assertEqual(titles, ["Keys", "Queries", "Values"] * 2)
+
     def test_step_axis(self):
         steps = axes.StepAxis([0, 10, 100, 1000])
         np.testing.assert_allclose(np.diff(steps.x[1:]), 1)

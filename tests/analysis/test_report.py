@@ -85,7 +85,8 @@ class Report(unittest.TestCase):
         self.assertEqual(self.page.requests(), [self.page_path.resolve().as_uri()])
         self.assertEqual(self.page.complaints(), [])
         self.assertLess(self.seconds, 5)
-        self.assertEqual(re.findall(r"(?:src|href)\s*=\s*\"(?!data:|#)[^\"]*", self.page_path.read_text()), [])
+        addresses = re.findall(r"(?:src|srcset|href)\s*=\s*\"(?!data:|#)([^\"]*)", self.page_path.read_text())
+        self.assertEqual(set(addresses), {"https://arxiv.org/abs/2603.13314"})  # to be followed, of the paper
 
     def test_all_images_are_there(self):
         sizes = self.page.evaluate("[...document.images].map(image => [image.naturalWidth, image.complete])")
@@ -245,6 +246,12 @@ class SmallStudies(unittest.TestCase):
         text = self.check(("final", {"v": sample}, {"step": -1, "mode": "paper"}))
         self.assertIn("no checkpoint tells its training step", text)
         self.assertIn("nulls are missing", text)
+
+    def test_without_steps_other_findings_lead(self):
+        text = self.check(("final", {"k": random_stream(layers(3, 3), 1)}, {"step": -1}))
+        lead = text[:text.index("R² is how much")]
+        self.assertRegex(lead, r"\d of the best links stay within a layer at final|of 6 heads are above the null at final")
+        self.assertIn("half of the heads reach R²", lead)
 
     def test_a_large_map_shows_fewer_checkpoints(self):
         results = [(f"step{step}", {"k": random_stream(layers(2, 2), step)}, {"step": step}) for step in range(10)]

@@ -1,5 +1,5 @@
-"""A real study through headspan-report, and through the README's snippets: both against the table of `headspan inspect`,
-which computes the same in C++.
+"""A real study through headspan-report, and through the snippets of analysis/README.md: both against the table of
+`headspan inspect`, which computes the same in C++.
 
 usage: test_study_report.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -8,7 +8,6 @@ import csv
 import io
 import re
 import sys
-import textwrap
 from pathlib import Path
 
 from samples import run
@@ -40,15 +39,15 @@ class StudyReport(StudyTest):
         return {words[0]: words for words in map(str.split, told) if words and len(words) >= 16}
 
     def snippet(self, words, path):
-        """What the code of the README behind `words` prints of a result."""
-        readme = (TESTS.parent / "README.md").read_text()
-        code = re.search(re.escape(words) + r":\n\n((?:    .*\n)+)", readme).group(1)
+        """What the code that follows `words` in analysis/README.md prints of a result."""
+        page = (TESTS.parent / "analysis" / "README.md").read_text()
+        code = re.search(re.escape(words) + r":\n\n<!-- run by: .* -->\n```python\n((?:.*\n)+?)```\n", page).group(1)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(textwrap.dedent(code), {"path": path})
+            exec(code, {"path": path})
         return printed.getvalue().split()
 
-    def test_snippets_of_the_readme_give_the_held_of_the_table(self):
+    def test_snippets_of_the_page_give_the_held_of_the_table(self):
         by_step = self.inspected()
         for path in self.results:
             held = float(by_step[path.stem.removeprefix("step")][2 + COLUMNS.index("r2_best_heldout_mean")])

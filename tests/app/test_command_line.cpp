@@ -65,6 +65,16 @@ TEST(CommandLine, OverridesTheJobFile) {
   EXPECT_EQ(request.job.model.manifest, "a b.tsv");
 }
 
+TEST(CommandLine, ListsUnitsOfAStudyAlone) {
+  EXPECT_FALSE(parse({"study", "--model.path=m", "--tokens.path=t", "--output.directory=o"}).units);
+  EXPECT_TRUE(parse({"study", "--units", "--model.path=m", "--tokens.path=t", "--output.directory=o"}).units);
+  EXPECT_EQ(
+      refusal({"plan", "--ranks=1", "--units", "--model.path=m", "--tokens.path=t", "--output.directory=o"}),
+      "command line: units: is not for plan; it is for study");
+  EXPECT_EQ(refusal({"inspect", "--units", "job.ini"}),
+            "command line: units: is not for inspect; it is for study");
+}
+
 TEST(CommandLine, NeedsNoJobFile) {
   const Request request =
       parse({"study", "--model.path=m", "--tokens.path=t", "--output.directory", "o", "--tokens.eos", "1,2"});

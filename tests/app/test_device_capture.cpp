@@ -63,7 +63,7 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
     device_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu_));
   }
 
-  Transformer load(const Team& team) const {
+  Transformer load(const ProcessLayout& team) const {
     return Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
                              team.tensor_device(), team.data(), device_);
   }
@@ -103,7 +103,7 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
       if (world_.size() % t != 0 || config_.kv_heads % t != 0) continue;
       SCOPED_TRACE("tensor parallel " + std::to_string(t) + ", " + std::to_string(shape.rows) + "x" +
                    std::to_string(shape.columns));
-      const Team team(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
+      const ProcessLayout team(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
       for (const bool by_layer : {false, true}) {
         const auto model =
             Transformer::load(config_, checkpoint_, by_layer ? Dtype::bfloat16 : Dtype::float32,
@@ -141,7 +141,7 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
   for (const int t : {1, 2}) {
     if (world_.size() % t != 0) continue;
     SCOPED_TRACE("tensor parallel " + std::to_string(t));
-    const Team team(world_, 1, t, std::nullopt, gpu_);
+    const ProcessLayout team(world_, 1, t, std::nullopt, gpu_);
     const auto model = Transformer::load(config_, checkpoint_, Dtype::float64, {config_.layers, true},
                                          team.tensor_device(), team.data(), device_);
     CaptureRequest request;
@@ -180,7 +180,7 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
 
 // Those of which the last pass has everything; the others come to the host as ever.
 TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
-  const Team team(world_, 1, 1, std::nullopt, gpu_);
+  const ProcessLayout team(world_, 1, 1, std::nullopt, gpu_);
   const Transformer model = load(team);
   CaptureRequest request = keys_and_values();
   const std::vector<std::set<std::size_t>> staying{{0, 1}, {}, {1}};
@@ -200,7 +200,7 @@ TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
       if (resident.count(s) > 0) {
         EXPECT_EQ(grams[s].fit.tokens, 0);
         RegressionData data = resident.at(s).take_data(stream_layout(config_, request.streams[s]), {});
-        resident.at(s).bring_all(data);
+        resident.at(s).copy_all_to_host(data);
         expect_same(data.fit, expected[s].fit);
         recentre(*expected[s].heldout, expected[s].fit.mean);
         expect_same(*data.heldout, *expected[s].heldout);
@@ -215,7 +215,7 @@ TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
 // A run whose time is up at every round, begun again until it is through: as if it had not been stopped.
 TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
   const TempFolder results("device_capture");
-  const Team team(world_, 1, 1, std::nullopt, gpu_);
+  const ProcessLayout team(world_, 1, 1, std::nullopt, gpu_);
   const Transformer model = load(team);
   CaptureRequest request = keys_and_values();
   Job job;
@@ -246,7 +246,8 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
       const UnitState state(run, streams, "", nullptr, names);
       try {
         grams = capture(&state);
-      } catch (const Stopped&) {
+      } catch (const Stopped& stop) {
+        EXPECT_TRUE(stop.state_saved);
       }
     }
     EXPECT_GT(runs, std::max<std::size_t>(2, passes.size()));

@@ -222,7 +222,7 @@ class GramCalibration(StudyTest):
                 ({"grams.paths": f"{good},{old}"}, r"old.h5: attention: is missing: .*; .*output.save_gram = true"),
                 ({"grams.paths": broken}, r"broken.h5: attention/output: is missing; "),
                 ({"grams.paths": flat}, r"flat.h5: attention/query: .*; the file is damaged"),
-                ({"grams.paths": uneven}, r"uneven.h5: attention tokens = 7: are not the 1800 of the Grams"),
+                ({"grams.paths": uneven}, r"uneven.h5: attention: tokens = 7: are not the 1800 of k/fit; "),
                 ({"grams.paths": fewer}, r"fewer.h5: attention: does not go with the heads of k and v"),
                 ({"grams.paths": self.tokens}, r"ids.bin: cannot be read as HDF5"),
                 ({"grams.paths": good, "tokens.path": self.tokens}, "tokens.path = .*: is given beside grams.paths"),

@@ -186,6 +186,47 @@ class Results(unittest.TestCase):
         self.assertIn("captured a\\x0Db", out)
         self.assertFalse([c for c in out if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160)])
 
+    def test_names_and_values_reach_no_terminal_as_they_are(self):
+        forged, shown = "a\nheadspan: all is well\x1b[2J\x9b", "a\\x0Aheadspan: all is well\\x1B[2J\\xC2\\x9B"
+        folder = FOLDER / f"folder {forged}"
+        folder.mkdir()
+        write_tokens(folder / "ids.bin", [3, 4], tokenizer=forged)
+        (folder / "table.tsv").write_text("name\tstep\ttokens\tpath\na\t5\t\tb\n")
+        for section, value in {"activations": "path = b\x1b[2J\x9b.h5\n[output]\ndirectory = b\x1b[2J\x9b\n",
+                               "compress": "plan = b\x1b[2J\x9b.h5\n[grams]\npaths = c\x1b[2J\x9b.h5\n",
+                               "theory": "trials = 3\n"}.items():
+            (folder / f"{section}.ini").write_text(f"[{section}]\n{value}")
+        shutil.copy(FIRST, folder / "first.h5")
+        shutil.copy(FIRST.with_name("first.gram.h5"), folder / "first.gram.h5")
+        write_activations(folder / "mine.h5")
+        paths = sorted(path for path in folder.iterdir() if path.suffix != ".json")
+
+        code, out, error = run("inspect", *paths)
+
+        self.assertEqual((code, error.count("\n"), error.count(f"headspan: notice: {FOLDER}/folder {shown}/first")), (0, 2, 2), error)
+        self.assertFalse([c for c in out + error if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160)])
+        self.assertNotIn("\nheadspan: all", out)
+        for kind in ("ids.bin: token file", "table.tsv: manifest", "activations.ini: job file", "compress.ini: job file",
+                     "theory.ini: job file", "mine.h5: activations", "first.gram.h5: Grams"):
+            self.assertIn(f"{FOLDER}/folder {shown}/{kind}", out)
+        self.assertIn("path = b\\x1B[2J\\xC2\\x9B.h5\n", out)
+        self.assertIn("plan = b\\x1B[2J\\xC2\\x9B.h5\n", out)
+
+    def test_a_path_without_utf8_works(self):
+        folder = FOLDER / os.fsdecode(b"caf\xe9\xc2\x85")
+        folder.mkdir()
+        mine = folder / os.fsdecode(b"caf\xe9.h5")
+        write_activations(mine)
+        code, _, error = run("study", "--activations.path", mine, "--output.directory", folder / "out",
+                             "--predict.references", 1)
+        self.assertEqual(code, 0, error)
+
+        code, out, error = run("inspect", mine, folder / "out")
+
+        self.assertEqual((code, error), (0, ""))
+        self.assertIn(f"{FOLDER}/caf\\xE9\\xC2\\x85/caf\\xE9.h5: activations", out)
+        self.assertIn("checkpoint caf\\xE9", out)
+
     def test_every_rank_ends_alike(self):
         code, out, error = run("inspect", FOLDER / "nothing", ranks=3)
 

@@ -67,6 +67,14 @@ def unfinished_files(folder):
     return {str(path) for path in folder.rglob("*.tmp.*")}
 
 
+def states(told):
+    """The unit whose state stands at a run's end by what it said on the way: as a list, empty where none does."""
+    state = []
+    for event, unit in re.findall(r" (saved|published) unit=(\w+) ", told):
+        state = [unit] if event == "saved" else []
+    return state
+
+
 def results(output):
     return {path.name: datasets(path) for path in sorted(output.rglob("*.h5"))}
 
@@ -117,6 +125,7 @@ def main():
             assert ended_at_once or not unfinished, (number, sent, code, unfinished, told)
             if "status=stopped" in told:
                 assert "headspan: stopped by a signal: " in told and "the same command goes on" in told, told
+                assert re.findall(r"saved is the state of (\w+);", told) == states(told), told
                 stopped[sent] = stopped.get(sent, 0) + 1
             if code != DONE:
                 continue

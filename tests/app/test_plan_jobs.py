@@ -1,4 +1,4 @@
-"""What the README shows of headspan plan works on a clone, without weights or tokens of the paper's models.
+"""What slurm/README.md shows of headspan plan works on a clone, without weights or tokens of the paper's models.
 
 usage: test_plan_jobs.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "slurm" / "README.md").read_text()
 JOBS = {"Llama-3.1-8B": "llama-3.1-8b", "Falcon3-10B": "falcon3-10b", "OLMo-2-7B": "olmo-2-7b", "Qwen3-32B": "qwen3-32b"}
 PROGRAM = sys.argv.pop(1)
 sys.argv.pop(1)
@@ -47,7 +47,7 @@ class PlanOfAClone(unittest.TestCase):
         return float(re.search(r"gib_of_the_fullest_rank=(\S+)", run.stdout)[1])
 
     def test_commands_that_are_shown(self):
-        commands = re.findall(r"^    \S*headspan plan (jobs/.*)$", README, re.MULTILINE)
+        commands = re.findall(r"^\S*headspan plan (jobs/.*)$", PAGE, re.MULTILINE)
         self.assertGreater(len(commands), 0)
         for command in commands:
             self.gib(*command.split())
@@ -57,8 +57,8 @@ class PlanOfAClone(unittest.TestCase):
             self.gib(f"jobs/{job}.paper.ini", "--ranks=64")
 
     def test_table_of_memory(self):
-        ranks = [int(n) for n in re.search(r"^\| ranks \|(.*)\|$", README, re.MULTILINE)[1].split("|")]
-        rows = re.findall(rf"^\| ({'|'.join(JOBS)}), K(, Q)? and V \|(.*)\|$", README, re.MULTILINE)
+        ranks = [int(n) for n in re.search(r"^\| ranks \|(.*)\|$", PAGE, re.MULTILINE)[1].split("|")]
+        rows = re.findall(rf"^\| ({'|'.join(JOBS)}), K(, Q)? and V \|(.*)\|$", PAGE, re.MULTILINE)
         self.assertEqual(len(rows), 2 * len(JOBS))
         for model, queries, row in rows:
             told = dict(zip(ranks, map(float, row.split("|"))))

@@ -55,6 +55,21 @@ class Stop(StudyTest):
                               "command goes on\n", printed)
                 self.assertIn("status=stopped units=1 skipped=0 ", printed)
 
+    def test_between_two_units_there_is_nothing_to_save(self):
+        """The signal comes when the first unit's tokens are through; it is finished, the second is not begun."""
+        rows = self.folder / "rows.tsv"
+        rows.write_text("name\tstep\ttokens\tpath\n"
+                        + "".join(f"{name}\t0\t0\t{GOLDEN / name}\n" for name in ("olmo2_mha", "llama_gqa")))
+        told = "headspan: stopped by a signal: 1 of 2 units are done, nothing had to be saved; the same command goes on\n"
+        for attempt in range(5):  # the first unit may be through before the signal gets there
+            keys = {**self.text, "model.manifest": rows, "model.dtype": "float32", "output.directory": self.folder / f"two{attempt}"}
+            code, printed = self.stop(1, [signal.SIGTERM], "study", keys, ready=lambda printed: " overlap " in printed)
+            self.assertEqual(code, STOPPED, printed)
+            self.assertEqual(told in printed, " loaded unit=llama_gqa " not in printed, printed)
+            if told in printed:
+                break
+        self.assertIn(told, printed)
+
     def test_the_time_limit_is_told_apart(self):
         keys = {**self.model, **self.text, "output.directory": self.folder / "time", "run.time_limit": 1e-9}
         code, printed = self.stop(1, [], "study", keys, ready=lambda printed: False)
@@ -91,7 +106,8 @@ class Stop(StudyTest):
             with self.subTest(ranks=ranks, signal=one.name):
                 code, printed = self.stop(ranks, [one], "evaluate", keys)
                 self.assertEqual(code, FAILED, printed)
-                self.assertIn("headspan: stopped by a signal: nothing of this run is kept; the same command begins anew\n", printed)
+                self.assertIn("headspan: stopped by a signal: nothing of this run is kept; the same command begins where this one did\n",
+                              printed)
                 self.assertFalse(summary.exists())
 
     def test_evaluate_keeps_its_answers(self):
@@ -112,6 +128,14 @@ class Stop(StudyTest):
                               "them\n", printed)
                 self.assertIn("status=stopped ", printed)
                 self.assertGreater(part.read_text().count("\n"), before + 9)
+        with self.subTest("before a new answer"):
+            before = part.read_text()
+            more = {"evaluate.texts": self.tokens, "tokens.limit": TOKENS, "tokens.sequence_length": 40}
+            code, printed = self.stop(1, [signal.SIGTERM], "evaluate", keys | more)
+            self.assertEqual(code, FAILED, printed)
+            self.assertIn("headspan: stopped by a signal: nothing of this run is kept; the same command begins where this one did\n",
+                          printed)
+            self.assertEqual(part.read_text(), before)
         code, printed = self.stop(1, [], "evaluate", keys, ready=lambda _: False)
         self.assertEqual(code, DONE, printed)
         self.assertIn("goes on from them", printed)

@@ -11,7 +11,7 @@ namespace {
 
 /// What BadValue says of `text`; the empty text where it is read.
 template <class T>
-std::string complaint(const ValueKind<T>& kind, const std::string& text) {
+std::string error_message(const ValueKind<T>& kind, const std::string& text) {
   try {
     kind.read(text);
   } catch (const BadValue& error) {
@@ -25,15 +25,15 @@ TEST(ValueKind, IntegerReadsAllOfADecimalNumberWithinItsRange) {
 
   EXPECT_EQ(kind.read("-2"), -2);
   EXPECT_EQ(kind.read("9223372036854775807"), std::numeric_limits<std::int64_t>::max());
-  EXPECT_EQ(complaint(kind, "-3"), "is too small");
-  EXPECT_EQ(complaint(kind, "9223372036854775808"), "is out of range");
+  EXPECT_EQ(error_message(kind, "-3"), "is too small");
+  EXPECT_EQ(error_message(kind, "9223372036854775808"), "is out of range");
   for (const char* text : {"", " 1", "1 ", "1.0", "1e3", "0x10", "+1", "one", "1,2"})
-    EXPECT_EQ(complaint(kind, text), "is not an integer") << text;
+    EXPECT_EQ(error_message(kind, text), "is not an integer") << text;
   EXPECT_EQ(kind.allowed, "an integer of at least -2");
 
   const auto bounded = integer(1, 8);
   EXPECT_EQ(bounded.read("8"), 8);
-  EXPECT_EQ(complaint(bounded, "9"), "is too large");
+  EXPECT_EQ(error_message(bounded, "9"), "is too large");
   EXPECT_EQ(bounded.allowed, "an integer from 1 to 8");
 }
 
@@ -44,9 +44,9 @@ TEST(ValueKind, NumberIsAtLeastAndBelowItsBounds) {
   EXPECT_EQ(share.read("0.25"), 0.25);
   EXPECT_EQ(share.read("1e-3"), 1e-3);
   for (const char* text : {"1", "-0.1", "1e400", "nan", "inf"})
-    EXPECT_EQ(complaint(share, text), "is out of range") << text;
+    EXPECT_EQ(error_message(share, text), "is out of range") << text;
   for (const char* text : {"", "0,5", "half", "0.5x", " 0.5"})
-    EXPECT_EQ(complaint(share, text), "is not a number") << text;
+    EXPECT_EQ(error_message(share, text), "is not a number") << text;
   EXPECT_EQ(share.allowed, "a number of at least 0 and below 1");
 }
 
@@ -55,7 +55,7 @@ TEST(ValueKind, PositiveIsAboveZero) {
 
   EXPECT_EQ(kind.read("1e-300"), 1e-300);
   for (const char* text : {"0", "-1", "nan", "inf"})
-    EXPECT_EQ(complaint(kind, text), "is out of range") << text;
+    EXPECT_EQ(error_message(kind, text), "is out of range") << text;
   EXPECT_EQ(kind.allowed, "a number above 0");
 }
 
@@ -63,14 +63,14 @@ TEST(ValueKind, FlagIsTrueOrFalse) {
   EXPECT_TRUE(flag().read("true"));
   EXPECT_FALSE(flag().read("false"));
   for (const char* text : {"", "1", "True", "yes"})
-    EXPECT_EQ(complaint(flag(), text), "is not true or false") << text;
+    EXPECT_EQ(error_message(flag(), text), "is not true or false") << text;
 }
 
 TEST(ValueKind, TextHoldsNothingThatAJobFileCannotCarry) {
   const auto kind = text("a folder");
 
   EXPECT_EQ(kind.read("a b/c"), "a b/c");
-  for (const char* value : {"a#b", "a\nb", "a\rb"}) EXPECT_NE(complaint(kind, value), "") << value;
+  for (const char* value : {"a#b", "a\nb", "a\rb"}) EXPECT_NE(error_message(kind, value), "") << value;
 }
 
 TEST(ValueKind, FileNameIsEmptyOrNamesAFolder) {
@@ -78,8 +78,8 @@ TEST(ValueKind, FileNameIsEmptyOrNamesAFolder) {
     EXPECT_EQ(file_name().read(name), name);
   for (const std::string& name :
        {std::string("a/b"), std::string("."), std::string(".."), std::string("a\tb"), std::string(161, 'a')})
-    EXPECT_EQ(complaint(file_name(), name), "cannot name a folder") << name;
-  EXPECT_NE(complaint(file_name(), "a#b"), "");
+    EXPECT_EQ(error_message(file_name(), name), "cannot name a folder") << name;
+  EXPECT_NE(error_message(file_name(), "a#b"), "");
 }
 
 TEST(ValueKind, ChoiceIsOneOfItsWords) {
@@ -89,9 +89,9 @@ TEST(ValueKind, ChoiceIsOneOfItsWords) {
   EXPECT_EQ(words.read("blue"), "blue");
   EXPECT_EQ(values.read("two"), 2);
   for (const char* text : {"", "Blue", "blu", "red|blue", "one"})
-    EXPECT_EQ(complaint(words, text), "is not allowed") << text;
+    EXPECT_EQ(error_message(words, text), "is not allowed") << text;
   for (const char* text : {"", "One", "2", "one|two", "red"})
-    EXPECT_EQ(complaint(values, text), "is not allowed") << text;
+    EXPECT_EQ(error_message(values, text), "is not allowed") << text;
   EXPECT_EQ(words.allowed, "red|blue");
   EXPECT_EQ(values.allowed, "one|two");
 }
@@ -101,8 +101,8 @@ TEST(ValueKind, AutomaticIsAutoOrAValue) {
 
   EXPECT_FALSE(kind.read("auto").has_value());
   EXPECT_EQ(kind.read("3"), 3);
-  EXPECT_EQ(complaint(kind, "0"), "is too small");
-  EXPECT_EQ(complaint(kind, "Auto"), "is not an integer");
+  EXPECT_EQ(error_message(kind, "0"), "is too small");
+  EXPECT_EQ(error_message(kind, "Auto"), "is not an integer");
   EXPECT_EQ(kind.allowed, "auto or an integer of at least 1");
 }
 
@@ -110,12 +110,12 @@ TEST(ValueKind, ListHoldsEachValueOnce) {
   const auto kind = list_of(integer(0));
 
   EXPECT_EQ(kind.read("3, 1 ,2"), (std::vector<std::int64_t>{3, 1, 2}));
-  EXPECT_EQ(complaint(kind, "1,2,1"), "holds 1 twice");
-  EXPECT_EQ(complaint(kind, "1,01"), "holds 01 twice");
-  EXPECT_EQ(complaint(kind, "1,,2"), "holds an empty part");
-  EXPECT_EQ(complaint(kind, "1,"), "holds an empty part");
-  EXPECT_EQ(complaint(kind, ""), "is empty");
-  EXPECT_EQ(complaint(kind, "1,x"), "is not an integer");
+  EXPECT_EQ(error_message(kind, "1,2,1"), "holds 1 twice");
+  EXPECT_EQ(error_message(kind, "1,01"), "holds 01 twice");
+  EXPECT_EQ(error_message(kind, "1,,2"), "holds an empty part");
+  EXPECT_EQ(error_message(kind, "1,"), "holds an empty part");
+  EXPECT_EQ(error_message(kind, ""), "is empty");
+  EXPECT_EQ(error_message(kind, "1,x"), "is not an integer");
 }
 
 TEST(ValueKind, WhatIsWrittenIsReadAgain) {

@@ -15,7 +15,7 @@ TEST(Log, WritesOneLinePerEventWithTimePhaseAndFields) {
   Log(true, out.get())
       .event("collect", {{"step", "10"}, {"path", "a b"}, {"note", "say \"x=1\"\nand go"}, {"none", ""}});
 
-  EXPECT_EQ(timeless(out.text()), R"(collect step=10 path="a b" note="say \"x=1\" and go" none="")"
+  EXPECT_EQ(timeless(out.text()), R"(collect step=10 path="a b" note="say \"x=1\"\x0Aand go" none="")"
                                   "\n");
 }
 
@@ -37,6 +37,21 @@ TEST(Log, FlushesEachNoticeAndWarning) {
 
   EXPECT_EQ(first, "headspan: notice: 12 tokens only\n");
   EXPECT_EQ(out.text(), first + "headspan: warning: no held-out part\n");
+}
+
+TEST(Log, NothingThatIsToldForgesALineOrReachesTheTerminal) {
+  OutFile out;
+  const Log log(true, out.get());
+  const std::string forged = "a\nheadspan: notice: b\x1B[2J\xC2\x9B\x9B";
+  const std::string shown = "a\\x0Aheadspan: notice: b\\x1B[2J\\xC2\\x9B\\x9B";
+
+  log.event("load", {{"path", forged}, {"key\n", "\x1B"}});
+  const std::string event = out.text();
+  log.notice(forged);
+  log.warning(forged);
+
+  EXPECT_EQ(timeless(event), "load path=\"" + shown + "\" key\\x0A=\\x1B\n");
+  EXPECT_EQ(out.text(), event + "headspan: notice: " + shown + "\nheadspan: warning: " + shown + "\n");
 }
 
 TEST(Log, ThatDoesNotSpeakWritesNothing) {

@@ -5,7 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/run/layout.h"
+#include "app/run/rank_resources.h"
+#include "base/clock.h"
 #include "base/progress.h"
 #include "device/device_values.h"
 #include "model/core/model_config.h"
@@ -51,10 +52,10 @@ double median(std::vector<double> values) {
 
 double seconds_of(const Comm& comm, const std::function<void()>& work) {
   comm.barrier();
-  const double start = Progress::steady_seconds();
+  const double start = steady_seconds();
   work();
   comm.barrier();
-  return Progress::steady_seconds() - start;
+  return steady_seconds() - start;
 }
 
 double median_seconds(const Comm& comm, std::int64_t repeats, const std::function<void()>& work) {

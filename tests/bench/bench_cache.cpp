@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "app/run/cached_model.h"
-#include "app/run/layout.h"
+#include "app/run/rank_resources.h"
 #include "bench/bench.h"
 #include "bench/made_up_plan.h"
 #include "model/forward/inference.h"
@@ -82,7 +82,7 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
     plan = read_plan(options.plan);
   else if (!options.plan.empty())
     plan = made_up_plan(input.config, options.plan);
-  const Team team(comm, 1, 1, {}, gpu);
+  const ProcessLayout team(comm, 1, 1, {}, gpu);
   const Transformer model = load_model(job.model, input, true, team, Log(false), options.folder);
   const CachedModel cached(model, input, plan, options.plan, 0, team);
   const auto prompts = make_prompts(options, input.config.vocab_size);

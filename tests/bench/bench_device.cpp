@@ -34,7 +34,7 @@ template <class T>
 std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, Precision precision,
                              bool on_device) {
   const bool on_gpu = on_device && setup.device.is_cuda();
-  const Team team(comm, 1, 1, {}, on_gpu ? std::optional<int>(setup.device.index()) : std::nullopt);
+  const ProcessLayout team(comm, 1, 1, {}, on_gpu ? std::optional<int>(setup.device.index()) : std::nullopt);
   const Log silent(false);
   Progress progress(silent, "forward", "tokens", setup.sample.total());
   Profile profile;

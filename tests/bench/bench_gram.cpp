@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/checked.h"
+#include "base/range.h"
 #include "bench/streamed_rows.h"
 #include "dist/matrix/scalapack.h"
 #include "stats/gram/collector.h"
@@ -23,7 +24,8 @@ void update_gram(const Grid& grid, const BenchOptions& options, const std::vecto
   GramUpdater<T> updater(grid, options.product());
   std::vector<double> shift;
   for (std::int64_t first = 0; first < options.tokens; first += step) {
-    const Slab mine = slab_of(std::min(step, options.tokens - first), grid.comm().size(), grid.comm().rank());
+    const Range mine =
+        range_of(std::min(step, options.tokens - first), grid.comm().size(), grid.comm().rank());
     const float* z = rows.data() + (first + mine.first) * columns;
     if (first == 0) shift = provisional_mean(grid.comm(), z, mine.count, columns);
     updater.add(sums, z, mine.count, shift);

@@ -43,7 +43,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   const BenchOptions options = with_shape_of(config, given);
   const Sample sample = made_up_sample(options, options.tokens, config.vocab_size);
-  const Team team(comm, 1, 1, {});
+  const ProcessLayout team(comm, 1, 1, {});
   const Log silent(false);
   Progress progress(silent, "forward", "tokens", sample.total());
   Profile profile;

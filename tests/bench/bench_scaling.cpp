@@ -115,7 +115,7 @@ class Scaling {
   }
 
   void study(const Comm& part, const Sample& sample, Profile& profile) const {
-    const Team team(part, 1, 1, {});
+    const ProcessLayout team(part, 1, 1, {});
     const Log silent(false);
     Progress progress(silent, "forward", "tokens", sample.total());
     CaptureRequest request{{Stream::k, Stream::q, Stream::v}};

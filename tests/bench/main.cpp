@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/process/memory.h"
+#include "base/process/own_program.h"
 #include "base/process/thread_pools.h"
 #include "base/provenance.h"
 #include "bench/bench.h"
@@ -113,7 +114,8 @@ int run(BenchOptions options, const Comm& comm) {
 }  // namespace headspan
 
 int main(int argc, char** argv) {
-  headspan::keep_freed_memory();
+  headspan::take_own_name();
+  headspan::disable_heap_trim();
   headspan::let_idle_threads_sleep(argv);
   using namespace headspan;
   MpiSession session(&argc, &argv);

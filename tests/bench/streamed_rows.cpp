@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/range.h"
 #include "stats/gram/collector.h"
 
 namespace headspan {
@@ -38,7 +39,7 @@ HeadGram stream_gram(const Grid& grid, const BenchOptions& options, const std::v
                              options.product(), false);
   for (std::int64_t first = 0; first < total; first += kRoundTokens) {
     const std::int64_t tokens = std::min(kRoundTokens, total - first);
-    const Slab mine = slab_of(tokens, grid.comm().size(), grid.comm().rank());
+    const Range mine = range_of(tokens, grid.comm().size(), grid.comm().rank());
     std::copy_n(rows.data() + (first + mine.first) * columns, mine.count * columns,
                 collector.add_rows(0, Part::fit, mine.count));
     collector.end_round(Part::fit, tokens);

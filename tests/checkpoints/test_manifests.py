@@ -123,8 +123,12 @@ class ManifestsTest(unittest.TestCase):
                 manifest.write_text(f"{header}bad\t0\t\t{path}\tlab/m\tmain\n")
                 self.assertEqual(fetch(manifest), (2, f"fetch: {manifest}: line 3 path = '{path}': leads out of the folder of the "
                                                    "manifest; give a path below it, and the folder with --directory\n"))
-            manifest.write_text(f"{header}b\x1b[2J\t0\t\tb\tlab/m\tmain\n")
-            self.assertEqual(fetch(manifest), (2, f"fetch: {manifest}: line 3 name = 'b\\x1b[2J': holds a control character\n"))
+            for control in ("\x1b", "\x7f", "\x85", "\x9b"):
+                manifest.write_text(f"{header}b{control}[2J\t0\t\tb\tlab/m\tmain\n", encoding="utf-8")
+                self.assertEqual(fetch(manifest), (2, f"fetch: {manifest}: line 3 name = {f'b{control}[2J'!r}: holds a control "
+                                                   "character\n"))
+            manifest.write_bytes(f"{header}caf".encode() + b"\xe9\t0\t\tb\tlab/m\tmain\n")
+            self.assertEqual(fetch(manifest), (2, f"fetch: {manifest}: line 3: holds a byte that is no UTF-8\n"))
             self.assertEqual([path.name for path in Path(folder).iterdir()], ["manifest.tsv"])
 
     def test_the_program_accepts_them(self):

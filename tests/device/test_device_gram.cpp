@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "device/device_collector.h"
 #include "device/device_values.h"
 #include "dist/comm/gpu.h"
@@ -155,7 +156,7 @@ class DeviceGramList : public testing::TestWithParam<at::DeviceType> {
   template <class T>
   void add_round(DeviceCollector<T>& collector, const Activations (&z)[2][2], std::int64_t first,
                  std::int64_t last, const DeviceShare& share = kEverything) const {
-    const Slab mine = dealt_tokens(last - first, comm_->size(), comm_->rank());
+    const Range mine = dealt_tokens(last - first, comm_->size(), comm_->rank());
     for (const Part part : share.parts) {
       for (const std::size_t s : share.streams) {
         const Activations& rows = z[s][static_cast<std::size_t>(part)];
@@ -171,7 +172,7 @@ class DeviceGramList : public testing::TestWithParam<at::DeviceType> {
   template <class T>
   void add_round(Collector<T>& collector, const Activations (&z)[2][2], std::int64_t first,
                  std::int64_t last) const {
-    const Slab mine = dealt_tokens(last - first, comm_->size(), comm_->rank());
+    const Range mine = dealt_tokens(last - first, comm_->size(), comm_->rank());
     for (const Part part : {Part::fit, Part::heldout}) {
       for (std::size_t s = 0; s < 2; ++s) {
         const Activations& rows = z[s][static_cast<std::size_t>(part)];

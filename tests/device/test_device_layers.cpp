@@ -41,7 +41,7 @@ TEST_P(DeviceLayers, AreInvertedAsOnTheHost) {
     on_every_grid(layout, [&](const Grid& grid, std::int64_t block) {
       for (const Activations* part : {&heldout, static_cast<const Activations*>(nullptr)}) {
         const RegressionData data = make_data(grid, layout, fit, part, {block});
-        for (const LayerShare& layer : whole_layers(layout))
+        for (const LayerTargets& layer : whole_layers(layout))
           EXPECT_TRUE(dealt_layer_residuals(data, {layer}, device_layer_inverse(device_))[0].has_value());
         expect_same(data, layer_ceiling(data, kInvertAll, device_layer_inverse(device_)),
                     layer_ceiling(data, kInvertAll), 1e-12);

@@ -80,7 +80,7 @@ TEST_P(ResidentGramsOn, BringWhatAnyRankAsksFor) {
                     for (std::size_t t = 0; t < tiles.size(); t += 2)
                       if (t == 0 || static_cast<int>(t / 2) % data.comm().size() == data.comm().rank())
                         wanted.push_back(tiles[t]);
-                    resident.bring(data, wanted);
+                    resident.copy_to_host(data, wanted);
                     expect_tiles(data, expected, wanted);
                     std::vector<Tile> others;
                     for (std::size_t t = 1; t < tiles.size(); t += 2) others.push_back(tiles[t]);
@@ -92,7 +92,7 @@ TEST_P(ResidentGramsOn, BringWhatAnyRankAsksFor) {
 TEST_P(ResidentGramsOn, BringEverything) {
   on_every_layout(
       device_, [](RegressionData& data, const RegressionData& expected, const ResidentGrams& resident) {
-        resident.bring_all(data);
+        resident.copy_all_to_host(data);
         expect_close(gather_symmetric(data.fit.matrix), gather_symmetric(expected.fit.matrix), "fit");
         if (data.heldout)
           expect_close(gather_symmetric(data.heldout->matrix), gather_symmetric(expected.heldout->matrix),

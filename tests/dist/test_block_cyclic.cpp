@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "dist/matrix/block_cyclic.h"
 
 namespace headspan {
@@ -92,17 +93,17 @@ TEST(BlockCyclic, FindsTheFirstLocalBlockFromAGlobalOne) {
   });
 }
 
-TEST(Slab, SharesAreContiguousAndEven) {
+TEST(Range, SharesAreContiguousAndEven) {
   for (std::int64_t total = 0; total <= 17; ++total)
     for (int parts = 1; parts <= 7; ++parts) {
       std::int64_t next = 0;
       for (int part = 0; part < parts; ++part) {
-        const Slab slab = slab_of(total, parts, part);
+        const Range slab = range_of(total, parts, part);
         ASSERT_EQ(slab.first, next);
         ASSERT_GE(slab.count, total / parts);
         ASSERT_LE(slab.count, (total + parts - 1) / parts);
         for (std::int64_t i = 0; i < slab.count; ++i)
-          ASSERT_EQ(slab_owner(total, parts, slab.first + i), part);
+          ASSERT_EQ(range_owner(total, parts, slab.first + i), part);
         next += slab.count;
       }
       ASSERT_EQ(next, total);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 #include "dist/comm/device_comm.h"
 #include "dist/comm/gpu.h"
@@ -12,8 +13,6 @@
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// What byte i of what rank `from` sends to rank `to` is.
 char letter(int from, int to, std::int64_t i) { return static_cast<char>(31 * from + 7 * to + i % 101 + 1); }

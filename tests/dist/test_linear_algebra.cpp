@@ -207,6 +207,27 @@ TEST(LinearAlgebra, EigenvaluesOfSecondDifferences) {
   });
 }
 
+/// Unit variances and equal correlations r: eigenvalues 1 - r and 1 + (n - 1) r, whatever the columns' units.
+TEST(LinearAlgebra, EqualCorrelationsAreSemidefiniteDownToMinusOneOverTheOthers) {
+  constexpr std::int64_t n = 5;
+  constexpr double error = 1e-6, bound = -1.0 / (n - 1);
+  const auto holds = [](double r, double least = 0) {
+    std::vector<double> a, unit{1e-70, 1, 1e60, 3, 1e-5};
+    for (const double x : unit)
+      for (const double y : unit) a.push_back(x * y * (a.size() % (n + 1) == 0 ? 1 : r));
+    for (std::size_t j = 1; j < n; ++j) a[j * n] = 1e300;  // above the diagonal: never to be read
+    return is_semidefinite(a, n, std::vector<double>(n, least), error);
+  };
+
+  EXPECT_TRUE(holds(bound));
+  EXPECT_TRUE(holds(bound - 0.9 * error * n / (n - 1)));  // at r, 1 + (n - 1) r = -0.9 n error
+  EXPECT_FALSE(holds(bound - 1.1 * error * n / (n - 1)));
+  EXPECT_FALSE(holds(-1));
+  EXPECT_TRUE(holds(bound - 0.05, 1e-100));  // without the first row r may be -1/3
+  EXPECT_FALSE(holds(-0.34, 1e-100));
+  EXPECT_TRUE(holds(-1, 1e200));  // no row is left
+}
+
 /// B_ij = 1 for j <= i < n: singular values 1 / (2 sin((2 k - 1) pi / (4 n + 2))); rows of zeros below.
 TEST(LinearAlgebra, SingularValuesOfPartialSums) {
   for (const std::int64_t more_rows : {0, 4})

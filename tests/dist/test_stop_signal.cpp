@@ -1,4 +1,5 @@
-// Signals that come while oneDNN multiplies, and what the first and the second of them do to a process.
+// Signals that come while oneDNN multiplies or before they are caught, and what the first and the second of
+// them do to a process.
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/process/stop_signal.h"
 #include "dist/onednn.h"
 
@@ -18,8 +20,6 @@ namespace headspan {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 void send(int signal, std::chrono::microseconds later) {
   std::this_thread::sleep_for(later);
@@ -49,6 +49,34 @@ TEST(StopSignal, EachIsNoted) {
       return wait_until_seen();
     });
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << strsignal(signal) << ": status " << status;
+  }
+}
+
+TEST(StopSignal, OneThatIsHeldIsNotedWhenTheyAreCaught) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    const int status = status_of([signal] {
+      hold_stop_signals();
+      ::kill(::getpid(), signal);
+      std::this_thread::sleep_for(milliseconds(20));
+      if (stop_signal_seen()) return 5;
+      catch_stop_signals();
+      return wait_until_seen();
+    });
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << strsignal(signal) << ": status " << status;
+  }
+}
+
+TEST(StopSignal, OneThatIsHeldEndsTheProcessWhenTheyAreReleased) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    const int status = status_of([signal] {
+      hold_stop_signals();
+      ::kill(::getpid(), signal);
+      std::this_thread::sleep_for(milliseconds(20));
+      release_stop_signals();
+      return 5;
+    });
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal)
+        << strsignal(signal) << ": status " << status;
   }
 }
 

@@ -54,18 +54,32 @@ class GramFileTest : public testing::Test {
     }
     comm_.barrier();
     const H5File file = H5File::open(comm_, path_);
-    std::string told = "nothing was refused";
+    std::string told = "nothing was refused", alone;
     try {
       std::vector<GramStream> streams;
       agree(comm_, [&] { streams = read_gram_streams(H5File::open(path_)); });
       Matrix matrix(grid_, kColumns, kColumns, kHeadSize);
+      alone = fault_found_alone(streams.at(0));
       check_gram(path_, "k/fit", read_gram(file, streams.at(0), "fit", matrix), kHeadSize);
     } catch (const AgreedError& error) {
       EXPECT_EQ(error.exit_code(), 2) << error.what();
       told = error.what();
     }
+    if (!alone.empty()) {
+      EXPECT_EQ(alone, told);
+    }
     comm_.barrier();
     return told.rfind(path_ + ": ", 0) == 0 ? told.substr(path_.size() + 2) : told;
+  }
+
+  /// By one process from the file, without a matrix.
+  std::string fault_found_alone(const GramStream& stream) const {
+    try {
+      check_gram(H5File::open(path_), stream, "fit");
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing was refused";
   }
 
   std::string fault_of_value(std::int64_t tile, std::int64_t i, std::int64_t j, double value) {
@@ -165,7 +179,12 @@ TEST_F(GramFileTest, AttributesThatNoGramHasAreRefused) {
   EXPECT_EQ(fault_of_attribute("k", "head_size", whole(std::int64_t{1} << 62)),
             "k: head_size = 4611686018427387904: is no size of a head" + kDamaged);
   fault_of_attribute("k", "head_size", whole(kHeadSize));
-  EXPECT_EQ(fault_of_attribute("k/fit", "tokens", whole(-7)), "k/fit: tokens: is negative" + kDamaged);
+  EXPECT_EQ(fault_of_attribute("k/fit", "tokens", whole(-7)),
+            "k/fit: tokens = -7: is no number of tokens" + kDamaged);
+  EXPECT_EQ(fault_of_attribute("k/fit", "tokens", whole((std::int64_t{1} << 53) + 1)),
+            "k/fit: tokens = 9007199254740993: is no number of tokens" + kDamaged);
+  EXPECT_EQ(fault_of_attribute("k/fit", "tokens", whole(0)),
+            "k/fit/tiles[0, 0, 0] = 1: is a sum of squares of no tokens" + kDamaged);
   EXPECT_EQ(fault_of_attribute("k/fit", "tokens", whole(100)), "nothing was refused");
   EXPECT_EQ(fault_of_attribute("k", "capture", whole(1)),
             "k: capture: is not a string; a single string is needed");

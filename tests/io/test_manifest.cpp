@@ -98,6 +98,12 @@ TEST_F(ManifestTest, NamesLineColumnAndValueOfABrokenRow) {
       {"a\x1B\t0\t0\tp\t\t\t\n", "line 2 name = 'a\\x1B': holds a control character"},
       {"a\rb\t0\t0\tp\t\t\t\n", "line 2 name = 'a\\x0Db': holds a control character"},
       {"a\t0\t0\tp\x1B[2J\t\t\t\n", "line 2 path = 'p\\x1B[2J': holds a control character"},
+      {"a\xC2\x9B"
+       "2J\t0\t0\tp\t\t\t\n",
+       "line 2 name = 'a\\xC2\\x9B2J': holds a control character"},
+      {"caf\xE9\t0\t0\tp\t\t\t\n",
+       "line 2 name = 'caf\\xE9': holds a control character or a byte that is no UTF-8"},
+      {"a\t0\t0\tp\x9B\t\t\t\n", "line 2 path = 'p\\x9B': holds a control character or a byte"},
       {"a,b\t0\t0\tp\t\t\t\n", "line 2 name = 'a,b': cannot be selected"},
       {" x\t0\t0\tp\t\t\t\n", "line 2 name = ' x': cannot be selected"},
       {"x \t0\t0\tp\t\t\t\n", "line 2 name = 'x ': cannot be selected"},
@@ -138,9 +144,13 @@ TEST_F(ManifestTest, RefusesARepositoryThatLeadsElsewhere) {
     EXPECT_NE(refusal(columns + row + name + "\n").find("line 2 repository = '" + name.substr(0, 80)),
               std::string::npos)
         << refusal(columns + row + name + "\n");
-  EXPECT_NE(
-      refusal(columns + row + "a\x1B\n").find("line 2 repository = 'a\\x1B': holds a control character"),
-      std::string::npos);
+  for (const auto& [name, shown] : std::vector<std::pair<std::string, std::string>>{
+           {"a\x1B", "a\\x1B"}, {"a/b\xC2\x85", "a/b\\xC2\\x85"}, {"caf\xE9/b", "caf\\xE9/b"}})
+    EXPECT_NE(refusal(columns + row + name + "\n")
+                  .find("line 2 repository = '" + shown + "': holds a control character"),
+              std::string::npos)
+        << refusal(columns + row + name + "\n");
+  EXPECT_EQ(read(columns + row + "caf\xC3\xA9/b\n").at(0).repository, "caf\xC3\xA9/b");
 }
 
 TEST_F(ManifestTest, RefusesABrokenHeader) {

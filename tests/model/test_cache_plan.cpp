@@ -1,10 +1,11 @@
 // What a cache makes of a compression plan against the plan itself, by loops over its numbers: the stored
-// block of a token and every head as its readers have it, on one rank and on the shards of two.
+// block of a token and every head as its decoders have it, on one rank and on the shards of two.
 #include <functional>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "model/cache/cache_plan.h"
 #include "plan_maker.h"
 #include "support/input_error.h"
@@ -32,30 +33,30 @@ at::Tensor token() {
 
 /// What the heads of `own` give to a layer's block.
 at::Tensor stored(const StoredBlock& block, const at::Tensor& columns, Range own) {
-  const at::Tensor x = columns.narrow(0, own.begin * kHeadSize, own.count * kHeadSize);
+  const at::Tensor x = columns.narrow(0, own.first * kHeadSize, own.count * kHeadSize);
   if (block.projection.defined()) return (x - block.mean).matmul(block.projection);
   if (!block.kept) return x;
   at::Tensor z = at::zeros({static_cast<std::int64_t>(block.kept->size()) * kHeadSize}, at::kDouble);
   for (std::size_t i = 0; i < block.kept->size(); ++i) {
     const std::int64_t head = (*block.kept)[i];
-    if (head >= own.begin && head < own.begin + own.count)
+    if (head >= own.first && head < own.first + own.count)
       z.narrow(0, static_cast<std::int64_t>(i) * kHeadSize, kHeadSize)
           .copy_(columns.narrow(0, head * kHeadSize, kHeadSize));
   }
   return z;
 }
 
-/// The heads of a layer as its readers have them from the blocks of all layers: [heads, d].
+/// The heads of a layer as its decoders have them from the blocks of all layers: [heads, d].
 at::Tensor read(const CachedLayer& layer, const std::vector<at::Tensor>& blocks) {
   at::Tensor heads = at::zeros({layer.kv_heads, kHeadSize}, at::kDouble);
   if (layer.bias.defined()) heads += layer.bias.squeeze(1);
-  for (const Source& source : layer.sources) {
-    const at::Tensor columns = blocks[at_of(source.layer)].narrow(0, source.first, source.count);
-    for (const Reader& reader : source.readers)
-      for (std::size_t h = 0; h < reader.heads.size(); ++h) {
-        const at::Tensor z = columns.narrow(0, reader.first, reader.count);
-        heads[reader.heads[h]] +=
-            reader.matrix.defined() ? z.matmul(reader.matrix[static_cast<std::int64_t>(h)]) : z;
+  for (const StoredSlice& slice : layer.slices) {
+    const at::Tensor columns = blocks[at_of(slice.layer)].narrow(0, slice.first, slice.count);
+    for (const HeadDecoder& decoder : slice.decoders)
+      for (std::size_t h = 0; h < decoder.heads.size(); ++h) {
+        const at::Tensor z = columns.narrow(0, decoder.first, decoder.count);
+        heads[decoder.heads[h]] +=
+            decoder.matrix.defined() ? z.matmul(decoder.matrix[static_cast<std::int64_t>(h)]) : z;
       }
   }
   return heads;
@@ -82,9 +83,9 @@ double of_heads(const PlannedBlock& block, const at::Tensor& x, std::int64_t lay
     if (block.targets[t] != head) continue;
     double value = block.bias[t * kHeadSize + at_of(j)];
     for (std::int64_t i = 0; i < 2 * kHeadSize; ++i) {
-      const std::int64_t source = block.references[2 * t + at_of(i / kHeadSize)];
-      if (source >= 0)
-        value += x[source / kHeads][source % kHeads * kHeadSize + i % kHeadSize].item<double>() *
+      const std::int64_t slice = block.references[2 * t + at_of(i / kHeadSize)];
+      if (slice >= 0)
+        value += x[slice / kHeads][slice % kHeads * kHeadSize + i % kHeadSize].item<double>() *
                  double{block.map[(t * 2 * kHeadSize + at_of(i)) * kHeadSize + at_of(j)]};
     }
     return value;
@@ -114,8 +115,8 @@ void expect_heads_of(const std::string& stream, const std::vector<CachePlan>& sh
           blocks.back() = blocks.back() + stored(layers_of(shards[other], stream)[at_of(layer)].block,
                                                  x[layer], {static_cast<std::int64_t>(other) * own, own});
       const at::Tensor heads = read(cached, blocks);
-      const std::int64_t first = shards[s].shared == SharedBlocks::dealt ? 0 : rank * own;
-      ASSERT_EQ(heads.size(0), shards[s].shared == SharedBlocks::dealt ? kHeads : own);
+      const std::int64_t first = shards[s].shared == SharedBlocks::sharded ? 0 : rank * own;
+      ASSERT_EQ(heads.size(0), shards[s].shared == SharedBlocks::sharded ? kHeads : own);
       for (std::int64_t h = 0; h < heads.size(0); ++h)
         for (std::int64_t j = 0; j < kHeadSize; ++j)
           EXPECT_NEAR(heads[h][j].item<double>(), expected(stream, layer, first + h, j), 1e-12)
@@ -137,7 +138,7 @@ void expect_heads(const CompressionPlan& plan, SharedBlocks shared, std::int64_t
 void expect_everywhere(const CompressionPlan& plan, const Expected& expected) {
   expect_heads(plan, SharedBlocks::replicated, kHeads, expected);
   expect_heads(plan, SharedBlocks::replicated, kHeads / 2, expected);
-  expect_heads(plan, SharedBlocks::dealt, kHeads / 2, expected);
+  expect_heads(plan, SharedBlocks::sharded, kHeads / 2, expected);
 }
 
 TEST(CachePlan, OfLatentsReadsWhatThePlanLifts) {
@@ -179,7 +180,7 @@ TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
                [&](const std::string&, std::int64_t layer, std::int64_t head, std::int64_t j) {
                  return token()[layer][head * kHeadSize + j].item<double>();
                });
-  const CachePlan half = make_cache_plan(config, plan, {2, 2}, at::kDouble, SharedBlocks::dealt, "plan.h5");
+  const CachePlan half = make_cache_plan(config, plan, {2, 2}, at::kDouble, SharedBlocks::sharded, "plan.h5");
   EXPECT_EQ(half.shared, SharedBlocks::replicated);  // there is nothing to share
   ASSERT_EQ(half.keys[0].block.bands.size(), 2U);
   EXPECT_EQ(half.keys[0].block.bands[0].columns, 4);

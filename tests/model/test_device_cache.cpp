@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "model/device_cache/device_cache.h"
 #include "model/golden.h"
 #include "model/plan_maker.h"
@@ -61,7 +62,7 @@ struct Ranks {
   Dtype compute, plain;
   Layout layout{Comm::duplicate(MPI_COMM_WORLD).size()};
   ModelConfig config = small_model();
-  Range own = share(kKvHeads, layout.tensor_parallel.rank(), layout.tensor_parallel.size());
+  Range own = range_of(kKvHeads, layout.tensor_parallel.size(), layout.tensor_parallel.rank());
 
   CachePlan plan(const Case& one, std::int64_t exact_first, std::int64_t exact_recent) const {
     CachePlan cached = full_plan(config, own);
@@ -79,7 +80,7 @@ struct Ranks {
   /// This rank's part of what all ranks draw alike.
   at::Tensor draw(std::int64_t tokens, std::int64_t group) const {
     return at::randn({tokens, kKvHeads * group, kHeadSize}, at::kDouble)
-        .narrow(1, own.begin * group, own.count * group)
+        .narrow(1, own.first * group, own.count * group)
         .to(scalar_type(plain))
         .contiguous();
   }
@@ -143,8 +144,9 @@ void expect_the_hosts(const Ranks& ranks, const CachePlan& plan, const std::vect
                        said = host.attend(layer, q, k, v, counts);
       const auto l = static_cast<std::size_t>(layer);
       for (const Stream stream : {Stream::k, Stream::v}) {
-        const at::Tensor lifted = host.lifted(stream, layer, counts);
-        EXPECT_LE(relative_error(cache.lifted(stream, layer, counts), lifted), tolerance.host) << name;
+        const at::Tensor lifted = host.decode_appended(stream, layer, counts);
+        EXPECT_LE(relative_error(cache.decode_appended(stream, layer, counts), lifted), tolerance.host)
+            << name;
         (stream == Stream::k ? keys : values)[l].add(stream == Stream::k ? k : v, lifted, counts);
       }
 

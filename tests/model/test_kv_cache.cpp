@@ -69,7 +69,7 @@ TEST_P(KvCacheGolden, a_full_cache_gives_the_logits_of_transformers) {
     const Comm world = Comm::duplicate(MPI_COMM_WORLD);
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
     const Layout layout(size);
-    const Team team(world, 1, size, std::nullopt);
+    const ProcessLayout team(world, 1, size, std::nullopt);
     const Transformer model = load(layout, Dtype::float64);
     const CachedModel cached(model, input_, std::nullopt, "", 0, team);
     for (const auto& pieces : kPieces) {
@@ -96,7 +96,7 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
   for (const int size : {1, 2}) {
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
     const Layout layout(size);
-    const Team team(world, 1, size, std::nullopt);
+    const ProcessLayout team(world, 1, size, std::nullopt);
     const Transformer model = load(layout, Dtype::float64);
     for (const Case& one : cases)
       for (const std::int64_t exact_first : {0, 2})
@@ -129,7 +129,7 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
     std::vector<at::Tensor> logits;
     for (const int size : {1, 2}) {
       const Layout layout(size);
-      const Team team(world, 1, size, std::nullopt);
+      const ProcessLayout team(world, 1, size, std::nullopt);
       const Transformer model = load(layout, Dtype::float64);
       const CachedModel cached(model, input_, plan, "plan", 0, team);
       const auto cache = cached.make_cache(CacheKind::compressed, golden_.batch.lengths.size());
@@ -142,7 +142,7 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
 TEST_P(KvCacheGolden, in_float32_both_agree_to_its_rounding) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const Layout layout(1);
-  const Team team(world, 1, 1, std::nullopt);
+  const ProcessLayout team(world, 1, 1, std::nullopt);
   const Transformer model = load(layout, Dtype::float32);
   const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
   const CompressionPlan plan = PlanMaker(input_.config, "latent").make({{all / 2, kPlainBits, false}}, 2);
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Models, KvCacheGolden,
 TEST(KvCache, allocates_pages_of_stored_columns_only) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const Layout layout(1);
-  const Team team(world, 1, 1, std::nullopt);
+  const ProcessLayout team(world, 1, 1, std::nullopt);
   ModelInput input = open_model({}, golden_folder("olmo2_mha"), false, true);
   input.dtype = Dtype::bfloat16;
   const ModelConfig& config = input.config;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/version.h>
 
+#include "base/range.h"
 #include "model/forward/attention.h"
 #include "model/golden.h"
 #include "model/weights/weight_loader.h"
@@ -55,7 +56,7 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
                          const Range heads = model.heads(stream);
                          const at::Tensor expected =
                              golden[in_golden + "/" + golden_name(config_, point, stream, layer)].narrow(
-                                 1, heads.begin, heads.count);
+                                 1, heads.first, heads.count);
                          worst = std::max(worst, relative_error(tensor_like(expected, values), expected));
                          ++seen;
                        });

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "dist/comm/agreement.h"
 #include "model/golden.h"
 #include "model/weights/weight_initializer.h"
@@ -200,10 +201,10 @@ TEST(Weights, shares_cover_everything_once) {
   for (std::int64_t parts = 1; parts <= 5; ++parts) {
     std::int64_t next = 0;
     for (std::int64_t part = 0; part < parts; ++part) {
-      const Range range = share(13, part, parts);
+      const Range range = range_of(13, parts, part);
 
-      EXPECT_EQ(range.begin, next);
-      EXPECT_LE(range.count, share(13, 0, parts).count);
+      EXPECT_EQ(range.first, next);
+      EXPECT_LE(range.count, range_of(13, parts, 0).count);
       next += range.count;
     }
     EXPECT_EQ(next, 13);

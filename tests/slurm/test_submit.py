@@ -1,12 +1,9 @@
-"""What submit.sh would submit, and what it refuses, without Slurm: an empty queue is all it sees. That list_units.py and
-the program agree on where results lie is read off results that the program wrote.
+"""What submit.sh would submit, and what it refuses, without Slurm: an empty queue is all it sees.
 
 usage: test_submit.py HEADSPAN MPIEXEC [unittest's arguments]
 """
-import hashlib
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,7 +57,7 @@ class Submit(unittest.TestCase):
         run = self.run_here(ROOT / "slurm" / "submit.sh", "job.ini", "--site", "site.env", "--dry-run", *options)
         lines = run.stdout.splitlines()
         return (run.returncode, [shlex.split(line) for line in lines if line.startswith("sbatch ")],
-                [line for line in lines + run.stderr.splitlines() if line.startswith("submit: ")])
+                [line for line in lines + run.stderr.splitlines() if line.startswith(("submit: ", "headspan: "))])
 
     def assert_finished(self, units):
         self.assertEqual(self.submit(), (0, [], [f"submit: all {units} checkpoints are finished; nothing to submit"]))
@@ -70,98 +67,32 @@ class Submit(unittest.TestCase):
         self.assertEqual((code, commands, len(lines)), (2, [], 1), lines)
         self.assertRegex(lines[0], line)
 
-    # --- finished is what the program has published ---
+    # --- finished is what headspan study --units says ---
 
     def test_rows_pretrained_and_random(self):
         self.write_job(model={"manifest": "manifest.tsv", "select": "step 0,ten", "init": "pretrained,random"})
         self.assertEqual(len(self.submit()[1]), 2)
         self.study()
         self.assert_finished(4)
-
-    def test_one_kind_of_weights_is_missing(self):
-        self.write_job(model={"manifest": "manifest.tsv", "select": "step 0,ten", "init": "pretrained,random"})
-        self.study()
         (self.folder / "out" / "tiny-olmo2" / "ten-random.h5.done").unlink()
         self.assertIn("--array=1%8", self.submit()[1][0])
 
-    def test_path_relative_and_a_saved_gram(self):
-        shutil.copytree(STEP0, self.folder / "mine" / "weights")
-        self.write_job(model={"path": "mine/weights/"}, output={"directory": "out", "save_gram": "true"})
+    def test_path(self):
+        self.write_job(model={"path": STEP0})
         command = self.submit()[1][0]
         self.assertEqual((command[-1], [word for word in command if "array" in word]), ("job.ini", []))
         self.study()
         self.assert_finished(1)
-        (self.folder / "out" / "weights" / "weights.gram.h5").unlink()
-        self.assertEqual(len(self.submit()[1]), 2)
-
-    def test_folder_named_by_the_job_or_by_a_cache(self):
-        cached = self.folder / "models--org--name" / "snapshots" / "c0ffee"
-        shutil.copytree(STEP0, cached)
-        self.write_job(model={"path": cached, "name": "mine"})
-        self.study()
-        self.assertTrue((self.folder / "out" / "mine" / "c0ffee.h5").exists())
-        self.assert_finished(1)
-        self.write_job(model={"path": cached})
-        self.assertEqual(len(self.submit()[1]), 2)
-        self.study()
-        self.assertTrue((self.folder / "out" / "org--name" / "c0ffee.h5").exists())
-        self.assert_finished(1)
-
-    def test_saved_grams(self):
-        self.write_job(model={"path": STEP0}, output={"directory": "grams", "save_gram": "true"})
-        self.study()
-        self.write("job.ini", "[grams]\npaths = grams/tiny-olmo2/step0.gram.h5\n[predict]\nreferences = 1\n"
-                              "[output]\ndirectory = out\n")
-        self.assertEqual(len(self.submit()[1]), 2)
-        self.study()
-        self.assert_finished(1)
-
-    def test_result_cut_short(self):
-        self.write_job(model={"path": STEP0})
-        self.study()
-        os.truncate(self.folder / "out" / "tiny-olmo2" / "step0.h5", 100)
-        self.assertEqual(len(self.submit()[1]), 2)
-
-    def test_result_with_one_flipped_bit(self):
-        self.write_job(model={"path": STEP0})
-        self.study()
-        path = self.folder / "out" / "tiny-olmo2" / "step0.h5"
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
-        self.assertEqual(len(self.submit()[1]), 2)
-
-    def test_only_regular_files_are_opened(self):
-        self.write_job(model={"path": STEP0})
-        result = self.folder / "out" / "tiny-olmo2" / "step0.h5"
-        done = Path(f"{result}.done")
-        result.parent.mkdir(parents=True)
-        result.write_bytes(b"")
-        os.mkfifo(done)
-        self.assertEqual(len(self.submit()[1]), 2)
-        result.unlink()
-        os.mkfifo(result)
-        done.unlink()
-        done.write_text(f"size 0\nsha256 {hashlib.sha256().hexdigest()}\n")
-        self.assertEqual(len(self.submit()[1]), 2)
-        (self.folder / "job.ini").unlink()
-        os.mkfifo(self.folder / "job.ini")
-        self.assert_refused(r"^submit: job.ini: cannot be read: is no regular file; give a text file$")
-
-    def test_result_to_be_overwritten(self):
-        self.write_job(model={"path": STEP0})
-        self.study()
-        self.assertEqual(len(self.submit("--", "--output.overwrite", "true")[1]), 2)
 
     # --- what is submitted ---
 
     def test_array_of_selected_rows(self):
         self.write_job(model={"manifest": "manifest.tsv"})
         for select, array in (("all", "0-3"), ("3", "2"), ("row:3", "3"), ("last,0-1", "0-1,3"), ("2-3,step 0", "0,2-3")):
-            for keys in (["--model.select", select], [f"--model.select={select}"]):
-                command = self.submit("--", *keys, "--predict.pool=4")[1][0]
-                self.assertIn(f"--array={array}%8", command)
-                self.assertEqual(command[command.index("job.ini") + 1:], ["--predict.pool=4"])
+            keys = [f"--model.select={select}"] if select == "all" else ["--model.select", select]
+            command = self.submit("--", *keys, "--predict.pool=4")[1][0]
+            self.assertIn(f"--array={array}%8", command)
+            self.assertEqual(command[command.index("job.ini") + 1:], ["--predict.pool=4"])
 
     def test_task_studies_its_row(self):
         """Row 3 is not the row that is called 3."""
@@ -201,18 +132,21 @@ class Submit(unittest.TestCase):
         self.assert_refused(r"^submit: command line: --site: has no value; ", "--site")
         self.assert_refused(r"^submit: command line: --quick: is not an option; ", "--quick")
         self.assert_refused(r"^submit: command line: more.ini: is one argument too many; ", "more.ini")
-        self.assert_refused(r"^submit: command line: --model.dtype: is no key with a value; ", "--", "--model.dtype")
+        self.assert_refused(r"^headspan: command line: the required argument for option '--model.dtype' is missing; ", "--", "--model.dtype")
         self.assert_refused(r"^submit: command line: --run.groups: is chosen by --mode groups; ", "--mode", "groups", "--",
                             "--run.groups=2")
+        self.assert_refused(r"^submit: command line: --help: asks for no study; ", "--", "--help")
 
     def test_job(self):
-        self.assert_refused(r"^submit: job.ini: cannot be read: No such file or directory; ")
+        self.assert_refused(r"^headspan: job.ini: ")
         self.write("job.ini", "[output]\ndirectory = out\n")
-        self.assert_refused(r"^submit: the job names no input; ")
+        self.assert_refused(r"^headspan: job.ini: names no input; ")
         self.write_job(model={"manifest": "manifest.tsv"}, output={"directory": ""})
-        self.assert_refused(r"^submit: job.ini: output.directory: is missing; ")
+        self.assert_refused(r"^headspan: job.ini: output.directory: is missing; ")
         self.write_job(model={"manifest": "manifest.tsv", "select": "eleven"})
-        self.assert_refused(r"^submit: model.select = eleven: is no row of the manifest; all, names such as step 0, ")
+        self.assert_refused(r"^headspan: model.select = eleven: is no row of the manifest; all, names such as step 0, ")
+        self.write("manifest.tsv", MANIFEST + f"a,b\t10\t\t{STEP10}\t\n")
+        self.assert_refused(r"^headspan: manifest.tsv: line 6 name = 'a,b': cannot be selected ")
 
     def test_site(self):
         self.write_job(model={"manifest": "manifest.tsv"})
@@ -223,6 +157,8 @@ class Submit(unittest.TestCase):
             self.assert_refused(rf"^submit: .*/site.env: {setting}: is missing; see .*/site.env.example$")
         self.write("site.env", whole + "HEADSPAN_AT_A_TIME=0\n")
         self.assert_refused(r"^submit: .*/site.env: HEADSPAN_AT_A_TIME = 0: is no number of checkpoints; ")
+        self.write("site.env", whole + "headspan_environment() { return 1; }\n")
+        self.assert_refused(r"^submit: headspan_environment of .*/site.env failed$")
         self.write("site.env", whole + "HEADSPAN_PROGRAM=./headspan\n")
         self.assert_refused(r"^submit: .*/site.env: HEADSPAN_PROGRAM = ./headspan: is no program here; ")
 

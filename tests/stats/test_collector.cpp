@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "stats/gram/collector.h"
 #include "support/grids.h"
 #include "support/synthetic.h"
@@ -15,7 +16,7 @@ namespace {
 template <class T>
 void add_round(Collector<T>& collector, const Comm& comm, std::size_t stream, Part part, const Activations& z,
                std::int64_t first, std::int64_t last) {
-  const Slab mine = dealt_tokens(last - first, comm.size(), comm.rank());
+  const Range mine = dealt_tokens(last - first, comm.size(), comm.rank());
   const double* from = z.values.data() + (first + mine.first) * z.columns;
   std::transform(from, from + mine.count * z.columns, collector.add_rows(stream, part, mine.count),
                  [](double value) { return static_cast<T>(value); });

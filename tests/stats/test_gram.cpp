@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checked.h"
+#include "base/range.h"
 #include "dist/matrix/scalapack.h"
 #include "stats/gram/gram.h"
 #include "support/grids.h"
@@ -18,8 +20,6 @@ namespace headspan {
 namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 struct Moments {
   std::vector<long double> mean;    // [D]
@@ -152,7 +152,7 @@ TEST(Gram, MayHaveMoreColumnsThanAPieceOfAProduct) {
   for (std::int64_t k = 0; k < kTokens * kColumns; ++k)
     z.values.push_back(static_cast<double>(k * k % 13 - 6));
   const std::vector<double> shift(kColumns, 0.0);
-  const Slab mine = dealt_tokens(kTokens, world.size(), world.rank());
+  const Range mine = dealt_tokens(kTokens, world.size(), world.rank());
   for (const Precision precision : {Precision::float64, Precision::float32}) {
     GramSums sums(grid, kColumns, 4);
     const auto add = [&](auto updater) {
@@ -257,7 +257,7 @@ TEST(GramUpdater, ServesTwoSumsInTurnFromFloatsToo) {
 
   for (std::int64_t first = 0; first < 80; first += 10)
     for (std::size_t k = 0; k < 2; ++k) {
-      const Slab mine = dealt_tokens(10, world.size(), world.rank());
+      const Range mine = dealt_tokens(10, world.size(), world.rank());
       updater.add(sums[k], narrow[k].data() + (first + mine.first) * parts[k].columns, mine.count, shifts[k]);
     }
   updater.drain();
@@ -312,9 +312,9 @@ std::vector<double> operand(const BlockCyclic& axis, int part, std::int64_t loca
 TEST(PanelProduct, HasTheSameSumsByBlasAndByOwnKernels) {
   constexpr std::int64_t kTokens = 300;
   on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
-    OuterSums own;
+    SyrkKernel own;
     std::array<std::vector<double>, 2> stored;
-    for (OuterSums* sums : {static_cast<OuterSums*>(nullptr), &own}) {
+    for (SyrkKernel* sums : {static_cast<SyrkKernel*>(nullptr), &own}) {
       Matrix gram(grid, layout.columns(), layout.columns(), block);
       const std::vector<double> rows = operand(gram.rows(), grid.row(), gram.local_rows(), kTokens);
       const std::vector<double> columns =

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "stats/layers/head_summary.h"
 #include "support/grids.h"
 #include "support/tables.h"
@@ -64,7 +65,7 @@ TEST(HeadSummary, HasTheMomentsAndRanksOfKnownShapes) {
     expect_near(gather_slabs(comm, summary.spectrum), spectrum, 1e-12, "spectrum");
     expect_near(gather_slabs(comm, summary.effective_rank), rank, 1e-12, "effective_rank");
     expect_near(summary.effective_rank_layer, layer_rank, 1e-12, "effective_rank_layer");
-    EXPECT_EQ(summary.targets.first, slab_of(6, comm.size(), comm.rank()).first);
+    EXPECT_EQ(summary.targets.first, range_of(6, comm.size(), comm.rank()).first);
   });
 }
 

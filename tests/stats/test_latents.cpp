@@ -42,6 +42,7 @@ TEST(Latents, are_uncorrelated_with_the_eigenvalues_as_variances) {
     for (std::int64_t i = 0; i < kColumns; ++i)
       EXPECT_NEAR(found(i, j), i == j ? latents.eigenvalues[static_cast<std::size_t>(i)] : 0,
                   1e-11 * latents.eigenvalues[0]);
+  EXPECT_EQ(latents.variances, latents.eigenvalues);
   EXPECT_TRUE(std::is_sorted(latents.eigenvalues.rbegin(), latents.eigenvalues.rend()));
 }
 
@@ -101,6 +102,23 @@ TEST(Latents, what_the_metric_does_not_see_is_a_billionth_of_the_most) {
   EXPECT_NEAR(latents.eigenvalues[0], 4, 1e-12);
   for (std::size_t i = 1; i < latents.eigenvalues.size(); ++i)
     EXPECT_NEAR(latents.eigenvalues[i], 4e-9, 1e-15);
+}
+
+/// A layer that nothing depends on: the values of its heads are 0, or its queries.
+TEST(Latents, what_no_metric_sees_costs_nothing_and_comes_back) {
+  Dense covariance(kColumns, kColumns);
+  const std::vector<double> variances{4, 1, 9, 0.5, 0, 3};
+  for (std::int64_t i = 0; i < kColumns; ++i) covariance(i, i) = variances[static_cast<std::size_t>(i)];
+
+  const Latents latents =
+      make_latents(covariance.values(), std::vector<double>(kColumns * kHeadSize, 0.0), kHeads, kHeadSize);
+
+  EXPECT_EQ(latents.eigenvalues, std::vector<double>(kColumns, 0.0));
+  const std::vector<double> descending{9, 4, 3, 1, 0.5, 0};
+  for (std::size_t i = 0; i < descending.size(); ++i) EXPECT_NEAR(latents.variances[i], descending[i], 1e-13);
+  const Dense identity = square(latents.lift) * square(latents.projection).transposed();
+  for (std::int64_t j = 0; j < kColumns; ++j)
+    for (std::int64_t i = 0; i < kColumns; ++i) EXPECT_NEAR(identity(i, j), i == j ? 1 : 0, 1e-13);
 }
 
 }  // namespace

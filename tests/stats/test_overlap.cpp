@@ -128,6 +128,30 @@ TEST(Overlap, IsTheSameOfScaledWeights) {
   });
 }
 
+/// Gains whose squares, and products with weights, are beyond what a double holds: of all heads, and of one.
+TEST(Overlap, GainsScaleColumnsWhateverTheirMagnitude) {
+  const Activations w = planted(0, 0);
+  on_all_grids([&](const Grid& grid) {
+    for (const auto& [power, last_head] :
+         {std::pair{520, 0}, {1000, 0}, {-540, 0}, {-1000, 0}, {0, -540}, {600, -540}}) {
+      std::vector<double> gain;
+      for (int j = 0; j < 12; ++j) gain.push_back(std::ldexp(12.0 - j, power + (j < 9 ? 0 : last_head)));
+      for (const ProjectionSpectrum& spectrum : spectra(grid, w, gain)) {
+        std::vector<double> joint, head;
+        for (const double value : spectrum.joint) joint.push_back(std::ldexp(value, -power));
+        for (const double value : spectrum.heads.at(3)) head.push_back(std::ldexp(value, -power - last_head));
+        std::vector<double> expected{12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1};
+        for (std::size_t j = 9; j < 12; ++j) expected[j] = std::ldexp(expected[j], last_head);
+        expect_near(joint, expected, 1e-12, "joint");
+        expect_near(head, {3, 2, 1}, 1e-12, "head 3");
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "paper").sum, 12);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "paper").joint, last_head == 0 ? 12 : 9);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "1e-2").sum, last_head == 0 ? 12 : 9);
+      }
+    }
+  });
+}
+
 TEST(Overlap, MoreColumnsThanRowsOverlapByWhatDoesNotFit) {
   const Activations w = gaussian(7, 12, 4);
   on_all_grids([&](const Grid& grid) {

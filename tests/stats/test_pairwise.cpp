@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 #include "stats/regression/pairwise.h"
 #include "support/grids.h"
@@ -15,8 +16,6 @@ namespace headspan {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// All rows on every rank.
 PairTable pairs_of(const Grid& grid, const HeadLayout& layout, const Activations& fit,

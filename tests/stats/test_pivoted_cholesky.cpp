@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checked.h"
 #include "stats/regression/pivoted_cholesky.h"
 
 extern "C" void dpstrf_(const char* uplo, const int* n, double* a, const int* lda, int* piv, int* rank,
@@ -17,8 +18,6 @@ namespace headspan {
 namespace {
 
 constexpr double kTolerance = 1e-12;
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// X X^T for X: [n, rank] of rows whose norms differ.
 std::vector<double> product_of_rank(std::int64_t n, std::int64_t rank) {

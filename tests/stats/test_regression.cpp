@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checked.h"
 #include "stats/gram/gram.h"
 #include "stats/regression/regression.h"
 #include "support/grids.h"
@@ -16,8 +17,6 @@
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// A set of NIST's StRD (tests/data/strd/README.md).
 struct CertifiedSet {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checked.h"
 #include "stats/regression/selection.h"
 #include "support/grids.h"
 #include "support/reference_ols.h"
@@ -15,8 +16,6 @@ namespace headspan {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// All rows on every rank.
 SelectionTable selection_of(const RegressionData& data, SelectionRule rule, std::int64_t references,

@@ -13,8 +13,6 @@ extern "C" void dgelsd_(const int* m, const int* n, const int* nrhs, double* a, 
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// Columns of heads less `means`: [tokens, heads * d], column-major with room for `leading` rows.
 std::vector<double> centred(const Activations& z, std::int64_t d, const std::vector<std::int64_t>& heads,
                             const std::vector<double>& means, std::int64_t leading) {

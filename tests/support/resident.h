@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/range.h"
 #include "device/device_collector.h"
 #include "support/synthetic.h"
 
@@ -25,7 +26,7 @@ inline ResidentGrams make_resident(const Grid& grid, const Activations& fit, con
     const Activations& z = part == Part::fit ? fit : *heldout;
     for (std::int64_t first = 0; first < z.tokens;) {
       const std::int64_t tokens = std::min<std::int64_t>(first == 0 ? 7 : z.tokens, z.tokens - first);
-      const Slab mine = dealt_tokens(tokens, grid.comm().size(), grid.comm().rank());
+      const Range mine = dealt_tokens(tokens, grid.comm().size(), grid.comm().rank());
       collector.add_rows(0, part, mine.count)
           .copy_(at::from_blob(const_cast<double*>(z.values.data()) + (first + mine.first) * columns,
                                {mine.count, columns}, at::kDouble));
@@ -34,7 +35,7 @@ inline ResidentGrams make_resident(const Grid& grid, const Activations& fit, con
       first += tokens;
     }
   }
-  std::map<std::size_t, ResidentGrams> resident = collector.stay();
+  std::map<std::size_t, ResidentGrams> resident = collector.release_resident();
   EXPECT_EQ(resident.size(), 1u);
   EXPECT_EQ(collector.finish().front().fit.tokens, 0);
   return std::move(resident.at(0));

@@ -17,17 +17,17 @@ double uniform(SplitMix64& random) { return (static_cast<double>(random.next() >
 template <class P>
 HeadGram sum_panels(const Grid& grid, const Activations& z, const GramPlan& plan) {
   const auto panel = [&](std::int64_t first) {  // of this rank
-    const Slab mine =
+    const Range mine =
         dealt_tokens(std::min(plan.panel, z.tokens - first), grid.comm().size(), grid.comm().rank());
-    return Slab{first + mine.first, mine.count};
+    return Range{first + mine.first, mine.count};
   };
-  const Slab start = panel(0);
+  const Range start = panel(0);
   const auto shift =
       provisional_mean(grid.comm(), z.values.data() + start.first * z.columns, start.count, z.columns);
   GramSums sums(grid, z.columns, plan.block);
   GramUpdater<P> updater(grid, plan.precision);
   for (std::int64_t first = 0; first < z.tokens; first += plan.panel) {
-    const Slab mine = panel(first);
+    const Range mine = panel(first);
     updater.add(sums, z.values.data() + mine.first * z.columns, mine.count, shift);
   }
   updater.drain();
@@ -95,7 +95,7 @@ std::array<std::int64_t, 3> blocks_to_try(const HeadLayout& layout) {
   return {layout.head_size, 3 * layout.head_size, layout.columns()};
 }
 
-Slab dealt_tokens(std::int64_t tokens, int ranks, int rank) {
+Range dealt_tokens(std::int64_t tokens, int ranks, int rank) {
   const auto weight = [&](int r) { return r % 3 == 2 || (ranks == 2 && r == 0) ? 0 : r + 1; };
   std::int64_t total = 0, before = 0;
   for (int r = 0; r < ranks; ++r) total += weight(r);

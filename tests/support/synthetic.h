@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/range.h"
 #include "stats/regression/regression_data.h"
 #include "support/grids.h"
 
@@ -68,7 +69,7 @@ void on_every_grid(const HeadLayout& layout, const Check& check) {
 }
 
 /// Which tokens of a panel belong to a rank: uneven shares, and none for every third rank.
-Slab dealt_tokens(std::int64_t tokens, int ranks, int rank);
+Range dealt_tokens(std::int64_t tokens, int ranks, int rank);
 
 /// How `make_gram` and `make_data` go about it.
 struct GramPlan {

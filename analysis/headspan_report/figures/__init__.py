@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import matplotlib
 
-from . import r2, training
-from .axes import STYLE, Absent, files_of, save
+from . import findings, r2, training
+from .axes import STYLE, WIDE, Absent, files_of, save, style
 
 BEST = "R² of a head from its best causal source (a head of the same or an earlier layer, chosen in-sample)"
 PROJECTIONS = "random isotropic projections of the hidden state"
@@ -15,58 +15,60 @@ PROJECTIONS = "random isotropic projections of the hidden state"
 class Drawing:
     name: str
     title: str
-    caption: str
+    paper: str  # where the paper has it, or ""
     draw: Callable  # table -> Figure; raises Absent
+    find: Callable  # table -> what it shows, in a sentence, or None
+    caption: str
 
 
 DRAWINGS = (
-    Drawing("emergence", "Emergence over training",
-            f"{BEST}: mean over heads, in-sample in colour and held-out in black, and the middle half of the heads. "
+    Drawing("emergence", "Emergence over training", "", training.draw_emergence, findings.emergence,
+            f"{BEST}: mean over heads, in-sample in colour and held-out without, and the middle half of the heads. "
             f"Dashed: what heads would give that are {PROJECTIONS}, as the best of as many sources; dotted: the noise "
-            "floor p/(n-1), what "
-            "pure noise gives in-sample. Below: the mean effective rank of a head's covariance, since R² also rises "
-            "where activations collapse, and the validation loss.", training.draw_emergence),
-    Drawing("references", "How predictable are the heads? (Fig. 1, middle)",
+            "floor p/(n-1), what pure noise gives in-sample. Then the mean effective rank of a head's covariance, since "
+            "R² also rises where activations collapse, and the validation loss."),
+    Drawing("references", "How predictable are the heads?", "Fig. 1, middle", r2.draw_references, findings.references,
             "Joint R² of the N best references over the heads of the last checkpoint: box 25 to 75 %, whiskers 5 to "
-            "95 %, bar the median, point the mean; in colour in-sample, in black held-out. Dashed: N random "
+            "95 %, bar the median, point the mean; in-sample in colour, held-out without. Dashed: N random "
             "projections, with the noise floor where in-sample; dotted: the noise floor. References taken at random "
-            "would give the null; the best of many random ones a little more.", r2.draw_references),
-    Drawing("mean_by_references", "Mean R² by the number of references (Fig. 2)",
+            "would give the null; the best of many random ones a little more."),
+    Drawing("mean_by_references", "Mean R² by the number of references", "Fig. 2", r2.draw_mean_by_count,
+            findings.mean_by_references,
             "Mean over heads at the last checkpoint: the N sources of largest pairwise R², and greedy forward "
-            "selection. Dashed grey: N random projections; dotted grey: the noise floor.", r2.draw_mean_by_count),
-    Drawing("dominance", "Where the best predictors are (Fig. 3)",
-            "Share of dominant links within a layer; the rest is between layers. Above, as the paper's caption says: "
-            "the links into each head from its best causal sources. Below, as its code counts: a link counts for both "
-            "its ends, undirected, each pair once. Dashed, with a band of two standard deviations: random rankings, "
-            "which find most links between layers because most pairs are.", training.draw_dominance),
-    Drawing("overlap", "Overlap dimension of the projections (Fig. 4, left)",
+            "selection. Dashed grey: N random projections; dotted grey: the noise floor."),
+    Drawing("dominance", "Where the best predictors are", "Fig. 3", training.draw_dominance, findings.dominance,
+            "Share of dominant links within a layer; the rest is between layers. By the rule of the paper's caption: "
+            "the links into each head from its best causal sources. By that of its code: a link counts for both its "
+            "ends, undirected, each pair once. Dashed, with a band of two standard deviations: random rankings, which "
+            "find most links between layers because most pairs are."),
+    Drawing("overlap", "Overlap dimension of the projections", "Fig. 4, left", training.draw_overlap, findings.overlap,
             "Sum over heads of the rank of their projection less the rank of all, mean over layers. Singular values "
-            "count above the tolerance times the largest of the layer; the paper's is max(shape) eps32 times the largest "
-            "of each matrix. Dashed: random matrices, by the law of Marchenko and Pastur.", training.draw_overlap),
-    Drawing("training_density", "Before and after training (Fig. 4, right)",
+            "count above the tolerance times the largest of the layer; the paper's is max(shape) eps32 times the "
+            "largest of each matrix. Dashed: random matrices, by the law of Marchenko and Pastur."),
+    Drawing("training_density", "Before and after training", "Fig. 4, right", r2.draw_training_density,
+            findings.training_density,
             f"Kernel density over heads. {BEST}, in-sample, reflected at 0 and 1. Dashed: {PROJECTIONS}; dotted: the "
-            "noise floor.", r2.draw_training_density),
-    Drawing("distributions", "Distribution by the number of references (appendix)",
+            "noise floor."),
+    Drawing("distributions", "Distribution by the number of references", "appendix", r2.draw_distributions,
+            findings.distributions,
             "Cumulative distribution and kernel density over heads of the joint in-sample R² of N references at the "
-            "last checkpoint. Vertical: random projections, noise floor included.", r2.draw_distributions),
-    Drawing("near_far", "Near and far layers (appendix)",
-            "Mean in-sample R² of the causal pairs between layers, by their distance.", training.draw_near_far),
-    Drawing("heads", "Head by head (appendix)", f"{BEST}, in-sample, at the last checkpoint. White: the null.",
-            r2.draw_heads),
-    Drawing("ceilings", "Ceilings: all other heads, everything earlier",
+            "last checkpoint. Vertical: random projections, noise floor included."),
+    Drawing("near_far", "Near and far layers", "appendix", training.draw_near_far, findings.near_far,
+            "Mean in-sample R² of the causal pairs between layers, by their distance."),
+    Drawing("heads", "Head by head", "appendix", r2.draw_heads, findings.heads,
+            f"{BEST}, in-sample, at the last checkpoint. The line in the scale: the null."),
+    Drawing("ceilings", "Ceilings: all other heads, everything earlier", "", training.draw_ceilings, findings.ceilings,
             "Mean over heads of the R² from all other heads of the layer, and from all earlier heads. With H heads of "
-            "d coordinates and a hidden state of m, random projections already give (H-1) d / m.",
-            training.draw_ceilings),
-    Drawing("alignment", "Alignment of the heads of a layer",
-            "Left: mean squared cosine of the principal angles between the projections of two heads; right: mean "
-            "squared canonical correlation of their activations. Dashed: d / m, random projections.",
-            training.draw_alignment))
+            "d coordinates and a hidden state of m, random projections already give (H-1) d / m."),
+    Drawing("alignment", "Alignment of the heads of a layer", "", training.draw_alignment, findings.alignment,
+            "Of the weights: mean squared cosine of the principal angles between the projections of two heads; of the "
+            "activations: mean squared canonical correlation. Dashed: d / m, random projections."))
 
 
-def draw_all(table):
+def draw_all(table, width=WIDE):
     """(drawings with their Figures, those that are absent with the reason)."""
     drawn, absent = [], []
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style(width)):
         for drawing in DRAWINGS:
             try:
                 drawn.append((drawing, drawing.draw(table)))

@@ -16,22 +16,46 @@ COLOURS = {"k": "#0072B2", "q": "#D55E00", "v": "#009E73"}
 MARKERS = {"k": "o", "q": "s", "v": "^"}
 NULL_COLOUR = "#555555"
 SEQUENCE = matplotlib.colormaps["cividis"]
-PANEL = (3.3, 2.6)  # inches
+WIDE, NARROW = 12.0, 3.8  # inches: figures of a desk, with panels side by side, and of a phone, below each other
+WIDEST_PANEL, PANEL_HEIGHT = 6.0, 2.9
 PNG_DPI = 150
-STYLE = {"font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
+STYLE = {"figure.figsize": (WIDE, PANEL_HEIGHT), "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
          "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.6, "axes.axisbelow": True,
          "legend.frameon": False, "legend.fontsize": 8, "legend.handlelength": 4, "lines.linewidth": 1.6,
          "lines.markersize": 4, "svg.hashsalt": "headspan", "figure.dpi": 100}
+
+
+def style(width):
+    """For matplotlib's rc_context: of figures so wide."""
+    return {**STYLE, "figure.figsize": (width, PANEL_HEIGHT)}
 
 
 class Absent(Exception):
     """The results do not hold what the figure shows; the message says what is missing."""
 
 
-def panels(rows, columns, sharey="row", sharex=False, height=PANEL[1]):
-    """A Figure and its axes [rows, columns]."""
-    figure = Figure(figsize=(PANEL[0] * columns, height * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, sharey=sharey, sharex=sharex)
+def is_narrow():
+    return matplotlib.rcParams["figure.figsize"][0] <= NARROW
+
+
+def panel_list(count, columns=3, height=PANEL_HEIGHT):
+    """A Figure as wide as rcParams say and `count` axes, in rows of so many, or below each other on a narrow one."""
+    columns = 1 if is_narrow() else min(columns, count)
+    rows = -(-count // columns)
+    width = min(matplotlib.rcParams["figure.figsize"][0], WIDEST_PANEL * columns)
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
+
+
+def panels(rows, columns, sharey=True, height=PANEL_HEIGHT):
+    """A Figure and its axes [rows, columns]. sharey: those of a row have one y axis."""
+    figure, axes = panel_list(rows * columns, columns, height)
+    axes = np.reshape(axes, (rows, columns))
+    for row in axes if sharey else ():
+        for axis in row[1:]:
+            axis.sharey(row[0])
+            axis.tick_params(labelleft=is_narrow())
+    return figure, axes
 
 
 def count_label(number):
@@ -80,24 +104,35 @@ class StepAxis:
 
     def finish(self, axes):
         """Ticks, limits, label, and the gap between 0 and the first step."""
-        has_zero = self.has_zero
-        start = self.zero if has_zero else self.low
-        spread = max(self.high - start, 0.2)
-        axes.set_xlim(start - 0.06 * spread, self.high + 0.06 * spread)
-        decades = np.arange(np.ceil(self.low), np.floor(self.high) + 1)
-        every = int(np.ceil(len(decades) / 4)) or 1
-        ticks = [*([self.zero] if has_zero else []), *decades[::every]]
-        if len(decades) < 2 and self.has_positive:
-            ticks = [*ticks[:int(has_zero)], self.low, *([self.high] if self.high > self.low + 0.2 else [])]
-        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.set_xlim(*self.limits())
+        axes.xaxis.set_major_locator(FixedLocator(self.ticks()))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(
-            lambda x, _: "0" if has_zero and abs(x - self.zero) < 1e-9 else count_label(float(f"{10**x:.3g}"))))
-        if has_zero and self.has_positive:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: self.label(x)))
+        if self.has_zero and self.has_positive:
             middle = (self.zero + self.low) / 2
             axes.plot([middle], [0], marker=(2, 0, -20), markersize=9, color="black", linewidth=0, clip_on=False,
                       markeredgewidth=0.9, transform=axes.get_xaxis_transform(), zorder=10)
-        axes.set_xlabel("training step (log scale; 0: as initialised)" if has_zero else "training step (log scale)")
+        axes.set_xlabel(self.title())
+
+    def limits(self):
+        start = self.zero if self.has_zero else self.low
+        spread = max(self.high - start, 0.2)
+        return start - 0.06 * spread, self.high + 0.06 * spread
+
+    def ticks(self):
+        decades = np.arange(np.ceil(self.low), np.floor(self.high) + 1)
+        every = int(np.ceil(len(decades) / 4)) or 1
+        zero = [self.zero] if self.has_zero else []
+        if len(decades) < 2 and self.has_positive:
+            return [*zero, self.low, *([self.high] if self.high > self.low + 0.2 else [])]
+        return [*zero, *decades[::every]]
+
+    def label(self, x):
+        """Of a tick."""
+        return "0" if self.has_zero and abs(x - self.zero) < 1e-9 else count_label(float(f"{10**x:.3g}"))
+
+    def title(self):
+        return "training step (log scale; 0: as initialised)" if self.has_zero else "training step (log scale)"
 
 
 def from_zero(axes, top=None):
@@ -139,7 +174,13 @@ def density(values, x):
 
 
 def legend(figure, axes, columns=4):
-    """One legend below all panels, each label once. It hangs out of the figure: files are cut tight around both."""
+    """One legend below all panels, each label once. It hangs out of the figure: files are cut tight around both. Panels
+    that came below each other get the y label of their row and the title of their column."""
+    columns = 1 if is_narrow() else columns
+    grid = np.atleast_2d(axes)
+    for (row, column), axis in np.ndenumerate(grid) if is_narrow() else ():
+        axis.set_ylabel(axis.get_ylabel() or grid[row, 0].get_ylabel())
+        axis.set_title(axis.get_title() or grid[0, column].get_title())
     found = {}
     for axis in np.ravel(axes):
         for handle, label in zip(*axis.get_legend_handles_labels()):

@@ -3,7 +3,7 @@ import numpy as np
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .axes import NULL_COLOUR, SEQUENCE, legend, panels
+from .axes import NULL_COLOUR, SEQUENCE, legend, panel_list, panels
 from .selection import LETTERS
 
 METHODS = {"int": ("#D55E00", "s"), "latent,": ("#56B4E9", "D"), "latent": ("#0072B2", "o"),
@@ -29,20 +29,25 @@ def bars(errors, scale=1):
     return np.array(errors, float) * scale
 
 
-def draw_text(runs, text, several_calibrations):
-    """KL (log) and perplexity on one text against the stored share, both streams compressed."""
+def lines_of(runs, text, several_calibrations):
+    """(label, whether dashed, runs by their stored share) of each family on one text, both streams compressed."""
     lines = {}
     for run in runs:
         if run.kl(text) and run.plan.streams == "k,v":
             lines.setdefault(family(run), []).append(run)
+    calibrations = sorted({calibration for _, calibration in lines if calibration})
+    return [(f"{method} (on {calibration})" if several_calibrations and calibration else method,
+             bool(calibration) and calibrations.index(calibration) > 0,
+             sorted(members, key=lambda run: run.plan.stored)) for (method, calibration), members in lines.items()]
+
+
+def draw_text(runs, text, several_calibrations):
+    """KL (log) and perplexity on one text against the stored share."""
+    lines = lines_of(runs, text, several_calibrations)
     figure, axes = panels(1, 2, sharey=False, height=3.4)
     left, right = axes[0]
-    calibrations = sorted({calibration for _, calibration in lines if calibration})
-    for (method, calibration), members in lines.items():
-        members.sort(key=lambda run: run.plan.stored)
+    for label, dashed, members in lines:
         colour, marker = style_of(members[0].plan.method)
-        dashed = bool(calibration) and calibrations.index(calibration) > 0
-        label = f"{method} (on {calibration})" if several_calibrations and calibration else method
         style = {"color": colour, "marker": marker, "linestyle": "--" if dashed else "-", "capsize": 2, "label": label,
                  "elinewidth": 1, "markerfacecolor": "white" if dashed else colour}
         stored = [run.plan.stored for run in members]
@@ -51,21 +56,31 @@ def draw_text(runs, text, several_calibrations):
         perplexity = [one["perplexity"] for one in found]
         errors = bars([one["loss_se"] for one in found], np.array(perplexity))
         right.errorbar(stored, perplexity, errors, **{**style, "elinewidth": 0.5, "capsize": 0})
-    full = next(run.texts[text]["full_loss"] for members in lines.values() for run in members)
+    full = next(run.texts[text]["full_loss"] for _, _, members in lines for run in members)
     right.axhline(np.exp(full), color=NULL_COLOUR, linestyle="--", linewidth=1.1, label="full cache", zorder=1.5)
     left.set_yscale("log")
     left.set_ylabel("KL to the full cache, nats a token")
     right.set_ylabel("perplexity")
     for axis in axes[0]:
-        stored_axis(axis, [run.plan.stored for members in lines.values() for run in members])
+        stored_axis(axis, [run.plan.stored for _, _, members in lines for run in members])
     legend(figure, axes, 3)
     return figure
 
 
+def stored_range(stored):
+    return min(stored) / 1.15, max(stored) * 1.15
+
+
+def stored_ticks(stored):
+    """Those of TICKS that are in sight; where there is none, the shares themselves."""
+    low, high = stored_range(stored)
+    return [tick for tick in TICKS if low <= tick <= high] or sorted({round(share, 3) for share in stored})
+
+
 def stored_axis(axis, stored):
     axis.set_xscale("log")
-    axis.set_xlim(min(stored) / 1.15, max(stored) * 1.15)
-    axis.xaxis.set_major_locator(FixedLocator(TICKS))
+    axis.set_xlim(*stored_range(stored))
+    axis.xaxis.set_major_locator(FixedLocator(stored_ticks(stored)))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.set_xlabel("stored share of the 16-bit bytes (log)")
@@ -80,23 +95,24 @@ def kept_map(plan, stream):
 
 
 def draw_kept(plans):
-    """A map layer x head for each head plan (row) and stream (column)."""
-    figure, axes = panels(len(plans), 2, sharey=False, height=0.9 + 0.075 * int(plans[0].kv_heads))
-    for row, plan in zip(axes, plans):
-        for axis, stream in zip(row, "kv"):
-            if stream not in plan.stored_by:
-                axis.set_axis_off()
-                continue
-            kept = kept_map(plan, stream)
-            axis.imshow(kept, cmap="Blues", vmin=0, vmax=1.3, aspect="auto", origin="lower", interpolation="nearest")
-            axis.grid(False)
-            axis.xaxis.get_major_locator().set_params(integer=True)
-            axis.yaxis.get_major_locator().set_params(integer=True)
-            axis.set_title(f"{LETTERS[stream]}, {plan.method}, {plan.stored:.3f}: {int(kept.sum())} of {kept.size}",
-                           fontsize=8)
-            axis.set_xlabel("layer")
-            axis.set_ylabel("KV head")
+    """A map layer x head for each head plan and stream that it compresses."""
+    shown = streams_of(plans)
+    figure, axes = panel_list(len(shown), 4, 1.1 + 0.09 * int(plans[0].kv_heads))
+    for axis, (plan, stream) in zip(axes, shown):
+        kept = kept_map(plan, stream)
+        axis.imshow(kept, cmap="Blues", vmin=0, vmax=1.3, aspect="auto", origin="lower", interpolation="nearest")
+        axis.grid(False)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.yaxis.get_major_locator().set_params(integer=True)
+        axis.set_title(f"{LETTERS[stream]}, {plan.method}\n{plan.stored:.3f} stored: {int(kept.sum())} of {kept.size}",
+                       fontsize=8)
+        axis.set_xlabel("layer")
+        axis.set_ylabel("KV head")
     return figure
+
+
+def streams_of(plans):
+    return [(plan, stream) for plan in plans for stream in "kv" if stream in plan.stored_by]
 
 
 def columns_by_bits(plan, stream, bits):
@@ -109,26 +125,22 @@ def columns_by_bits(plan, stream, bits):
 
 
 def draw_bits(plans):
-    """Stored columns of each layer by their bits, for each plan of latents (row) and stream (column)."""
-    figure, axes = panels(len(plans), 2, sharey=True, height=1.7)
+    """Stored columns of each layer by their bits, for each plan of latents and stream that it compresses."""
+    shown = streams_of(plans)
+    figure, axes = panel_list(len(shown), 4, 2.1)
     bits = sorted({int(width) for plan in plans for stream in plan.stored_by.values() for one in stream
                    for width in one.bits}, reverse=True)
     colours = SEQUENCE(np.linspace(0, 1, len(bits)))
-    for row, plan in zip(axes, plans):
-        for axis, stream in zip(row, "kv"):
-            if stream not in plan.stored_by:
-                axis.set_axis_off()
-                continue
-            bottom = np.zeros(int(plan.layers))
-            for colour, columns in zip(colours, columns_by_bits(plan, stream, bits)):
-                axis.bar(np.arange(len(columns)), columns, 0.9, bottom, color=colour)
-                bottom += columns
-            axis.set_ylim(0, int(plan.kv_heads) * int(plan.head_size))
-            axis.xaxis.get_major_locator().set_params(integer=True)
-            axis.set_title(f"{LETTERS[stream]}, {plan.method}, {plan.stored:.3f}", fontsize=8)
-            axis.set_xlabel("layer")
-        row[0].set_ylabel("columns")
-        row[1].tick_params(labelleft=True)
+    for axis, (plan, stream) in zip(axes, shown):
+        bottom = np.zeros(int(plan.layers))
+        for colour, columns in zip(colours, columns_by_bits(plan, stream, bits)):
+            axis.bar(np.arange(len(columns)), columns, 0.9, bottom, color=colour)
+            bottom += columns
+        axis.set_ylim(0, int(plan.kv_heads) * int(plan.head_size))
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.set_title(f"{LETTERS[stream]}, {plan.method}, {plan.stored:.3f} stored", fontsize=8)
+        axis.set_xlabel("layer")
+        axis.set_ylabel("columns")
     handles = [Patch(color=colour, label=f"{width} bits") for width, colour in zip(bits, colours)]
-    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=len(handles))
+    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=min(3, len(handles)))
     return figure

@@ -4,8 +4,8 @@ Each draws one matplotlib Figure of a table [checkpoint, stream, ...], or raises
 """
 import numpy as np
 
-from .axes import (COLOURS, NULL_COLOUR, SEQUENCE, Absent, density, from_zero, legend, noise_label, null_marks,
-                   panels)
+from .axes import (COLOURS, NULL_COLOUR, SEQUENCE, Absent, density, from_zero, is_narrow, legend, noise_label,
+                   null_marks, panels)
 from .selection import LETTERS, last_of, need, of_stream, untrained_of
 
 
@@ -155,6 +155,8 @@ def draw_heads(table):
     last = last_of(table)
     streams = list(last.stream.values)
     layers, widest = int(last.head_layer.max()) + 1, int(last.head_number.max()) + 1
+    null = float(last.null_best.sel(part="in_sample").mean())
+    low, high = range_of([*last.head_best.sel(part="in_sample").values.ravel(), null])
     figure, axes = panels(1, len(streams), height=max(2.2, min(5.0, 1.0 + 0.12 * widest)), sharey=False)
     for axis, stream in zip(axes[0], streams):
         one = last.sel(stream=stream)
@@ -162,7 +164,7 @@ def draw_heads(table):
         there = one.head_layer.values >= 0
         grid[one.head_number.values[there], one.head_layer.values[there]] = \
             one.head_best.sel(part="in_sample").values[there]
-        image = axis.imshow(grid, cmap="cividis", vmin=0, vmax=1, aspect="auto", origin="lower",
+        image = axis.imshow(grid, cmap="cividis", vmin=low, vmax=high, aspect="auto", origin="lower",
                             interpolation="nearest")
         axis.set_title(LETTERS[stream])
         axis.set_xlabel("layer")
@@ -170,9 +172,18 @@ def draw_heads(table):
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.yaxis.get_major_locator().set_params(integer=True)
     axes[0, 0].set_ylabel("head")
-    bar = figure.colorbar(image, ax=list(axes[0]), label="R² from the best causal source", pad=0.01)
-    null = float(last.null_best.sel(part="in_sample").mean())
+    legend(figure, axes)
+    bar = figure.colorbar(image, ax=list(axes[0]), label="R² from the best causal source", pad=0.01,
+                          **({"location": "bottom", "aspect": 30} if is_narrow() else {}))
     if np.isfinite(null):
-        bar.ax.axhline(null, color="white", linewidth=2)
-        bar.ax.text(-0.4, null, "null", color=NULL_COLOUR, va="center", ha="right", fontsize=8)
+        mark = bar.ax.axvline if is_narrow() else bar.ax.axhline
+        mark(null, color="#D55E00", linewidth=2.5)
+        bar.ax.text(0.5, 1.03, f"null {null:.2f}", color="#D55E00", fontsize=8, ha="center", va="bottom",
+                    transform=bar.ax.transAxes)
     return figure
+
+
+def range_of(values):
+    """Of a colour scale: from the least to the largest, outward to a twentieth."""
+    low, high = np.floor(20 * np.nanmin(values) + 1e-9) / 20, np.ceil(20 * np.nanmax(values) - 1e-9) / 20
+    return low, max(high, low + 0.05)

@@ -1,37 +1,40 @@
 """Figures over training steps. Each draws one Figure of a table [checkpoint, stream, ...], or raises Absent."""
+from itertools import cycle
+
 import numpy as np
 
-from .axes import NULL_COLOUR, Absent, StepAxis, from_zero, legend, noise_label, null_line, panels
+from .axes import NULL_COLOUR, Absent, StepAxis, from_zero, legend, noise_label, null_line, panel_list, panels
 from .selection import LETTERS, need, of_stream, trained
+
+STUDY_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A6D00", "#56B4E9", "#000000")
 
 
 def draw_emergence(table):
     rows = trained(table)
     steps, streams = StepAxis(rows.step.values), list(rows.stream.values)
-    figure, axes = panels(2, max(2, len(streams)), sharey=False)
-    for axis in axes.flat:
-        axis.set_visible(False)
-    for axis, stream in zip(axes[0], streams):
-        axis.set_visible(True)
+    figure, axes = panel_list(len(streams) + 1 + has_losses(rows))
+    for axis, stream in zip(axes, streams):
         draw_best(axis, steps, rows.sel(stream=stream), of_stream(stream))
         axis.set_title(LETTERS[stream])
-    axes[0, 0].set_ylabel("R² from the best causal source")
-    axes[1, 0].set_visible(True)
+    axes[0].set_ylabel("R² from the best causal source")
+    rank = axes[len(streams)]
     for stream in streams:
-        rank = rows.effective_rank.sel(stream=stream, statistic="mean")
-        steps.line(axes[1, 0], rank, label=LETTERS[stream], **of_stream(stream))
-    null_line(axes[1, 0], float(rows.head_size.max()), "head size d: the largest rank", "-.")
-    axes[1, 0].set_ylabel("effective rank of a head, mean")
-    axes[1, 0].set_ylim(0)
-    steps.finish(axes[1, 0])
-    loss = rows.validation_loss.values.astype(float)
-    if not np.all(np.isnan(loss)):
-        axes[1, 1].set_visible(True)
-        steps.line(axes[1, 1], loss, color="black", marker="D", label="validation loss")
-        axes[1, 1].set_ylabel("validation loss, nats per token")
-        steps.finish(axes[1, 1])
+        steps.line(rank, rows.effective_rank.sel(stream=stream, statistic="mean"), label=LETTERS[stream],
+                   **of_stream(stream))
+    null_line(rank, float(rows.head_size.max()), "head size d: the largest rank", "-.")
+    rank.set_ylabel("effective rank of a head, mean")
+    rank.set_ylim(0)
+    steps.finish(rank)
+    if has_losses(rows):
+        steps.line(axes[-1], rows.validation_loss.values.astype(float), color="black", marker="D", label="validation loss")
+        axes[-1].set_ylabel("validation loss, nats per token")
+        steps.finish(axes[-1])
     legend(figure, axes)
     return figure
+
+
+def has_losses(rows):
+    return not np.all(np.isnan(rows.validation_loss.values.astype(float)))
 
 
 def draw_best(axis, steps, one, style):
@@ -48,6 +51,30 @@ def draw_best(axis, steps, one, style):
     null_line(axis, float(one.noise_floor.sel(count=1)), noise_label(one), ":")
     from_zero(axis, 1)
     steps.finish(axis)
+
+
+def draw_side_by_side(tables, names):
+    """R² from the best source of several studies over their steps, each with its null."""
+    rows = [trained(table) for table in tables]
+    every = np.concatenate([one.step.values for one in rows])
+    streams = [stream for stream in LETTERS if all(stream in one.stream.values for one in rows)]
+    if not streams:
+        raise Absent("the studies have no stream in common")
+    figure, axes = panels(1, len(streams))
+    for axis, stream in zip(axes[0], streams):
+        for row, name, colour in zip(rows, names, cycle(STUDY_COLOURS)):
+            one = row.sel(stream=stream)
+            steps = StepAxis(one.step.values, every)
+            if len(steps.known):
+                steps.line(axis, one.r2.sel(scope="best", part="in_sample", statistic="mean"), label=name, color=colour,
+                           marker="o")
+            null_line(axis, float(one.null_best.sel(part="in_sample")), f"null of {name}", ":", colour)
+        axis.set_title(LETTERS[stream])
+        steps.finish(axis)
+    from_zero(axes, 1)
+    axes[0, 0].set_ylabel("mean R² from the best source")
+    legend(figure, axes)
+    return figure
 
 
 def draw_dominance(table):
@@ -83,10 +110,8 @@ def draw_overlap(table):
     need(rows.overlap_dimension, "overlap dimension (job section [overlap])")
     by_tolerance = {t: rows.overlap_dimension.sel(rank_tolerance=t) for t in rows.rank_tolerance.values}
     tolerances = [t for t, values in by_tolerance.items() if not np.all(np.isnan(values))]
-    figure, axes = panels(-(-len(tolerances) // 3), min(3, len(tolerances)), sharey=False)
-    for axis in axes.flat[len(tolerances):]:
-        axis.set_visible(False)
-    for axis, tolerance in zip(axes.flat, tolerances):
+    figure, axes = panel_list(len(tolerances))
+    for axis, tolerance in zip(axes, tolerances):
         for stream in rows.stream.values:
             for kind, line in (("raw", "-"), ("effective", "--")):
                 if kind not in rows.effective.values:
@@ -100,7 +125,7 @@ def draw_overlap(table):
         axis.set_title("the paper's tolerance" if tolerance == "paper" else f"tolerance {tolerance} of the largest")
         axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
         steps.finish(axis)
-    axes[0, 0].set_ylabel("overlap dimension, mean over layers")
+    axes[0].set_ylabel("overlap dimension, mean over layers")
     legend(figure, axes, 3)
     return figure
 

@@ -1,13 +1,15 @@
 "use strict";
-// The map of heads and pairs. State: a stream, a checkpoint, the head that is pointed at, the one that is kept.
+// The map of heads and pairs. State: a study, a stream, a checkpoint, the head that is pointed at, the one that is kept.
 // Arrays come packed (pack.py) and are unpacked when their stream is first shown. Those of the first stream stand before
 // this script, the others behind it: the first map is there before the whole page is read.
-const study = JSON.parse(document.getElementById("study").textContent);
+const studies = JSON.parse(document.getElementById("studies").textContent);
 const byId = id => document.getElementById(id);
 const canvases = {heads: byId("heads"), pairs: byId("pairs")};
 const NONE8 = 255, NONE16 = 65535;
-const state = {stream: 0, checkpoint: study.checkpoints.length - 1, kept: null, shown: null};
+const state = {study: 0, stream: 0, checkpoint: studies[0].checkpoints.length - 1, kept: null, shown: null};
 const loaded = {};
+const study = () => studies[state.study];
+const current = () => loaded[`${state.study}.${study().streams[state.stream].name}`];
 
 // cividis, every 32nd colour: even in lightness, the same to all common kinds of colour vision.
 const STOPS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [99, 101, 112], [126, 125, 120], [157, 150, 118],
@@ -16,7 +18,9 @@ const PALETTE = Array.from({length: 256}, (_, i) => {
   const at = i / 255 * (STOPS.length - 1), low = Math.min(Math.floor(at), STOPS.length - 2), part = at - low;
   return STOPS[low].map((value, c) => Math.round(value + part * (STOPS[low + 1][c] - value)));
 });
-const GREY = [225, 225, 225];
+const theme = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const cssRgb = value => value.length === 4 ? [...value.slice(1)].map(c => parseInt(c + c, 16))
+  : [1, 3, 5].map(i => parseInt(value.slice(i, i + 2), 16));
 
 function show(value, digits = 3) { return value === null || Number.isNaN(value) ? "–" : value.toFixed(digits); }
 
@@ -29,12 +33,13 @@ async function unpack(id, Type, row) {
   return values;
 }
 
-// The stream's arrays, each [checkpoint, ...] in one typed array.
-async function load(s) {
-  if (loaded[s]) return loaded[s];
-  if (s > 0 && document.readyState === "loading")
+// The arrays of the stream that is wanted, each [checkpoint, ...] in one typed array.
+async function load() {
+  const number = state.study, stream = study().streams[state.stream];
+  const name = `${number}.${stream.name}`, heads = stream.layer.length, n = stream.references;
+  if (loaded[name]) return loaded[name];
+  if ((number > 0 || state.stream > 0) && document.readyState === "loading")
     await new Promise(done => document.addEventListener("DOMContentLoaded", done, {once: true}));
-  const stream = study.streams[s], heads = stream.layer.length, n = stream.references;
   const offset = new Uint32Array(heads), upto = new Uint32Array(heads);  // of a target's causal pairs
   let pairs = 0;
   stream.layer.forEach((layer, t) => {
@@ -42,7 +47,7 @@ async function load(s) {
     upto[t] = stream.layer.filter(other => other <= layer).length;
     pairs += upto[t] - 1;
   });
-  const id = name => `${stream.name}.${name}`;
+  const id = array => `${name}.${array}`;
   const data = {...stream, heads, offset, upto, pairCount: pairs, rules: {}};
   data.pairs = await unpack(id("pairs"), Uint8Array, pairs);
   data.source = await unpack(id("source"), Uint16Array, heads);
@@ -55,7 +60,7 @@ async function load(s) {
         joint: await unpack(id("joint_" + rule), Uint8Array, 2 * heads * n)};
   data.perLayer = Math.max(...stream.head) + 1;
   data.layers = Math.max(...stream.layer) + 1;
-  return loaded[s] = data;
+  return loaded[name] = data;
 }
 
 // R² of a pair by 8 bits; null: not causal, or the head itself.
@@ -70,6 +75,43 @@ function bestOf(data, c, part, head) {
   return value === NONE16 ? null : value / 32767 - 1;
 }
 
+// The range of a colour scale: from the first to the last hundredth of the values, outward to a twentieth.
+function rangeOf(sorted) {
+  const at = share => {
+    const place = share * (sorted.length - 1), low = Math.floor(place), high = Math.ceil(place);
+    return sorted[low] + (sorted[high] - sorted[low]) * (place - low);
+  };
+  if (sorted.length === 0) return {low: 0, high: 1, below: false, above: false};
+  const low = Math.max(0, Math.floor(20 * at(0.01) + 1e-9) / 20);
+  const high = Math.max(low + 0.05, Math.ceil(20 * at(0.99) - 1e-9) / 20);
+  return {low, high, below: sorted[0] < low - 0.002, above: sorted[sorted.length - 1] > high + 0.002};
+}
+
+// Of what the maps show at this checkpoint.
+function ranges(data) {
+  data.ranges = data.ranges || {};
+  const c = state.checkpoint;
+  if (data.ranges[c]) return data.ranges[c];
+  const best = Float64Array.from({length: data.heads}, (_, head) => bestOf(data, c, 0, head) ?? NaN);
+  const pairs = data.pairs.slice(c * data.pairCount, (c + 1) * data.pairCount).filter(value => value !== NONE8).sort();
+  return data.ranges[c] = {heads: rangeOf(best.filter(value => !Number.isNaN(value)).sort()),
+                           pairs: rangeOf(Float32Array.from(pairs, value => value / 254))};
+}
+
+function colourOf(value, range) {
+  return PALETTE[Math.round(255 * Math.min(1, Math.max(0, (value - range.low) / (range.high - range.low))))];
+}
+
+// Labels beside a map: [place as a share of the length, text], so many that they keep `apart` pixels.
+function ticks(id, labels, length, apart) {
+  const every = Math.max(1, Math.ceil(labels.length * apart / length)), upright = id.endsWith("y");
+  byId(id).replaceChildren(...labels.filter((_, i) => i % every === 0).map(([place, text]) => {
+    const label = element("span", text);
+    label.style[upright ? "top" : "left"] = 100 * place + "%";
+    return label;
+  }));
+}
+
 function headName(data, head) { return `layer ${data.layer[head]} head ${data.head[head]}`; }
 
 function drawHeads(data) {
@@ -80,11 +122,13 @@ function drawHeads(data) {
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext("2d"), w = canvas.width / data.layers, h = canvas.height / data.perLayer;
   const cell = head => [data.layer[head] * w, canvas.height - (data.head[head] + 1) * h];
+  const range = ranges(data).heads, none = theme("--none");
+  ticks("heads-x", Array.from({length: data.layers}, (_, i) => [(i + 0.5) / data.layers, String(i)]), box.width, 24);
+  ticks("heads-y", Array.from({length: data.perLayer}, (_, i) => [1 - (i + 0.5) / data.perLayer, String(i)]), height, 16);
   context.clearRect(0, 0, canvas.width, canvas.height);
   for (let head = 0; head < data.heads; head++) {
     const best = bestOf(data, state.checkpoint, 0, head), [x, y] = cell(head);
-    const colour = best === null ? GREY : PALETTE[Math.round(255 * Math.min(1, Math.max(0, best)))];
-    context.fillStyle = `rgb(${colour})`;
+    context.fillStyle = best === null ? none : `rgb(${colourOf(best, range)})`;
     context.fillRect(x + 0.5, y + 0.5, w - 1, h - 1);
   }
   const outline = (head, colour, width) => {
@@ -95,25 +139,26 @@ function drawHeads(data) {
   };
   const target = pointedTarget();
   if (target === null) return;
-  for (const source of referencesOf(data, target)) { outline(source, "#fff", 4); outline(source, "#D55E00", 2); }
+  for (const source of referencesOf(data, target)) { outline(source, "#fff", 4); outline(source, theme("--mark"), 2); }
   outline(target, "#fff", 5);
   outline(target, "#000", 3);
 }
 
 // The pairs of the checkpoint, one pixel each, kept until another checkpoint is wanted.
 function pairPlane(data) {
-  if (data.plane && data.plane.checkpoint === state.checkpoint) return data.plane.canvas;
-  const size = data.heads, image = new ImageData(size, size), pixels = image.data;
+  const ground = theme("--none");
+  if (data.plane && data.plane.checkpoint === state.checkpoint && data.plane.ground === ground) return data.plane.canvas;
+  const size = data.heads, image = new ImageData(size, size), pixels = image.data, range = ranges(data).pairs;
+  const none = cssRgb(ground), itself = cssRgb(theme("--paper"));
   for (let t = 0, at = 0; t < size; t++)
     for (let s = 0; s < size; s++, at += 4) {
       const value = pairValue(data, state.checkpoint, t, s);
-      const colour = s === t ? [255, 255, 255] : value === null || value === NONE8 ? GREY
-        : PALETTE[Math.round(value * 255 / 254)];
+      const colour = s === t ? itself : value === null || value === NONE8 ? none : colourOf(value / 254, range);
       pixels[at] = colour[0]; pixels[at + 1] = colour[1]; pixels[at + 2] = colour[2]; pixels[at + 3] = 255;
     }
   const canvas = Object.assign(document.createElement("canvas"), {width: size, height: size});
   canvas.getContext("2d").putImageData(image, 0, 0);
-  data.plane = {checkpoint: state.checkpoint, canvas};
+  data.plane = {checkpoint: state.checkpoint, ground, canvas};
   return canvas;
 }
 
@@ -125,33 +170,43 @@ function drawPairs(data) {
   const context = canvas.getContext("2d"), scale = side / size;
   context.imageSmoothingEnabled = size > side;
   context.drawImage(pairPlane(data), 0, 0, side, side);
-  context.fillStyle = "rgba(255,255,255,0.55)";
+  context.fillStyle = theme("--parting");
   for (let head = 1; head < size; head++)
     if (data.layer[head] !== data.layer[head - 1]) {
       context.fillRect(0, head * scale - 0.5, side, 1);
       context.fillRect(head * scale - 0.5, 0, 1, side);
     }
+  const middles = Array.from({length: data.layers}, (_, layer) => {
+    const first = data.layer.indexOf(layer), last = data.layer.lastIndexOf(layer);
+    return [(first + last + 1) / 2 / size, String(layer)];
+  });
+  ticks("pairs-x", middles, box.width, 24);
+  ticks("pairs-y", middles, box.width, 16);
   const pointed = state.shown || state.kept;
   if (!pointed) return;
-  context.strokeStyle = "#D55E00";
+  context.strokeStyle = theme("--mark");
   context.lineWidth = 1;
   context.strokeRect(-1, pointed.target * scale - 0.5, side + 2, scale + 1);  // around the row, not on it
   if (pointed.source !== null) context.strokeRect(pointed.source * scale - 0.5, -1, scale + 1, side + 2);
 }
 
-function drawScale(data) {
-  const canvas = byId("scale"), context = canvas.getContext("2d"), w = canvas.width;
+function drawScale(id, range, nullValue) {
+  const [low, high] = byId(id).querySelectorAll("span"), canvas = byId(id).querySelector("canvas");
+  low.textContent = `R² ${range.below ? "≤ " : ""}${show(range.low, 2)}`;
+  high.textContent = `${range.above ? "≥ " : ""}${show(range.high, 2)}`;
+  const context = canvas.getContext("2d"), w = canvas.width;
   context.clearRect(0, 0, w, canvas.height);
   for (let x = 0; x < w; x++) {
     context.fillStyle = `rgb(${PALETTE[Math.round(255 * x / (w - 1))]})`;
     context.fillRect(x, 0, 1, 18);
   }
-  if (data.nullBest === null) return;
-  const x = data.nullBest * w;
-  context.fillStyle = "#D55E00";
-  context.fillRect(x - 1, 0, 3, 22);
+  if (nullValue === null) return;
+  const place = (nullValue - range.low) / (range.high - range.low);
+  const text = `${place < 0 ? "← " : ""}null ${show(nullValue)}${place > 1 ? " →" : ""}`;
+  context.fillStyle = theme("--mark");
+  if (place >= 0 && place <= 1) context.fillRect(Math.min(place * w, w - 2) - 1, 0, 3, 22);
   context.font = "13px sans-serif";
-  context.fillText("null " + show(data.nullBest), Math.min(x - 2, w - 66), 35);
+  context.fillText(text, Math.min(Math.max(0, place * w - 2), w - context.measureText(text).width - 2), 35);
 }
 
 function pointedTarget() { return (state.shown || state.kept || {target: null}).target; }
@@ -221,26 +276,27 @@ function drawDetail(data) {
 }
 
 function drawNumbers() {
-  const [inSample, adjusted, heldout, pairs, intra, inter, rank] = study.figures[state.checkpoint][state.stream];
-  byId("label").textContent = study.checkpoints[state.checkpoint];
+  const [inSample, adjusted, heldout, pairs, intra, inter, rank] = study().figures[state.checkpoint][state.stream];
+  byId("label").textContent = study().checkpoints[state.checkpoint];
   byId("numbers").textContent = `Mean R² from the best source ${show(inSample)} (adjusted ${show(adjusted)}, ` +
     `held-out ${show(heldout)}); of all causal pairs ${show(pairs)}, within a layer ${show(intra)}, between layers ` +
     `${show(inter)}; mean effective rank ${show(rank, 2)}.`;
 }
 
 async function draw() {
-  const wanted = state.stream;
+  const {study: number, stream} = state;
   drawNumbers();
-  const data = await load(wanted);
-  if (wanted !== state.stream) return;  // another was chosen meanwhile
-  byId("lastlayer").textContent = `layer ${data.layers - 1}`;
-  drawScale(data); drawHeads(data); drawPairs(data); drawDetail(data);
+  const data = await load();
+  if (number !== state.study || stream !== state.stream) return;  // another was chosen meanwhile
+  drawScale("heads-scale", ranges(data).heads, data.nullBest);
+  drawScale("pairs-scale", ranges(data).pairs, data.nullPairs);
+  drawHeads(data); drawPairs(data); drawDetail(data);
   document.body.dataset.drawn = `${data.name} ${state.checkpoint}`;
 }
 
 function pointing(canvas, find) {
   const at = event => {
-    const data = loaded[state.stream], box = canvas.getBoundingClientRect();
+    const data = current(), box = canvas.getBoundingClientRect();
     return data ? find(data, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height) : null;
   };
   canvas.addEventListener("pointermove", event => { state.shown = at(event); draw(); });
@@ -262,7 +318,7 @@ pointing(canvases.heads, (data, x, y) => headAt(data, within(x, data.layers), wi
 pointing(canvases.pairs, (data, x, y) => ({target: within(y, data.heads), source: within(x, data.heads)}));
 canvases.heads.addEventListener("keydown", event => {
   const step = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]}[event.key];
-  const data = loaded[state.stream];
+  const data = current();
   if (event.key === "Escape") state.kept = null;
   else if (step && data) {
     const head = state.kept ? state.kept.target : 0;
@@ -273,19 +329,42 @@ canvases.heads.addEventListener("keydown", event => {
   draw();
 });
 const slider = byId("checkpoint");
-slider.max = study.checkpoints.length - 1;
-slider.value = state.checkpoint;
-slider.setAttribute("aria-valuetext", study.checkpoints[state.checkpoint]);
+function setSlider() {
+  slider.max = study().checkpoints.length - 1;
+  slider.value = state.checkpoint;
+  slider.setAttribute("aria-valuetext", study().checkpoints[state.checkpoint]);
+}
+setSlider();
 slider.addEventListener("input", () => {
   state.checkpoint = Number(slider.value);
-  slider.setAttribute("aria-valuetext", study.checkpoints[state.checkpoint]);
+  setSlider();
   draw();
 });
-document.querySelectorAll("#streams input").forEach(input => input.addEventListener("change", () => {
-  state.stream = Number(input.value);
+// The buttons of the streams that the study has.
+function setStreams() {
+  const labels = byId("streams").querySelectorAll("label");
+  labels.forEach((label, i) => {
+    const stream = study().streams[i], input = label.querySelector("input");
+    label.hidden = !stream;
+    if (stream) label.querySelector("span").textContent = stream.title;
+    input.checked = i === state.stream;
+  });
+}
+byId("streams").addEventListener("change", event => {
+  state.stream = Number(event.target.value);
   state.kept = state.shown = null;
   draw();
-}));
+});
+const choice = byId("study-choice");
+if (choice) choice.addEventListener("change", () => {
+  state.study = Number(choice.value);
+  state.stream = Math.min(state.stream, study().streams.length - 1);
+  state.checkpoint = study().checkpoints.length - 1;
+  state.kept = state.shown = null;
+  setStreams(); setSlider();
+  draw();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 let resized = 0;
 window.addEventListener("resize", () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(draw); });
 window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = true; }));

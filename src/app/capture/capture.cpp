@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "app/capture/device_rows.h"
-#include "app/capture/host_rows.h"
+#include "app/capture/device_gram_sink.h"
+#include "app/capture/host_gram_sink.h"
 #include "app/capture/rounds.h"
+#include "base/checked.h"
+#include "base/range.h"
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 Kept kept_positions(const Sample& sample, const std::vector<std::int64_t>& sequences,
                     std::int64_t skip_first) {
@@ -45,7 +45,7 @@ template <class T>
 class Capture {
  public:
   Capture(const Transformer& model, const ModelConfig& config, const Sample& sample,
-          const CaptureRequest& request, const Team& team, AttentionSums* attention)
+          const CaptureRequest& request, const ProcessLayout& team, AttentionSums* attention)
       : model_(model),
         sample_(sample),
         request_(request),
@@ -73,13 +73,13 @@ class Capture {
       rows_->begin(pieces.pass);
     }
     const Profile::Phase phase = profile.enter("gram");
-    if (resident != nullptr) *resident = rows_->stay();
+    if (resident != nullptr) *resident = rows_->release_resident();
     return rows_->finish();
   }
 
  private:
   static CaptureSetup make_setup(const Transformer& model, const ModelConfig& config, const Sample& sample,
-                                 const CaptureRequest& request, const Team& team) {
+                                 const CaptureRequest& request, const ProcessLayout& team) {
     CaptureSetup setup{&model, &team, &request, sample.has_heldout(), 1, {}, {}, {}, request.passes};
     if (setup.passes.empty()) setup.passes = {everything(request.streams.size(), setup.heldout)};
     if (request.by_layer) setup.pieces = config.layers;
@@ -131,7 +131,7 @@ class Capture {
     if (attention_ != nullptr && pass_ == 0) {  // which has all fit tokens
       queries = [&](std::int64_t layer, const T* values) {
         const Range own = model_.heads(Stream::q);
-        attention_->add_queries(layer, own.begin, own.count, values, kept[0]);
+        attention_->add_queries(layer, own.first, own.count, values, kept[0]);
       };
       mean_squares = [&](std::int64_t layer, const std::vector<double>& values) {
         if (team_.tensor().is_root()) attention_->add_mean_squares(layer, values, kept[0]);
@@ -157,10 +157,10 @@ class Capture {
   const Transformer& model_;
   const Sample& sample_;
   const CaptureRequest& request_;
-  const Team& team_;
+  const ProcessLayout& team_;
   AttentionSums* attention_;
   CaptureSetup setup_;
-  std::unique_ptr<CapturedRows<T>> rows_;
+  std::unique_ptr<GramSink<T>> rows_;
   std::size_t pass_ = 0;
 };
 
@@ -175,14 +175,14 @@ std::int64_t tokens_of(const DeviceShare& pass, const Sample& sample) {
 
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
-                                       const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress, Profile& profile, const UnitState* state,
-                                       AttentionSums* attention,
+                                       const Sample& sample, const CaptureRequest& request,
+                                       const ProcessLayout& team, Progress& progress, Profile& profile,
+                                       const UnitState* state, AttentionSums* attention,
                                        std::map<std::size_t, ResidentGrams>* resident) {
   return Capture<T>(model, config, sample, request, team, attention).run(progress, profile, state, resident);
 }
 
-AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const Team& team,
+AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const ProcessLayout& team,
                                   std::int64_t tokens) {
   AttentionMoments moments = sums.finish(team.group(), tokens);
   moments.output.resize(moments.query.size());
@@ -191,18 +191,18 @@ AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model,
   for (std::int64_t layer = 0; layer < moments.layers && team.data().is_root(); ++layer) {
     const std::vector<double> metric = model.output_metric(layer);
     std::copy(metric.begin(), metric.end(),
-              moments.output.begin() + (layer * moments.heads + own.begin) * tile);
+              moments.output.begin() + (layer * moments.heads + own.first) * tile);
   }
   team.group().sum(moments.output.data(), static_cast<std::int64_t>(moments.output.size()));
   return moments;
 }
 
 template std::vector<StreamGrams> capture_grams<double>(const Transformer&, const ModelConfig&, const Sample&,
-                                                        const CaptureRequest&, const Team&, Progress&,
-                                                        Profile&, const UnitState*, AttentionSums*,
+                                                        const CaptureRequest&, const ProcessLayout&,
+                                                        Progress&, Profile&, const UnitState*, AttentionSums*,
                                                         std::map<std::size_t, ResidentGrams>*);
 template std::vector<StreamGrams> capture_grams<float>(const Transformer&, const ModelConfig&, const Sample&,
-                                                       const CaptureRequest&, const Team&, Progress&,
+                                                       const CaptureRequest&, const ProcessLayout&, Progress&,
                                                        Profile&, const UnitState*, AttentionSums*,
                                                        std::map<std::size_t, ResidentGrams>*);
 

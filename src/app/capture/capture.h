@@ -7,8 +7,8 @@
 
 #include "app/capture/capture_setup.h"
 #include "app/capture/unit_state.h"
+#include "app/run/process_layout.h"
 #include "app/run/sample.h"
-#include "app/run/team.h"
 #include "base/profile.h"
 #include "base/progress.h"
 #include "device/device_collector.h"
@@ -30,14 +30,14 @@ std::int64_t tokens_of(const DeviceShare& pass, const Sample& sample);
 /// gram and save. Collective over the team's group.
 template <class T>
 std::vector<StreamGrams> capture_grams(const Transformer& model, const ModelConfig& config,
-                                       const Sample& sample, const CaptureRequest& request, const Team& team,
-                                       Progress& progress, Profile& profile, const UnitState* state,
-                                       AttentionSums* attention = nullptr,
+                                       const Sample& sample, const CaptureRequest& request,
+                                       const ProcessLayout& team, Progress& progress, Profile& profile,
+                                       const UnitState* state, AttentionSums* attention = nullptr,
                                        std::map<std::size_t, ResidentGrams>* resident = nullptr);
 
 /// What attention does with the tokens that were summed, and what the weights do with that. Collective over
 /// the team's group.
-AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const Team& team,
+AttentionMoments finish_attention(AttentionSums& sums, const Transformer& model, const ProcessLayout& team,
                                   std::int64_t tokens);
 
 }  // namespace headspan

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
+
 namespace headspan {
-namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-}  // namespace
-
 std::size_t CaptureSetup::place(Stream stream) const {
   return to_size(std::find(request->streams.begin(), request->streams.end(), stream) -
                  request->streams.begin());
@@ -35,8 +31,8 @@ std::int64_t CaptureSetup::first_column(std::size_t place, std::int64_t layer) c
          team->tensor().size();
 }
 
-Slab CaptureSetup::own_share(std::size_t kept) const {
-  return slab_of(static_cast<std::int64_t>(kept), team->tensor().size(), team->tensor().rank());
+Range CaptureSetup::own_share(std::size_t kept) const {
+  return range_of(static_cast<std::int64_t>(kept), team->tensor().size(), team->tensor().rank());
 }
 
 DeviceShare everything(std::size_t streams, bool heldout) {

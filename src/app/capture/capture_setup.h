@@ -1,5 +1,5 @@
 // What is captured, and what all batches of a capture have in common: streams, their Grams, the passes over
-// the tokens. Not the rows themselves (app/capture/captured_rows.h).
+// the tokens. Not the rows themselves (app/capture/gram_sink.h).
 #pragma once
 
 #include <array>
@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "app/run/batch_tokens.h"
-#include "app/run/team.h"
+#include "app/run/process_layout.h"
+#include "base/range.h"
 #include "device/device_collector.h"
 #include "model/forward/transformer.h"
 #include "stats/gram/panel_values.h"
@@ -41,7 +42,7 @@ using Kept = std::array<std::vector<std::int64_t>, 2>;
 /// What all batches of a capture have in common. Everything that it points to outlives it.
 struct CaptureSetup {
   const Transformer* model;
-  const Team* team;
+  const ProcessLayout* team;
   const CaptureRequest* request;
   bool heldout = false;
   std::int64_t pieces = 1;                    ///< Grams of a stream
@@ -60,7 +61,7 @@ struct CaptureSetup {
   std::size_t gram(std::size_t place, std::int64_t layer) const;
   std::int64_t first_column(std::size_t place, std::int64_t layer) const;
   /// Which of `kept` tokens this rank takes.
-  Slab own_share(std::size_t kept) const;
+  Range own_share(std::size_t kept) const;
 };
 
 }  // namespace headspan

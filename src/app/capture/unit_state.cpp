@@ -7,7 +7,9 @@
 #include <optional>
 #include <sstream>
 
+#include "base/checked.h"
 #include "base/provenance.h"
+#include "base/range.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
 #include "io/outputs/publish.h"
@@ -17,8 +19,6 @@ namespace {
 
 constexpr std::int64_t kMostWaiting = std::int64_t{1} << 40;  // tokens of a rank
 constexpr std::int64_t kFormat = 2;  // of the file; to be raised whenever its layout changes
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::string state_path(const Job& job, const Unit& unit) { return unit.result_path(job) + ".state"; }
 
@@ -79,7 +79,7 @@ std::int64_t read_part(const H5File& file, const Comm& comm, bool same_layout, c
   }
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   if (total == 0) return 0;
-  Slab mine = slab_of(total, comm.size(), comm.rank());
+  Range mine = range_of(total, comm.size(), comm.rank());
   if (same_layout)
     mine = {std::accumulate(counts.begin(), counts.begin() + comm.rank(), std::int64_t{0}),
             counts[to_size(comm.rank())]};
@@ -100,7 +100,7 @@ struct OwnHeads {
         count(layer / tensor_parallel) {}
 };
 
-void write_attention(H5File& file, const Team& team, const AttentionMoments& sums) {
+void write_attention(H5File& file, const ProcessLayout& team, const AttentionMoments& sums) {
   const Comm& comm = team.group();
   const OwnHeads own(sums, team.tensor().size(), comm.rank());
   std::vector<double> query;
@@ -117,7 +117,7 @@ void write_attention(H5File& file, const Team& team, const AttentionMoments& sum
 }
 
 /// Each rank its own sums where the ranks are those that saved them; else rank 0 those of all.
-void read_attention(const H5File& file, const Team& team, bool same_layout, AttentionMoments& sums) {
+void read_attention(const H5File& file, const ProcessLayout& team, bool same_layout, AttentionMoments& sums) {
   const Comm& comm = team.group();
   auto scale_rows = file.open_dataset("attention/scale");
   auto query_rows = file.open_dataset("attention/query");
@@ -152,7 +152,7 @@ void UnitState::keep(const CollectorSource<T>& collector, const PiecesDone& piec
   if (step == RunClock::Step::go_on) return;
   save(collector(), pieces);
   run_.clock.saved();
-  if (step == RunClock::Step::save_and_stop) throw Stopped();
+  if (step == RunClock::Step::save_and_stop) throw Stopped{true};
 }
 
 template <class T>

@@ -4,23 +4,25 @@
 #include <cstdio>
 
 #include "app/capture/capture.h"
-#include "app/compress/block_loss.h"
 #include "app/compress/calibration.h"
 #include "app/compress/gram_calibration.h"
-#include "app/compress/own_text.h"
+#include "app/compress/measured_kl.h"
 #include "app/compress/plan_heads.h"
 #include "app/compress/plan_latents.h"
+#include "app/compress/self_generated_text.h"
 #include "app/job/job_file.h"
 #include "app/job/job_rules.h"
 #include "app/plan/memory_check.h"
 #include "app/run/batch_tokens.h"
-#include "app/run/layout.h"
 #include "app/run/library_versions.h"
 #include "app/run/model_input.h"
 #include "app/run/output_lock.h"
+#include "app/run/rank_resources.h"
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
 #include "app/sources/value_range.h"
+#include "base/clock.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
@@ -53,7 +55,8 @@ Prepared prepare(const Job& job) {
   Prepared prepared;
   if (job.grams.paths.empty()) {
     prepared.input = open_model(job.model, job.model.path, false, true);
-    prepared.origin = {prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}};
+    prepared.origin = {
+        prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}, {}};
   } else {
     prepared.origin = check_calibration_grams(job);
     if (needs_tokens(job)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
@@ -64,7 +67,7 @@ Prepared prepare(const Job& job) {
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
   if (!prepared.input || !needs_tokens(job)) return prepared;
   prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, job.model.name);
-  check_own_text(job, *prepared.input, prepared.sample);
+  check_self_generated_text(job, *prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
     if (prepared.sample.heldout[s] == 0)
@@ -100,8 +103,8 @@ HeadLayout piece_of(const HeadLayout& layout, std::size_t piece, std::size_t cou
 }
 
 /// Runs the model over the tokens. Collective over the team.
-Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model, const Team& team,
-                      const Log& log) {
+Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model,
+                      const ProcessLayout& team, const Log& log) {
   const ModelInput& input = *prepared.input;
   CaptureRequest request;
   request.streams = {Stream::k, Stream::v};
@@ -163,6 +166,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"versions", library_versions()},
                         {"git", git_id()}};
   if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
+  if (!origin.weights_mismatch.empty()) more.push_back({"weights_mismatch", origin.weights_mismatch});
   publish(
       world, publication,
       [&](const std::string& path) {
@@ -171,7 +175,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
       [&](const std::string& path) { read_plan(path); });
 }
 
-CompressionPlan make_plan(const Job& job, Prepared& prepared, const Team& team, const Log& log) {
+CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayout& team, const Log& log) {
   const ModelConfig& config = prepared.origin.config;
   CompressionPlan plan;
   plan.algorithm = job.compress.algorithm;
@@ -187,12 +191,13 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const Team& team, 
   plan.weights_digest = prepared.origin.weights_digest;
   std::optional<Transformer> model;
   if (prepared.input) model = load_model(job.model, *prepared.input, true, team, log, job.model.path);
-  if (job.compress.own_text > 0) add_own_text(job, *prepared.input, *model, team, log, prepared.sample);
+  if (job.compress.own_text > 0)
+    add_self_generated_text(job, *prepared.input, *model, team, log, prepared.sample);
   Calibration calibration =
       model ? run_model(job, prepared, *model, team, log) : calibration_of_grams(job, prepared.origin, team);
-  BlockLoss measure;
+  MeasuredKl measure;
   if (job.compress.units == "measured")
-    measure = measured_loss(*model, *prepared.input, prepared.sample, job.compress.exact_first, team);
+    measure = make_measured_kl(*model, *prepared.input, prepared.sample, job.compress.exact_first, team);
   else
     model.reset();
   if (plan.algorithm == "latent") {
@@ -210,7 +215,7 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const Team& team, 
 }  // namespace
 
 int calibrate(const Job& job, const Comm& world) {
-  const double start = Progress::steady_seconds();
+  const double start = steady_seconds();
   const Log log(world.is_root());
   refuse_gpu(job);
   start_threads(world);
@@ -238,7 +243,8 @@ int calibrate(const Job& job, const Comm& world) {
     lock = take_lock(job.compress.plan, id, world, log);
     if (!prepared.input) check_done(world, job.grams.paths, log);
     tell(prepared.sample, log);
-    const Team team(world, 1, tensor_parallel, job.run.grid);
+    if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
+    const ProcessLayout team(world, 1, tensor_parallel, job.run.grid);
     plan = make_plan(job, prepared, team, log);
   } catch (const Stopped&) {
     if (world.is_root())
@@ -246,7 +252,7 @@ int calibrate(const Job& job, const Comm& world) {
           stderr,
           "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the "
           "same command begins anew\n",
-          job.compress.plan.c_str());
+          escaped(job.compress.plan).c_str());
     return 1;
   }
   publish_plan(job, prepared, plan, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate")), lock.get()},
@@ -254,8 +260,8 @@ int calibrate(const Job& job, const Comm& world) {
   if (world.is_root())
     std::printf(
         "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",
-        job.compress.plan.c_str(), plan.algorithm.c_str(), plan.stored_bytes() / plan.full_bytes(),
-        plan.expected_loss, Progress::steady_seconds() - start);
+        escaped(job.compress.plan).c_str(), plan.algorithm.c_str(), plan.stored_bytes() / plan.full_bytes(),
+        plan.expected_loss, steady_seconds() - start);
   return 0;
 }
 

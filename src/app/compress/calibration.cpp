@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
+#include "base/range.h"
 #include "stats/regression/head_moments.h"
 
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// C_tt of every head of a Gram, [heads, d, d], on every rank. Collective.
 std::vector<double> own_covariances(const HeadGram& gram, std::int64_t d) {
   const Comm& comm = gram.matrix.grid().comm();
   const auto heads = static_cast<std::int64_t>(gram.mean.size()) / d;
-  const Slab mine = slab_of(heads, comm.size(), comm.rank());
+  const Range mine = range_of(heads, comm.size(), comm.rank());
   std::vector<Tile> tiles;
   for (std::int64_t h = mine.first; h < mine.first + mine.count; ++h) tiles.push_back({h, h});
   const TileViews views = view_tiles(gram.matrix, d, tiles);

@@ -39,7 +39,7 @@ using PlannedStreams = std::map<std::string, std::vector<PlannedBlock>>;
 
 /// What storing one layer of a stream as `block` says does to the model: the mean divergence from the full
 /// cache, in nats a token. The same on every rank. Collective.
-using BlockLoss =
+using MeasuredKl =
     std::function<double(const std::string& stream, std::int64_t layer, const PlannedBlock& block)>;
 
 }  // namespace headspan

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/checked.h"
 #include "dist/threads.h"
 #include "stats/regression/head_moments.h"
 #include "stats/regression/joint_fit.h"
@@ -12,8 +13,6 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kPool = 20;  // candidates of a target
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::vector<std::int64_t> range(std::int64_t count) {
   std::vector<std::int64_t> all(to_size(count));

@@ -1,11 +1,15 @@
 #include "app/compress/gram_calibration.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "app/job/job_rules.h"
 #include "app/sources/merge_grams.h"
 #include "app/sources/value_range.h"
 #include "base/sha256.h"
+#include "dist/comm/agreement.h"
+#include "dist/matrix/linear_algebra.h"
 #include "io/checkpoint/content_digest.h"
 
 namespace headspan {
@@ -55,8 +59,9 @@ ModelConfig sizes_of(const GramFiles& files, const std::string& path) {
   return config;
 }
 
-void check_model(const Job& job, const GramFiles& files) {
-  if (job.model.path.empty()) return;
+/// Returns in what the Grams may be of other weights than those of model.path; throws where they are.
+std::string check_model(const Job& job, const GramFiles& files) {
+  if (job.model.path.empty()) return {};
   const std::string config_path = job.model.path + "/config.json";
   const std::string digest = sha256_file(config_path);
   if (files.config_sha256 != digest)
@@ -64,10 +69,16 @@ void check_model(const Job& job, const GramFiles& files) {
                      "is not that of " + config_path + " (" + digest.substr(0, 12) + ")",
                      "give Grams of this model");
   const std::string weights = weights_digest(Checkpoint::open(job.model.path));
-  if (!files.weights_digest.empty() && files.weights_digest != weights)
+  if (files.weights_digest.empty())
+    return job.grams.paths.front() + ": weights_digest: " +
+           (files.init == "random" ? "its Grams are of random weights, not of those of "
+                                   : "is not there: its Grams may be of other weights than those of ") +
+           job.model.path;
+  if (files.weights_digest != weights)
     throw InputError(job.grams.paths.front(), "weights_digest", files.weights_digest.substr(0, 12),
                      "is not that of " + job.model.path + " (" + weights.substr(0, 12) + ")",
                      "give Grams of this checkpoint");
+  return {};
 }
 
 void check_tokens(const Job& job, const GramFiles& files) {
@@ -86,20 +97,61 @@ void check_tokens(const Job& job, const GramFiles& files) {
                      "give Grams of at least " + std::to_string(2 * columns) + " fit tokens together");
 }
 
+/// Variances up to which columns first .. first + columns do not vary.
+std::vector<double> least_variances(const Calibration& calibration, const HeadGram& gram, std::int64_t first,
+                                    std::int64_t columns) {
+  std::vector<double> least;
+  for (std::int64_t i = first; i < first + columns; ++i) {
+    const double error = 64 * std::numeric_limits<double>::epsilon() * gram.mean[static_cast<std::size_t>(i)];
+    least.push_back(std::max(error * error, calibration.rules.smallest_square()));
+  }
+  return least;
+}
+
+/// Refuses Grams that are those of no data: the heads of a layer together below 0 by more than the rounding
+/// that R² is allowed. Each rank looks at every size()-th layer. Collective.
+void check_definite(const std::string& path, const Calibration& calibration) {
+  const Comm& comm = calibration.comm();
+  const std::int64_t layers = calibration.config.layers, heads = calibration.config.kv_heads,
+                     d = calibration.layout.head_size;
+  for (const auto& [stream, grams] : calibration.grams)
+    for (std::int64_t first = 0; first < layers; first += comm.size()) {
+      const std::int64_t layer = first + comm.rank();
+      std::vector<std::int64_t> own(layer < layers ? static_cast<std::size_t>(heads) : 0);
+      std::iota(own.begin(), own.end(), layer * heads);
+      std::vector<double> covariance = covariance_of(grams.fit, own, d);
+      agree(comm, [&, &name = stream, &fit = grams.fit] {
+        if (own.empty()) return;
+        if (!is_semidefinite(std::move(covariance), heads * d,
+                             least_variances(calibration, fit, layer * heads * d, heads * d),
+                             calibration.rules.band()))
+          throw InputError(path, name + ", layer " + std::to_string(layer), "",
+                           "its Gram is not positive semidefinite", "the file is damaged");
+      });
+    }
+}
+
 }  // namespace
 
 GramOrigin check_calibration_grams(const Job& job) {
   const GramFiles files = read_gram_files(of_keys_and_values(job));
   const std::string& path = job.grams.paths.front();
-  check_model(job, files);
+  const std::string mismatch = check_model(job, files);
   check_attention(files, path);
-  GramOrigin origin{sizes_of(files, path), files.config_sha256, files.weights_digest,
-                    files.tokens_path,     files.tokens_sha256, files.tokens_mismatch};
-  if (job.compress.algorithm != "quantise") check_tokens(job, files);
+  GramOrigin origin{sizes_of(files, path),
+                    files.config_sha256,
+                    files.weights_digest,
+                    files.tokens_path,
+                    files.tokens_sha256,
+                    files.tokens_mismatch,
+                    {}};
+  if (job.compress.algorithm == "quantise") return origin;  // fits nothing
+  check_tokens(job, files);
+  origin.weights_mismatch = mismatch;
   return origin;
 }
 
-Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const Team& team) {
+Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& team) {
   UnitEvidence evidence = merge_grams(of_keys_and_values(job), team, true);
   check_value_range(team.group(), job.grams.paths.front(), evidence);
   StreamEvidence& keys = evidence.streams.front();
@@ -111,6 +163,7 @@ Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const
                          std::move(attention.output)};
   for (StreamEvidence& stream : evidence.streams)
     calibration.grams.emplace(stream.origin.name, std::move(*stream.grams));
+  check_definite(job.grams.paths.front(), calibration);
   return calibration;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "stats/compression/reference_graph.h"
 #include "stats/regression/pairwise.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 constexpr std::int64_t kCodeLeast = 4;  // of the paper's code
 constexpr std::int64_t kCodeMost = 6;
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 }  // namespace
 

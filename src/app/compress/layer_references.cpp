@@ -4,14 +4,13 @@
 #include <numeric>
 
 #include "app/compress/calibration.h"
+#include "base/checked.h"
 #include "dist/threads.h"
 #include "stats/compression/head_elimination.h"
-#include "stats/layers/layer_share.h"
+#include "stats/layers/layer_targets.h"
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::vector<std::int64_t> range(std::int64_t count) {
   std::vector<std::int64_t> all(to_size(count));
@@ -22,7 +21,7 @@ std::vector<std::int64_t> range(std::int64_t count) {
 /// One layer of a stream on the rank that works on it.
 struct Block {
   std::size_t stream;
-  LayerShare layer;
+  LayerTargets layer;
   std::vector<double> covariance;
   Elimination elimination;
 };
@@ -32,7 +31,7 @@ class LayerReferences {
   explicit LayerReferences(const ReferenceInput& input) : input_(input), d_(input.layout().head_size) {}
 
   References choose() const {
-    const std::vector<LayerShare> layers = whole_layers(input_.layout());
+    const std::vector<LayerTargets> layers = whole_layers(input_.layout());
     const auto blocks = static_cast<std::int64_t>(layers.size() * input_.streams());
     if (input_.budget() < blocks) input_.refuse_budget(blocks);
     std::vector<Block> own;
@@ -42,7 +41,7 @@ class LayerReferences {
         const auto layer = mine < blocks && to_size(mine) / layers.size() == s
                                ? static_cast<std::int64_t>(to_size(mine) % layers.size())
                                : -1;
-        const LayerShare share = layer >= 0 ? layers[to_size(layer)] : LayerShare{};
+        const LayerTargets share = layer >= 0 ? layers[to_size(layer)] : LayerTargets{};
         std::vector<double> covariance = covariance_of(input_.data(s).fit, share.heads(), d_);
         if (layer >= 0) own.push_back({s, share, std::move(covariance), {}});
       }
@@ -63,10 +62,10 @@ class LayerReferences {
 
   /// By block: stream, then layer.
   std::vector<std::int64_t> kept_counts(const std::vector<Block>& own,
-                                        const std::vector<LayerShare>& layers) const {
+                                        const std::vector<LayerTargets>& layers) const {
     std::vector<std::vector<double>> losses;
     for (std::size_t b = 0; b < layers.size() * input_.streams(); ++b) {
-      const LayerShare& layer = layers[b % layers.size()];
+      const LayerTargets& layer = layers[b % layers.size()];
       losses.emplace_back(to_size(layer.last - layer.first + 1), 0.0);
       for (const Block& block : own)
         if (block.stream == b / layers.size() && block.layer.first == layer.first)
@@ -77,13 +76,13 @@ class LayerReferences {
     return allocate_heads(losses, input_.budget());
   }
 
-  References references_in_layers(const std::vector<Block>& own, const std::vector<LayerShare>& layers,
+  References references_in_layers(const std::vector<Block>& own, const std::vector<LayerTargets>& layers,
                                   const std::vector<std::int64_t>& counts) const {
     const std::int64_t heads = input_.layout().heads(), streams = static_cast<std::int64_t>(input_.streams());
     std::vector<std::int64_t> table(to_size(streams * heads * input_.references()), 0);  // head + 1
     for (const Block& block : own) {
       const auto layer = std::find_if(layers.begin(), layers.end(),
-                                      [&](const LayerShare& l) { return l.first == block.layer.first; }) -
+                                      [&](const LayerTargets& l) { return l.first == block.layer.first; }) -
                          layers.begin();
       choose_in_layer(block, counts[block.stream * layers.size() + to_size(layer)], table);
     }

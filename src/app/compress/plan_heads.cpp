@@ -13,8 +13,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// One target on the rank that fits it.
 struct Fitted {
   std::vector<double> numbers;  ///< bias [d], R² held-out, loss, then the map [references d, d]
@@ -175,10 +173,10 @@ class HeadMaps {
 
 }  // namespace
 
-HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const BlockLoss& measure) {
+HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const MeasuredKl& measure) {
   std::map<std::string, std::vector<double>> metrics = head_metrics(calibration);
   if (measure)
-    for (const auto& [stream, units] : units_of_halves(rule, calibration, measure)) {
+    for (const auto& [stream, units] : loss_scale(rule, calibration, measure)) {
       std::vector<double>& metric = metrics.at(stream);
       const std::size_t of_layer = metric.size() / units.size();
       for (std::size_t i = 0; i < metric.size(); ++i) metric[i] *= units[i / of_layer];

@@ -14,6 +14,6 @@ struct HeadPlan {
 /// By headspan's elimination or the paper's graphs; uses up the Grams. With `measure` the losses of each
 /// layer and stream are put in the unit of what half of its latents are measured to lose. Throws AgreedError
 /// where the budget is out of reach. Collective over the grid of the Grams.
-HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const BlockLoss& measure);
+HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const MeasuredKl& measure);
 
 }  // namespace headspan

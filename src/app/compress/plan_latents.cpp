@@ -15,8 +15,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// One layer of a stream on the rank that works on it.
 struct OwnLatents {
   std::string stream;
@@ -43,18 +41,17 @@ class LatentPlanner {
         layers_(calibration.config.layers),
         metrics_(head_metrics(calibration)) {}
 
-  PlannedStreams plan(const BlockLoss& measure) {
+  PlannedStreams plan(const MeasuredKl& measure) {
     std::vector<Spectrum> spectra = find_latents();
     if (measure) {
       const std::vector<double> units = measured_units(measure, spectra, allocate(spectra));
       for (std::size_t block = 0; block < spectra.size(); ++block)
         for (double& value : spectra[block]) value *= units[block];
-      for (OwnLatents& own : own_) own.latents.eigenvalues = spectra[block_of(own.stream, own.layer)];
     }
     return collect(spectra, allocate(spectra));
   }
 
-  std::map<std::string, std::vector<double>> units_of_halves(const BlockLoss& measure) {
+  std::map<std::string, std::vector<double>> loss_scale(const MeasuredKl& measure) {
     const std::vector<Spectrum> spectra = find_latents();
     Allocation halves;
     for (const Spectrum& spectrum : spectra) {
@@ -132,7 +129,7 @@ class LatentPlanner {
 
   /// What each layer of each stream is measured to lose with its bands over what it is expected to; 1 where
   /// that is nothing. Collective.
-  std::vector<double> measured_units(const BlockLoss& measure, const std::vector<Spectrum>& spectra,
+  std::vector<double> measured_units(const MeasuredKl& measure, const std::vector<Spectrum>& spectra,
                                      const Allocation& allocation) const {
     std::vector<double> units(spectra.size(), 1.0);
     for (const std::string& stream : rule_.streams)
@@ -169,7 +166,7 @@ class LatentPlanner {
     block.lift.resize(to_size(r * columns()));
     std::int64_t latent = 0;
     for (const Band& band : block.bands) {
-      const double scale = band_scale(latents.eigenvalues[to_size(latent)], latents.eigenvalues.front());
+      const double scale = band_scale(latents.variances[to_size(latent)], latents.variances.front());
       for (const std::int64_t last = latent + band.columns; latent < last; ++latent)
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t at = to_size(i + latent * columns());
@@ -246,14 +243,14 @@ void check_latents(const Job::Compress& rule, const ModelConfig& config) {
 }
 
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
-                            const BlockLoss& measure) {
+                            const MeasuredKl& measure) {
   return LatentPlanner(rule, calibration).plan(measure);
 }
 
-std::map<std::string, std::vector<double>> units_of_halves(const Job::Compress& rule,
-                                                           const Calibration& calibration,
-                                                           const BlockLoss& measure) {
-  return LatentPlanner(rule, calibration).units_of_halves(measure);
+std::map<std::string, std::vector<double>> loss_scale(const Job::Compress& rule,
+                                                      const Calibration& calibration,
+                                                      const MeasuredKl& measure) {
+  return LatentPlanner(rule, calibration).loss_scale(measure);
 }
 
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config) {

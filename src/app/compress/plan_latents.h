@@ -13,13 +13,13 @@ void check_latents(const Job::Compress& rule, const ModelConfig& config);
 /// (compress.units = measured) the losses of each layer and stream are put in the unit of what their bands by
 /// the formula are measured to lose. Collective over the grid of the Grams.
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
-                            const BlockLoss& measure);
+                            const MeasuredKl& measure);
 
 /// By stream, for each layer: what half of its latents, as they are, are measured to lose over what they are
 /// expected to. Collective over the grid of the Grams.
-std::map<std::string, std::vector<double>> units_of_halves(const Job::Compress& rule,
-                                                           const Calibration& calibration,
-                                                           const BlockLoss& measure);
+std::map<std::string, std::vector<double>> loss_scale(const Job::Compress& rule,
+                                                      const Calibration& calibration,
+                                                      const MeasuredKl& measure);
 
 /// Every column in `bits` bits, in groups of whole heads of at least 64 columns. Local.
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config);

@@ -18,7 +18,7 @@ namespace {
 using AnswerBatch = std::function<std::vector<std::string>(const std::vector<std::size_t>& requests)>;
 
 /// Runs batches of sequences of similar length, in each round one on every row, until all have an answer.
-void answer_in_rounds(const Team& team, const std::vector<std::int64_t>& lengths,
+void answer_in_rounds(const ProcessLayout& team, const std::vector<std::int64_t>& lengths,
                       const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers,
                       const AnswerBatch& run) {
   std::vector<std::size_t> order;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/progress.h"
 #include "model/forward/inference.h"
 
@@ -19,10 +20,10 @@ CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
   }
   const auto rows = static_cast<double>(model.team().data().size());
   group.barrier();
-  double start = Progress::steady_seconds();
+  double start = steady_seconds();
   std::vector<std::int64_t> next = next_tokens(model.model(), prompts, *cache);
   CacheSpeed speed;
-  speed.prefill = rows * tokens / group.max(Progress::steady_seconds() - start);
+  speed.prefill = rows * tokens / group.max(steady_seconds() - start);
   const CacheBytes bytes = cache->bytes();
   const auto of_model = [&](std::int64_t own) {
     double sum = static_cast<double>(own);
@@ -34,13 +35,13 @@ CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
   speed.exact_bytes = exact > 0 ? of_model(bytes.exact) / exact : of_model(0);
   std::vector<std::vector<std::int64_t>> fresh(next.size());
   group.barrier();
-  start = Progress::steady_seconds();
+  start = steady_seconds();
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::size_t s = 0; s < next.size(); ++s) fresh[s] = {std::max<std::int64_t>(0, next[s])};
     next = next_tokens(model.model(), fresh, *cache);
   }
   speed.decode = rows * static_cast<double>(steps * static_cast<std::int64_t>(prompts.size())) /
-                 group.max(Progress::steady_seconds() - start);
+                 group.max(steady_seconds() - start);
   return speed;
 }
 

@@ -11,10 +11,12 @@
 #include "app/evaluate/score_texts.h"
 #include "app/job/job_file.h"
 #include "app/run/cached_model.h"
-#include "app/run/layout.h"
 #include "app/run/output_lock.h"
+#include "app/run/rank_resources.h"
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
+#include "base/clock.h"
+#include "base/printable.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
@@ -205,14 +207,14 @@ double largest_tokens(const Job& job, const Prepared& prepared) {
 }
 
 /// Tells where blocks are dealt out, or would be but for the GPUs.
-SharedBlocks choose_shared_blocks(const Job& job, const Prepared& prepared, const Team& team, double memory,
-                                  const Log& log) {
+SharedBlocks choose_shared_blocks(const Job& job, const Prepared& prepared, const ProcessLayout& team,
+                                  double memory, const Log& log) {
   const int tensor_parallel = team.tensor().size();
   if (!prepared.plan || job.evaluate.cache != CacheKind::compressed) return SharedBlocks::replicated;
   const SharedBlocks shared =
       choose_shared_blocks(*prepared.plan, prepared.input.dtype, tensor_parallel,
                            largest_tokens(job, prepared), free_memory(prepared, tensor_parallel, memory));
-  if (shared == SharedBlocks::dealt)
+  if (shared == SharedBlocks::sharded)
     log.notice("the stored blocks of a batch on each of " + std::to_string(tensor_parallel) +
                " tensor-parallel ranks would fill more than half of their free memory: " +
                (team.gpu() ? "on GPUs each has all of them" : "they are dealt out"));
@@ -254,7 +256,7 @@ void measure(const Job& job, const Prepared& prepared, const CachedModel& model,
 
 void print(const Json& summary) {
   for (const auto& [name, text] : summary["texts"].items())
-    std::printf("text=%s tokens=%s loss=%s full_loss=%s kl=%s kl_se=%s\n", name.c_str(),
+    std::printf("text=%s tokens=%s loss=%s full_loss=%s kl=%s kl_se=%s\n", escaped(name).c_str(),
                 text["tokens"].dump().c_str(), text["loss"].dump().c_str(), text["full_loss"].dump().c_str(),
                 text["kl"].dump().c_str(), text["kl_se"].dump().c_str());
 }
@@ -264,23 +266,25 @@ int tell_stopped(const Job& job, const std::optional<AnswerFile>& answers, const
   const bool goes_on = answers && answers->kept_since();
   if (!world.is_root()) return goes_on ? 3 : 1;
   if (!goes_on) {
-    std::fprintf(
-        stderr, "headspan: stopped by a signal: nothing of this run is kept; the same command begins anew\n");
+    std::fputs(
+        "headspan: stopped by a signal: nothing of this run is kept; the same command begins where this one "
+        "did\n",
+        stderr);
     return 1;
   }
   std::fprintf(
       stderr,
       "headspan: stopped by a signal: the answers so far are in %s.part; the same command goes on from "
       "them%s\n",
-      job.evaluate.answers.c_str(), job.evaluate.texts.empty() ? "" : " and scores the texts anew");
-  std::printf("status=stopped units=1 skipped=0 seconds=%.1f\n", Progress::steady_seconds() - start);
+      escaped(job.evaluate.answers).c_str(), job.evaluate.texts.empty() ? "" : " and scores the texts anew");
+  std::printf("status=stopped units=1 skipped=0 seconds=%.1f\n", steady_seconds() - start);
   return 3;
 }
 
 }  // namespace
 
 int evaluate(const Job& job, const Comm& world) {
-  const double start = Progress::steady_seconds();
+  const double start = steady_seconds();
   const Log log(world.is_root());
   const std::optional<int> gpu = choose_gpu(job, world);
   start_threads(world);
@@ -310,7 +314,7 @@ int evaluate(const Job& job, const Comm& world) {
     return tell_stopped(job, std::nullopt, world, start);
   }
   for (const Text& text : prepared.texts) tell(text.sample, log);
-  const Team team(world, 1, tensor_parallel, std::nullopt, gpu);
+  const ProcessLayout team(world, 1, tensor_parallel, std::nullopt, gpu);
   const Transformer transformer = load_model(job.model, prepared.input, true, team, log, job.model.path);
   std::optional<CachedModel> model;
   agree(world, [&] {
@@ -341,7 +345,7 @@ int evaluate(const Job& job, const Comm& world) {
   });
   if (!world.is_root()) return 0;
   print(summary);
-  std::printf("status=done units=1 skipped=0 seconds=%.1f\n", Progress::steady_seconds() - start);
+  std::printf("status=done units=1 skipped=0 seconds=%.1f\n", steady_seconds() - start);
   return 0;
 }
 

@@ -64,7 +64,7 @@ InputError forward_overflow(const CachedModel& model, const std::string& what) {
 
 TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const std::string& name,
                      const Sample& sample, std::int64_t batch, Progress& progress) {
-  const Team& team = model.team();
+  const ProcessLayout& team = model.team();
   const std::size_t count = sample.sequences.size();
   Sums sums{std::vector<double>(count), std::vector<double>(count), std::vector<double>(count),
             std::vector<double>(count)};

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "io/inputs/manifest.h"
 #include "io/inputs/tokens.h"
 #include "io/outputs/compression_plan.h"
+#include "io/outputs/gram_check.h"
 #include "io/outputs/gram_file.h"
 #include "model/weights/weight_loader.h"
 
@@ -28,12 +30,21 @@ namespace fs = std::filesystem;
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 std::string report(const std::string& path, const std::string& kind, const Facts& facts) {
-  std::string text = path + ": " + kind + "\n";
+  std::string text = escaped(path) + ": " + kind + "\n";
   for (const auto& [name, value] : facts) {
     if (value.empty()) continue;
-    text += "  " + name + std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') +
-            escaped(value) + "\n";
+    text += "  " + escaped(name) +
+            std::string(std::max<std::size_t>(name.size(), 12) - name.size() + 1, ' ') + escaped(value) +
+            "\n";
   }
+  return text;
+}
+
+/// The lines of a job, fit for a terminal.
+std::string shown(const std::string& ini) {
+  std::istringstream lines(ini);
+  std::string text;
+  for (std::string line; std::getline(lines, line);) text += escaped(line) + "\n";
   return text;
 }
 
@@ -174,16 +185,16 @@ std::string describe_job(const std::string& path) {
   };
   if (holds("theory")) {
     make_theory_job(given);
-    return path + ": job file of headspan theory\n";
+    return report(path, "job file of headspan theory", {});
   }
-  std::string text = path + ": job file";
+  std::string text = escaped(path) + ": job file";
   const bool study = holds("output");
   if (study || !(holds("compress") || holds("evaluate")))
-    text += "; a study as it will run:\n\n" + to_ini(make_job(path, given));
+    text += "; a study as it will run:\n\n" + shown(to_ini(make_job(path, given)));
   if (holds("compress"))
-    text += "; calibrate as it will run:\n\n" + to_ini(make_calibrate_job(path, given), "calibrate");
+    text += "; calibrate as it will run:\n\n" + shown(to_ini(make_calibrate_job(path, given), "calibrate"));
   if (holds("evaluate"))
-    text += "; evaluate as it will run:\n\n" + to_ini(make_evaluate_job(path, given), "evaluate");
+    text += "; evaluate as it will run:\n\n" + shown(to_ini(make_evaluate_job(path, given), "evaluate"));
   return text;
 }
 
@@ -225,16 +236,19 @@ std::string describe_gram(const std::string& path) {
   Facts facts;
   for (const GramStream& stream : read_known_streams(file)) {
     std::string tokens;
-    for (const std::string part : {"fit", "heldout"})
-      if (part == "fit" || stream.heldout)
-        tokens +=
-            ", n_" + part + " " +
-            std::to_string(file.read_attribute<std::int64_t>(stream.name + "/" + part, "tokens").value_or(0));
+    for (const std::string part : {"fit", "heldout"}) {
+      if (part == "heldout" && !stream.heldout) continue;
+      check_gram(file, stream, part);
+      tokens +=
+          ", n_" + part + " " +
+          std::to_string(file.read_attribute<std::int64_t>(stream.name + "/" + part, "tokens").value_or(0));
+    }
     facts.push_back({"stream " + stream.name, std::to_string(stream.heads()) + " heads of size " +
                                                   std::to_string(stream.head_size) + ", captured " +
                                                   stream.capture + tokens});
   }
   const std::optional<GramAttention> attention = read_attention_sizes(file);
+  if (attention) check_attention(path, read_attention(file, Comm::duplicate(MPI_COMM_SELF)));
   facts.push_back({"attention", attention ? "of " + std::to_string(attention->heads) + " query heads in " +
                                                 std::to_string(attention->layers) +
                                                 " layers: headspan calibrate can take the file"

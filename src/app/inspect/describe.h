@@ -15,10 +15,12 @@ std::string describe_checkpoint(const std::string& folder);
 /// Reads every id: the largest one, the documents where their ends are known, the SHA-256.
 std::string describe_tokens(const std::string& path);
 
+/// Reads every number, whether it can be that of a Gram (io/outputs/gram_check.h).
+std::string describe_gram(const std::string& path);
+
 std::string describe_manifest(const std::string& path);
 std::string describe_job(const std::string& path);  ///< resolved, as it will run
 std::string describe_activations(const std::string& path);
-std::string describe_gram(const std::string& path);
 std::string describe_plan(const std::string& path);
 
 }  // namespace headspan

@@ -100,6 +100,7 @@ Unit unit_of_row(const ManifestRow& row) {
   unit.name = row.name;
   unit.model_name = row.repository.empty() ? model_above(row.path) : folder_name(row.repository);
   unit.path = row.path;
+  unit.row = row.number;
   unit.step = row.step;
   unit.training_tokens = row.tokens.value_or(-1);
   unit.validation_loss = row.validation_loss;

@@ -17,6 +17,7 @@ struct Unit {
   std::string model_name;  ///< names the result's folder
   std::string name;        ///< names the result's file
   std::string path;        ///< checkpoint folder or activations file; empty for grams
+  std::int64_t row = -1;   ///< of the manifest, from 0; -1 without one
   bool random = false;     ///< weights drawn, not read
   std::int64_t step = -1;  ///< -1: unknown
   std::int64_t training_tokens = -1;

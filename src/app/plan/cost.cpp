@@ -5,7 +5,7 @@
 
 #include "app/job/job_rules.h"
 #include "app/plan/memory_cost.h"
-#include "app/run/layout.h"
+#include "app/run/rank_resources.h"
 #include "stats/layers/layer_ceiling.h"
 
 namespace headspan {

@@ -7,7 +7,7 @@
 #include "dist/matrix/linear_algebra.h"
 #include "stats/gram/gram.h"
 #include "stats/layers/layer_ceiling.h"
-#include "stats/layers/layer_share.h"
+#include "stats/layers/layer_targets.h"
 
 namespace headspan {
 namespace {
@@ -61,7 +61,7 @@ void check_projection_sizes(const Job& job, const ModelConfig& config, std::int6
 
 LayerSizes layer_sizes(const HeadLayout& layout) {
   std::int64_t widest = 0;
-  for (const LayerShare& layer : whole_layers(layout))
+  for (const LayerTargets& layer : whole_layers(layout))
     widest = std::max(widest, (layer.last - layer.first) * layout.head_size);
   return {widest, layout.heads(), layout.head_size};
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "app/job/job_rules.h"
-#include "app/run/layout.h"
+#include "app/run/rank_resources.h"
 #include "dist/matrix/block_cyclic.h"
 #include "stats/layers/layer_ceiling.h"
 

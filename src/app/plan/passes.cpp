@@ -5,7 +5,7 @@
 #include "app/job/job_rules.h"
 #include "app/plan/job_sizes.h"
 #include "app/plan/memory_cost.h"
-#include "app/run/layout.h"
+#include "app/run/rank_resources.h"
 #include "device/device_values.h"
 
 namespace headspan {

@@ -17,12 +17,12 @@ SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int 
   const double stored = static_cast<double>(record) * tokens,
                maps = static_cast<double>(numbers) * (plain == Dtype::float64 ? 8 : 4);
   const double replicated = stored + maps / ranks, dealt = stored / ranks + maps;
-  return replicated > memory / 2 && dealt < replicated ? SharedBlocks::dealt : SharedBlocks::replicated;
+  return replicated > memory / 2 && dealt < replicated ? SharedBlocks::sharded : SharedBlocks::replicated;
 }
 
 CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
                          const std::optional<CompressionPlan>& plan, const std::string& plan_path,
-                         std::int64_t exact_recent, const Team& team, SharedBlocks shared)
+                         std::int64_t exact_recent, const ProcessLayout& team, SharedBlocks shared)
     : model_(model),
       team_(team),
       plain_(input.dtype),

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "app/run/model_input.h"
-#include "app/run/team.h"
+#include "app/run/process_layout.h"
 #include "io/outputs/compression_plan.h"
 #include "model/cache/kv_cache.h"
 #include "model/device_cache/device_plan.h"
@@ -24,11 +24,11 @@ class CachedModel {
   /// `plan` of the file at `plan_path` may be missing for full caches; all but it must outlive the object.
   /// Where blocks are dealt out there is no simulated cache; on GPUs nothing is dealt out.
   CachedModel(const Transformer& model, const ModelInput& input, const std::optional<CompressionPlan>& plan,
-              const std::string& plan_path, std::int64_t exact_recent, const Team& team,
+              const std::string& plan_path, std::int64_t exact_recent, const ProcessLayout& team,
               SharedBlocks shared = SharedBlocks::replicated);
 
   const Transformer& model() const { return model_; }
-  const Team& team() const { return team_; }
+  const ProcessLayout& team() const { return team_; }
   Dtype dtype() const { return plain_; }  ///< of the forward
 
   /// Fresh, for as many sequences. Local; the ranks of a row make the same.
@@ -44,7 +44,7 @@ class CachedModel {
   std::unique_ptr<StoringCache> make_storing(const Plan& plan, std::size_t sequences, Dtype plain) const;
 
   const Transformer& model_;
-  const Team& team_;
+  const ProcessLayout& team_;
   Dtype plain_, compute_;
   Plan full_, compressed_;
   Plan replaced_;  // of all that a simulated cache puts in place of the model's keys and values

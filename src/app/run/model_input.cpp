@@ -1,5 +1,6 @@
 #include "app/run/model_input.h"
 
+#include "base/clock.h"
 #include "base/progress.h"
 #include "base/sha256.h"
 #include "device/device_values.h"
@@ -19,9 +20,9 @@ ModelInput open_model(const Job::Model& rule, const std::string& path, bool rand
   return input;
 }
 
-Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits, const Team& team,
-                       const Log& log, const std::string& name) {
-  const double start = Progress::steady_seconds();
+Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits,
+                       const ProcessLayout& team, const Log& log, const std::string& name) {
+  const double start = steady_seconds();
   const Extent extent{input.config.layers, logits};
   const at::Device device =
       team.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())) : at::Device(at::kCPU);
@@ -36,7 +37,7 @@ Transformer load_model(const Job::Model& rule, const ModelInput& input, bool log
   log.event("loaded", {{"unit", name},
                        {"layers", std::to_string(input.config.layers)},
                        {"dtype", dtype_name(input.dtype)},
-                       {"seconds", std::to_string(Progress::steady_seconds() - start)}});
+                       {"seconds", std::to_string(steady_seconds() - start)}});
   return std::move(*model);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/job/job.h"
-#include "app/run/team.h"
+#include "app/run/process_layout.h"
 #include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
 #include "model/forward/transformer.h"
@@ -26,7 +26,7 @@ ModelInput open_model(const Job::Model& rule, const std::string& path, bool rand
 
 /// Reads or draws the weights: with `logits` all of them, else those that make every layer's Q, K and V.
 /// `name` is for the log. Throws AgreedError. Collective over the team's group.
-Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits, const Team& team,
-                       const Log& log, const std::string& name);
+Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits,
+                       const ProcessLayout& team, const Log& log, const std::string& name);
 
 }  // namespace headspan

@@ -11,7 +11,7 @@ std::unique_ptr<LockFile> take_lock(const std::string& path, const std::string& 
   agree(comm, [&] {
     if (comm.is_root()) lock = LockFile::take(path, job_id, log);
   });
-  if (comm.max(comm.is_root() && !lock ? 1 : 0) != 0) throw Stopped();
+  if (comm.max(comm.is_root() && !lock ? 1 : 0) != 0) throw Stopped{false};
   return lock;
 }
 

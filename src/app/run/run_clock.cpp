@@ -1,5 +1,6 @@
 #include "app/run/run_clock.h"
 
+#include "base/clock.h"
 #include "base/process/stop_signal.h"
 #include "base/progress.h"
 
@@ -8,14 +9,13 @@ namespace headspan {
 bool stop_signal_seen(const Comm& comm) { return comm.max(stop_signal_seen() ? 1 : 0) != 0; }
 
 void stop_where_asked(const Comm& comm) {
-  if (stop_signal_seen(comm)) throw Stopped();
+  if (stop_signal_seen(comm)) throw Stopped{false};
 }
 
-RunClock::RunClock(const Job::Run& rule)
-    : rule_(rule), start_(Progress::steady_seconds()), last_save_(start_) {}
+RunClock::RunClock(const Job::Run& rule) : rule_(rule), start_(steady_seconds()), last_save_(start_) {}
 
 RunClock::Step RunClock::next(const Comm& group) const {
-  const double now = Progress::steady_seconds();
+  const double now = steady_seconds();
   const auto past = [now](double since, double minutes) {
     return minutes > 0 && now - since >= 60 * minutes;
   };
@@ -24,6 +24,6 @@ RunClock::Step RunClock::next(const Comm& group) const {
   return static_cast<Step>(group.max(static_cast<int>(step)));
 }
 
-void RunClock::saved() { last_save_ = Progress::steady_seconds(); }
+void RunClock::saved() { last_save_ = steady_seconds(); }
 
 }  // namespace headspan

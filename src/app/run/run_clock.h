@@ -7,8 +7,10 @@
 
 namespace headspan {
 
-/// Thrown on all ranks of a group alike, out of work that was told to stop; out of a unit its state is saved.
-struct Stopped {};
+/// Thrown on all ranks of a group alike, out of work that was told to stop.
+struct Stopped {
+  bool state_saved;  ///< of the unit: the next run goes on from here; else it begins where this one did
+};
 
 /// Whether any rank has seen a signal, on all alike. Collective over comm.
 bool stop_signal_seen(const Comm& comm);

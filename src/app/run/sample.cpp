@@ -133,10 +133,18 @@ std::string sample_digest(const Sample& sample) {
   return digest.hex();
 }
 
+std::string hash_tokens(const Job::Tokens& rule) {
+  return std::filesystem::exists(rule.path) ? hash_token_file(rule.path) : "";
+}
+
+std::string hash_cut(const Job::Tokens& rule) {
+  return std::filesystem::exists(rule.path) ? sha256_hex(cut_files(rule)) : "";
+}
+
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {
   std::string hash;
   agree(comm, [&] {
-    if (comm.is_root() && std::filesystem::exists(rule.path)) hash = hash_token_file(rule.path);
+    if (comm.is_root()) hash = hash_tokens(rule);
   });
   return comm.broadcast(hash, 0);
 }
@@ -144,7 +152,7 @@ std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {
 std::string hash_cut(const Job::Tokens& rule, const Comm& comm) {
   std::string hash;
   agree(comm, [&] {
-    if (comm.is_root() && std::filesystem::exists(rule.path)) hash = sha256_hex(cut_files(rule));
+    if (comm.is_root()) hash = hash_cut(rule);
   });
   return comm.broadcast(hash, 0);
 }

@@ -39,13 +39,15 @@ void tell(const Sample& sample, const Log& log);
 /// they were cut from. Local.
 std::string sample_digest(const Sample& sample);
 
-/// The sha256 of the token file, which rank 0 alone reads whole; empty where it is missing. Throws
-/// AgreedError. Collective over comm.
-std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
+/// The sha256 of the token file, which is read whole; empty where it is missing. Throws InputError. Local.
+std::string hash_tokens(const Job::Tokens& rule);
 
 /// The digest of what the files beside the token file say of how it is read and cut: the dtype and eos of its
-/// sidecar, and its .idx whole; empty where the token file is missing. Throws AgreedError. Collective over
-/// comm.
+/// sidecar, and its .idx whole; empty where the token file is missing. Throws InputError. Local.
+std::string hash_cut(const Job::Tokens& rule);
+
+/// The same where rank 0 alone reads the files. Throws AgreedError. Collective over comm.
+std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
 std::string hash_cut(const Job::Tokens& rule, const Comm& comm);
 
 /// The split alone, for sequences that come from elsewhere; `limit` cuts them as it cuts tokens.

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "app/job/unit.h"
+#include "app/run/process_layout.h"
 #include "app/run/run_clock.h"
-#include "app/run/team.h"
 #include "base/log.h"
 #include "base/profile.h"
 #include "io/outputs/lock_file.h"
@@ -14,7 +14,7 @@ namespace headspan {
 struct UnitRun {
   const Job& job;
   const Unit& unit;
-  const Team& team;
+  const ProcessLayout& team;
   RunClock& clock;
   const Log& log;
   Profile& profile;

@@ -66,10 +66,6 @@ GramFiles read_file(const std::string& path) {
   found.tokens_mismatch = escaped(text("tokens_mismatch"));
   found.attention = read_attention_sizes(file);
   if (!found.attention) found.lacks_attention = path;
-  if (found.attention && found.attention->tokens != found.fit_tokens)
-    throw InputError(path, "attention tokens", std::to_string(found.attention->tokens),
-                     "are not the " + std::to_string(found.fit_tokens) + " of the Grams",
-                     "the file is damaged");
   return found;
 }
 
@@ -134,15 +130,16 @@ void check_given(const Job& job, const GramStream& stream) {
 }
 
 /// Collective over the team's group.
-GramAttention merged_attention(const Job& job, const Team& team) {
+GramAttention merged_attention(const Job& job, const ProcessLayout& team) {
   std::optional<GramAttention> sum;
   for (const std::string& path : job.grams.paths) {
     const H5File file = H5File::open(team.group(), path);
     GramAttention attention = read_attention(file, team.group());
-    if (sum)
-      agree(team.group(), [&] { merge(path, attention, *sum); });
-    else
-      sum = std::move(attention);
+    agree(team.group(), [&] {
+      check_attention(path, attention);
+      if (sum) merge(path, attention, *sum);
+    });
+    if (!sum) sum = std::move(attention);
   }
   return std::move(*sum);
 }
@@ -182,7 +179,7 @@ void check_grams(const Job& job, const GridShape& grid) {
   check_references(job.predict, heads);
 }
 
-UnitEvidence merge_grams(const Job& job, const Team& team, bool attention) {
+UnitEvidence merge_grams(const Job& job, const ProcessLayout& team, bool attention) {
   GramFiles files;
   UnitEvidence evidence;
   agree(team.group(), [&] {

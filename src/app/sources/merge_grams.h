@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/job/job.h"
-#include "app/run/team.h"
+#include "app/run/process_layout.h"
 #include "app/sources/unit_evidence.h"
 
 namespace headspan {
@@ -30,6 +30,6 @@ GramFiles read_gram_files(const Job& job);
 
 /// From saved Grams, merged; with `attention` what all files, or none, have of it too. Collective over the
 /// team's group.
-UnitEvidence merge_grams(const Job& job, const Team& team, bool attention);
+UnitEvidence merge_grams(const Job& job, const ProcessLayout& team, bool attention);
 
 }  // namespace headspan

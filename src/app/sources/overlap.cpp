@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/progress.h"
+#include "base/range.h"
 #include "dist/comm/agreement.h"
 #include "dist/matrix/linear_algebra.h"
 #include "dist/matrix/redistribution.h"
@@ -18,8 +19,6 @@ namespace headspan {
 namespace {
 
 constexpr double kLeastForGram = 1e-6;  // a tolerance that eigenvalues of W^T W resolve safely
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// One projection of one layer.
 struct Piece {
@@ -49,7 +48,7 @@ class Overlap {
   OverlapTable compute(Progress& progress) {
     make_tables();
     const int teams = team_count();
-    const int mine = slab_owner(group_.size(), teams, group_.rank());
+    const int mine = range_owner(group_.size(), teams, group_.rank());
     const Comm team = group_.split(mine, group_.rank());
     const GridShape shape = squarest_grid(team.size());
     const Grid grid(team, to_int(shape.rows), to_int(shape.columns)), line(team, 1, team.size());

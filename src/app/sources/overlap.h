@@ -5,7 +5,7 @@
 
 #include "app/job/job.h"
 #include "app/plan/matrix_sizes.h"
-#include "app/run/team.h"
+#include "app/run/process_layout.h"
 #include "base/log.h"
 #include "model/weights/projections.h"
 

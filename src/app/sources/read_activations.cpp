@@ -6,6 +6,7 @@
 #include "app/job/job_rules.h"
 #include "app/plan/matrix_sizes.h"
 #include "base/progress.h"
+#include "base/range.h"
 #include "io/checkpoint/content_digest.h"
 #include "io/inputs/activations.h"
 
@@ -44,7 +45,8 @@ void check_stream(const Job& job, const Activations& file) {
 template <class T>
 class ActivationReader {
  public:
-  ActivationReader(Activations& file, const Sample& sample, std::int64_t skip_first, const Team& team)
+  ActivationReader(Activations& file, const Sample& sample, std::int64_t skip_first,
+                   const ProcessLayout& team)
       : file_(file), places_(places(sample, skip_first)), heldout_(sample.has_heldout()), team_(team) {}
 
   StreamGrams run(Precision precision, Progress& progress, const UnitState& state) {
@@ -79,7 +81,7 @@ class ActivationReader {
   /// Reads a chunk on each of the first ranks and adds all of them.
   void run_round(Collector<T>& collector, const std::vector<std::int64_t>& chunks, Progress& progress) {
     const std::size_t rank = at(team_.group().rank());
-    const Slab mine = rank < chunks.size() ? tokens_of(chunks[rank]) : Slab{0, 0};
+    const Range mine = rank < chunks.size() ? tokens_of(chunks[rank]) : Range{0, 0};
     std::vector<T> values(at(mine.count * columns()));
     agree(team_.group(), [&] {
       if (mine.count > 0) file_.read(mine.first, mine.count, values.data());
@@ -97,12 +99,12 @@ class ActivationReader {
     for (const std::int64_t chunk : chunks) progress.advance(tokens_of(chunk).count);
   }
 
-  Slab tokens_of(std::int64_t chunk) const {
+  Range tokens_of(std::int64_t chunk) const {
     const std::int64_t first = chunk * kChunkTokens;
     return {first, std::min(kChunkTokens, total() - first)};
   }
 
-  std::int64_t count(const Slab& slab, Place part) const {
+  std::int64_t count(const Range& slab, Place part) const {
     const Place* first = places_.data() + slab.first;
     return std::count(first, first + slab.count, part);
   }
@@ -110,7 +112,7 @@ class ActivationReader {
   Activations& file_;
   std::vector<Place> places_;
   bool heldout_;
-  const Team& team_;
+  const ProcessLayout& team_;
 };
 
 }  // namespace
@@ -126,7 +128,7 @@ void check_activations(const Job& job, const Unit& unit, const GridShape& grid) 
 UnitEvidence read_activations(const UnitRun& run) {
   const Job& job = run.job;
   const Unit& unit = run.unit;
-  const Team& team = run.team;
+  const ProcessLayout& team = run.team;
   const Log& log = run.log;
   std::optional<Activations> file;
   UnitEvidence evidence;

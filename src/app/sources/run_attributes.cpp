@@ -21,7 +21,7 @@ Job told_job(const Job& job, const UnitEvidence& evidence) {
 
 }  // namespace
 
-NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& team,
+NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const ProcessLayout& team,
                                 const UnitEvidence& evidence) {
   const Comm& comm = team.group();
   const std::string now = comm.broadcast(iso_time_utc(), 0);

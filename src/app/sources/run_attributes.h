@@ -4,14 +4,14 @@
 
 #include "app/job/job.h"
 #include "app/job/unit.h"
-#include "app/run/team.h"
+#include "app/run/process_layout.h"
 #include "app/sources/unit_evidence.h"
 #include "io/hdf5/netcdf.h"
 
 namespace headspan {
 
 /// Root attributes of the unit's files, equal on every rank. Collective over the team's group.
-NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const Team& team,
+NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const ProcessLayout& team,
                                 const UnitEvidence& evidence);
 
 }  // namespace headspan

@@ -57,7 +57,7 @@ bool needs_whole_grams(const Job& job) {
 
 /// Where the Grams grow and in which passes; tells where that is not in one pass on the GPUs. Their names.
 std::vector<std::string> choose_passes(const Job& job, const std::string& unit, const Prepared& prepared,
-                                       const Team& team, const Log& log, CaptureRequest& request) {
+                                       const ProcessLayout& team, const Log& log, CaptureRequest& request) {
   if (!team.gpu()) return {};
   std::int64_t longest = 0;
   for (const Sequence& sequence : prepared.sample.sequences) longest = std::max(longest, sequence.length);
@@ -104,7 +104,7 @@ std::string identify(const Prepared& prepared, const Comm& comm, UnitEvidence& e
 void capture(const UnitRun& unit_run, const Prepared& prepared, UnitEvidence& evidence) {
   const Job& job = unit_run.job;
   const Unit& unit = unit_run.unit;
-  const Team& team = unit_run.team;
+  const ProcessLayout& team = unit_run.team;
   const Log& log = unit_run.log;
   const bool attention = saves_attention(job);
   const ModelConfig& config = prepared.input.config;
@@ -162,7 +162,7 @@ void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
 UnitEvidence run_model(const UnitRun& run) {
   const Job& job = run.job;
   const Unit& unit = run.unit;
-  const Team& team = run.team;
+  const ProcessLayout& team = run.team;
   const Log& log = run.log;
   Prepared prepared;
   {

@@ -24,7 +24,7 @@ void bring_selected(const ResidentGrams& resident, RegressionData& data, const P
                     const AnalysisRequest& request) {
   std::int64_t pool = request.pairwise ? request.references : 0;
   if (request.forward) pool = std::max(pool, request.pool);
-  resident.bring(data, selection_tiles(data.layout, pairs, pool));
+  resident.copy_to_host(data, selection_tiles(data.layout, pairs, pool));
 }
 
 }  // namespace

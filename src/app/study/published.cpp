@@ -1,7 +1,9 @@
 #include "app/study/published.h"
 
+#include <filesystem>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 
 #include "app/run/write_target.h"
 #include "base/sha256.h"
@@ -48,15 +50,17 @@ struct Input {
   std::string attribute, path, digest;
 };
 
-std::vector<Input> inputs(const Job& job, const Unit& unit) {
+/// Of what there is; why something cannot be read is added to `faults`.
+std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::string>& faults) {
   const bool grams = unit.kind == Unit::Kind::grams;
   std::vector<Input> all{
       {"tokens_sha256", grams ? job.grams.paths.front() : job.tokens.path, unit.tokens_sha256},
       {"tokens_cut_digest", "what stands beside " + job.tokens.path, unit.tokens_cut_digest}};
   const auto add = [&](const char* attribute, const std::string& path, const auto& digest) {
     try {
-      all.push_back({attribute, path, digest()});
-    } catch (const InputError&) {  // gone, or in the way of being replaced: nothing is computed from it
+      if (std::filesystem::exists(path)) all.push_back({attribute, path, digest()});
+    } catch (const std::runtime_error& error) {
+      faults.push_back(complaint(error));
     }
   };
   if (unit.kind == Unit::Kind::activations)
@@ -72,9 +76,11 @@ std::vector<Input> inputs(const Job& job, const Unit& unit) {
 
 /// Throws InputError where what the unit is made from has changed since the result at `path`. Results from
 /// before an attribute was written do not tell.
-void check_inputs(const Job& job, const Unit& unit, const std::string& path) {
+void check_inputs(const Job& job, const Unit& unit, const std::string& path,
+                  std::vector<std::string>& notices) {
   const H5File file = H5File::open(path);
-  for (const Input& input : inputs(job, unit)) {
+  std::vector<std::string> faults;
+  for (const Input& input : inputs(job, unit, faults)) {
     const std::string there = file.read_attribute<std::string>("/", input.attribute).value_or("");
     if (!there.empty() && !input.digest.empty() && there != input.digest)
       throw InputError(path, input.attribute, there.substr(0, 12),
@@ -82,18 +88,20 @@ void check_inputs(const Job& job, const Unit& unit, const std::string& path) {
                            "), whose contents have changed since",
                        "choose another output.directory or set output.overwrite = true");
   }
+  for (const std::string& fault : faults)
+    notices.push_back(path + " is finished; what it was made from can no longer be read: " + fault);
 }
 
 }  // namespace
 
-bool is_published(const Job& job, const Unit& unit) {
+bool is_published(const Job& job, const Unit& unit, std::vector<std::string>& notices) {
   const std::string path = unit.result_path(job);
   if (job.output.overwrite || !is_complete(path)) return false;
   const std::string identity = unit_identity(job, unit), digest = sha256_hex(identity);
   if (read_done(path)->job_digest != digest)
     throw InputError(path, "", "", "is the result of another job (" + difference(path, identity) + ")",
                      "choose another output.directory or set output.overwrite = true");
-  check_inputs(job, unit, path);
+  check_inputs(job, unit, path, notices);
   const std::string gram = unit.gram_path(job);
   return !job.output.save_gram || (is_complete(gram) && read_done(gram)->job_digest == digest);
 }

@@ -4,10 +4,11 @@
 #include <limits>
 #include <numeric>
 
+#include "base/checked.h"
+#include "base/range.h"
+
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t length) {
   std::vector<std::int64_t> values(to_size(length));
@@ -182,7 +183,7 @@ class StreamGroup {
   const ResultHeader& header_;
   const StreamResult& stream_;
   std::string group_;
-  Slab slab_;
+  Range slab_;
 };
 
 void write_tokens(NetcdfFile& file, const ResultHeader& header) {

@@ -42,12 +42,12 @@ void warn_of_few_tokens(const Unit& unit, const std::vector<StreamResult>& resul
 /// that lie there make room where they must. Collective.
 std::optional<at::Device> analysis_device(RegressionData& data, std::optional<ResidentGrams>& resident,
                                           const AnalysisRequest& request, const std::string& stream,
-                                          const Team& team, const Log& log) {
+                                          const ProcessLayout& team, const Log& log) {
   if (!team.gpu()) return {};
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu()));
   if (fits_device(data, request, device)) return device;
   if (resident) {
-    resident->bring_all(data);
+    resident->copy_all_to_host(data);
     resident.reset();
     release_unused(device);
     if (fits_device(data, request, device)) return device;
@@ -107,7 +107,7 @@ void check_definite(const std::string& path, Unit::Kind kind, const StreamResult
 }
 
 StreamResult analyse_stream(const Job& job, const Unit& unit, StreamEvidence& stream, AnalysisRequest request,
-                            const Team& team, const Log& log, Profile& profile) {
+                            const ProcessLayout& team, const Log& log, Profile& profile) {
   const Profile::Phase phase = profile.enter("pairs");
   const std::string& path = source_path(job, unit);
   std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
@@ -141,7 +141,7 @@ AnalysisRequest analysis_request(const Job& job) {
 }
 
 std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,
-                                      const Team& team, const Log& log, Profile& profile) {
+                                      const ProcessLayout& team, const Log& log, Profile& profile) {
   const AnalysisRequest request = analysis_request(job);
   std::vector<StreamResult> results(evidence.streams.size());
   Progress progress(log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
@@ -155,7 +155,7 @@ std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvid
 }
 
 void publish_grams(const Unit& unit, const Publication& publication, const NetcdfAttributes& attributes,
-                   const UnitEvidence& evidence, const Team& team) {
+                   const UnitEvidence& evidence, const ProcessLayout& team) {
   publish(
       team.group(), publication,
       [&](const std::string& path) {
@@ -183,12 +183,13 @@ void publish_grams(const Unit& unit, const Publication& publication, const Netcd
 
 }  // namespace
 
-void run_unit(const Job& job, const Unit& unit, const Team& team, RunClock& clock, const Log& log) {
+void run_unit(const Job& job, const Unit& unit, const ProcessLayout& team, RunClock& clock, const Log& log) {
   const std::string id = team.group().broadcast(job_id(), 0);
   const std::unique_ptr<LockFile> lock = take_lock(unit.result_path(job), id, team.group(), log);
   bool published = false;  // by another run, since this one was planned
   agree(team.group(), [&] {
-    if (team.group().is_root()) published = is_published(job, unit);
+    std::vector<std::string> known;  // told when the study was planned
+    if (team.group().is_root()) published = is_published(job, unit, known);
   });
   if (team.group().max(published ? 1 : 0) == 1) return log.event("published before", {{"unit", unit.name}});
   Profile profile;

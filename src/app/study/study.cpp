@@ -2,20 +2,25 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
+#include "app/capture/unit_state.h"
 #include "app/job/unit.h"
 #include "app/plan/memory_check.h"
-#include "app/run/layout.h"
+#include "app/run/rank_resources.h"
 #include "app/run/sample.h"
 #include "app/sources/gram_source.h"
 #include "app/study/published.h"
 #include "app/study/run_unit.h"
 #include "base/checked.h"
+#include "base/clock.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "dist/comm/agreement.h"
 #include "dist/comm/shared_counter.h"
 #include "dist/threads.h"
+#include "io/outputs/lock_file.h"
 
 namespace headspan {
 namespace {
@@ -30,19 +35,45 @@ struct Failure {
 struct Plan {
   std::vector<Unit> units;  // still to be computed
   std::int64_t skipped = 0;
+  std::vector<std::string> notices;  // on the root
   int tensor_parallel = 1;
   double gpu_memory = 0;  // of a rank, where it has a GPU
-  std::string notice;     // on rank 0
 };
 
+/// Removes what a run that was killed behind its publishing has left beside the result. Local.
+void tidy_up(const Job& job, const Unit& unit, const Log& log) {
+  const std::string path = unit.result_path(job);
+  if (!std::filesystem::exists(path + ".lock") && !std::filesystem::exists(path + ".state")) return;
+  try {
+    if (const auto lock = LockFile::take(path, job_id(), log)) remove_state(job, unit);
+  } catch (const std::exception&) {  // it still runs and does so itself, or nothing can be changed there
+  }
+}
+
+/// The texts of all ranks on the root, nothing on others. Collective over world.
+std::vector<std::string> gather(const Comm& world, const std::vector<std::string>& texts) {
+  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  for (const std::string& text : texts)
+    send[0].insert(send[0].end(), text.c_str(), text.c_str() + text.size() + 1);
+  std::vector<std::string> all;
+  for (const std::vector<char>& received : world.exchange(send))
+    for (auto at = received.begin(); at != received.end();
+         at += static_cast<std::ptrdiff_t>(all.back().size()) + 1)
+      all.emplace_back(&*at);
+  return all;
+}
+
 /// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
-void skip_published(const Job& job, const Comm& world, Plan& plan) {
+void skip_published(const Job& job, const Comm& world, const Log& log, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
+  std::vector<std::string> notices;
   agree(world, [&] {
     for (auto u = static_cast<std::size_t>(world.rank()); u < complete.size();
          u += static_cast<std::size_t>(world.size()))
-      complete[u] = is_published(job, plan.units[u]) ? 1 : 0;
+      if ((complete[u] = is_published(job, plan.units[u], notices) ? 1 : 0) == 1)
+        tidy_up(job, plan.units[u], log);
   });
+  plan.notices = gather(world, notices);
   world.sum(complete.data(), static_cast<std::int64_t>(complete.size()));
   std::vector<Unit> open;
   for (std::size_t u = 0; u < complete.size(); ++u)
@@ -67,7 +98,7 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
 }
 
 /// Everything that can be wrong with the job as a whole is found here. Collective over world.
-Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
+Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<int> gpu) {
   Plan plan;
   if (gpu) plan.gpu_memory = gpu_memory_of_rank(job, world, *gpu);
   const double memory = gpu ? plan.gpu_memory : memory_of_rank(job, world);  // where the weights lie
@@ -82,14 +113,16 @@ Plan make_plan(const Job& job, const Comm& world, std::optional<int> gpu) {
       unit.tokens_cut_digest = cut;
     }
   }
-  skip_published(job, world, plan);
+  skip_published(job, world, log, plan);
   check_units(job, world, plan.units);
   agree(world, [&] {
     const int group_ranks = world.size() / to_int(job.run.groups);
     plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
     if (gpu || !world.is_root() || plan.units.empty() || plan.units.front().kind != Unit::Kind::model) return;
     const GridShape grid = job.run.grid.value_or(squarest_grid(group_ranks));
-    plan.notice = check_memory(job, plan.units, {group_ranks, plan.tensor_parallel, grid}, memory);
+    const std::string notice =
+        check_memory(job, plan.units, {group_ranks, plan.tensor_parallel, grid}, memory);
+    if (!notice.empty()) plan.notices.push_back(notice);
   });
   return plan;
 }
@@ -99,11 +132,12 @@ struct Outcome {
   std::vector<Failure> failures;  ///< on the root of the group
   std::int64_t done = 0;
   bool stopped = false;  ///< with units left to do
-  std::string saved;     ///< the unit whose state is saved; empty: stopped between two
+  std::string saved;     ///< the unit whose state is saved; empty: none was under way
 };
 
 /// Takes units from the counter until none is left or the clock says stop. Collective over world.
-Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& clock, const Log& log) {
+Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& team, RunClock& clock,
+                  const Log& log) {
   Outcome outcome;
   SharedCounter counter(team.world(), team.group_number(), team.groups());
   if (team.groups() > 1 && !counter.is_shared())
@@ -123,9 +157,9 @@ Outcome run_units(const Job& job, const Plan& plan, const Team& team, RunClock& 
       run_unit(job, plan.units[static_cast<std::size_t>(u)], team, clock, log);
       ++outcome.done;
       first = false;
-    } catch (const Stopped&) {
+    } catch (const Stopped& stop) {
       outcome.stopped = true;
-      outcome.saved = plan.units[static_cast<std::size_t>(u)].name;
+      if (stop.state_saved) outcome.saved = plan.units[static_cast<std::size_t>(u)].name;
     } catch (const AgreedError& e) {
       if (team.group().is_root()) outcome.failures.push_back({e.what(), e.exit_code()});
     }
@@ -144,7 +178,7 @@ std::string collect(const std::string& text, const Comm& world) {
 }
 
 /// Says on rank 0 why the run has ended, what is saved and how to go on. Collective over world.
-void tell_stopped(const Outcome& outcome, const Team& team, std::size_t units) {
+void tell_stopped(const Outcome& outcome, const ProcessLayout& team, std::size_t units) {
   const Comm& world = team.world();
   const bool speaks = team.group().is_root();
   std::int64_t done = speaks ? outcome.done : 0;
@@ -152,9 +186,9 @@ void tell_stopped(const Outcome& outcome, const Team& team, std::size_t units) {
   const std::string saved = collect(speaks && !outcome.saved.empty() ? " " + outcome.saved : "", world);
   const bool signal = stop_signal_seen(world);
   if (!world.is_root()) return;
-  std::fprintf(stderr, "headspan: stopped %s: %lld of %zu units are done%s%s; the same command goes on\n",
+  std::fprintf(stderr, "headspan: stopped %s: %lld of %zu units are done, %s%s; the same command goes on\n",
                signal ? "by a signal" : "at run.time_limit", static_cast<long long>(done), units,
-               saved.empty() ? "" : ", saved is the state of", saved.c_str());
+               saved.empty() ? "nothing had to be saved" : "saved is the state of", escaped(saved).c_str());
 }
 
 /// Tells every failure once, on rank 0; returns the exit code: 3 where some group has stopped, for the job is
@@ -178,14 +212,14 @@ int report(const Outcome& outcome, const Comm& world) {
 }  // namespace
 
 int study(const Job& job, const Comm& world) {
-  const double start = Progress::steady_seconds();
+  const double start = steady_seconds();
   RunClock clock(job.run);
   const Log log(world.is_root());
   const std::optional<int> gpu = choose_gpu(job, world);
   const int threads = start_threads(world);
-  const Plan plan = make_plan(job, world, gpu);
+  const Plan plan = make_plan(job, world, log, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
-  if (!plan.notice.empty()) log.notice(plan.notice);
+  for (const std::string& notice : plan.notices) log.notice(notice);
   log.event("study", {{"units", std::to_string(plan.units.size())},
                       {"skipped", std::to_string(plan.skipped)},
                       {"ranks", std::to_string(world.size())},
@@ -193,13 +227,14 @@ int study(const Job& job, const Comm& world) {
                       {"tensor_parallel", std::to_string(plan.tensor_parallel)},
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
-  const Team team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu, plan.gpu_memory);
+  const ProcessLayout team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu,
+                           plan.gpu_memory);
   const Outcome outcome = run_units(job, plan, team, clock, log);
   const int code = report(outcome, world);
   if (code == 3) tell_stopped(outcome, team, plan.units.size());
   if ((code == 0 || code == 3) && world.is_root())
     std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",
-                plan.units.size(), static_cast<long long>(plan.skipped), Progress::steady_seconds() - start);
+                plan.units.size(), static_cast<long long>(plan.skipped), steady_seconds() - start);
   return code;
 }
 

@@ -6,7 +6,7 @@ namespace headspan {
 /// Memory that was freed stays with the process, blocks of many megabytes too: the temporaries of one layer
 /// are those of the next, and fresh pages (each is a fault and is zeroed) would cost a tenth of a forward
 /// pass. Call once, at the start of main. Without effect where the C library is not glibc.
-void keep_freed_memory();
+void disable_heap_trim();
 
 /// The most that this process has had in memory so far.
 double peak_process_bytes();

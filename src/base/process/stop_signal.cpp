@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
-#include <initializer_list>
 #include <thread>
 
 #include <unistd.h>
@@ -12,12 +11,20 @@
 namespace headspan {
 namespace {
 
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 constexpr std::int64_t kSamePress = 500'000'000;  // ns: some launchers send one Ctrl-C twice
 
 // A signal handler has nowhere else to write.
 std::atomic<bool> seen{false};
 std::atomic<std::int64_t> interrupted{0};  // when SIGINT came first, ns; 0: it has not
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : kStopSignals) sigaddset(&signals, signal);
+  return signals;
+}
 
 void note(int signal) {
   seen = true;
@@ -33,19 +40,24 @@ void note(int signal) {
 
 }  // namespace
 
+void hold_stop_signals() {
+  const sigset_t signals = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void release_stop_signals() {
+  const sigset_t signals = stop_signals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
 void catch_stop_signals() {
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
-    sigaddset(&signals, signal);
-    sigaction(signal, &action, nullptr);
-  }
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals] {
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  for (const int signal : kStopSignals) sigaction(signal, &action, nullptr);
+  hold_stop_signals();
+  std::thread([] {
+    release_stop_signals();
     for (;;) pause();
   }).detach();
 }

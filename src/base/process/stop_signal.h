@@ -8,7 +8,14 @@
 
 namespace headspan {
 
-/// From now on the signals are noted instead of ending the process, on a thread of their own: this thread,
+/// From now on the signals wait, for one of the two below, also while this process starts its program again
+/// (thread_pools.h): LibTorch takes long to load. Before any thread is started.
+void hold_stop_signals();
+
+/// Held ones end the process, as those do that come later.
+void release_stop_signals();
+
+/// Held ones and later ones are noted instead of ending the process, on a thread of their own: this thread,
 /// and those that it starts from now on, do not see them. Once, before MPI starts. Throws std::system_error.
 void catch_stop_signals();
 

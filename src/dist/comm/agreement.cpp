@@ -30,7 +30,7 @@ void agree(const Comm& comm, const std::function<void()>& step) {
     line = "rank " + std::to_string(rank_of_world()) + ": out of memory";
   } catch (const std::exception& e) {
     code = 1;
-    line = "rank " + std::to_string(rank_of_world()) + ": " + complaint(e);
+    line = "rank " + std::to_string(rank_of_world()) + ": " + error_message(e);
   }
   const int first = comm.min(code == 0 ? comm.size() : comm.rank());
   if (first == comm.size()) return;

@@ -44,14 +44,14 @@ class DeviceComm {
   std::optional<int> gpu() const { return gpu_; }
 
   /// What was begun.
-  using Ticket = std::int64_t;
+  using Request = std::int64_t;
 
   /// In place the sum of `values`: [count] over the ranks. Every rank gets the same bits; on GPUs in which
   /// order is summed is NCCL's choice, which depends on the count, the ranks and how they are connected.
   void sum(double* values, std::int64_t count) const { wait(begin_sum(values, count)); }
   void sum(float* values, std::int64_t count) const { wait(begin_sum(values, count)); }
-  virtual Ticket begin_sum(double* values, std::int64_t count) const = 0;
-  virtual Ticket begin_sum(float* values, std::int64_t count) const = 0;
+  virtual Request begin_sum(double* values, std::int64_t count) const = 0;
+  virtual Request begin_sum(float* values, std::int64_t count) const = 0;
 
   /// `bytes` of `data` from `root` to all.
   virtual void broadcast(void* data, std::int64_t bytes, int root) const = 0;
@@ -68,12 +68,12 @@ class DeviceComm {
   void exchange(const std::vector<Bytes<const char>>& send, const std::vector<Bytes<char>>& receive) const {
     wait(begin_exchange(send, receive));
   }
-  virtual Ticket begin_exchange(const std::vector<Bytes<const char>>& send,
-                                const std::vector<Bytes<char>>& receive) const = 0;
+  virtual Request begin_exchange(const std::vector<Bytes<const char>>& send,
+                                 const std::vector<Bytes<char>>& receive) const = 0;
 
   /// What comes on the default stream stands behind what was begun, whose buffers are to be left alone until
   /// then. At most kMostBegun later calls may have been made since. Local.
-  virtual void wait(Ticket ticket) const = 0;
+  virtual void wait(Request request) const = 0;
   static constexpr int kMostBegun = 8;
 
  protected:

@@ -8,24 +8,24 @@ class MpiDeviceComm : public DeviceComm {
  public:
   explicit MpiDeviceComm(const Comm& comm) : DeviceComm(comm, std::nullopt) {}
 
-  Ticket begin_sum(double* values, std::int64_t count) const override { return sum_now(values, count); }
-  Ticket begin_sum(float* values, std::int64_t count) const override { return sum_now(values, count); }
+  Request begin_sum(double* values, std::int64_t count) const override { return sum_now(values, count); }
+  Request begin_sum(float* values, std::int64_t count) const override { return sum_now(values, count); }
   void broadcast(void* data, std::int64_t bytes, int root) const override {
     host().broadcast(static_cast<char*>(data), bytes, root);
   }
   void all_gather(const void* send, std::int64_t bytes, void* receive) const override {
     host().all_gather(static_cast<const char*>(send), bytes, static_cast<char*>(receive));
   }
-  Ticket begin_exchange(const std::vector<Bytes<const char>>& send,
-                        const std::vector<Bytes<char>>& receive) const override {
+  Request begin_exchange(const std::vector<Bytes<const char>>& send,
+                         const std::vector<Bytes<char>>& receive) const override {
     host().exchange(send, receive);
     return 0;
   }
-  void wait(Ticket) const override {}
+  void wait(Request) const override {}
 
  private:
   template <class T>
-  Ticket sum_now(T* values, std::int64_t count) const {
+  Request sum_now(T* values, std::int64_t count) const {
     host().sum(values, count);
     return 0;
   }

@@ -1,6 +1,6 @@
 // DeviceComm over NCCL, one rank for each GPU. MPI carries NCCL's id and every agreement; NCCL itself works
 // without blocking (blocking = 0), so that no call of it can wait for a peer longer than `patience`: a call
-// is polled until NCCL has taken it, and a Watch looks at what runs on the GPU and at NCCL's own threads.
+// is polled until NCCL has taken it, and a Watchdog looks at what runs on the GPU and at NCCL's own threads.
 //
 // What NCCL asks for and is easy to miss: of a communicator that does not block, a call may return
 // ncclInProgress, and nothing may be recorded behind it before ncclCommGetAsyncError says that it has been
@@ -15,7 +15,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include "base/process/watch.h"
+#include "base/process/watchdog.h"
 #include "base/provenance.h"
 #include "dist/comm/agreement.h"
 #include "dist/comm/device_comm.h"
@@ -80,27 +80,27 @@ class NcclComm : public DeviceComm {
   /// Local; behind a connect that succeeded everywhere.
   void start_watch();
 
-  Ticket begin_sum(double* values, std::int64_t count) const override {
+  Request begin_sum(double* values, std::int64_t count) const override {
     return begin_sum(values, count, ncclFloat64);
   }
-  Ticket begin_sum(float* values, std::int64_t count) const override {
+  Request begin_sum(float* values, std::int64_t count) const override {
     return begin_sum(values, count, ncclFloat32);
   }
   void broadcast(void* data, std::int64_t bytes, int root) const override;
   void all_gather(const void* send, std::int64_t bytes, void* receive) const override;
-  Ticket begin_exchange(const std::vector<Bytes<const char>>& send,
-                        const std::vector<Bytes<char>>& receive) const override;
-  void wait(Ticket ticket) const override;
+  Request begin_exchange(const std::vector<Bytes<const char>>& send,
+                         const std::vector<Bytes<char>>& receive) const override;
+  void wait(Request request) const override;
 
  private:
-  static constexpr Ticket kNothing = -1;  // of a call of nothing, which is none
+  static constexpr Request kNothing = -1;  // of a call of nothing, which is none
 
   struct Call {
     Event begun, done;
   };
 
-  Ticket begin_sum(void* values, std::int64_t count, ncclDataType_t type) const;
-  Ticket run(const char* name, const std::function<ncclResult_t()>& call) const;
+  Request begin_sum(void* values, std::int64_t count, ncclDataType_t type) const;
+  Request run(const char* name, const std::function<ncclResult_t()>& call) const;
   ncclResult_t send_and_receive(const std::vector<Bytes<const char>>& send,
                                 const std::vector<Bytes<char>>& receive) const;
   ncclResult_t settled(ncclResult_t code) const;
@@ -109,11 +109,11 @@ class NcclComm : public DeviceComm {
   void make_room() const;
   const Call& call(std::int64_t number) const { return calls_[static_cast<std::size_t>(number % kCalls)]; }
   void count_done() const;
-  Watch::Look look() const;
+  Watchdog::Look look() const;
   [[noreturn]] void give_up(const std::string& what) const;
 
   /// Calls that may be under way at once. Few, so that the GPU's queue never fills up behind a peer that
-  /// hangs: a full queue blocks the launching thread inside CUDA, and the watch with it.
+  /// hangs: a full queue blocks the launching thread inside CUDA, and the watchdog with it.
   static constexpr std::int64_t kCalls = 16;
   static_assert(kCalls > kMostBegun);
 
@@ -125,7 +125,7 @@ class NcclComm : public DeviceComm {
   mutable std::int64_t issued_ = 0, done_ = 0;
   mutable std::mutex nccl_;  // one thread at a time in the calls on comm_
   ncclComm_t comm_ = nullptr;
-  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<Watchdog> watch_;
 };
 
 void NcclComm::prepare() {
@@ -144,7 +144,7 @@ void NcclComm::connect(const ncclUniqueId& id) {
 }
 
 void NcclComm::start_watch() {
-  watch_ = std::make_unique<Watch>(
+  watch_ = std::make_unique<Watchdog>(
       patience_, [this] { return look(); }, [this](const std::string& what) { give_up(what); });
 }
 
@@ -152,7 +152,7 @@ NcclComm::~NcclComm() {
   const bool in_order = watch_ && std::uncaught_exceptions() == 0;
   const auto begin = Clock::now();
   while (in_order && Clock::now() - begin < patience_) {
-    const Watch::Look now = look();
+    const Watchdog::Look now = look();
     if (!now.trouble.empty() || now.finished == issued_) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -178,7 +178,7 @@ void NcclComm::all_gather(const void* send, std::int64_t bytes, void* receive) c
   }));
 }
 
-DeviceComm::Ticket NcclComm::begin_sum(void* values, std::int64_t count, ncclDataType_t type) const {
+DeviceComm::Request NcclComm::begin_sum(void* values, std::int64_t count, ncclDataType_t type) const {
   if (count == 0) return kNothing;
   return run("ncclAllReduce", [&] {
     return ncclAllReduce(values, values, static_cast<std::size_t>(count), type, ncclSum, comm_,
@@ -186,8 +186,8 @@ DeviceComm::Ticket NcclComm::begin_sum(void* values, std::int64_t count, ncclDat
   });
 }
 
-DeviceComm::Ticket NcclComm::begin_exchange(const std::vector<Bytes<const char>>& send,
-                                            const std::vector<Bytes<char>>& receive) const {
+DeviceComm::Request NcclComm::begin_exchange(const std::vector<Bytes<const char>>& send,
+                                             const std::vector<Bytes<char>>& receive) const {
   const auto own = static_cast<std::size_t>(rank()), ranks = static_cast<std::size_t>(size());
   HS_ASSERT(send.size() == ranks && receive.size() == ranks && send[own].count == receive[own].count);
   return run("ncclSend and ncclRecv", [&] {
@@ -215,7 +215,7 @@ ncclResult_t NcclComm::send_and_receive(const std::vector<Bytes<const char>>& se
 }
 
 /// Puts a call on the stream, behind what is on the default stream.
-DeviceComm::Ticket NcclComm::run(const char* name, const std::function<ncclResult_t()>& nccl_call) const {
+DeviceComm::Request NcclComm::run(const char* name, const std::function<ncclResult_t()>& nccl_call) const {
   try {
     HS_CUDA(cudaSetDevice(*gpu()));
     make_room();
@@ -237,12 +237,12 @@ DeviceComm::Ticket NcclComm::run(const char* name, const std::function<ncclResul
   }
 }
 
-void NcclComm::wait(Ticket ticket) const {
-  if (ticket == kNothing) return;
-  HS_ASSERT(issued_ - ticket <= kCalls);  // else the event is another call's
+void NcclComm::wait(Request request) const {
+  if (request == kNothing) return;
+  HS_ASSERT(issued_ - request <= kCalls);  // else the event is another call's
   try {
     HS_CUDA(cudaSetDevice(*gpu()));
-    HS_CUDA(cudaStreamWaitEvent(cudaStreamLegacy, call(ticket).done.get(), 0));
+    HS_CUDA(cudaStreamWaitEvent(cudaStreamLegacy, call(request).done.get(), 0));
   } catch (const Error& e) {
     give_up(e.what());
   }
@@ -292,9 +292,9 @@ void NcclComm::count_done() const {
   while (done_ < issued_ && is_done(call(done_).done)) ++done_;
 }
 
-/// On the watch's thread, mostly.
-Watch::Look NcclComm::look() const {
-  Watch::Look now;
+/// On the watchdog's thread, mostly.
+Watchdog::Look NcclComm::look() const {
+  Watchdog::Look now;
   try {
     HS_CUDA(cudaSetDevice(*gpu()));
     const Lock lock(counts_);

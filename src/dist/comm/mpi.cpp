@@ -34,7 +34,7 @@ bool mpi_is_running() {
     try {
       std::rethrow_exception(pending);
     } catch (const std::exception& e) {
-      what = complaint(e);
+      what = error_message(e);
     } catch (...) {
       what = "an exception of unknown type";
     }

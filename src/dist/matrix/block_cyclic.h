@@ -61,23 +61,4 @@ struct BlockCyclic {
   }
 };
 
-/// A contiguous share of `total` things.
-struct Slab {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
-
-/// The share of `part` among `parts`, sizes differing by at most one, in order.
-inline Slab slab_of(std::int64_t total, int parts, int part) {
-  const std::int64_t first = total / parts * part + std::min<std::int64_t>(part, total % parts);
-  return {first, total / parts + (part < total % parts ? 1 : 0)};
-}
-
-/// The part whose slab holds `thing`.
-inline int slab_owner(std::int64_t total, int parts, std::int64_t thing) {
-  const std::int64_t small = total / parts, large_parts = total % parts;
-  if (thing < large_parts * (small + 1)) return static_cast<int>(thing / (small + 1));
-  return static_cast<int>(large_parts + (thing - large_parts * (small + 1)) / small);
-}
-
 }  // namespace headspan

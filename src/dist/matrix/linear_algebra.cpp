@@ -215,6 +215,23 @@ std::vector<double> local_eigenvectors(double* a, std::int64_t size) {
   return values;
 }
 
+bool is_semidefinite(std::vector<double> a, std::int64_t size, const std::vector<double>& least,
+                     double error) {
+  const auto n = static_cast<std::size_t>(size);
+  std::vector<double> scale(n, 0.0);
+  for (std::size_t i = 0; i < n; ++i)
+    if (a[i * (n + 1)] > least[i]) scale[i] = 1 / std::sqrt(a[i * (n + 1)]);
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t i = j + 1; i < n; ++i)
+      a[i + j * n] = scale[i] > 0 && scale[j] > 0 ? a[i + j * n] * scale[i] * scale[j] : 0;
+    a[j * (n + 1)] = 1 + error * static_cast<double>(size);
+  }
+  const int order = to_int(size);
+  int info = 0;
+  dpotrf_("L", &order, a.data(), &order, &info);
+  return info == 0;
+}
+
 std::vector<double> singular_values(Matrix& a) {
   const auto desc = descriptor_of(a);
   std::vector<double> values(static_cast<std::size_t>(std::min(desc[2], desc[3]))), work(1);

@@ -70,6 +70,13 @@ constexpr std::int64_t kMostEigenvectors = 32766;
 /// order, each with its largest component positive (dsyevd). Local.
 std::vector<double> local_eigenvectors(double* a, std::int64_t size);
 
+/// Whether the symmetric [size, size], lower triangle valid, can be positive semidefinite when each of its
+/// correlations, a_ij / sqrt(a_ii a_jj), is right to within `error`: this moves their eigenvalues by no more
+/// than size * error, so that a Cholesky factor of them has to exist once that is added to the diagonal. Rows
+/// whose diagonal is not above `least`: [size] are rounding alone and left out. Local.
+bool is_semidefinite(std::vector<double> a, std::int64_t size, const std::vector<double>& least,
+                     double error);
+
 /// Singular values of A, descending, on every rank; A is lost. p?gesvd. Throws Error when they do not
 /// converge.
 std::vector<double> singular_values(Matrix& a);

@@ -7,8 +7,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// The distance of tokens that have `count` values each: an odd number of cache lines.
 template <class T>
 std::int64_t leading_of(std::int64_t count) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/checked.h"
+
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 /// The tiles by owning rank, and for each tile in the caller's order its owner.
 struct ByOwner {

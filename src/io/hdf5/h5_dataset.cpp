@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/printable.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -95,7 +96,7 @@ void abandon_parallel_file(const Comm& comm, const std::string& path, const std:
     const bool full =
         ::statvfs(path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kFew;
     remove_open_file(path);
-    std::fprintf(stderr, "headspan: %s%s\n", why.c_str(), full ? " (no space left on device)" : "");
+    std::fprintf(stderr, "headspan: %s%s\n", escaped(why).c_str(), full ? " (no space left on device)" : "");
     end_job();
   }
   while (true) ::pause();  // until the abort ends this rank too

@@ -102,8 +102,8 @@ void check_header(const Line& header) {
 /// Text of a manifest goes into messages, results and names of files.
 void check_text(const Line& header, const Line& line) {
   for (const std::string& column : header.fields())
-    if (has_control_characters(line.cell(header, column)))
-      throw line.error(column, "'" + line.cell(header, column) + "'", "holds a control character",
+    if (const std::string& text = line.cell(header, column); escaped(text) != text)
+      throw line.error(column, "'" + text + "'", "holds a control character or a byte that is no UTF-8",
                        "text that shows as it is is expected");
 }
 
@@ -221,6 +221,7 @@ std::vector<ManifestRow> read_manifest(const std::string& path) {
       continue;
     }
     rows.push_back(parse_row(*header, line, folder));
+    rows.back().number = static_cast<std::int64_t>(rows.size()) - 1;
     if (!names.insert(rows.back().name).second)
       throw line.error("name", rows.back().name, "is the name of an earlier row too", "names must differ");
   }

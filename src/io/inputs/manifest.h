@@ -1,8 +1,8 @@
 // The checkpoints of a sweep as a table: tab-separated text with a header line, one checkpoint a row. The
 // columns name, step, tokens and path are required, in any order; repository, revision, commit, bytes, sha256
 // and validation_loss may be there; others are refused, and so are names that cannot be selected or cannot
-// name files, and text with control characters. Whether the checkpoints exist is not looked at: most of a
-// sweep may not be fetched yet.
+// name files, and text with control characters or without UTF-8. Whether the checkpoints exist is not looked
+// at: most of a sweep may not be fetched yet.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@ namespace headspan {
 /// One checkpoint. An empty cell of the file leaves its field empty; `name`, `step` and `path` are never
 /// empty.
 struct ManifestRow {
+  std::int64_t number = 0;             // of the row, from 0
   std::string name;                    // names the result file: unique, without '/'
   std::int64_t step = 0;               // of training
   std::optional<std::int64_t> tokens;  // trained on up to this step

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 
 #include "base/checked.h"
+#include "base/printable.h"
 #include "io/hdf5/h5_file.h"
 
 namespace headspan {
@@ -16,7 +18,7 @@ constexpr std::int64_t kLargestSize = std::int64_t{1} << 20;  // so that product
 constexpr const char* kCapture = "roped";
 constexpr const char* kReadable = "1.";  // what every schema that can be read begins with
 
-std::int64_t stored_columns(const PlannedBlock& block) {
+std::int64_t encode_tokens(const PlannedBlock& block) {
   return std::accumulate(block.bands.begin(), block.bands.end(), std::int64_t{0},
                          [](std::int64_t sum, const Band& band) { return sum + band.columns; });
 }
@@ -46,7 +48,7 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   file.write_attribute(group, "band_columns", columns);
   file.write_attribute(group, "band_bits", bits);
   file.write_attribute(group, "expected_loss", block.expected_loss);
-  const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
+  const std::int64_t d = plan.head_size, all = plan.columns(), r = encode_tokens(block);
   if (plan.algorithm == "latent") {
     write_array(file, group + "/mean", block.mean, {all});
     write_array(file, group + "/bias", block.bias, {all});
@@ -86,7 +88,7 @@ class PlanReader {
     plan.head_size = size("head_size", 1);
     plan.exact_first = size("exact_first", 0);
     plan.references = size("references", 0);
-    plan.expected_loss = attribute<double>("/", "expected_loss");
+    plan.expected_loss = loss("/");
     for (const std::string stream : {"k", "v"}) {
       if (!file_.has(stream)) continue;
       auto& blocks = plan.streams[stream];
@@ -142,8 +144,23 @@ class PlanReader {
   std::vector<T> numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
     std::vector<T> values = array<T>(name, shape);
     for (const T value : values)
-      if (!std::isfinite(value)) refuse(name, std::to_string(value), "is not a finite number");
+      if (!std::isfinite(value)) refuse(name, printable(value), "is not a finite number");
     return values;
+  }
+
+  /// Every value such that a cache can compute with it: in float32, or better.
+  std::vector<double> cached_numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
+    std::vector<double> values = numbers<double>(name, shape);
+    for (const double value : values)
+      if (std::abs(value) > std::numeric_limits<float>::max())
+        refuse(name, printable(value), "is beyond float32, in which a cache computes");
+    return values;
+  }
+
+  double loss(const std::string& object) const {
+    const auto value = attribute<double>(object, "expected_loss");
+    if (!std::isfinite(value)) refuse(object + ": expected_loss", printable(value), "is not a finite number");
+    return value;
   }
 
   std::vector<std::int64_t> list(const std::string& name) {
@@ -157,14 +174,14 @@ class PlanReader {
     if (!file_.has(group)) refuse(group, "", "is missing");
     PlannedBlock block;
     read_bands(group, plan, block);
-    block.expected_loss = attribute<double>(group, "expected_loss");
-    const std::int64_t all = plan.columns(), r = stored_columns(block);
+    block.expected_loss = loss(group);
+    const std::int64_t all = plan.columns(), r = encode_tokens(block);
     if (plan.algorithm == "quantise") {
       if (r != all) refuse(group, "", "must store every column");
     } else if (plan.algorithm == "latent") {
       if (r > all) refuse(group, "", "stores more columns than there are");
-      block.mean = numbers<double>(group + "/mean", {all});
-      block.bias = numbers<double>(group + "/bias", {all});
+      block.mean = cached_numbers(group + "/mean", {all});
+      block.bias = cached_numbers(group + "/bias", {all});
       block.eigenvalues = numbers<double>(group + "/eigenvalues", {all});
       block.projection = numbers<float>(group + "/projection", {all, r});
       block.lift = numbers<float>(group + "/lift", {r, all});
@@ -196,7 +213,7 @@ class PlanReader {
     block.references = array<std::int64_t>(group + "/references", {targets, plan.references});
     block.map =
         numbers<float>(group + "/map", {targets, checked_mul(plan.references, d, "rows of a map"), d});
-    block.bias = numbers<double>(group + "/bias", {targets, d});
+    block.bias = cached_numbers(group + "/bias", {targets, d});
     block.r2_heldout = array<double>(group + "/r2_heldout", {targets});
     block.loss = numbers<double>(group + "/loss", {targets});
   }
@@ -209,7 +226,7 @@ class PlanReader {
     std::vector<std::int64_t> expected(static_cast<std::size_t>(plan.kv_heads));
     std::iota(expected.begin(), expected.end(), 0);
     if (heads != expected) refuse(group, "", "must have each head once among kept and targets");
-    if (stored_columns(block) != static_cast<std::int64_t>(block.kept.size()) * plan.head_size)
+    if (encode_tokens(block) != static_cast<std::int64_t>(block.kept.size()) * plan.head_size)
       refuse(group, "", "stores other columns than those of the kept heads");
   }
 

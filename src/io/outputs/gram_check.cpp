@@ -2,82 +2,57 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
+#include "base/checked.h"
+#include "base/printable.h"
 #include "dist/comm/agreement.h"
+#include "dist/matrix/linear_algebra.h"
 
 namespace headspan {
 namespace {
 
 constexpr double kSlack = 1e-4;  // products may have been formed in float32
+constexpr double kBand = 1e-9;   // of moments, which are summed in FP64 (FitRules::band)
+constexpr double kLeast = std::numeric_limits<double>::min();  // below it squares have lost digits
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-std::string text_of(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
-
-class GramCheck {
+/// What the numbers of one Gram have to be, in the order in which they are looked at: the diagonal, then the
+/// products. Throws InputError.
+class GramRules {
  public:
-  GramCheck(const std::string& path, const std::string& group, const GramPart& gram, std::int64_t head_size)
-      : path_(path), group_(group), gram_(gram), matrix_(*gram.matrix), d_(head_size) {}
+  GramRules(std::string path, std::string group, std::int64_t head_size, std::int64_t tokens)
+      : path_(std::move(path)), group_(std::move(group)), d_(head_size), tokens_(tokens) {}
 
-  void run() {
-    const std::vector<double> squares = diagonal();
-    agree(matrix_.grid().comm(), [&] {
-      for (std::int64_t i = 0; i < matrix_.rows().size; ++i) check_coordinate(i, squares[to_size(i)]);
-      for (std::int64_t j = 0; j < matrix_.local_columns(); ++j) check_products(j);
-    });
-  }
-
- private:
-  /// [columns], on all ranks.
-  std::vector<double> diagonal() const {
-    std::vector<double> squares(to_size(matrix_.rows().size), 0.0);
-    for (std::int64_t i = 0; i < matrix_.local_rows(); ++i) {
-      const std::int64_t row = global_row(i);
-      if (matrix_.columns().owner(row) == matrix_.grid().column())
-        squares[to_size(row)] = *matrix_.at(i, matrix_.columns().local(row));
-    }
-    matrix_.grid().comm().sum(squares.data(), matrix_.rows().size);
-    return squares;
-  }
-
-  std::int64_t global_row(std::int64_t i) const { return matrix_.rows().global(matrix_.grid().row(), i); }
-
-  /// Takes down how large the products with this coordinate can be.
-  void check_coordinate(std::int64_t i, double squares) {
-    const double mean = gram_.mean[to_size(i)];
+  /// The next coordinate: how large the products with it can be is taken down.
+  void take_coordinate(double mean, double squares) {
+    const auto i = static_cast<std::int64_t>(lengths_.size());
     if (!std::isfinite(mean))
-      throw InputError(path_, group_ + "/mean[" + std::to_string(i) + "]", text_of(mean),
+      throw InputError(path_, group_ + "/mean[" + std::to_string(i) + "]", printable(mean),
                        "is not a finite number", "the file is damaged");
     if (!std::isfinite(squares)) refuse(i, i, squares, "is not a finite number");
     const double error =
         64 * std::numeric_limits<double>::epsilon() * mean;  // of a coordinate that does not vary
-    const double rounding = static_cast<double>(gram_.tokens) * error * error;
+    const double rounding = static_cast<double>(tokens_) * error * error;
     if (squares < -rounding) refuse(i, i, squares, "is a negative sum of squares");
+    if (tokens_ == 0 && squares > 0) refuse(i, i, squares, "is a sum of squares of no tokens");
     lengths_.push_back(std::sqrt(std::max(squares, 0.0) + rounding));
   }
 
-  /// A local column, from the tile on the diagonal down.
-  void check_products(std::int64_t j) const {
-    const std::int64_t column = matrix_.columns().global(matrix_.grid().column(), j), head = column / d_;
-    std::int64_t i = matrix_.rows().local_before(matrix_.grid().row(), head * d_);
-    for (; i < matrix_.local_rows(); ++i) {
-      const std::int64_t row = global_row(i);
-      const double product = *matrix_.at(i, j), most = lengths_[to_size(row)] * lengths_[to_size(column)];
-      if (!std::isfinite(product)) refuse(row, column, product, "is not a finite number");
-      if (std::abs(product) > (1 + kSlack) * most)
-        refuse(row, column, product, "is more than the sums of squares allow");
-      if (row / d_ != head) continue;
-      const double mirrored = *matrix_.at(matrix_.rows().local(column), matrix_.columns().local(row));
-      if (std::abs(product - mirrored) > kSlack * most)
-        refuse(row, column, product, "differs from its mirror image");
-    }
+  void check_product(std::int64_t row, std::int64_t column, double product) const {
+    if (!std::isfinite(product)) refuse(row, column, product, "is not a finite number");
+    if (std::abs(product) > (1 + kSlack) * most(row, column))
+      refuse(row, column, product, "is more than the sums of squares allow");
+  }
+
+  void check_mirrored(std::int64_t row, std::int64_t column, double product, double mirrored) const {
+    if (std::abs(product - mirrored) > kSlack * most(row, column))
+      refuse(row, column, product, "differs from its mirror image");
+  }
+
+ private:
+  double most(std::int64_t row, std::int64_t column) const {
+    return lengths_[to_size(row)] * lengths_[to_size(column)];
   }
 
   [[noreturn]] void refuse(std::int64_t row, std::int64_t column, double value, const char* wrong) const {
@@ -85,21 +60,123 @@ class GramCheck {
     throw InputError(path_,
                      group_ + "/tiles[" + std::to_string(tile) + ", " + std::to_string(row % d_) + ", " +
                          std::to_string(column % d_) + "]",
-                     text_of(value), wrong, "the file is damaged");
+                     printable(value), wrong, "the file is damaged");
   }
 
-  const std::string &path_, &group_;
-  const GramPart& gram_;
-  const Matrix& matrix_;
-  std::int64_t d_;
+  std::string path_, group_;
+  std::int64_t d_, tokens_;
   std::vector<double> lengths_;  // [columns] of the centred coordinates
 };
+
+/// The diagonal of a matrix, on all ranks.
+std::vector<double> diagonal_of(const Matrix& matrix) {
+  std::vector<double> squares(to_size(matrix.rows().size), 0.0);
+  for (std::int64_t i = 0; i < matrix.local_rows(); ++i) {
+    const std::int64_t row = matrix.rows().global(matrix.grid().row(), i);
+    if (matrix.columns().owner(row) == matrix.grid().column())
+      squares[to_size(row)] = *matrix.at(i, matrix.columns().local(row));
+  }
+  matrix.grid().comm().sum(squares.data(), matrix.rows().size);
+  return squares;
+}
+
+/// A local column of a matrix, from the tile on the diagonal down.
+void check_column(const GramRules& rules, const Matrix& matrix, std::int64_t d, std::int64_t j) {
+  const std::int64_t column = matrix.columns().global(matrix.grid().column(), j), head = column / d;
+  std::int64_t i = matrix.rows().local_before(matrix.grid().row(), head * d);
+  for (; i < matrix.local_rows(); ++i) {
+    const std::int64_t row = matrix.rows().global(matrix.grid().row(), i);
+    const double product = *matrix.at(i, j);
+    rules.check_product(row, column, product);
+    if (row / d == head)
+      rules.check_mirrored(row, column, product,
+                           *matrix.at(matrix.rows().local(column), matrix.columns().local(row)));
+  }
+}
+
+/// A row of tiles as it lies in a file, from the first to that on the diagonal.
+void check_row(const GramRules& rules, std::int64_t head, std::int64_t d, const std::vector<double>& tiles) {
+  for (std::int64_t b = 0; b <= head; ++b)
+    for (std::int64_t i = 0; i < d; ++i)
+      for (std::int64_t j = 0; j < d; ++j) {
+        const std::int64_t row = head * d + i, column = b * d + j;
+        const double product = tiles[to_size((b * d + i) * d + j)];
+        rules.check_product(row, column, product);
+        if (row > column && b == head)
+          rules.check_mirrored(row, column, product, tiles[to_size((b * d + j) * d + i)]);
+      }
+}
+
+/// One matrix of what attention does, which stands at `place` of the file.
+void check_moment(const std::string& path, const std::string& place, const double* matrix, std::int64_t d) {
+  const auto refuse = [&](std::int64_t i, std::int64_t j, const char* wrong) {
+    throw InputError(path, place + ", " + std::to_string(i) + ", " + std::to_string(j) + "]",
+                     printable(matrix[i * d + j]), wrong, "the file is damaged");
+  };
+  for (std::int64_t i = 0; i < d; ++i) {
+    if (!std::isfinite(matrix[i * d + i])) refuse(i, i, "is not a finite number");
+    if (matrix[i * d + i] < 0) refuse(i, i, "is a negative sum of squares");
+  }
+  for (std::int64_t i = 0; i < d; ++i)
+    for (std::int64_t j = 0; j < d; ++j) {
+      const double value = matrix[i * d + j],
+                   most = std::sqrt(matrix[i * d + i]) * std::sqrt(matrix[j * d + j]);
+      if (!std::isfinite(value)) refuse(i, j, "is not a finite number");
+      if (std::abs(value) > (1 + kSlack) * most + kLeast)
+        refuse(i, j, "is more than the sums of squares allow");
+      if (i > j && std::abs(value - matrix[j * d + i]) > kSlack * most + kLeast)
+        refuse(i, j, "differs from its mirror image");
+    }
+  if (!is_semidefinite({matrix, matrix + d * d}, d, std::vector<double>(to_size(d), kLeast), kBand))
+    throw InputError(path, place + "]", "", "is not positive semidefinite", "the file is damaged");
+}
 
 }  // namespace
 
 void check_gram(const std::string& path, const std::string& group, const GramPart& gram,
                 std::int64_t head_size) {
-  GramCheck(path, group, gram, head_size).run();
+  const Matrix& matrix = *gram.matrix;
+  const std::vector<double> squares = diagonal_of(matrix);
+  agree(matrix.grid().comm(), [&] {
+    GramRules rules(path, group, head_size, gram.tokens);
+    for (std::size_t i = 0; i < squares.size(); ++i) rules.take_coordinate(gram.mean[i], squares[i]);
+    for (std::int64_t j = 0; j < matrix.local_columns(); ++j) check_column(rules, matrix, head_size, j);
+  });
+}
+
+void check_gram(const H5File& file, const GramStream& stream, const std::string& part) {
+  const std::string group = stream.name + "/" + part;
+  const std::int64_t d = stream.head_size;
+  std::vector<double> mean(to_size(stream.columns())), tiles(to_size(stream.columns() * d));
+  file.open_dataset(group + "/mean").read_rows(0, stream.columns(), mean.data());
+  H5Dataset dataset = file.open_dataset(group + "/tiles");
+  GramRules rules(file.path(), group, d, file.read_attribute<std::int64_t>(group, "tokens").value_or(0));
+  for (std::int64_t h = 0; h < stream.heads(); ++h) {
+    dataset.read_rows(h * (h + 3) / 2, 1, tiles.data());
+    for (std::int64_t i = 0; i < d; ++i)
+      rules.take_coordinate(mean[to_size(h * d + i)], tiles[to_size(i * (d + 1))]);
+  }
+  for (std::int64_t h = 0; h < stream.heads(); ++h) {
+    dataset.read_rows(h * (h + 1) / 2, h + 1, tiles.data());
+    check_row(rules, h, d, tiles);
+  }
+}
+
+void check_attention(const std::string& path, const GramAttention& attention) {
+  const std::int64_t d = attention.head_size;
+  for (std::int64_t layer = 0; layer < attention.layers; ++layer) {
+    const std::string at = "[" + std::to_string(layer);
+    const double scale = attention.scale[to_size(layer)];
+    if (!(scale > 0) || !std::isfinite(scale))
+      throw InputError(path, "attention/scale" + at + "]", printable(scale), "is no mean of 1 / squares",
+                       "the file is damaged");
+    for (std::int64_t h = 0; h < attention.heads; ++h) {
+      const std::size_t first = to_size((layer * attention.heads + h) * d * d);
+      const std::string place = at + ", " + std::to_string(h);
+      check_moment(path, "attention/query" + place, &attention.query[first], d);
+      check_moment(path, "attention/output" + place, &attention.output[first], d);
+    }
+  }
 }
 
 }  // namespace headspan

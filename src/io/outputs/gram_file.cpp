@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "dist/comm/agreement.h"
+#include "base/range.h"
 #include "dist/matrix/tile_exchange.h"
 
 namespace headspan {
@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kAttention = "attention";
 constexpr std::int64_t kLargestHead = std::int64_t{1} << 20;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 53;  // counted exactly in FP64 too
 
 /// A tile's number, and back.
 std::int64_t tile_count(std::int64_t heads) { return checked_mul(heads, heads + 1, "tiles of a Gram") / 2; }
@@ -41,10 +42,10 @@ void transpose_tiles(std::vector<double>& values, std::int64_t d) {
 
 /// Goes through this rank's share of the tiles in pieces of about 64 MiB, as many on every rank.
 template <class Piece>
-void for_each_piece(const Comm& comm, const GramStream& stream, const Piece& piece) {
+void for_each_column_run(const Comm& comm, const GramStream& stream, const Piece& piece) {
   const std::int64_t d = stream.head_size;
   const std::int64_t step = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / (d * d));
-  const Slab share = slab_of(tile_count(stream.heads()), comm.size(), comm.rank());
+  const Range share = range_of(tile_count(stream.heads()), comm.size(), comm.rank());
   const std::int64_t pieces = comm.max((share.count + step - 1) / step);
   for (std::int64_t k = 0; k < pieces; ++k) {
     const std::int64_t first = share.first + std::min(share.count, k * step);
@@ -60,7 +61,7 @@ void write_part(H5File& file, const std::string& group, const GramStream& stream
   auto mean = file.create_dataset<double>(group + "/mean", {stream.columns()});
   mean.write_rows(part.mean.data(), 0, comm.is_root() ? stream.columns() : 0);
   auto tiles = file.create_dataset<double>(group + "/tiles", {tile_count(stream.heads()), d, d});
-  for_each_piece(comm, stream, [&](std::int64_t first, std::int64_t last) {
+  for_each_column_run(comm, stream, [&](std::int64_t first, std::int64_t last) {
     std::vector<double> values = fetch_tiles(*part.matrix, d, tiles_between(first, last));
     transpose_tiles(values, d);
     tiles.write_rows(values.data(), first, last - first);
@@ -104,6 +105,14 @@ void check_heads(const H5File& file, const GramStream& stream) {
   }
 }
 
+std::int64_t read_tokens(const H5File& file, const std::string& group) {
+  const auto tokens = require<std::int64_t>(file, group, "tokens");
+  if (tokens < 0 || tokens > kMostTokens)
+    throw InputError(file.path(), group + ": tokens", std::to_string(tokens), "is no number of tokens",
+                     "the file is damaged");
+  return tokens;
+}
+
 GramStream read_stream(const H5File& file, const std::string& name) {
   GramStream stream;
   stream.name = name;
@@ -120,20 +129,20 @@ GramStream read_stream(const H5File& file, const std::string& name) {
   const std::int64_t d = stream.head_size;
   for (const std::string part : {"fit", "heldout"}) {
     if (part == "heldout" && !stream.heldout) continue;
-    if (require<std::int64_t>(file, name + "/" + part, "tokens") < 0)
-      throw InputError(file.path(), name + "/" + part + ": tokens", "", "is negative", "the file is damaged");
+    read_tokens(file, name + "/" + part);
     check_shape(file, name + "/" + part + "/mean", {checked_mul(stream.heads(), d, "columns of a Gram")});
     check_shape(file, name + "/" + part + "/tiles", {tile_count(stream.heads()), d, d});
   }
   return stream;
 }
 
-void check_finite(const H5File& file, const std::string& name, const std::vector<double>& values) {
-  const auto bad =
-      std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
-  if (bad != values.end())
-    throw InputError(file.path(), kAttention + ("/" + name), std::to_string(*bad), "is not a finite number",
-                     "the file is damaged");
+/// Throws InputError where two parts of a file are not of the same tokens: each token has a key, a value and
+/// a query.
+void check_same_tokens(const H5File& file, const std::string& group, const std::string& first) {
+  const std::int64_t here = read_tokens(file, group), there = read_tokens(file, first);
+  if (here != there)
+    throw InputError(file.path(), group + ": tokens", std::to_string(here),
+                     "are not the " + std::to_string(there) + " of " + first, "the file is damaged");
 }
 
 }  // namespace
@@ -160,6 +169,16 @@ std::vector<GramStream> read_gram_streams(const H5File& file) {
   if (streams.empty())
     throw InputError(file.path(), "", "", "holds no Gram of k, q or v",
                      "give a file that output.save_gram wrote");
+  const GramStream& first = streams.front();
+  for (const GramStream& stream : streams) {
+    if (stream.heldout != first.heldout)
+      throw InputError(
+          file.path(), stream.name + "/heldout", "",
+          (stream.heldout ? "is there, but not that of " : "is missing, unlike that of ") + first.name,
+          "the file is damaged");
+    check_same_tokens(file, stream.name + "/fit", first.name + "/fit");
+    if (stream.heldout) check_same_tokens(file, stream.name + "/heldout", first.name + "/heldout");
+  }
   return streams;
 }
 
@@ -171,7 +190,7 @@ GramPart read_gram(const H5File& file, const GramStream& stream, const std::stri
                 std::vector<double>(static_cast<std::size_t>(stream.columns())), &matrix};
   file.open_dataset(group + "/mean").read_rows(0, stream.columns(), gram.mean.data());
   auto tiles = file.open_dataset(group + "/tiles");
-  for_each_piece(comm, stream, [&](std::int64_t first, std::int64_t last) {
+  for_each_column_run(comm, stream, [&](std::int64_t first, std::int64_t last) {
     std::vector<double> values(static_cast<std::size_t>((last - first) * d * d));
     tiles.read_rows(first, last - first, values.data());
     transpose_tiles(values, d);
@@ -184,7 +203,7 @@ void write_attention(H5File& file, const Comm& comm, const GramAttention& attent
   const std::int64_t d = attention.head_size, layer = attention.heads * d * d;
   file.create_group(kAttention);
   file.write_attribute(kAttention, "tokens", attention.tokens);
-  const Slab mine = slab_of(attention.layers, comm.size(), comm.rank());
+  const Range mine = range_of(attention.layers, comm.size(), comm.rank());
   const auto write = [&](const std::string& name, const std::vector<std::int64_t>& shape,
                          const double* values) {
     file.create_dataset<double>(kAttention + ("/" + name), shape).write_rows(values, mine.first, mine.count);
@@ -204,8 +223,10 @@ std::optional<GramAttention> read_attention_sizes(const H5File& file) {
     throw InputError(file.path(), query, "", "is no array [layers, heads, d, d]", "the file is damaged");
   check_shape(file, std::string(kAttention) + "/scale", {shape[0]});
   check_shape(file, std::string(kAttention) + "/output", shape);
-  return GramAttention{
-      require<std::int64_t>(file, kAttention, "tokens"), shape[0], shape[1], shape[2], {}, {}, {}};
+  if (!file.has("k/fit"))
+    throw InputError(file.path(), kAttention, "", "is there without keys", "the file is damaged");
+  check_same_tokens(file, kAttention, "k/fit");
+  return GramAttention{read_tokens(file, kAttention), shape[0], shape[1], shape[2], {}, {}, {}};
 }
 
 GramAttention read_attention(const H5File& file, const Comm& comm) {
@@ -220,11 +241,6 @@ GramAttention read_attention(const H5File& file, const Comm& comm) {
   read("scale", 1, attention.scale);
   read("query", layer, attention.query);
   read("output", layer, attention.output);
-  agree(comm, [&] {
-    check_finite(file, "scale", attention.scale);
-    check_finite(file, "query", attention.query);
-    check_finite(file, "output", attention.output);
-  });
   return attention;
 }
 

@@ -65,8 +65,8 @@ struct GramAttention {
 void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
                 const std::optional<GramPart>& heldout);
 
-/// The streams of a file, in its order. Throws InputError for what is no Gram file, naming the object. Local
-/// or collective, as the file was opened.
+/// The streams of a file, in its order. Throws InputError for what is no Gram file, or has streams of
+/// different tokens, naming the object. Local or collective, as the file was opened.
 std::vector<GramStream> read_gram_streams(const H5File& file);
 
 /// n and mean of one part ("fit" or "heldout"); fills the stored tiles of `matrix`, which is columns() wide
@@ -82,7 +82,8 @@ void write_attention(H5File& file, const Comm& comm, const GramAttention& attent
 /// Local or collective, as the file was opened.
 std::optional<GramAttention> read_attention_sizes(const H5File& file);
 
-/// With the moments, on every rank, of a file that has them. Collective over the file's comm.
+/// With the moments, whatever they are, on every rank, of a file that has them. Collective over the file's
+/// comm, or of one rank on its own.
 GramAttention read_attention(const H5File& file, const Comm& comm);
 
 }  // namespace headspan

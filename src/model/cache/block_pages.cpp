@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/range.h"
 #include "model/weights/weights.h"
 
 namespace headspan {
@@ -26,8 +27,8 @@ void BlockPages::prefetch(std::int64_t token, std::int64_t part, std::int64_t pa
   if (token >= tokens_) return;
   constexpr std::int64_t kLine = 64;
   const std::byte* bytes = pages_[static_cast<std::size_t>(token / kPageTokens)].get();
-  const Range lines = share((page_bytes() + kLine - 1) / kLine, part, parts);
-  for (std::int64_t i = lines.begin; i < lines.begin + lines.count; ++i)
+  const Range lines = range_of((page_bytes() + kLine - 1) / kLine, parts, part);
+  for (std::int64_t i = lines.first; i < lines.first + lines.count; ++i)
     __builtin_prefetch(bytes + i * kLine);
 }
 
@@ -58,12 +59,12 @@ const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t fir
   return buffer;
 }
 
-CodedBlock BlockPages::codes(std::int64_t begin, std::int64_t end, const Piece& piece) const {
-  static_assert(kPageTokens <= kCodedTokens);
+QuantizedBlock BlockPages::codes(std::int64_t begin, std::int64_t end, const ColumnRun& piece) const {
+  static_assert(kPageTokens <= kQuantizedTokens);
   return format_->codes(record(begin), end - begin, piece);
 }
 
-std::int64_t PageDeal::count(std::int64_t tokens) const {
+std::int64_t PageShard::count(std::int64_t tokens) const {
   constexpr std::int64_t kTokens = BlockPages::kPageTokens;
   const std::int64_t round = kTokens * ranks;
   return tokens / round * kTokens + std::clamp<std::int64_t>(tokens % round - place * kTokens, 0, kTokens);

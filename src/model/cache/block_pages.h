@@ -34,7 +34,7 @@ class BlockPages {
                 std::int64_t& leading) const;
 
   /// A coded piece of tokens begin .. end of one page, where it lies.
-  CodedBlock codes(std::int64_t begin, std::int64_t end, const Piece& piece) const;
+  QuantizedBlock codes(std::int64_t begin, std::int64_t end, const ColumnRun& piece) const;
 
   /// Asks for a part of the page of a token, which is about to be read; nothing where there is none. In
   /// parts, between which there is something to compute, for a processor waits for few lines of memory at a
@@ -59,7 +59,7 @@ class BlockPages {
 
 /// The pages of a sequence that a rank has where they are dealt out to `ranks` in turn: those whose number
 /// leaves `place`. Its tokens stay in order.
-struct PageDeal {
+struct PageShard {
   std::int64_t place = 0;
   std::int64_t ranks = 1;
 

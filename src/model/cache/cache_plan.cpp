@@ -21,10 +21,10 @@ at::Tensor tensor(const std::vector<T>& values, const std::vector<std::int64_t>&
 }
 
 /// Each head reads its own columns.
-std::vector<Source> own_columns(std::int64_t layer, std::int64_t heads, std::int64_t d) {
-  Source source{layer, 0, heads * d, {}};
-  for (std::int64_t h = 0; h < heads; ++h) source.readers.push_back({h * d, d, {h}, {}});
-  return {source};
+std::vector<StoredSlice> own_columns(std::int64_t layer, std::int64_t heads, std::int64_t d) {
+  StoredSlice slice{layer, 0, heads * d, {}};
+  for (std::int64_t h = 0; h < heads; ++h) slice.decoders.push_back({h * d, d, {h}, {}});
+  return {slice};
 }
 
 /// The columns of one rank as they are, in `bands`.
@@ -32,7 +32,7 @@ CachedLayer kept_whole(std::int64_t layer, std::int64_t heads, std::int64_t d, s
   CachedLayer cached;
   cached.kv_heads = heads;
   cached.block.bands = std::move(bands);
-  cached.sources = own_columns(layer, heads, d);
+  cached.slices = own_columns(layer, heads, d);
   return cached;
 }
 
@@ -79,23 +79,23 @@ class PlanBuilder {
   }
 
   CachedLayer latents(std::int64_t layer, const PlannedBlock& block) const {
-    const std::int64_t all = plan_.columns(), first = own_.begin * d_, own = own_.count * d_;
+    const std::int64_t all = plan_.columns(), first = own_.first * d_, own = own_.count * d_;
     CachedLayer cached;
     cached.kv_heads = heads_.count;
     cached.block.bands = block.bands;
     cached.block.shared = shared_;
     cached.block.mean = tensor(block.mean, {all}, dtype_).narrow(0, first, own).contiguous();
-    cached.bias = tensor(block.bias, {plan_.kv_heads, 1, d_}, dtype_).narrow(0, heads_.begin, heads_.count);
+    cached.bias = tensor(block.bias, {plan_.kv_heads, 1, d_}, dtype_).narrow(0, heads_.first, heads_.count);
     const auto r = static_cast<std::int64_t>(block.lift.size()) / all;
     cached.block.projection = r == 0 ? at::zeros({own, 0}, dtype_)
                                      : tensor(block.projection, {all, r}, dtype_).narrow(0, first, own);
     if (r == 0) return cached;
-    Reader reader{0, r, {}, {}};
-    for (std::int64_t h = 0; h < heads_.count; ++h) reader.heads.push_back(h);
-    reader.matrix = as_read(tensor(block.lift, {r, plan_.kv_heads, d_}, dtype_)
-                                .narrow(1, heads_.begin, heads_.count)
-                                .permute({1, 0, 2}));
-    cached.sources = {{layer, 0, r, {reader}}};
+    HeadDecoder decoder{0, r, {}, {}};
+    for (std::int64_t h = 0; h < heads_.count; ++h) decoder.heads.push_back(h);
+    decoder.matrix = as_read(tensor(block.lift, {r, plan_.kv_heads, d_}, dtype_)
+                                 .narrow(1, heads_.first, heads_.count)
+                                 .permute({1, 0, 2}));
+    cached.slices = {{layer, 0, r, {decoder}}};
     return cached;
   }
 
@@ -116,7 +116,7 @@ class PlanBuilder {
     cached.bias = at::zeros({heads_.count, 1, d_}, dtype_);
     std::map<std::int64_t, Maps> maps;  // by kept head, over the stream
     for (const std::int64_t head : block.kept)
-      if (reads(head)) maps[layer * plan_.kv_heads + head][head - heads_.begin] = at::eye(d_, dtype_);
+      if (reads(head)) maps[layer * plan_.kv_heads + head][head - heads_.first] = at::eye(d_, dtype_);
     const at::Tensor all =
         block.targets.empty()
             ? at::Tensor()
@@ -128,29 +128,29 @@ class PlanBuilder {
       const auto row = static_cast<std::int64_t>(t);
       for (std::int64_t i = 0; i < plan_.references; ++i) {
         const std::int64_t head = block.references[static_cast<std::size_t>(row * plan_.references + i)];
-        if (head >= 0) maps[head][target - heads_.begin] = all[row][i];
+        if (head >= 0) maps[head][target - heads_.first] = all[row][i];
       }
       for (std::int64_t j = 0; j < d_; ++j)
-        cached.bias[target - heads_.begin][0][j] = block.bias[static_cast<std::size_t>(row * d_ + j)];
+        cached.bias[target - heads_.first][0][j] = block.bias[static_cast<std::size_t>(row * d_ + j)];
     }
-    for (const auto& [head, own] : maps) cached.sources.push_back(source(head, own));
+    for (const auto& [head, own] : maps) cached.slices.push_back(slice(head, own));
     return cached;
   }
 
-  bool reads(std::int64_t head) const { return head >= heads_.begin && head < heads_.begin + heads_.count; }
+  bool reads(std::int64_t head) const { return head >= heads_.first && head < heads_.first + heads_.count; }
 
-  Source source(std::int64_t head, const Maps& maps) const {
+  StoredSlice slice(std::int64_t head, const Maps& maps) const {
     const std::int64_t layer = head / plan_.kv_heads;
     const auto& kept = blocks_[static_cast<std::size_t>(layer)].kept;
     const std::int64_t place = std::find(kept.begin(), kept.end(), head % plan_.kv_heads) - kept.begin();
-    Reader reader{0, d_, {}, {}};
+    HeadDecoder decoder{0, d_, {}, {}};
     std::vector<at::Tensor> matrices;
     for (const auto& [own, matrix] : maps) {
-      reader.heads.push_back(own);
+      decoder.heads.push_back(own);
       matrices.push_back(matrix);
     }
-    reader.matrix = as_read(at::stack(matrices));
-    return {layer, place * d_, d_, {reader}};
+    decoder.matrix = as_read(at::stack(matrices));
+    return {layer, place * d_, d_, {decoder}};
   }
 
   const CompressionPlan& plan_;
@@ -163,9 +163,9 @@ class PlanBuilder {
 };
 
 /// Every head of all ranks as it is, dealt out.
-CachePlan dealt_full_plan(const ModelConfig& config) {
+CachePlan sharded_full_plan(const ModelConfig& config) {
   CachePlan plan;
-  plan.shared = SharedBlocks::dealt;
+  plan.shared = SharedBlocks::sharded;
   plan.head_size = config.head_size;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     plan.keys.push_back(all_whole(layer, config.kv_heads, config.head_size));
@@ -195,8 +195,8 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
                          std::to_string(config.kv_heads) + ", " + std::to_string(config.head_size) + ")",
                      "give a plan that was calibrated on this model");
   const bool dealt =
-      shared == SharedBlocks::dealt && heads.count != config.kv_heads && plan.algorithm != "quantise";
-  CachePlan cached = dealt ? dealt_full_plan(config) : full_plan(config, heads);
+      shared == SharedBlocks::sharded && heads.count != config.kv_heads && plan.algorithm != "quantise";
+  CachePlan cached = dealt ? sharded_full_plan(config) : full_plan(config, heads);
   cached.exact_first = plan.exact_first;
   for (const auto& [stream, blocks] : plan.streams) {
     const PlanBuilder builder(config, plan, stream, blocks, heads, dealt ? Range{0, config.kv_heads} : heads,

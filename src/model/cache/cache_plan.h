@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/range.h"
 #include "io/outputs/compression_plan.h"
 #include "model/core/model_config.h"
 #include "model/weights/weights.h"
@@ -28,7 +29,7 @@ namespace headspan {
 ///
 /// Both sum the stored columns of new tokens over the ranks. First and recent tokens that are kept as they
 /// are stay on the rank of their heads. A stream that the plan leaves as it is is dealt out with the other.
-enum class SharedBlocks { replicated, dealt };
+enum class SharedBlocks { replicated, sharded };
 
 /// How one layer of a stream is stored: z = (x - mean) projection, or the columns of some heads, or x itself.
 struct StoredBlock {
@@ -40,25 +41,25 @@ struct StoredBlock {
 };
 
 /// Some heads as a linear map of neighbouring columns of a stored block: z[first .. first + count] matrix.
-struct Reader {
+struct HeadDecoder {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::vector<std::int64_t> heads;  ///< ascending
   at::Tensor matrix;  ///< [heads, count, d], of keys count numbers apart; undefined: the columns are the head
 };
 
-/// Columns of the block of one layer, and who reads them: once for all readers.
-struct Source {
+/// Columns of the block of one layer, and who reads them: once for all decoders.
+struct StoredSlice {
   std::int64_t layer = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::vector<Reader> readers;  ///< `first` within the source
+  std::vector<HeadDecoder> decoders;  ///< `first` within the slice
 };
 
 struct CachedLayer {
   std::int64_t kv_heads = 0;  ///< that are attended with: of this rank, or of all
   StoredBlock block;
-  std::vector<Source> sources;
+  std::vector<StoredSlice> slices;
   at::Tensor bias;  ///< [kv_heads, 1, d]; undefined: none
 };
 

@@ -7,15 +7,15 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/mul.h>
 
-#include "model/cache/stretch.h"
-#include "model/kernels/few_rows.h"
+#include "base/checked.h"
+#include "base/range.h"
+#include "model/cache/page_spans.h"
 #include "model/kernels/row_kernels.h"
+#include "model/kernels/skinny_gemm.h"
 #include "model/weights/weights.h"
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 using Floats = std::vector<float>;
 
@@ -28,38 +28,38 @@ struct Shape {
   std::int64_t row() const { return kv_heads * group * d; }  // of a sequence: [kv_heads, group, d]
 };
 
-/// Neighbouring heads of a reader, and what they have of a piece of its source.
-struct Meeting {
-  std::size_t reader;
-  std::int64_t place;    // of the first head among those of the reader
+/// Neighbouring heads of a decoder, and what they have of a piece of its slice.
+struct SliceUse {
+  std::size_t decoder;
+  std::int64_t place;    // of the first head among those of the decoder
   std::int64_t head;     // the first
   std::int64_t rows;     // query heads
-  std::int64_t skipped;  // columns of the reader that lie before the piece
+  std::int64_t skipped;  // columns of the decoder that lie before the piece
   std::int64_t column;   // within the piece
   std::int64_t columns;
 };
 
-/// A source as all sequences read it.
-struct SourcePieces {
-  std::vector<Piece> pieces;
-  std::vector<std::vector<Meeting>> meetings;  // of each piece
+/// A slice as all sequences read it.
+struct SliceRuns {
+  std::vector<ColumnRun> pieces;
+  std::vector<std::vector<SliceUse>> uses;  // of each piece
 };
 
-/// By source of the layer.
-std::vector<SourcePieces> pieces_of_layer(const Shape& shape, const StreamView& view) {
-  std::vector<SourcePieces> all;
-  for (std::size_t s = 0; s < view.layer->sources.size(); ++s) {
-    const Source& source = view.layer->sources[s];
-    SourcePieces& own = all.emplace_back();
-    own.pieces = pieces_of(source, *view.pages[s]);
-    for (const Piece& piece : own.pieces) {
-      auto& meetings = own.meetings.emplace_back();
-      for (std::size_t i = 0; i < source.readers.size(); ++i) {
-        const CommonColumns common = common_columns(source.readers[i], piece);
+/// By slice of the layer.
+std::vector<SliceRuns> pieces_of_layer(const Shape& shape, const StreamView& view) {
+  std::vector<SliceRuns> all;
+  for (std::size_t s = 0; s < view.layer->slices.size(); ++s) {
+    const StoredSlice& slice = view.layer->slices[s];
+    SliceRuns& own = all.emplace_back();
+    own.pieces = column_runs_of(slice, *view.pages[s]);
+    for (const ColumnRun& piece : own.pieces) {
+      auto& uses = own.uses.emplace_back();
+      for (std::size_t i = 0; i < slice.decoders.size(); ++i) {
+        const CommonColumns common = common_columns(slice.decoders[i], piece);
         if (common.count <= 0) continue;
-        for_each_run(source.readers[i], [&](std::int64_t place, std::int64_t head, std::int64_t count) {
-          meetings.push_back({i, place, head, count * shape.group, common.first - source.readers[i].first,
-                              common.first - piece.first, common.count});
+        for_each_run(slice.decoders[i], [&](std::int64_t place, std::int64_t head, std::int64_t count) {
+          uses.push_back({i, place, head, count * shape.group, common.first - slice.decoders[i].first,
+                          common.first - piece.first, common.count});
         });
       }
     }
@@ -76,38 +76,38 @@ void in_parts(const Run& run) {
   });
 }
 
-/// Rows of query heads in place of heads as they are, [sequences, kv_heads, group, d], as the readers of a
+/// Rows of query heads in place of heads as they are, [sequences, kv_heads, group, d], as the decoders of a
 /// layer have them: folded with their maps (queries), or to be lifted with them (what is gathered).
-class ReaderRows {
+class DecoderRows {
  public:
   /// plain: [sequences, kv_heads, group, d].
-  ReaderRows(const Shape& shape, const CachedLayer& layer, float* plain)
+  DecoderRows(const Shape& shape, const CachedLayer& layer, float* plain)
       : shape_(shape), layer_(layer), plain_(plain) {
-    for (const Source& source : layer.sources) {
+    for (const StoredSlice& slice : layer.slices) {
       auto& of_source = own_.emplace_back();
-      for (const Reader& reader : source.readers)
-        of_source.emplace_back(reader.matrix.defined() ? new float[to_size(shape.sequences * row(reader))]
-                                                       : nullptr);
+      for (const HeadDecoder& decoder : slice.decoders)
+        of_source.emplace_back(decoder.matrix.defined() ? new float[to_size(shape.sequences * row(decoder))]
+                                                        : nullptr);
     }
   }
 
-  /// What meets a piece: [meeting.rows, meeting.columns], rows leading() apart.
-  float* of(std::size_t source, std::int64_t sequence, const Meeting& meeting) {
-    const Reader& own = layer_.sources[source].readers[meeting.reader];
-    return meeting.skipped +
-           (own.matrix.defined() ? own_[source][meeting.reader].get() + sequence * row(own) +
-                                       meeting.place * shape_.group * own.count
-                                 : plain_ + sequence * shape_.row() + meeting.head * shape_.group * shape_.d);
+  /// What meets a piece: [use.rows, use.columns], rows leading() apart.
+  float* of(std::size_t slice, std::int64_t sequence, const SliceUse& use) {
+    const HeadDecoder& own = layer_.slices[slice].decoders[use.decoder];
+    return use.skipped +
+           (own.matrix.defined()
+                ? own_[slice][use.decoder].get() + sequence * row(own) + use.place * shape_.group * own.count
+                : plain_ + sequence * shape_.row() + use.head * shape_.group * shape_.d);
   }
-  std::int64_t leading(std::size_t source, const Meeting& meeting) const {
-    return layer_.sources[source].readers[meeting.reader].count;
+  std::int64_t leading(std::size_t slice, const SliceUse& use) const {
+    return layer_.slices[slice].decoders[use.decoder].count;
   }
 
   /// Of one sequence, before something is gathered. Folding clears on its own.
   void clear(std::int64_t sequence) {
     for (std::size_t s = 0; s < own_.size(); ++s)
       for (std::size_t i = 0; i < own_[s].size(); ++i) {
-        const std::int64_t count = row(layer_.sources[s].readers[i]);
+        const std::int64_t count = row(layer_.slices[s].decoders[i]);
         if (own_[s][i]) std::fill_n(own_[s][i].get() + sequence * count, count, 0.0F);
       }
   }
@@ -115,12 +115,12 @@ class ReaderRows {
   void fold() {
     if (has_maps())
       in_parts([&](std::int64_t part, std::int64_t parts) {
-        for_each_map([&](const Reader& reader, const float* map, const float* plain, float* own) {
-          const Range some = share(reader.count, part, parts);
+        for_each_map([&](const HeadDecoder& decoder, const float* map, const float* plain, float* own) {
+          const Range some = range_of(decoder.count, parts, part);
           for (std::int64_t s = 0; s < shape_.sequences; ++s)
-            std::fill_n(own + s * row(reader) + some.begin, some.count, 0.0F);
-          add_few_rows(plain, shape_.row(), shape_.sequences, map + some.begin, reader.count, some.count,
-                       shape_.d, own + some.begin, row(reader));
+            std::fill_n(own + s * row(decoder) + some.first, some.count, 0.0F);
+          skinny_gemm(plain, shape_.row(), shape_.sequences, map + some.first, decoder.count, some.count,
+                      shape_.d, own + some.first, row(decoder));
         });
       });
   }
@@ -128,41 +128,41 @@ class ReaderRows {
   void lift() {
     if (has_maps())
       in_parts([&](std::int64_t part, std::int64_t parts) {
-        const Range some = share(shape_.d, part, parts);
-        for_each_map([&](const Reader& reader, const float* map, float* plain, const float* own) {
-          add_few_rows(own, row(reader), shape_.sequences, map + some.begin, shape_.d, some.count,
-                       reader.count, plain + some.begin, shape_.row());
+        const Range some = range_of(shape_.d, parts, part);
+        for_each_map([&](const HeadDecoder& decoder, const float* map, float* plain, const float* own) {
+          skinny_gemm(own, row(decoder), shape_.sequences, map + some.first, shape_.d, some.count,
+                      decoder.count, plain + some.first, shape_.row());
         });
       });
   }
 
  private:
   /// Of a sequence.
-  std::int64_t row(const Reader& reader) const {
-    return static_cast<std::int64_t>(reader.heads.size()) * shape_.group * reader.count;
+  std::int64_t row(const HeadDecoder& decoder) const {
+    return static_cast<std::int64_t>(decoder.heads.size()) * shape_.group * decoder.count;
   }
 
   bool has_maps() const {
-    return std::any_of(layer_.sources.begin(), layer_.sources.end(), [](const Source& source) {
-      return std::any_of(source.readers.begin(), source.readers.end(),
-                         [](const Reader& reader) { return reader.matrix.defined(); });
+    return std::any_of(layer_.slices.begin(), layer_.slices.end(), [](const StoredSlice& slice) {
+      return std::any_of(slice.decoders.begin(), slice.decoders.end(),
+                         [](const HeadDecoder& decoder) { return decoder.matrix.defined(); });
     });
   }
 
-  /// Calls use(reader, map: [count, d], of keys [d, count], a query head of the first sequence as it is, and
-  /// as the reader has it).
+  /// Calls use(decoder, map: [count, d], of keys [d, count], a query head of the first sequence as it is, and
+  /// as the decoder has it).
   template <class Use>
   void for_each_map(const Use& use) {
     for (std::size_t s = 0; s < own_.size(); ++s)
       for (std::size_t i = 0; i < own_[s].size(); ++i) {
-        const Reader& reader = layer_.sources[s].readers[i];
-        if (!reader.matrix.defined()) continue;
-        for (std::size_t h = 0; h < reader.heads.size(); ++h)
+        const HeadDecoder& decoder = layer_.slices[s].decoders[i];
+        if (!decoder.matrix.defined()) continue;
+        for (std::size_t h = 0; h < decoder.heads.size(); ++h)
           for (std::int64_t g = 0; g < shape_.group; ++g) {
             const auto place = static_cast<std::int64_t>(h);
-            use(reader, reader.matrix.data_ptr<float>() + place * reader.count * shape_.d,
-                plain_ + (reader.heads[h] * shape_.group + g) * shape_.d,
-                own_[s][i].get() + (place * shape_.group + g) * reader.count);
+            use(decoder, decoder.matrix.data_ptr<float>() + place * decoder.count * shape_.d,
+                plain_ + (decoder.heads[h] * shape_.group + g) * shape_.d,
+                own_[s][i].get() + (place * shape_.group + g) * decoder.count);
           }
       }
   }
@@ -170,7 +170,7 @@ class ReaderRows {
   const Shape shape_;
   const CachedLayer& layer_;
   float* plain_;
-  // [source][reader]: [sequences, heads of the reader, group, count]
+  // [slice][decoder]: [sequences, heads of the decoder, group, count]
   std::vector<std::vector<std::unique_ptr<float[]>>> own_;
 };
 
@@ -197,10 +197,10 @@ class Query {
   }
 
   /// q: [kv_heads, group, d] of this sequence; folded: of all.
-  void add_all_scores(const float* q, const std::vector<SourcePieces>& sources, ReaderRows& folded) {
+  void add_all_scores(const float* q, const std::vector<SliceRuns>& slices, DecoderRows& folded) {
     add_bias_scores(q);
     add_exact_scores(q);
-    for (std::size_t s = 0; s < sources.size(); ++s) add_scores(s, sources[s], folded);
+    for (std::size_t s = 0; s < slices.size(); ++s) add_scores(s, slices[s], folded);
     replace_recent_scores(q);
   }
 
@@ -213,11 +213,11 @@ class Query {
   }
 
   /// out: as q; gathered: of all.
-  void add_all_values(const std::vector<SourcePieces>& sources, ReaderRows& gathered, float* out) {
+  void add_all_values(const std::vector<SliceRuns>& slices, DecoderRows& gathered, float* out) {
     add_recent_values(out);
     add_bias_values(out);
     add_exact_values(out);
-    for (std::size_t s = 0; s < sources.size(); ++s) add_values(s, sources[s], gathered);
+    for (std::size_t s = 0; s < slices.size(); ++s) add_values(s, slices[s], gathered);
   }
 
  private:
@@ -229,9 +229,9 @@ class Query {
     Floats each(to_size(shape_.group));
     for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
       std::fill(each.begin(), each.end(), 0.0F);
-      add_few_rows_transposed(q + at(head), shape_.d, shape_.group,
-                              keys_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, 1, shape_.d,
-                              each.data(), 1);
+      skinny_gemm_transposed(q + at(head), shape_.d, shape_.group,
+                             keys_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, 1, shape_.d,
+                             each.data(), 1);
       for (std::int64_t g = 0; g < shape_.group; ++g)
         std::fill_n(scores(head) + g * total_ + exact_, total_ - exact_, each[to_size(g)]);
     }
@@ -245,66 +245,64 @@ class Query {
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (std::int64_t t = exact_; t < total_; ++t) sum += weights[t];
-        add_few_rows(&sum, 1, 1, values_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, shape_.d,
-                     1, out + at(head) + g * shape_.d, shape_.d);
+        skinny_gemm(&sum, 1, 1, values_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, shape_.d,
+                    1, out + at(head) + g * shape_.d, shape_.d);
       }
   }
 
   /// exact: [tokens, kv_heads, d].
   void add_exact_scores(const float* q) {
     for (std::int64_t head = 0; exact_ > 0 && head < shape_.kv_heads; ++head)
-      add_few_rows_transposed(q + at(head), shape_.d, shape_.group,
-                              keys_.exact.data_ptr<float>() + head * shape_.d, shape_.kv_heads * shape_.d,
-                              exact_, shape_.d, scores(head), total_);
+      skinny_gemm_transposed(q + at(head), shape_.d, shape_.group,
+                             keys_.exact.data_ptr<float>() + head * shape_.d, shape_.kv_heads * shape_.d,
+                             exact_, shape_.d, scores(head), total_);
   }
 
   void add_exact_values(float* out) {
     for (std::int64_t head = 0; exact_ > 0 && head < shape_.kv_heads; ++head)
-      add_few_rows(scores(head), total_, shape_.group, values_.exact.data_ptr<float>() + head * shape_.d,
-                   shape_.kv_heads * shape_.d, shape_.d, exact_, out + at(head), shape_.d);
+      skinny_gemm(scores(head), total_, shape_.group, values_.exact.data_ptr<float>() + head * shape_.d,
+                  shape_.kv_heads * shape_.d, shape_.d, exact_, out + at(head), shape_.d);
   }
 
-  float* stored_scores(const Meeting& meeting, std::int64_t token) {
-    return scores(meeting.head) + exact_ + token;
-  }
+  float* stored_scores(const SliceUse& use, std::int64_t token) { return scores(use.head) + exact_ + token; }
 
-  void add_scores(std::size_t s, const SourcePieces& source, ReaderRows& folded) {
+  void add_scores(std::size_t s, const SliceRuns& slice, DecoderRows& folded) {
     auto& integers = scratch_.integers;
-    integers.resize(std::max(integers.size(), source.pieces.size()));
-    for (std::size_t p = 0; p < source.pieces.size(); ++p) {
-      if (!source.pieces[p].coded) continue;
-      const auto& meetings = source.meetings[p];
-      integers[p].resize(std::max(integers[p].size(), meetings.size()));
-      for (std::size_t i = 0; i < meetings.size(); ++i)
-        integers[p][i].assign(folded.of(s, sequence_, meetings[i]), folded.leading(s, meetings[i]),
-                              meetings[i].rows, meetings[i].columns);
+    integers.resize(std::max(integers.size(), slice.pieces.size()));
+    for (std::size_t p = 0; p < slice.pieces.size(); ++p) {
+      if (!slice.pieces[p].coded) continue;
+      const auto& uses = slice.uses[p];
+      integers[p].resize(std::max(integers[p].size(), uses.size()));
+      for (std::size_t i = 0; i < uses.size(); ++i)
+        integers[p][i].assign(folded.of(s, sequence_, uses[i]), folded.leading(s, uses[i]), uses[i].rows,
+                              uses[i].columns);
     }
-    for_each_piece(
-        keys_.layer->sources[s], *keys_.pages[s], source.pieces, total_ - exact_, scratch_.columns,
-        [&](std::size_t p, const Stretch<float>& z) {
-          for (const Meeting& one : source.meetings[p])
-            add_few_rows_transposed(folded.of(s, sequence_, one), folded.leading(s, one), one.rows,
-                                    z.values + one.column, z.leading, z.tokens, one.columns,
-                                    stored_scores(one, z.token), total_);
+    for_each_column_run(
+        keys_.layer->slices[s], *keys_.pages[s], slice.pieces, total_ - exact_, scratch_.columns,
+        [&](std::size_t p, const TokenSpan<float>& z) {
+          for (const SliceUse& one : slice.uses[p])
+            skinny_gemm_transposed(folded.of(s, sequence_, one), folded.leading(s, one), one.rows,
+                                   z.values + one.column, z.leading, z.tokens, one.columns,
+                                   stored_scores(one, z.token), total_);
         },
-        [&](std::size_t p, std::int64_t token, const CodedBlock& z) {
-          for (std::size_t i = 0; i < source.meetings[p].size(); ++i)
-            add_coded_transposed(integers[p][i], z, stored_scores(source.meetings[p][i], token), total_);
+        [&](std::size_t p, std::int64_t token, const QuantizedBlock& z) {
+          for (std::size_t i = 0; i < slice.uses[p].size(); ++i)
+            quantized_gemm_transposed(integers[p][i], z, stored_scores(slice.uses[p][i], token), total_);
         });
   }
 
-  void add_values(std::size_t s, const SourcePieces& source, ReaderRows& gathered) {
-    for_each_piece(
-        values_.layer->sources[s], *values_.pages[s], source.pieces, total_ - exact_, scratch_.columns,
-        [&](std::size_t p, const Stretch<float>& z) {
-          for (const Meeting& one : source.meetings[p])
-            add_few_rows(stored_scores(one, z.token), total_, one.rows, z.values + one.column, z.leading,
-                         one.columns, z.tokens, gathered.of(s, sequence_, one), gathered.leading(s, one));
+  void add_values(std::size_t s, const SliceRuns& slice, DecoderRows& gathered) {
+    for_each_column_run(
+        values_.layer->slices[s], *values_.pages[s], slice.pieces, total_ - exact_, scratch_.columns,
+        [&](std::size_t p, const TokenSpan<float>& z) {
+          for (const SliceUse& one : slice.uses[p])
+            skinny_gemm(stored_scores(one, z.token), total_, one.rows, z.values + one.column, z.leading,
+                        one.columns, z.tokens, gathered.of(s, sequence_, one), gathered.leading(s, one));
         },
-        [&](std::size_t p, std::int64_t token, const CodedBlock& z) {
-          for (const Meeting& one : source.meetings[p])
-            add_coded(stored_scores(one, token), total_, one.rows, z, gathered.of(s, sequence_, one),
-                      gathered.leading(s, one));
+        [&](std::size_t p, std::int64_t token, const QuantizedBlock& z) {
+          for (const SliceUse& one : slice.uses[p])
+            quantized_gemm(stored_scores(one, token), total_, one.rows, z, gathered.of(s, sequence_, one),
+                           gathered.leading(s, one));
         });
   }
 
@@ -321,15 +319,15 @@ class Query {
   void replace_recent_scores(const float* q) {
     for_each_recent([&](std::int64_t head, std::int64_t row, float& score, std::int64_t place) {
       score = 0;
-      add_few_rows_transposed(q + row, shape_.d, 1, recent(keys_, head, place), shape_.d, 1, shape_.d, &score,
-                              1);
+      skinny_gemm_transposed(q + row, shape_.d, 1, recent(keys_, head, place), shape_.d, 1, shape_.d, &score,
+                             1);
     });
   }
 
   /// And takes their weights away.
   void add_recent_values(float* out) {
     for_each_recent([&](std::int64_t head, std::int64_t row, float& weight, std::int64_t place) {
-      add_few_rows(&weight, 1, 1, recent(values_, head, place), shape_.d, shape_.d, 1, out + row, shape_.d);
+      skinny_gemm(&weight, 1, 1, recent(values_, head, place), shape_.d, shape_.d, 1, out + row, shape_.d);
       weight = 0;
     });
   }
@@ -357,7 +355,7 @@ void attend_step(const at::Tensor& q, const std::vector<std::int64_t>& seen,
   const at::Tensor scaled = at::mul(q, 1 / std::sqrt(static_cast<double>(shape.d)));
   out.values.zero_();
   auto *rows = scaled.data_ptr<float>(), *results = out.values.data_ptr<float>();
-  ReaderRows folded(shape, key_layer, rows), gathered(shape, value_layer, results);
+  DecoderRows folded(shape, key_layer, rows), gathered(shape, value_layer, results);
   const auto key_pieces = pieces_of_layer(shape, keys.front());
   const auto value_pieces = pieces_of_layer(shape, values.front());
   folded.fold();

@@ -7,20 +7,19 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "dist/threads.h"
 #include "model/cache/decode_attention.h"
+#include "model/cache/encode_tokens.h"
 #include "model/cache/page_attention.h"
 #include "model/cache/partial_attention.h"
-#include "model/cache/stored_columns.h"
-#include "model/kernels/few_rows.h"
+#include "model/kernels/skinny_gemm.h"
 
 namespace headspan {
 namespace {
 
 constexpr std::int64_t kQueries = 128;  // attended at a time: they share what is unpacked
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// Queries of one sequence that are attended together.
 struct Task {
@@ -62,7 +61,7 @@ void for_each_task(const std::vector<Task>& tasks, const Run& run) {
 
 /// rows: of tokens `begin` .. end of the stored ones of a sequence, `columns` numbers each.
 template <class T>
-void append_rows(CachedSequence& cached, const PageDeal& deal, std::int64_t begin, std::int64_t end,
+void append_rows(CachedSequence& cached, const PageShard& deal, std::int64_t begin, std::int64_t end,
                  const T* rows, std::int64_t columns) {
   deal.for_each_run(begin, end, [&](std::int64_t first, std::int64_t count) {
     cached.pages.append(rows + (first - begin) * columns, count);
@@ -71,7 +70,7 @@ void append_rows(CachedSequence& cached, const PageDeal& deal, std::int64_t begi
 
 /// Whether each sequence gets one query, for which there are kernels of their own.
 bool is_step(const at::Tensor& q, const std::vector<std::int64_t>& counts, std::int64_t kv_heads) {
-  return q.scalar_type() == at::kFloat && q.size(1) / kv_heads <= kFewRows &&
+  return q.scalar_type() == at::kFloat && q.size(1) / kv_heads <= kMostSkinnyRows &&
          std::all_of(counts.begin(), counts.end(), [](std::int64_t count) { return count == 1; });
 }
 
@@ -124,7 +123,7 @@ PagedCache::StreamCache PagedCache::make_stream(const std::vector<CachedLayer>& 
 }
 
 /// Every sequence begins on another rank, so that short ones fill all of them.
-PageDeal PagedCache::deal(std::size_t sequence) const {
+PageShard PagedCache::deal(std::size_t sequence) const {
   if (plan_.shared == SharedBlocks::replicated) return {};
   const std::int64_t ranks = tensor_parallel_.size(),
                      behind = static_cast<std::int64_t>(sequence) - tensor_parallel_.rank();
@@ -136,7 +135,7 @@ void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
   StreamCache& cache = stream_cache(stream);
   const at::Tensor wide = x.to(compute_).contiguous();
   const at::Tensor z =
-      stored_columns((*cache.layers)[to_size(layer)].block, wide, tensor_parallel_).contiguous();
+      encode_tokens((*cache.layers)[to_size(layer)].block, wide, tensor_parallel_).contiguous();
   std::vector<std::int64_t> first_rows(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), first_rows.begin(), std::int64_t{0});
   for_each_in_parallel(counts.size(), [&](std::size_t s) {
@@ -160,8 +159,8 @@ void PagedCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
 /// Without recent tokens.
 StreamView PagedCache::view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const {
   StreamView view{&(*cache.layers)[to_size(layer)], {}, {}, {}, 0, plan_.exact_recent};
-  for (const Source& source : view.layer->sources)
-    view.pages.push_back(&cache.sequences[to_size(source.layer)][sequence].pages);
+  for (const StoredSlice& slice : view.layer->slices)
+    view.pages.push_back(&cache.sequences[to_size(slice.layer)][sequence].pages);
   const at::Tensor& exact = cache.sequences[to_size(layer)][sequence].exact;
   if (exact.defined()) view.exact = exact.scalar_type() == compute_ ? exact : exact.to(compute_);
   return view;
@@ -193,8 +192,8 @@ at::Tensor PagedCache::attend_appended(std::int64_t layer, const at::Tensor& q, 
   const std::vector<StreamView> keys = views(keys_, layer, k, counts),
                                 values = views(values_, layer, v, counts);
   const at::Tensor own = q.to(compute_).contiguous();
-  const at::Tensor out = plan_.shared == SharedBlocks::dealt ? attend_dealt(own, keys, values, counts)
-                                                             : attend_replicated(own, keys, values, counts);
+  const at::Tensor out = plan_.shared == SharedBlocks::sharded ? attend_sharded(own, keys, values, counts)
+                                                               : attend_replicated(own, keys, values, counts);
   return out.to(q.scalar_type());
 }
 
@@ -221,9 +220,9 @@ at::Tensor PagedCache::attend_replicated(const at::Tensor& q, const std::vector<
   return whole.values;
 }
 
-at::Tensor PagedCache::attend_dealt(const at::Tensor& q, const std::vector<StreamView>& keys,
-                                    const std::vector<StreamView>& values,
-                                    const std::vector<std::int64_t>& counts) const {
+at::Tensor PagedCache::attend_sharded(const at::Tensor& q, const std::vector<StreamView>& keys,
+                                      const std::vector<StreamView>& values,
+                                      const std::vector<std::int64_t>& counts) const {
   const at::Tensor all = gather_queries(tensor_parallel_, q);
   const PartialAttention stored = PartialAttention::none(all);
   const bool has_exact = plan_.exact_first > 0 || plan_.exact_recent > 0;
@@ -258,7 +257,8 @@ at::Tensor PagedCache::attend_dealt(const at::Tensor& q, const std::vector<Strea
   return join_attention(tensor_parallel_, stored, exact);
 }
 
-at::Tensor PagedCache::lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) {
+at::Tensor PagedCache::decode_appended(Stream stream, std::int64_t layer,
+                                       const std::vector<std::int64_t>& counts) {
   HS_ASSERT(plan_.shared == SharedBlocks::replicated);
   const StreamCache& cache = stream_cache(stream);
   const CachedLayer& plan = (*cache.layers)[to_size(layer)];
@@ -298,8 +298,8 @@ at::Tensor SimulatedCache::attend(std::int64_t layer, const at::Tensor& q, const
                                   const at::Tensor& v, const std::vector<std::int64_t>& counts) {
   stored_->append(Stream::k, layer, k, counts);
   stored_->append(Stream::v, layer, v, counts);
-  full_->append(Stream::k, layer, stored_->lifted(Stream::k, layer, counts), counts);
-  full_->append(Stream::v, layer, stored_->lifted(Stream::v, layer, counts), counts);
+  full_->append(Stream::k, layer, stored_->decode_appended(Stream::k, layer, counts), counts);
+  full_->append(Stream::v, layer, stored_->decode_appended(Stream::v, layer, counts), counts);
   return full_->attend_appended(layer, q, k, v, counts);
 }
 

@@ -69,7 +69,8 @@ class StoringCache : public KvCache {
 
   /// What a plan gives in place of the last `counts` tokens, which were appended: [tokens, kv_heads, d]. Not
   /// where blocks are dealt out.
-  virtual at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) = 0;
+  virtual at::Tensor decode_appended(Stream stream, std::int64_t layer,
+                                     const std::vector<std::int64_t>& counts) = 0;
 
  protected:
   using KvCache::KvCache;
@@ -94,7 +95,8 @@ class PagedCache : public StoringCache {
               const std::vector<std::int64_t>& counts) override;
   at::Tensor attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                              const at::Tensor& v, const std::vector<std::int64_t>& counts) override;
-  at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) override;
+  at::Tensor decode_appended(Stream stream, std::int64_t layer,
+                             const std::vector<std::int64_t>& counts) override;
 
  private:
   struct StreamCache {
@@ -106,7 +108,7 @@ class PagedCache : public StoringCache {
   StreamCache make_stream(const std::vector<CachedLayer>& layers) const;
   StreamCache& stream_cache(Stream stream) { return stream == Stream::k ? keys_ : values_; }
   const StreamCache& stream_cache(Stream stream) const { return stream == Stream::k ? keys_ : values_; }
-  PageDeal deal(std::size_t sequence) const;
+  PageShard deal(std::size_t sequence) const;
   StreamView view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const;
   std::vector<StreamView> views(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
                                 const std::vector<std::int64_t>& counts) const;
@@ -114,9 +116,9 @@ class PagedCache : public StoringCache {
   at::Tensor attend_replicated(const at::Tensor& q, const std::vector<StreamView>& keys,
                                const std::vector<StreamView>& values,
                                const std::vector<std::int64_t>& counts) const;
-  at::Tensor attend_dealt(const at::Tensor& q, const std::vector<StreamView>& keys,
-                          const std::vector<StreamView>& values,
-                          const std::vector<std::int64_t>& counts) const;
+  at::Tensor attend_sharded(const at::Tensor& q, const std::vector<StreamView>& keys,
+                            const std::vector<StreamView>& values,
+                            const std::vector<std::int64_t>& counts) const;
 
   const CachePlan& plan_;
   Dtype plain_;

@@ -8,102 +8,102 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
-#include "model/cache/stretch.h"
+#include "model/cache/page_spans.h"
 #include "model/kernels/row_kernels.h"
 
 namespace headspan {
 namespace {
 
 template <class T>
-at::Tensor columns_of(const Stretch<T>& z, const Reader& reader) {
-  return at::from_blob(const_cast<T*>(z.values) + reader.first, {z.tokens, reader.count}, {z.leading, 1},
+at::Tensor columns_of(const TokenSpan<T>& z, const HeadDecoder& decoder) {
+  return at::from_blob(const_cast<T*>(z.values) + decoder.first, {z.tokens, decoder.count}, {z.leading, 1},
                        at::CppTypeToScalarType<T>::value);
 }
 
-/// The rows of some heads of x: [heads, rows, width], as [heads of the reader * rows, width].
-at::Tensor rows_of(const at::Tensor& x, const Reader& reader) {
-  const auto count = static_cast<std::int64_t>(reader.heads.size());
-  if (reader.heads.back() - reader.heads.front() + 1 == count)
-    return x.narrow(0, reader.heads.front(), count).flatten(0, 1);
-  return x.index_select(0, at::tensor(reader.heads, at::kLong)).flatten(0, 1);
+/// The rows of some heads of x: [heads, rows, width], as [heads of the decoder * rows, width].
+at::Tensor rows_of(const at::Tensor& x, const HeadDecoder& decoder) {
+  const auto count = static_cast<std::int64_t>(decoder.heads.size());
+  if (decoder.heads.back() - decoder.heads.front() + 1 == count)
+    return x.narrow(0, decoder.heads.front(), count).flatten(0, 1);
+  return x.index_select(0, at::tensor(decoder.heads, at::kLong)).flatten(0, 1);
 }
 
-/// Adds `values`: [heads of the reader * rows, width], to those heads of x: [heads, rows, width].
-void add_rows(const at::Tensor& x, const Reader& reader, const at::Tensor& values) {
+/// Adds `values`: [heads of the decoder * rows, width], to those heads of x: [heads, rows, width].
+void add_rows(const at::Tensor& x, const HeadDecoder& decoder, const at::Tensor& values) {
   const at::Tensor by_head = values.view({-1, x.size(1), x.size(2)});
-  for_each_run(reader, [&](std::int64_t place, std::int64_t head, std::int64_t count) {
+  for_each_run(decoder, [&](std::int64_t place, std::int64_t head, std::int64_t count) {
     x.narrow(0, head, count).add_(by_head.narrow(0, place, count));
   });
 }
 
-bool reads_all(const Reader& reader, const at::Tensor& x) {
-  return static_cast<std::int64_t>(reader.heads.size()) == x.size(0);
+bool reads_all(const HeadDecoder& decoder, const at::Tensor& x) {
+  return static_cast<std::int64_t>(decoder.heads.size()) == x.size(0);
 }
 
-/// Adds to scores: [heads, rows, tokens], what folded queries: [heads of the reader * rows, count], meet.
+/// Adds to scores: [heads, rows, tokens], what folded queries: [heads of the decoder * rows, count], meet.
 template <class T>
-void add_product(const at::Tensor& scores, const Reader& reader, const at::Tensor& folded,
-                 const Stretch<T>& z) {
+void add_product(const at::Tensor& scores, const HeadDecoder& decoder, const at::Tensor& folded,
+                 const TokenSpan<T>& z) {
   const at::Tensor part = scores.narrow(2, z.token, z.tokens);
-  const at::Tensor columns = columns_of(z, reader).t();
-  if (reads_all(reader, part))
+  const at::Tensor columns = columns_of(z, decoder).t();
+  if (reads_all(decoder, part))
     part.view({-1, z.tokens}).addmm_(folded, columns);
-  else if (reader.heads.size() == 1)
-    part.select(0, reader.heads[0]).addmm_(folded, columns);
+  else if (decoder.heads.size() == 1)
+    part.select(0, decoder.heads[0]).addmm_(folded, columns);
   else
-    add_rows(part, reader, at::mm(folded, columns));
+    add_rows(part, decoder, at::mm(folded, columns));
 }
 
 /// scores: [heads, rows, stored tokens], a part of a larger matrix; q: [heads, rows, d].
 template <class T>
 void add_scores(const at::Tensor& scores, const at::Tensor& q, const StreamView& keys) {
-  for (std::size_t s = 0; s < keys.layer->sources.size(); ++s) {
-    const Source& source = keys.layer->sources[s];
+  for (std::size_t s = 0; s < keys.layer->slices.size(); ++s) {
+    const StoredSlice& slice = keys.layer->slices[s];
     std::vector<at::Tensor> folded;
-    for (const Reader& reader : source.readers) {
-      at::Tensor rows = rows_of(q, reader);
-      if (reader.matrix.defined())
-        rows = at::bmm(rows.view({static_cast<std::int64_t>(reader.heads.size()), q.size(1), q.size(2)}),
-                       reader.matrix.transpose(1, 2))
+    for (const HeadDecoder& decoder : slice.decoders) {
+      at::Tensor rows = rows_of(q, decoder);
+      if (decoder.matrix.defined())
+        rows = at::bmm(rows.view({static_cast<std::int64_t>(decoder.heads.size()), q.size(1), q.size(2)}),
+                       decoder.matrix.transpose(1, 2))
                    .flatten(0, 1);
       folded.push_back(rows);
     }
-    for_each_stretch<T>(source, *keys.pages[s], 0, scores.size(2), [&](const Stretch<T>& z) {
-      for (std::size_t i = 0; i < folded.size(); ++i) add_product(scores, source.readers[i], folded[i], z);
+    for_each_page_span<T>(slice, *keys.pages[s], 0, scores.size(2), [&](const TokenSpan<T>& z) {
+      for (std::size_t i = 0; i < folded.size(); ++i) add_product(scores, slice.decoders[i], folded[i], z);
     });
   }
 }
 
-/// Adds to gathered: [heads of the reader * rows, count] what weights: [heads, rows, tokens] gather.
+/// Adds to gathered: [heads of the decoder * rows, count] what weights: [heads, rows, tokens] gather.
 template <class T>
-void gather(const at::Tensor& gathered, const Reader& reader, const at::Tensor& weights,
-            const Stretch<T>& z) {
+void gather(const at::Tensor& gathered, const HeadDecoder& decoder, const at::Tensor& weights,
+            const TokenSpan<T>& z) {
   const at::Tensor part = weights.narrow(2, z.token, z.tokens);
-  const at::Tensor own = reads_all(reader, part) ? part.view({-1, z.tokens}) : rows_of(part, reader);
-  gathered.addmm_(own, columns_of(z, reader));
+  const at::Tensor own = reads_all(decoder, part) ? part.view({-1, z.tokens}) : rows_of(part, decoder);
+  gathered.addmm_(own, columns_of(z, decoder));
 }
 
 /// Adds to out: [heads, rows, d] what weights: [heads, rows, stored tokens] gather of the stored values.
 template <class T>
 void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamView& values) {
   const std::int64_t rows = weights.size(1);
-  for (std::size_t s = 0; s < values.layer->sources.size(); ++s) {
-    const Source& source = values.layer->sources[s];
+  for (std::size_t s = 0; s < values.layer->slices.size(); ++s) {
+    const StoredSlice& slice = values.layer->slices[s];
     std::vector<at::Tensor> gathered;
-    for (const Reader& reader : source.readers)
+    for (const HeadDecoder& decoder : slice.decoders)
       gathered.push_back(
-          at::zeros({static_cast<std::int64_t>(reader.heads.size()) * rows, reader.count}, out.options()));
-    for_each_stretch<T>(source, *values.pages[s], 0, weights.size(2), [&](const Stretch<T>& z) {
-      for (std::size_t i = 0; i < gathered.size(); ++i) gather(gathered[i], source.readers[i], weights, z);
+          at::zeros({static_cast<std::int64_t>(decoder.heads.size()) * rows, decoder.count}, out.options()));
+    for_each_page_span<T>(slice, *values.pages[s], 0, weights.size(2), [&](const TokenSpan<T>& z) {
+      for (std::size_t i = 0; i < gathered.size(); ++i) gather(gathered[i], slice.decoders[i], weights, z);
     });
     for (std::size_t i = 0; i < gathered.size(); ++i) {
-      const Reader& reader = source.readers[i];
+      const HeadDecoder& decoder = slice.decoders[i];
       at::Tensor lifted = gathered[i];
-      if (reader.matrix.defined())
-        lifted = at::bmm(lifted.view({static_cast<std::int64_t>(reader.heads.size()), rows, reader.count}),
-                         reader.matrix)
+      if (decoder.matrix.defined())
+        lifted = at::bmm(lifted.view({static_cast<std::int64_t>(decoder.heads.size()), rows, decoder.count}),
+                         decoder.matrix)
                      .flatten(0, 1);
-      add_rows(out, reader, lifted);
+      add_rows(out, decoder, lifted);
     }
   }
 }
@@ -210,16 +210,16 @@ at::Tensor lift(const StreamView& view, std::int64_t kv_heads, std::int64_t d, s
   const auto type = at::dtype(at::CppTypeToScalarType<T>::value);
   at::Tensor out = at::zeros({kv_heads, end - begin, d}, type);
   if (view.layer->bias.defined()) out.add_(view.layer->bias);
-  for (std::size_t s = 0; s < view.layer->sources.size(); ++s) {
-    const Source& source = view.layer->sources[s];
-    for_each_stretch<T>(source, *view.pages[s], begin, end, [&](const Stretch<T>& z) {
+  for (std::size_t s = 0; s < view.layer->slices.size(); ++s) {
+    const StoredSlice& slice = view.layer->slices[s];
+    for_each_page_span<T>(slice, *view.pages[s], begin, end, [&](const TokenSpan<T>& z) {
       const at::Tensor part = out.narrow(1, z.token - begin, z.tokens);
-      for (const Reader& reader : source.readers) {
-        const at::Tensor columns = columns_of(z, reader);
-        for (std::size_t i = 0; i < reader.heads.size(); ++i)
-          part.select(0, reader.heads[i])
-              .add_(reader.matrix.defined() ? at::mm(columns, reader.matrix[static_cast<std::int64_t>(i)])
-                                            : columns);
+      for (const HeadDecoder& decoder : slice.decoders) {
+        const at::Tensor columns = columns_of(z, decoder);
+        for (std::size_t i = 0; i < decoder.heads.size(); ++i)
+          part.select(0, decoder.heads[i])
+              .add_(decoder.matrix.defined() ? at::mm(columns, decoder.matrix[static_cast<std::int64_t>(i)])
+                                             : columns);
       }
     });
   }

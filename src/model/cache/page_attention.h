@@ -17,7 +17,7 @@ namespace headspan {
 /// One stream of one sequence in one layer.
 struct StreamView {
   const CachedLayer* layer;
-  std::vector<const BlockPages*> pages;  ///< of each source of the layer
+  std::vector<const BlockPages*> pages;  ///< of each slice of the layer
   at::Tensor exact;   ///< [tokens, kv_heads, d] of the compute type: the first ones; undefined: none
   at::Tensor recent;  ///< likewise, from token recent_begin to that of the last query; undefined: none
   std::int64_t recent_begin = 0;

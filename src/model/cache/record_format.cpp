@@ -204,8 +204,8 @@ void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::in
   }
 }
 
-std::vector<Piece> RecordFormat::pieces(std::int64_t first, std::int64_t count) const {
-  std::vector<Piece> pieces;
+std::vector<ColumnRun> RecordFormat::pieces(std::int64_t first, std::int64_t count) const {
+  std::vector<ColumnRun> pieces;
   for (const Part& part : parts_) {
     const std::int64_t begin = std::max(first, part.first),
                        end = std::min(first + count, part.first + part.band.columns);
@@ -219,13 +219,14 @@ std::vector<Piece> RecordFormat::pieces(std::int64_t first, std::int64_t count) 
   return pieces;
 }
 
-CodedBlock RecordFormat::codes(const std::byte* record, std::int64_t records, const Piece& piece) const {
-  static_assert(kRecords == kCodedTokens);
+QuantizedBlock RecordFormat::codes(const std::byte* record, std::int64_t records,
+                                   const ColumnRun& piece) const {
+  static_assert(kRecords == kQuantizedTokens);
   const auto part =
       std::find_if(parts_.begin(), parts_.end(), [&](const Part& one) { return one.first == piece.first; });
   HS_ASSERT(part != parts_.end() && piece.coded && piece.count == part->band.columns);
   const std::byte* in = record + part->byte;
-  CodedBlock block;
+  QuantizedBlock block;
   block.codes = coded_rows(part->band, in, bytes_, records);
   read_scales(part->band, in, bytes_, records, block.base, block.step);
   return block;

@@ -15,12 +15,12 @@
 
 #include "base/bands.h"
 #include "model/core/dtype.h"
-#include "model/kernels/coded_rows.h"
+#include "model/kernels/quantized_gemm.h"
 
 namespace headspan {
 
 /// Neighbouring columns that are read in one way.
-struct Piece {
+struct ColumnRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
   bool coded = false;  ///< one band of codes, which need not be unpacked
@@ -52,10 +52,10 @@ class RecordFormat {
               std::int64_t leading) const;
 
   /// Columns first .. first + count, which are whole bands where they are coded, in as few pieces as can be.
-  std::vector<Piece> pieces(std::int64_t first, std::int64_t count) const;
+  std::vector<ColumnRun> pieces(std::int64_t first, std::int64_t count) const;
 
-  /// The codes of such a band in at most kCodedTokens records that lie end to end, where they lie.
-  CodedBlock codes(const std::byte* record, std::int64_t records, const Piece& piece) const;
+  /// The codes of such a band in at most kQuantizedTokens records that lie end to end, where they lie.
+  QuantizedBlock codes(const std::byte* record, std::int64_t records, const ColumnRun& piece) const;
 
   /// Whether records are nothing but numbers of type T, so that they need no unpacking.
   template <class T>

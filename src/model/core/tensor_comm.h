@@ -23,7 +23,7 @@ class BegunSum {
  private:
   const DeviceComm* comm_;
   at::Tensor values_, sums_;
-  DeviceComm::Ticket ticket_ = 0;
+  DeviceComm::Request ticket_ = 0;
 };
 
 /// The columns of all ranks side by side, in rank order; `part`: [rows, columns of this rank]. Collective.

@@ -95,8 +95,8 @@ at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent) 
 
 /// Calls use(first, count) for pieces of the tokens of which `width` numbers are read.
 template <class Use>
-void for_each_piece(const QueryBlock& queries, std::int64_t tokens, std::int64_t width, at::ScalarType type,
-                    const Use& use) {
+void for_each_column_run(const QueryBlock& queries, std::int64_t tokens, std::int64_t width,
+                         at::ScalarType type, const Use& use) {
   const auto token_bytes = queries.sequences() * width * static_cast<std::int64_t>(at::elementSize(type));
   const std::int64_t piece =
       std::max(DeviceBlock::kTokens, kPieceBytes / std::max<std::int64_t>(1, token_bytes));
@@ -114,14 +114,15 @@ void add_scores(const at::Tensor& scores, const at::Tensor& rows, const QueryBlo
         band.codes ? at::matmul(folded.to(rows.scalar_type()), band.codes->lowest().to(rows.scalar_type()))
                    : at::Tensor();
     const at::Tensor part = scores.narrow(1, map.head, map.heads());
-    for_each_piece(queries, scores.size(3), map.count, keys.read_type, [&](std::int64_t first, auto count) {
-      const StoredNumbers z = keys.block(map.layer).read(map, queries.first_sequence, queries.sequences(),
-                                                         first, count, keys.read_type);
-      at::Tensor found = wide_product(folded, z.values.transpose(1, 2));
-      if (band.codes)
-        found.mul_(z.scales.step.unsqueeze(1)).addcmul_(sums.unsqueeze(2), z.scales.base.unsqueeze(1));
-      part.narrow(3, first, count).add_(found.unflatten(1, {map.heads(), -1}));
-    });
+    for_each_column_run(
+        queries, scores.size(3), map.count, keys.read_type, [&](std::int64_t first, auto count) {
+          const StoredNumbers z = keys.block(map.layer).read(map, queries.first_sequence, queries.sequences(),
+                                                             first, count, keys.read_type);
+          at::Tensor found = wide_product(folded, z.values.transpose(1, 2));
+          if (band.codes)
+            found.mul_(z.scales.step.unsqueeze(1)).addcmul_(sums.unsqueeze(2), z.scales.base.unsqueeze(1));
+          part.narrow(3, first, count).add_(found.unflatten(1, {map.heads(), -1}));
+        });
   }
 }
 
@@ -132,16 +133,17 @@ void add_values(const at::Tensor& out, const at::Tensor& weights, const QueryBlo
     const DeviceBand& band = (*values.layers)[static_cast<std::size_t>(map.layer)].bands[map.band];
     const at::Tensor own = weights.narrow(1, map.head, map.heads()).flatten(1, 2);
     at::Tensor gathered = at::zeros({own.size(0), own.size(1), map.count}, out.options());
-    for_each_piece(queries, own.size(2), map.count, values.read_type, [&](std::int64_t first, auto count) {
-      const StoredNumbers z = values.block(map.layer).read(map, queries.first_sequence, queries.sequences(),
-                                                           first, count, values.read_type);
-      const at::Tensor part = own.narrow(2, first, count);
-      const at::Tensor scaled = band.codes ? part * z.scales.step.unsqueeze(1) : part;
-      gathered.add_(wide_product(scaled.to(values.read_type), z.values));
-      if (!band.codes) return;
-      const at::Tensor base = at::bmm(part, z.scales.base.to(part.scalar_type()).unsqueeze(2));
-      gathered.addcmul_(base, band.codes->lowest().to(part.scalar_type()));
-    });
+    for_each_column_run(
+        queries, own.size(2), map.count, values.read_type, [&](std::int64_t first, auto count) {
+          const StoredNumbers z = values.block(map.layer).read(
+              map, queries.first_sequence, queries.sequences(), first, count, values.read_type);
+          const at::Tensor part = own.narrow(2, first, count);
+          const at::Tensor scaled = band.codes ? part * z.scales.step.unsqueeze(1) : part;
+          gathered.add_(wide_product(scaled.to(values.read_type), z.values));
+          if (!band.codes) return;
+          const at::Tensor base = at::bmm(part, z.scales.base.to(part.scalar_type()).unsqueeze(2));
+          gathered.addcmul_(base, band.codes->lowest().to(part.scalar_type()));
+        });
     const at::Tensor lifted = by_head(gathered.unflatten(1, {map.heads(), -1}), map.matrix);
     out.narrow(1, map.head, map.heads()).add_(lifted.unflatten(1, {map.heads(), -1}));
   }

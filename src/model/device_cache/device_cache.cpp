@@ -5,15 +5,14 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
-#include "model/cache/stored_columns.h"
+#include "base/checked.h"
+#include "model/cache/encode_tokens.h"
 
 namespace headspan {
 namespace {
 
 constexpr std::int64_t kQueries = 128;           // of a sequence that are attended at a time
 constexpr std::int64_t kScoreBytes = 128 << 20;  // of all queries that are
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// How many queries of how many sequences are attended together where one has scores of `bytes`.
 struct TaskShape {
@@ -58,7 +57,7 @@ DeviceCache::StreamCache DeviceCache::make_stream(const std::vector<DeviceLayer>
   return cache;
 }
 
-const NewTokens& DeviceCache::new_tokens(const std::vector<std::int64_t>& counts) {
+const TokenLayout& DeviceCache::layout_of_new(const std::vector<std::int64_t>& counts) {
   if (!fresh_ || fresh_->counts() != counts)
     fresh_.emplace(lengths(), counts, plan_.exact_first, plan_.device);
   return *fresh_;
@@ -72,13 +71,13 @@ void DeviceCache::advance(const std::vector<std::int64_t>& counts) {
 void DeviceCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
                          const std::vector<std::int64_t>& counts) {
   const c10::InferenceMode inference;
-  const NewTokens& fresh = new_tokens(counts);
+  const TokenLayout& fresh = layout_of_new(counts);
   StreamCache& cache = stream_cache(stream);
   const at::Tensor z =
-      stored_columns((*cache.layers)[to_size(layer)].block, x.to(compute_).contiguous(), tensor_parallel_);
+      encode_tokens((*cache.layers)[to_size(layer)].block, x.to(compute_).contiguous(), tensor_parallel_);
   DeviceBlock& block = cache.blocks[to_size(layer)];
   block.reserve(fresh.tokens(fresh.longest()) - plan_.exact_first);
-  const auto go = [](const NewTokens::Places& places, const at::Tensor& rows) {
+  const auto go = [](const TokenLayout::Places& places, const at::Tensor& rows) {
     return rows.size(0) == places.rows.size(0) ? rows : rows.index_select(0, places.rows);
   };
   if (fresh.stored().rows.size(0) > 0) block.store(go(fresh.stored(), z), fresh.stored().slots);
@@ -94,7 +93,7 @@ DeviceView DeviceCache::view(const StreamCache& cache, std::int64_t layer) const
 
 /// With the recent tokens of the past and the new ones x; keeps the last of them.
 DeviceView DeviceCache::view_with_recent(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
-                                         const NewTokens& fresh) const {
+                                         const TokenLayout& fresh) const {
   DeviceView own = view(cache, layer);
   at::Tensor& kept = cache.recent[to_size(layer)];
   if (!kept.defined()) return own;
@@ -106,7 +105,7 @@ DeviceView DeviceCache::view_with_recent(StreamCache& cache, std::int64_t layer,
 at::Tensor DeviceCache::attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, const std::vector<std::int64_t>& counts) {
   const c10::InferenceMode inference;
-  const NewTokens& fresh = new_tokens(counts);
+  const TokenLayout& fresh = layout_of_new(counts);
   const DeviceView keys = view_with_recent(keys_, layer, k, fresh),
                    values = view_with_recent(values_, layer, v, fresh);
   const std::int64_t longest = fresh.longest(), before = std::max<std::int64_t>(0, plan_.exact_recent - 1);
@@ -141,9 +140,10 @@ at::Tensor DeviceCache::attend_appended(std::int64_t layer, const at::Tensor& q,
   return fresh.packed(out).to(q.scalar_type());
 }
 
-at::Tensor DeviceCache::lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) {
+at::Tensor DeviceCache::decode_appended(Stream stream, std::int64_t layer,
+                                        const std::vector<std::int64_t>& counts) {
   const c10::InferenceMode inference;
-  const NewTokens& fresh = new_tokens(counts);
+  const TokenLayout& fresh = layout_of_new(counts);
   const DeviceView own = view(stream_cache(stream), layer);
   const std::int64_t exact = fresh.exact().rows.size(0), stored = fresh.stored().rows.size(0);
   at::Tensor out = at::empty({exact + stored, own.layer().kv_heads, plan_.head_size},

@@ -9,7 +9,7 @@
 
 #include "model/cache/kv_cache.h"
 #include "model/device_cache/device_attention.h"
-#include "model/device_cache/new_tokens.h"
+#include "model/device_cache/token_layout.h"
 
 namespace headspan {
 
@@ -27,7 +27,8 @@ class DeviceCache : public StoringCache {
               const std::vector<std::int64_t>& counts) override;
   at::Tensor attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                              const at::Tensor& v, const std::vector<std::int64_t>& counts) override;
-  at::Tensor lifted(Stream stream, std::int64_t layer, const std::vector<std::int64_t>& counts) override;
+  at::Tensor decode_appended(Stream stream, std::int64_t layer,
+                             const std::vector<std::int64_t>& counts) override;
 
  private:
   struct StreamCache {
@@ -39,16 +40,16 @@ class DeviceCache : public StoringCache {
 
   StreamCache make_stream(const std::vector<DeviceLayer>& layers) const;
   StreamCache& stream_cache(Stream stream) { return stream == Stream::k ? keys_ : values_; }
-  const NewTokens& new_tokens(const std::vector<std::int64_t>& counts);
+  const TokenLayout& layout_of_new(const std::vector<std::int64_t>& counts);
   DeviceView view(const StreamCache& cache, std::int64_t layer) const;
   DeviceView view_with_recent(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
-                              const NewTokens& fresh) const;
+                              const TokenLayout& fresh) const;
 
   const DevicePlan& plan_;
   at::ScalarType compute_, plain_;
   const DeviceComm& tensor_parallel_;
   StreamCache keys_, values_;
-  std::optional<NewTokens> fresh_;  // of the step that is being run
+  std::optional<TokenLayout> fresh_;  // of the step that is being run
 };
 
 }  // namespace headspan

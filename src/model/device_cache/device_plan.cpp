@@ -24,17 +24,17 @@ std::vector<DeviceBand> device_bands(const StoredBlock& block, at::Device device
 }
 
 bool has_own_columns(const CachedLayer& layer, std::int64_t own, std::int64_t d) {
-  if (layer.block.bands.size() != 1 || layer.block.bands[0].bits != kPlainBits || layer.sources.size() != 1)
+  if (layer.block.bands.size() != 1 || layer.block.bands[0].bits != kPlainBits || layer.slices.size() != 1)
     return false;
-  const Source& source = layer.sources[0];
+  const StoredSlice& slice = layer.slices[0];
   std::int64_t head = 0;
-  for (const Reader& reader : source.readers) {
-    const bool is_next = reader.heads == std::vector<std::int64_t>{head} && reader.first == head * d &&
-                         reader.count == d && !reader.matrix.defined();
+  for (const HeadDecoder& decoder : slice.decoders) {
+    const bool is_next = decoder.heads == std::vector<std::int64_t>{head} && decoder.first == head * d &&
+                         decoder.count == d && !decoder.matrix.defined();
     if (!is_next) return false;
     ++head;
   }
-  return source.layer == own && source.first == 0 && head == layer.kv_heads;
+  return slice.layer == own && slice.first == 0 && head == layer.kv_heads;
 }
 
 /// What the heads of a layer read of the block of one layer.
@@ -47,15 +47,15 @@ DenseMap dense_map(const CachedLayer& layer, std::int64_t from, std::int64_t col
                    at::ScalarType type) {
   DenseMap map{at::zeros({layer.kv_heads, columns, d}, type),
                at::zeros({layer.kv_heads, columns}, at::kBool)};
-  for (const Source& source : layer.sources) {
-    if (source.layer != from) continue;
-    for (const Reader& reader : source.readers)
-      for (std::size_t i = 0; i < reader.heads.size(); ++i) {
-        const std::int64_t first = source.first + reader.first, head = reader.heads[i];
+  for (const StoredSlice& slice : layer.slices) {
+    if (slice.layer != from) continue;
+    for (const HeadDecoder& decoder : slice.decoders)
+      for (std::size_t i = 0; i < decoder.heads.size(); ++i) {
+        const std::int64_t first = slice.first + decoder.first, head = decoder.heads[i];
         map.matrix[head]
-            .narrow(0, first, reader.count)
-            .add_(reader.matrix.defined() ? reader.matrix[static_cast<std::int64_t>(i)] : at::eye(d, type));
-        map.is_read[head].narrow(0, first, reader.count).fill_(true);
+            .narrow(0, first, decoder.count)
+            .add_(decoder.matrix.defined() ? decoder.matrix[static_cast<std::int64_t>(i)] : at::eye(d, type));
+        map.is_read[head].narrow(0, first, decoder.count).fill_(true);
       }
   }
   return map;
@@ -115,8 +115,8 @@ std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, s
     if (own.own_columns) continue;
     for (std::size_t from = 0; from <= i; ++from) {
       const auto number = static_cast<std::int64_t>(from);
-      const bool reads = std::any_of(layer.sources.begin(), layer.sources.end(),
-                                     [&](const Source& source) { return source.layer == number; });
+      const bool reads = std::any_of(layer.slices.begin(), layer.slices.end(),
+                                     [&](const StoredSlice& slice) { return slice.layer == number; });
       if (!reads) continue;
       const DeviceBand& last = out[from].bands.back();
       add_maps(dense_map(layer, number, last.first + last.columns, d, compute), number, out[from].bands,

@@ -1,13 +1,13 @@
 // A cache plan as a device reads it: what encodes new tokens, and the maps of all heads that read a stored
 // band, joined so that one product meets its columns once for all of them. Coded bands are read as fields
-// (model/kernels/code_fields.h), in which their maps are kept. Made once for all caches of a plan.
+// (model/kernels/packed_codes.h), in which their maps are kept. Made once for all caches of a plan.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "model/cache/cache_plan.h"
-#include "model/kernels/code_fields.h"
+#include "model/kernels/packed_codes.h"
 
 namespace headspan {
 
@@ -15,7 +15,7 @@ namespace headspan {
 struct DeviceBand {
   std::int64_t first = 0;
   std::int64_t columns = 0;
-  std::optional<CodeFields> codes;  ///< nothing: plain
+  std::optional<PackedCodes> codes;  ///< nothing: plain
 
   /// In which the band is read: its columns, or its fields.
   std::int64_t numbers() const { return codes ? codes->fields() : columns; }

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 
 namespace headspan {
@@ -13,8 +14,6 @@ namespace {
 
 constexpr std::int64_t kChunk = 512;     // tokens of a sequence that are run together
 constexpr std::int64_t kLogitRows = 64;  // of a large vocabulary: tens of megabytes
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// Tokens begin .. of every sequence that still has some, at most kChunk of each.
 PackedBatch make_chunk(const std::vector<std::vector<std::int64_t>>& sequences, std::int64_t begin) {
@@ -150,15 +149,15 @@ std::vector<std::int64_t> next_tokens(const Transformer& model,
   return by_sequence(tokens, logits.defined() ? most_likely(logits) : logits);
 }
 
-std::vector<std::int64_t> drawn_tokens(const Transformer& model,
-                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache,
-                                       const std::vector<double>& chances) {
+std::vector<std::int64_t> sample_tokens(const Transformer& model,
+                                        const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache,
+                                        const std::vector<double>& uniforms) {
   const c10::InferenceMode inference;
   const at::Tensor logits = next_logits(model, tokens, cache);
   if (!logits.defined()) return by_sequence(tokens, logits);
   std::vector<double> own;
   for (std::size_t s = 0; s < tokens.size(); ++s)
-    if (!tokens[s].empty()) own.push_back(chances[s]);
+    if (!tokens[s].empty()) own.push_back(uniforms[s]);
   const at::Tensor below = at::log_softmax(logits.to(at::kDouble), 1)
                                .exp()
                                .cumsum(1)

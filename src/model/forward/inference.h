@@ -42,8 +42,8 @@ std::vector<std::int64_t> next_tokens(const Transformer& model,
 
 /// As next_tokens, but draws the next token from the model's own distribution: the first one up to which the
 /// probabilities, in the order of the vocabulary, sum to more than the sequence's chance, in [0, 1).
-std::vector<std::int64_t> drawn_tokens(const Transformer& model,
-                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache,
-                                       const std::vector<double>& chances);
+std::vector<std::int64_t> sample_tokens(const Transformer& model,
+                                        const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache,
+                                        const std::vector<double>& uniforms);
 
 }  // namespace headspan

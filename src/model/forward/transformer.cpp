@@ -71,9 +71,9 @@ Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed, D
 }
 
 Range Transformer::heads(Stream stream) const {
-  const Range kv = share(config_.kv_heads, tensor_parallel_->rank(), tensor_parallel_->size());
+  const Range kv = range_of(config_.kv_heads, tensor_parallel_->size(), tensor_parallel_->rank());
   const std::int64_t group = stream == Stream::q ? config_.heads / config_.kv_heads : 1;
-  return {kv.begin * group, kv.count * group};
+  return {kv.first * group, kv.count * group};
 }
 
 template <class T>
@@ -118,10 +118,10 @@ at::Tensor Transformer::logits(const at::Tensor& hidden) const {
 }
 
 at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
-  const Range rows = share(config_.vocab_size, tensor_parallel_->rank(), tensor_parallel_->size());
+  const Range rows = range_of(config_.vocab_size, tensor_parallel_->size(), tensor_parallel_->rank());
   at::Tensor ids = at::tensor(tokens, at::kLong).to(device_);
   if (tensor_parallel_->size() == 1) return weights_.embedding.index_select(0, ids).to(dtype_);
-  ids = ids - rows.begin;
+  ids = ids - rows.first;
   const at::Tensor elsewhere = ids.lt(0).logical_or(ids.ge(rows.count));
   at::Tensor x = rows.count == 0
                      ? at::zeros({ids.size(0), config_.hidden_size}, at::dtype(dtype_).device(device_))
@@ -185,17 +185,17 @@ at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const
   const std::vector<Range> pieces = row_pieces(x.size(0), capture);
   std::vector<BegunSum> attended, outputs;
   for (const Range& rows : pieces)
-    attended.push_back(begin_parts(weights.o, mixed.narrow(0, rows.begin, rows.count)));
+    attended.push_back(begin_parts(weights.o, mixed.narrow(0, rows.first, rows.count)));
   const at::Tensor sum = at::empty_like(x);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    at::Tensor own = sum.narrow(0, pieces[i].begin, pieces[i].count);
+    at::Tensor own = sum.narrow(0, pieces[i].first, pieces[i].count);
     const at::Tensor block = finish_parts(weights.o, attended[i]);
-    at::add_out(own, x.narrow(0, pieces[i].begin, pieces[i].count), behind(block, weights.attention_norm));
+    at::add_out(own, x.narrow(0, pieces[i].first, pieces[i].count), behind(block, weights.attention_norm));
     measure(layer, config_.norm_after ? block : own, capture);
     outputs.push_back(begin_parts(weights.down, mlp(weights, before(own, weights.mlp_norm))));
   }
   for (std::size_t i = 0; i < pieces.size(); ++i)
-    sum.narrow(0, pieces[i].begin, pieces[i].count)
+    sum.narrow(0, pieces[i].first, pieces[i].count)
         .add_(behind(finish_parts(weights.down, outputs[i]), weights.mlp_norm));
   return sum;
 }

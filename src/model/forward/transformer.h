@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/range.h"
 #include "dist/comm/device_comm.h"
 #include "io/checkpoint/checkpoint.h"
 #include "model/core/dtype.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/process/each_processor.h"
+#include "base/process/cpu_dispatch.h"
 
 namespace headspan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/process/each_processor.h"
+#include "base/process/cpu_dispatch.h"
 
 namespace headspan {
 

@@ -6,7 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "dist/onednn.h"
-#include "model/kernels/few_rows.h"
+#include "model/kernels/skinny_gemm.h"
 
 namespace headspan {
 namespace {
@@ -36,8 +36,8 @@ void add_product(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y) {
   auto* out = y.data_ptr<float>();
   at::parallel_for(0, outputs, std::max<std::int64_t>(1, kGrain / inputs),
                    [&](std::int64_t begin, std::int64_t end) {
-                     add_few_rows_transposed(rows, inputs, x.size(0), matrix + begin * inputs, inputs,
-                                             end - begin, inputs, out + begin, outputs);
+                     skinny_gemm_transposed(rows, inputs, x.size(0), matrix + begin * inputs, inputs,
+                                            end - begin, inputs, out + begin, outputs);
                    });
 }
 
@@ -64,11 +64,12 @@ at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight) {
 }  // namespace
 
 at::Tensor apply(const Linear& linear, const at::Tensor& x) {
-  if (x.is_cpu() && x.size(0) <= kFewRows && is_float_or_bfloat16(x) && is_float_or_bfloat16(linear.weight))
+  if (x.is_cpu() && x.size(0) <= kMostSkinnyRows && is_float_or_bfloat16(x) &&
+      is_float_or_bfloat16(linear.weight))
     return apply_to_few(linear, x);
   if (x.is_cpu() && !multiplies(x.scalar_type())) return apply(linear, x.to(at::kFloat)).to(x.scalar_type());
   const at::Tensor weight = linear.weight.to(x.scalar_type());
-  if (x.is_cpu() && x.scalar_type() == at::kFloat && onednn_gains()) {
+  if (x.is_cpu() && x.scalar_type() == at::kFloat && onednn_is_faster()) {
     at::Tensor y = onednn_product(x, weight);
     return linear.bias.defined() ? y.add_(linear.bias.to(at::kFloat)) : y;
   }
@@ -77,7 +78,7 @@ at::Tensor apply(const Linear& linear, const at::Tensor& x) {
 }
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& matrix) {
-  if (!x.is_cpu() || x.scalar_type() != at::kFloat || x.size(0) > kFewRows) return at::mm(x, matrix);
+  if (!x.is_cpu() || x.scalar_type() != at::kFloat || x.size(0) > kMostSkinnyRows) return at::mm(x, matrix);
   const std::int64_t inputs = matrix.size(0), outputs = matrix.size(1);
   at::Tensor y = at::zeros({x.size(0), outputs}, x.options());
   const auto* rows = x.data_ptr<float>();
@@ -85,8 +86,8 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& matrix) {
   auto* out = y.data_ptr<float>();
   at::parallel_for(0, outputs, std::max<std::int64_t>(1, kGrain / inputs),
                    [&](std::int64_t begin, std::int64_t end) {
-                     add_few_rows(rows, inputs, x.size(0), columns + begin, outputs, end - begin, inputs,
-                                  out + begin, outputs);
+                     skinny_gemm(rows, inputs, x.size(0), columns + begin, outputs, end - begin, inputs,
+                                 out + begin, outputs);
                    });
   return y;
 }

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "base/range.h"
 #include "io/checkpoint/checkpoint.h"
 #include "model/core/model_config.h"
 #include "model/core/stream.h"

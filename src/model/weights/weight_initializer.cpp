@@ -41,8 +41,8 @@ void draw(const WeightSlice& slice, std::uint64_t seed, float deviation) {
       const at::Tensor values = at::empty(place.sizes(), at::kFloat);
       auto* out = values.data_ptr<float>();
       for (std::int64_t row = first; row < first + place.size(0); ++row) {
-        const auto number = static_cast<std::uint64_t>(slice.rows.begin + row) * width +
-                            static_cast<std::uint64_t>(slice.columns.begin);
+        const auto number = static_cast<std::uint64_t>(slice.rows.first + row) * width +
+                            static_cast<std::uint64_t>(slice.columns.first);
         SplitMix64 bits(seed + number * kStep);
         for (std::int64_t column = 0; column < slice.columns.count; ++column)
           *out++ = deviation * normal(bits.next());
@@ -66,7 +66,7 @@ void initialize_slice(const ModelConfig& config, std::uint64_t seed, WeightSlice
   } else {
     draw(slice, tensor_seed(seed, slice.name), static_cast<float>(config.initializer_range));
   }
-  const std::int64_t row = config.pad.value_or(-1) - slice.rows.begin;
+  const std::int64_t row = config.pad.value_or(-1) - slice.rows.first;
   if (slice.role == WeightSlice::Role::embedding && config.pad.value_or(-1) >= 0 && row >= 0 &&
       row < slice.rows.count)
     slice.values[row].zero_();

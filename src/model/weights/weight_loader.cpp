@@ -135,7 +135,7 @@ void read_chunk(const Checkpoint& checkpoint, const Chunk& chunk) {
   const auto item = static_cast<std::int64_t>(chunk.raw.element_size());
   const std::int64_t row_bytes = slice.columns.count * item;
   const std::int64_t stored_row_bytes = slice.shape.size() == 2 ? slice.shape[1] * item : item;
-  const std::int64_t begin = (slice.rows.begin + chunk.row) * stored_row_bytes + slice.columns.begin * item;
+  const std::int64_t begin = (slice.rows.first + chunk.row) * stored_row_bytes + slice.columns.first * item;
   const std::int64_t rows = chunk.raw.size(0);
   auto* out = static_cast<char*>(chunk.raw.data_ptr());
   if (row_bytes == stored_row_bytes)

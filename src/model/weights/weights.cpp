@@ -71,8 +71,8 @@ class Builder {
   static Range whole(std::int64_t size) { return {0, size}; }
 
   Range split(std::int64_t size, std::int64_t unit) const {
-    const Range units = share(size / unit, shard_.rank, shard_.size);
-    return {units.begin * unit, units.count * unit};
+    const Range units = range_of(size / unit, shard_.size, shard_.rank);
+    return {units.first * unit, units.count * unit};
   }
 
   at::Tensor matrix(const std::string& name, std::int64_t outputs, Range rows, std::int64_t inputs,
@@ -130,11 +130,6 @@ void build_rest(Builder& builder, const ModelConfig& config, const std::string& 
 }
 
 }  // namespace
-
-Range share(std::int64_t total, std::int64_t part, std::int64_t parts) {
-  const std::int64_t begin = total / parts * part + std::min(part, total % parts);
-  return {begin, total / parts + (part < total % parts ? 1 : 0)};
-}
 
 Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, at::ScalarType dtype,
                          at::Device device) {

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/range.h"
 #include "model/core/dtype.h"
 #include "model/core/model_config.h"
 #include "model/weights/linear.h"
@@ -30,14 +31,6 @@ struct Shard {
   std::int64_t rank = 0;
   std::int64_t size = 1;
 };
-
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-};
-
-/// Part `part` of `parts` nearly equal parts of 0..total-1.
-Range share(std::int64_t total, std::int64_t part, std::int64_t parts);
 
 /// Of one layer. Undefined where the architecture or the extent has none.
 struct LayerWeights {

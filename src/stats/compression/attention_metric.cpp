@@ -9,8 +9,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// sum[d, d] += factor * head[d, d].
 void add_matrix(double* sum, double factor, const double* head, std::int64_t d) {
   for (std::int64_t i = 0; i < d * d; ++i) sum[i] += factor * head[i];

@@ -7,10 +7,10 @@
 #include <queue>
 #include <tuple>
 
+#include "base/checked.h"
+
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 using Key =
     std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // stream, target, head that is not allowed or -1

@@ -11,8 +11,6 @@ namespace {
 
 constexpr double kRidge = 1e-12;  // of each variance
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// The inverse of a symmetric positive definite matrix, whole; lower triangle valid on entry.
 void invert(std::vector<double>& a, std::int64_t size) {
   const int n = to_int(size);

@@ -12,22 +12,22 @@ namespace {
 
 constexpr double kFloor = 1e-9;  // of the metric's largest eigenvalue
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// Eigenvectors of every head's metric, with their eigenvalues floored.
 struct Roots {
   std::vector<double> vectors;  // [heads, d, d]
   std::vector<double> values;   // [heads, d]
+  bool sees = false;            // one of the metrics is not 0
 };
 
 Roots factor(const std::vector<double>& metric, std::int64_t heads, std::int64_t d) {
-  Roots roots{metric, {}};
+  Roots roots{metric, {}, false};
   for (std::int64_t h = 0; h < heads; ++h) {
     const std::vector<double> values = local_eigenvectors(&roots.vectors[to_size(h * d * d)], d);
     roots.values.insert(roots.values.end(), values.begin(), values.end());
   }
   const double largest = *std::max_element(roots.values.begin(), roots.values.end());
-  for (double& value : roots.values) value = std::max(value, largest > 0 ? kFloor * largest : 1.0);
+  roots.sees = largest > 0;
+  for (double& value : roots.values) value = roots.sees ? std::max(value, kFloor * largest) : 1;
   return roots;
 }
 
@@ -78,8 +78,9 @@ Latents make_latents(std::vector<double> covariance, const std::vector<double>& 
     transpose(covariance, size);
   }
   Latents latents;
-  latents.eigenvalues = local_eigenvectors(covariance.data(), size);
-  for (double& value : latents.eigenvalues) value = std::max(0.0, value);
+  latents.variances = local_eigenvectors(covariance.data(), size);
+  for (double& value : latents.variances) value = std::max(0.0, value);
+  latents.eigenvalues = roots.sees ? latents.variances : std::vector<double>(to_size(size), 0.0);
   latents.lift = covariance;
   latents.projection = std::move(covariance);
   for (std::int64_t h = 0; h < heads; ++h) {

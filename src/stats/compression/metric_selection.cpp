@@ -12,8 +12,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// S with S S^T = M.
 std::vector<double> root(std::vector<double> metric, std::int64_t d) {
   const std::vector<double> values = local_eigenvectors(metric.data(), d);

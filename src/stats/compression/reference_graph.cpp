@@ -4,10 +4,10 @@
 #include <cmath>
 #include <tuple>
 
+#include "base/checked.h"
+
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// The edges at one threshold, and the heads that become targets.
 class Graph {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/range.h"
+
 namespace headspan {
 namespace {
 
@@ -89,7 +91,7 @@ void Collector<T>::flush(std::size_t part) {
     const auto panels = static_cast<int>(std::lround(static_cast<double>(buffer.tokens) / share));
     const int steps = grid_->comm().max(std::max(1, panels));
     for (int step = 0; step < steps; ++step) {
-      const Slab mine = slab_of(buffer.tokens, steps, step);
+      const Range mine = range_of(buffer.tokens, steps, step);
       const T* rows = buffer.rows.data() + mine.first * stream.columns;
       std::visit([&](auto& updater) { updater.add(stream.sums[part], rows, mine.count, stream.shift); },
                  updater_);

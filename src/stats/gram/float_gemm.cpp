@@ -32,7 +32,7 @@ FloatGemm::Kind FloatGemm::best(Precision precision) {
 
 bool FloatGemm::is_possible(Kind kind) {
 #if defined(__x86_64__)
-  if (kind == Kind::onednn_float) return onednn_gains();
+  if (kind == Kind::onednn_float) return onednn_is_faster();
   if (kind == Kind::onednn_bfloat16) return has_onednn() && __builtin_cpu_supports("avx512bf16") != 0;
 #endif
   return kind == Kind::blas;

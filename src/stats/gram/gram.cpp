@@ -111,7 +111,7 @@ void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progr
   if constexpr (std::is_same_v<P, float>)
     add_product(matrix, operands_, gemm_, workspace_, progress);
   else
-    add_product(matrix, operands_, outer_sums_ ? &*outer_sums_ : nullptr, workspace_, progress);
+    add_product(matrix, operands_, syrk_kernel_ ? &*syrk_kernel_ : nullptr, workspace_, progress);
 }
 
 template <class P>

@@ -68,7 +68,7 @@ class GramUpdater {
  public:
   GramUpdater(const Grid& grid, Precision precision)
       : exchange_(grid), precision_(precision), gemm_(FloatGemm::best(precision)) {
-    if (std::is_same_v<P, double> && OuterSums::gains()) outer_sums_.emplace();
+    if (std::is_same_v<P, double> && SyrkKernel::is_faster_than_blas()) syrk_kernel_.emplace();
   }
 
   /// Adds this rank's tokens z: [tokens, D], row-major, less `shift`: [D]. Collective over the grid; `tokens`
@@ -85,8 +85,8 @@ class GramUpdater {
   Precision precision_;
   GramSums* pending_ = nullptr;
   PanelOperands<P> operands_;
-  std::optional<OuterSums> outer_sums_;  // of FP64 panels; none: BLAS
-  FloatGemm gemm_;                       // of FP32 panels
+  std::optional<SyrkKernel> syrk_kernel_;  // of FP64 panels; none: BLAS
+  FloatGemm gemm_;                         // of FP32 panels
   LargeArray<P> workspace_;
 };
 

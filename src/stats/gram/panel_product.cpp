@@ -103,7 +103,7 @@ class FloatProduct {
 
 }  // namespace
 
-void add_product(Matrix& gram, const PanelOperands<double>& own, OuterSums* sums,
+void add_product(Matrix& gram, const PanelOperands<double>& own, SyrkKernel* sums,
                  LargeArray<double>& workspace, const std::function<void()>& progress) {
   if (own.tokens == 0) return;
   if (sums != nullptr) {

@@ -8,7 +8,7 @@
 #include "dist/matrix/large_array.h"
 #include "dist/matrix/panel_exchange.h"
 #include "stats/gram/float_gemm.h"
-#include "stats/gram/outer_sums.h"
+#include "stats/gram/syrk_kernel.h"
 
 namespace headspan {
 
@@ -17,7 +17,7 @@ namespace headspan {
 /// pieces. `sums`: null for BLAS. In FP32 the panel is summed in FP32. `workspace` is kept from call to call:
 /// nothing with `sums`; for BLAS the panel's columns where they are not neighbours in it; in FP32 64 MiB at
 /// most.
-void add_product(Matrix& gram, const PanelOperands<double>& panel, OuterSums* sums,
+void add_product(Matrix& gram, const PanelOperands<double>& panel, SyrkKernel* sums,
                  LargeArray<double>& workspace, const std::function<void()>& progress);
 void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm,
                  LargeArray<float>& workspace, const std::function<void()>& progress);

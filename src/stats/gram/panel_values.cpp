@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/process/each_processor.h"
+#include "base/process/cpu_dispatch.h"
 
 namespace headspan {
 namespace {

@@ -11,8 +11,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 class BlockCholesky {
  public:
   explicit BlockCholesky(RegressionData& data)

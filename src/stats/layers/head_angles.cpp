@@ -4,15 +4,14 @@
 #include <limits>
 
 #include "base/checked.h"
+#include "base/range.h"
 #include "dist/matrix/scalapack.h"
 #include "dist/matrix/tile_exchange.h"
 #include "dist/threads.h"
-#include "stats/layers/layer_share.h"
+#include "stats/layers/layer_targets.h"
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// ||U_r^T B U_t||_F^2 for B = G_rt: [d, d].
 double squared_cosines(const std::vector<double>& u_r, const TileView& b, const std::vector<double>& u_t,
@@ -42,10 +41,10 @@ class Angles {
   HeadAngles compute() {
     empty_table();
     const Comm& comm = gram_.grid().comm();
-    const auto shares = layer_shares(layout_, slab_of(layout_.heads(), comm.size(), comm.rank()));
+    const auto shares = layer_targets(layout_, range_of(layout_.heads(), comm.size(), comm.rank()));
     const std::int64_t rounds = comm.max(static_cast<std::int64_t>(shares.size()));
     for (std::int64_t round = 0; round < rounds; ++round)
-      run_layer(round < static_cast<std::int64_t>(shares.size()) ? shares[to_size(round)] : LayerShare{});
+      run_layer(round < static_cast<std::int64_t>(shares.size()) ? shares[to_size(round)] : LayerTargets{});
     comm.sum(angles_.cosines.data(), static_cast<std::int64_t>(angles_.cosines.size()));
     std::vector<std::int64_t> ranks(angles_.rank.begin(), angles_.rank.end());
     comm.sum(ranks.data(), static_cast<std::int64_t>(ranks.size()));
@@ -58,7 +57,8 @@ class Angles {
  private:
   void empty_table() {
     angles_.layers = static_cast<std::int64_t>(layers_.size());
-    for (const LayerShare& layer : layers_) angles_.heads = std::max(angles_.heads, layer.last - layer.first);
+    for (const LayerTargets& layer : layers_)
+      angles_.heads = std::max(angles_.heads, layer.last - layer.first);
     angles_.cosines.assign(to_size(angles_.layers * angles_.heads * angles_.heads), 0.0);
     angles_.rank.assign(to_size(angles_.layers * angles_.heads), 0);
   }
@@ -68,7 +68,7 @@ class Angles {
   }
 
   /// The pairs (t, r), r <= t, for the targets t of a share. It may be empty. Collective.
-  void run_layer(const LayerShare& share) {
+  void run_layer(const LayerTargets& share) {
     const std::int64_t size = share.last - share.first;
     std::vector<Tile> tiles;
     for (std::int64_t h = share.first; h < share.last; ++h) tiles.push_back({h, h});
@@ -91,7 +91,7 @@ class Angles {
   }
 
   /// Of all heads of the layer; notes rank and own cosines of those that are this rank's.
-  std::vector<std::vector<double>> factor_heads(const LayerShare& share, std::int64_t layer,
+  std::vector<std::vector<double>> factor_heads(const LayerTargets& share, std::int64_t layer,
                                                 const TileViews& views) {
     std::vector<std::vector<double>> whiteners(to_size(share.last - share.first));
     const SingleThreadedBlas single;
@@ -124,7 +124,7 @@ class Angles {
   const std::vector<double>& variance_;
   double tolerance_;
   std::int64_t d_;
-  std::vector<LayerShare> layers_;
+  std::vector<LayerTargets> layers_;
   HeadAngles angles_;
 };
 

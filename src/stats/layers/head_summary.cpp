@@ -4,14 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
 #include "dist/matrix/tile_exchange.h"
 #include "dist/threads.h"
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 double participation(double trace, double squares) {
   return squares > 0 ? trace * trace / squares : std::numeric_limits<double>::quiet_NaN();
@@ -51,7 +50,7 @@ HeadSummary summarise_heads(const RegressionData& data) {
   const std::int64_t d = data.layout.head_size;
   const Comm& comm = data.comm();
   HeadSummary summary;
-  summary.targets = slab_of(data.layout.heads(), comm.size(), comm.rank());
+  summary.targets = range_of(data.layout.heads(), comm.size(), comm.rank());
   std::vector<Tile> tiles;
   for (std::int64_t t = 0; t < summary.targets.count; ++t) {
     const std::int64_t head = summary.targets.first + t;

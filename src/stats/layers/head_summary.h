@@ -3,13 +3,14 @@
 // numbers stand beside it.
 #pragma once
 
+#include "base/range.h"
 #include "stats/regression/regression_data.h"
 
 namespace headspan {
 
 /// Rows of the targets of this rank's slab, except where noted.
 struct HeadSummary {
-  Slab targets;
+  Range targets;
   std::vector<double> mean;            ///< [targets.count, d]
   std::vector<double> variance;        ///< [targets.count, d] SST / (n - 1)
   std::vector<double> spectrum;        ///< [targets.count, d] eigenvalues of G_tt / (n - 1), descending

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/checked.h"
 #include "dist/threads.h"
 #include "stats/regression/joint_fit.h"
 
@@ -12,21 +13,19 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 class Ceilings {
  public:
   Ceilings(const RegressionData& data, std::int64_t invert_from, const LayerInverse& invert)
       : data_(data), invert_from_(invert_from), invert_(invert), d_(data.layout.head_size) {}
 
   LayerCeiling compute() {
-    ceiling_.targets = slab_of(data_.layout.heads(), data_.comm().size(), data_.comm().rank());
+    ceiling_.targets = range_of(data_.layout.heads(), data_.comm().size(), data_.comm().rank());
     const std::size_t n = to_size(ceiling_.targets.count);
     ceiling_.r2.assign(n, kNaN);
     ceiling_.r2_adjusted = ceiling_.r2_heldout = ceiling_.r2;
     ceiling_.status.assign(n, kNotComputed);
-    std::vector<LayerShare> wide, target_by_target;
-    for (const LayerShare& layer : whole_layers(data_.layout))
+    std::vector<LayerTargets> wide, target_by_target;
+    for (const LayerTargets& layer : whole_layers(data_.layout))
       if (!answered_without_fit(layer))
         (regressors(layer) + d_ < invert_from_ ? target_by_target : wide).push_back(layer);
     const auto residuals = residuals_of(wide);
@@ -40,18 +39,18 @@ class Ceilings {
   }
 
  private:
-  std::int64_t regressors(const LayerShare& layer) const { return (layer.last - layer.first - 1) * d_; }
+  std::int64_t regressors(const LayerTargets& layer) const { return (layer.last - layer.first - 1) * d_; }
 
   /// Calls `f(head, row of the table)` for the targets of a layer that are this rank's.
   template <class F>
-  void for_own_targets(const LayerShare& layer, const F& f) const {
+  void for_own_targets(const LayerTargets& layer, const F& f) const {
     const std::int64_t first = std::max(layer.first, ceiling_.targets.first);
     const std::int64_t last = std::min(layer.last, ceiling_.targets.first + ceiling_.targets.count);
     for (std::int64_t t = first; t < last; ++t) f(t, to_size(t - ceiling_.targets.first));
   }
 
   /// One head alone, or too many regressors.
-  bool answered_without_fit(const LayerShare& layer) {
+  bool answered_without_fit(const LayerTargets& layer) {
     if (regressors(layer) == 0) return true;
     if (!data_.rules.too_few(regressors(layer))) return false;
     for_own_targets(layer, [&](std::int64_t, std::size_t row) { ceiling_.status[row] = kTooFewTokens; });
@@ -59,15 +58,15 @@ class Ceilings {
   }
 
   /// Nothing for layers that have to be answered target by target. Collective.
-  std::vector<std::optional<LayerResiduals>> residuals_of(const std::vector<LayerShare>& layers) const {
+  std::vector<std::optional<LayerResiduals>> residuals_of(const std::vector<LayerTargets>& layers) const {
     if (invert_) return dealt_layer_residuals(data_, layers, invert_);
     std::vector<std::optional<LayerResiduals>> residuals;
-    for (const LayerShare& layer : layers)
+    for (const LayerTargets& layer : layers)
       residuals.push_back(layer_residuals(data_, layer.first, layer.last));
     return residuals;
   }
 
-  void score(const LayerShare& layer, const LayerResiduals& residuals) {
+  void score(const LayerTargets& layer, const LayerResiduals& residuals) {
     for_own_targets(layer, [&](std::int64_t t, std::size_t row) {
       const std::size_t column = to_size(t * d_), own = to_size((t - layer.first) * d_);
       std::vector<double> explained(to_size(d_));
@@ -90,22 +89,22 @@ class Ceilings {
   }
 
   /// Each rank its own targets of the layers, one layer after another. Collective.
-  void regress(const std::vector<LayerShare>& layers) {
-    std::vector<LayerShare> own = layer_shares(data_.layout, ceiling_.targets);
+  void regress(const std::vector<LayerTargets>& layers) {
+    std::vector<LayerTargets> own = layer_targets(data_.layout, ceiling_.targets);
     own.erase(std::remove_if(own.begin(), own.end(),
-                             [&](const LayerShare& share) {
-                               return std::none_of(layers.begin(), layers.end(), [&](const LayerShare& l) {
+                             [&](const LayerTargets& share) {
+                               return std::none_of(layers.begin(), layers.end(), [&](const LayerTargets& l) {
                                  return l.first == share.first;
                                });
                              }),
               own.end());
     const std::int64_t rounds = data_.comm().max(static_cast<std::int64_t>(own.size()));
     for (std::int64_t round = 0; round < rounds; ++round)
-      regress_layer(round < static_cast<std::int64_t>(own.size()) ? own[to_size(round)] : LayerShare{});
+      regress_layer(round < static_cast<std::int64_t>(own.size()) ? own[to_size(round)] : LayerTargets{});
   }
 
   /// `share` may be empty. Collective.
-  void regress_layer(const LayerShare& share) {
+  void regress_layer(const LayerTargets& share) {
     const std::vector<Tile> tiles = tiles_among(share.heads());
     const TileViews fit = view_tiles(data_.fit.matrix, d_, tiles);
     TileViews heldout;
@@ -126,7 +125,7 @@ class Ceilings {
   }
 
   /// The moments of the layer's heads in another order, from the views of tiles_among(share.heads()).
-  std::vector<double> dense(const LayerShare& share, const std::vector<std::int64_t>& heads,
+  std::vector<double> dense(const LayerTargets& share, const std::vector<std::int64_t>& heads,
                             const TileViews& views) const {
     std::vector<TileView> tiles;
     for (const Tile& tile : tiles_among(heads)) {

@@ -12,6 +12,7 @@
 // by target with the pivoted regression of every other fit of headspan, ranks sharing the targets.
 #pragma once
 
+#include "base/range.h"
 #include "stats/layers/layer_inverse.h"
 
 namespace headspan {
@@ -19,7 +20,7 @@ namespace headspan {
 /// Rows of this rank's slab of targets. NaN and kNotComputed for the only head of a layer, NaN and
 /// kTooFewTokens where the others have p >= n - 1 coordinates.
 struct LayerCeiling {
-  Slab targets;
+  Range targets;
   std::vector<double> r2;            ///< [targets.count]
   std::vector<double> r2_adjusted;   ///< likewise: 1 - (1 - R²)(n - 1)/(n - p - 1)
   std::vector<double> r2_heldout;    ///< likewise; NaN without a held-out part

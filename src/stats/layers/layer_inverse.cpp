@@ -12,8 +12,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// The part of a symmetric matrix from `first` on, both sides multiplied by `scale`; lower triangle.
 Matrix scaled_part(const Matrix& from, std::int64_t first, const std::vector<double>& scale) {
   const auto size = static_cast<std::int64_t>(scale.size());
@@ -88,7 +86,7 @@ bool varies(const RegressionData& data, std::int64_t first, std::int64_t last) {
 }
 
 /// The inverse of one layer, which may have no heads: then its rank only helps others to theirs. Collective.
-std::optional<LayerResiduals> invert_alone(const RegressionData& data, const LayerShare& layer,
+std::optional<LayerResiduals> invert_alone(const RegressionData& data, const LayerTargets& layer,
                                            const LayerInverse& invert) {
   const std::vector<Tile> tiles = tiles_among(layer.heads());
   const TileViews fit = view_tiles(data.fit.matrix, data.layout.head_size, tiles);
@@ -106,7 +104,7 @@ std::optional<LayerResiduals> invert_alone(const RegressionData& data, const Lay
 
 /// The residuals of layers on all ranks, from those that each rank has, by layer. Collective.
 std::vector<std::optional<LayerResiduals>> share_residuals(
-    const RegressionData& data, const std::vector<LayerShare>& layers,
+    const RegressionData& data, const std::vector<LayerTargets>& layers,
     const std::vector<std::optional<LayerResiduals>>& mine) {
   std::vector<int> known;
   std::vector<double> errors(data.sst.size(), 0.0), errors_heldout(data.sst_heldout.size(), 0.0);
@@ -166,7 +164,7 @@ std::optional<LayerResiduals> layer_residuals(const RegressionData& data, std::i
 }
 
 std::vector<std::optional<LayerResiduals>> dealt_layer_residuals(const RegressionData& data,
-                                                                 const std::vector<LayerShare>& layers,
+                                                                 const std::vector<LayerTargets>& layers,
                                                                  const LayerInverse& invert) {
   std::vector<std::size_t> safe;
   for (std::size_t k = 0; k < layers.size(); ++k)
@@ -175,7 +173,7 @@ std::vector<std::optional<LayerResiduals>> dealt_layer_residuals(const Regressio
   const auto ranks = to_size(data.comm().size()), rank = to_size(data.comm().rank());
   for (std::size_t first = 0; first < safe.size(); first += ranks) {
     const bool has_one = first + rank < safe.size();
-    auto residuals = invert_alone(data, has_one ? layers[safe[first + rank]] : LayerShare{}, invert);
+    auto residuals = invert_alone(data, has_one ? layers[safe[first + rank]] : LayerTargets{}, invert);
     if (has_one) mine[safe[first + rank]] = std::move(residuals);
   }
   return share_residuals(data, layers, mine);

@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "stats/layers/layer_share.h"
+#include "stats/layers/layer_targets.h"
 #include "stats/regression/head_moments.h"
 
 namespace headspan {
@@ -40,7 +40,7 @@ using LayerInverse = std::function<std::optional<LayerResiduals>(const LayerTile
 /// layer_residuals of each of `layers`, which are dealt out over the ranks in turn, each inverted by one.
 /// Throws AgreedError on all ranks where `invert` fails on one. Collective over the Gram's grid.
 std::vector<std::optional<LayerResiduals>> dealt_layer_residuals(const RegressionData& data,
-                                                                 const std::vector<LayerShare>& layers,
+                                                                 const std::vector<LayerTargets>& layers,
                                                                  const LayerInverse& invert);
 
 }  // namespace headspan

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
@@ -13,14 +14,40 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// The largest `count` eigenvalues of W^T W, descending, as singular values of W.
 std::vector<double> roots(const std::vector<double>& eigenvalues, std::int64_t count) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < count; ++i)
     values.push_back(std::sqrt(std::max(0.0, eigenvalues[to_size(i)])));
   return values;
+}
+
+/// Gains with a power of two taken out, so that their squares and those of what they multiply can be summed.
+struct Gain {
+  std::vector<double> factors;  // the largest magnitude is in [1, 2)
+  int exponent = 0;
+};
+
+Gain normalised(std::vector<double> gain) {
+  double largest = 0;
+  for (const double factor : gain) largest = std::max(largest, std::abs(factor));
+  const int exponent = largest > 0 ? std::ilogb(largest) : 0;
+  for (double& factor : gain) factor = std::ldexp(factor, -exponent);
+  return {std::move(gain), exponent};
+}
+
+std::vector<double> multiplied(std::vector<double> values, int exponent) {
+  for (double& value : values) value = std::ldexp(value, exponent);
+  return values;
+}
+
+/// Of W_i from its tile [d, d] of W^T W.
+std::vector<double> head_values(double* tile, const std::vector<double>& gain, std::int64_t count) {
+  const Gain own = normalised(gain);
+  const auto d = static_cast<std::int64_t>(gain.size());
+  for (std::int64_t j = 0; j < d; ++j)
+    for (std::int64_t i = 0; i < d; ++i) tile[i + j * d] *= own.factors[to_size(i)] * own.factors[to_size(j)];
+  return multiplied(roots(local_eigenvalues(tile, d, d), count), own.exponent);
 }
 
 void scale_columns(Matrix& w, const std::vector<double>& gain) {
@@ -52,16 +79,18 @@ int bring_into_range(Matrix& w) {
 ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double>& gain, std::int64_t rows,
                                     std::int64_t d) {
   const std::int64_t size = gram.columns().size, heads = size / d;
-  Matrix scaled(gram.grid(), size, size, gram.rows().block);
-  copy_part(gram, 0, 0, scaled);
-  scale_both_sides(scaled, gain);
   std::vector<Tile> tiles;
   for (std::int64_t h = 0; h < heads; ++h) tiles.push_back({h, h});
-  std::vector<double> own = fetch_tiles(scaled, d, tiles);
+  std::vector<double> own = fetch_tiles(gram, d, tiles);
   ProjectionSpectrum spectrum;
   for (std::int64_t h = 0; h < heads; ++h)
-    spectrum.heads.push_back(roots(local_eigenvalues(&own[to_size(h * d * d)], d, d), std::min(rows, d)));
-  spectrum.joint = roots(eigenvalues(scaled), std::min(rows, size));
+    spectrum.heads.push_back(head_values(
+        &own[to_size(h * d * d)], {gain.begin() + h * d, gain.begin() + (h + 1) * d}, std::min(rows, d)));
+  const Gain all = normalised(gain);
+  Matrix scaled(gram.grid(), size, size, gram.rows().block);
+  copy_part(gram, 0, 0, scaled);
+  scale_both_sides(scaled, all.factors);
+  spectrum.joint = multiplied(roots(eigenvalues(scaled), std::min(rows, size)), all.exponent);
   return spectrum;
 }
 
@@ -69,14 +98,15 @@ ProjectionSpectrum spectrum_of_weights(const Matrix& w, const std::vector<double
   const std::int64_t rows = w.rows().size, size = w.columns().size;
   Matrix whole(w.grid(), rows, size, w.rows().block);
   copy_part(w, 0, 0, whole);
-  scale_columns(whole, gain);
+  const Gain all = normalised(gain);
+  scale_columns(whole, all.factors);
   ProjectionSpectrum spectrum;
   for (std::int64_t first = 0; first < size; first += d) {
     Matrix head(w.grid(), rows, d, w.rows().block);
     copy_part(whole, 0, first, head);
-    spectrum.heads.push_back(singular_values(head));
+    spectrum.heads.push_back(multiplied(singular_values(head), all.exponent));
   }
-  spectrum.joint = singular_values(whole);
+  spectrum.joint = multiplied(singular_values(whole), all.exponent);
   return spectrum;
 }
 

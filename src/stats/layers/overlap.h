@@ -25,7 +25,8 @@ int bring_into_range(Matrix& w);
 
 /// From the eigenvalues of W^T W: p?syevd for W, LAPACK's for the heads. Resolves singular values down to
 /// about 1e-7 of the largest, at a fifth of the cost of the other. gram: lower triangle with whole diagonal
-/// tiles of d columns; gain: [H d] multiplies the columns of W; rows: m. Collective over the grid.
+/// tiles of d columns; gain: [H d], of any magnitude, multiplies the columns of W; rows: m. Collective over
+/// the grid.
 ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double>& gain, std::int64_t rows,
                                     std::int64_t d);
 

@@ -14,8 +14,6 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// Two uniform numbers in (0, 1] and [0, 1) make a normal one (Box and Muller).
 double normal(SplitMix64& bits) {
   constexpr double scale = 1.0 / 9007199254740992.0;  // 2^-53

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "base/process/each_processor.h"
+#include "base/process/cpu_dispatch.h"
 
 namespace headspan {
 

@@ -13,8 +13,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// Everything is kept by place, in blocks of d rows, column-major: the candidates that are left, then the
 /// chosen, then the target, so that products go over what is left alone.
 class ForwardSelection {

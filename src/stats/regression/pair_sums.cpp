@@ -9,8 +9,6 @@
 namespace headspan {
 namespace {
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// The targets of one source whose tiles lie side by side in this rank's array: local rows below the source's
 /// tile or local columns to the left of it.
 struct TargetRun {

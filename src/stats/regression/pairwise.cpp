@@ -3,13 +3,12 @@
 #include <limits>
 #include <mutex>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 #include "dist/threads.h"
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// One fit on its way to the rank that keeps its target.
 struct PairFit {
@@ -59,7 +58,7 @@ class Pairs {
  private:
   PairTable empty_table() const {
     PairTable table;
-    table.targets = slab_of(heads_, grid_.comm().size(), grid_.comm().rank());
+    table.targets = range_of(heads_, grid_.comm().size(), grid_.comm().rank());
     const std::size_t n = to_size(table.targets.count * heads_);
     const double nan = std::numeric_limits<double>::quiet_NaN();
     table.r2.assign(n, nan);
@@ -144,7 +143,7 @@ class Pairs {
                           const double* errors) {
       const PairFit fit = score(target, source, gained, errors);
       const std::lock_guard<std::mutex> lock(adding);
-      send[to_size(slab_owner(heads_, ranks, target))].push_back(fit);
+      send[to_size(range_owner(heads_, ranks, target))].push_back(fit);
     };
     agree(grid_.comm(), [&] { sums_(data_, sources_, take); });
     return send;

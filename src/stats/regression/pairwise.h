@@ -3,14 +3,15 @@
 // column of its tile, and a stored tile (i, j) then serves both directions, i from j and j from i.
 #pragma once
 
+#include "base/range.h"
 #include "stats/regression/pair_sums.h"
 
 namespace headspan {
 
-/// The rows of the targets of this rank's slab (`slab_of(heads, ranks, rank)`); NaN and kNotComputed on the
+/// The rows of the targets of this rank's slab (`range_of(heads, ranks, rank)`); NaN and kNotComputed on the
 /// diagonal.
 struct PairTable {
-  Slab targets;
+  Range targets;
   std::vector<double> r2;            ///< [targets.count, heads], row-major: target, source
   std::vector<double> r2_weighted;   ///< likewise
   std::vector<double> r2_heldout;    ///< likewise; NaN without a held-out part

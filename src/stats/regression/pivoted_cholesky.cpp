@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/process/each_processor.h"
+#include "base/process/cpu_dispatch.h"
 #include "stats/regression/block_product.h"
 
 namespace headspan {

@@ -15,8 +15,6 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t kMomentColumns = 64;  // at a time, of those at and below the diagonal
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 /// The mean of 1 - sse / sst over the coordinates with variance; NaN when there is none.
 double mean_r2(std::int64_t d, const double* explained_part, const double* sst, bool constant_counts_one) {
   double sum = 0;

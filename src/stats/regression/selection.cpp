@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 #include "dist/matrix/large_array.h"
 #include "dist/threads.h"
@@ -11,8 +12,6 @@
 
 namespace headspan {
 namespace {
-
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// One target of a round and the heads whose moments it needs, itself last.
 struct Problem {

@@ -4,6 +4,7 @@
 // took.
 #pragma once
 
+#include "base/range.h"
 #include "stats/regression/forward.h"
 #include "stats/regression/pairwise.h"
 
@@ -13,7 +14,7 @@ enum class SelectionRule { pairwise, forward };
 
 /// Rows of the targets of this rank's slab.
 struct SelectionTable {
-  Slab targets;
+  Range targets;
   std::int64_t references = 0;       ///< N
   std::vector<int> sources;          ///< [targets.count, N] head, -1 where there is none
   std::vector<double> r2;            ///< [targets.count, N] of the first 1..N sources

@@ -43,9 +43,40 @@ def attribute(name, value):
     return lambda file: file.attrs.__setitem__(name, value)
 
 
-def not_finite(name, value):
+def attribute_of(group, name, value):
+    return lambda file: file[group].attrs.__setitem__(name, value)
+
+
+def element(name, value):
     def change(file):
         file[name][(1,) * file[name].ndim] = value
+    return change
+
+
+def wide(name, value):
+    """The array in float64."""
+    def change(file):
+        values = file[name][()].astype("f8")
+        values[1, 1] = value
+        del file[name]
+        file[name] = values
+    return change
+
+
+def head_plan(name, value):
+    """A head plan in which head 1 of each layer is head 0; `value` at [0, 1] of an array."""
+    def change(file):
+        file.attrs.update({"algorithm": "headspan", "references": 1})
+        for layer in range(2):
+            for stream in "kv":
+                group = f"{stream}/{layer}"
+                del file[group]
+                file.create_group(group).attrs.update({"band_columns": [4], "band_bits": [16], "expected_loss": 0.1})
+                arrays = {"kept": [0], "targets": [1], "references": [[2 * layer]], "map": np.eye(4)[None].astype("f4"),
+                          "bias": np.zeros((1, 4)), "r2_heldout": [0.5], "loss": [0.1]}
+                for key, values in arrays.items():
+                    file[f"{group}/{key}"] = values
+        file[name][0, 1] = value
     return change
 
 
@@ -78,8 +109,15 @@ CASES = [
     plan("plan of queries", "q: is no stream of a cache; .+", lambda file: file.copy("k", "q")),
     plan("plan that lacks a stream", "streams = k,v: are not those that the plan holds, k; .+", lambda file: file.pop("v")),
     plan("plan that lacks a layer", "v/1: is missing; .+", lambda file: file.pop("v/1")),
-    plan("plan with NaN in a lift", "k/1/lift = -?nan: is not a finite number; .+", not_finite("k/1/lift", np.nan)),
-    plan("plan with an infinite mean", "v/0/mean = inf: is not a finite number; .+", not_finite("v/0/mean", np.inf)),
+    plan("plan with NaN in a lift", "k/1/lift = -?nan: is not a finite number; .+", element("k/1/lift", np.nan)),
+    plan("plan with an infinite mean", "v/0/mean = inf: is not a finite number; .+", element("v/0/mean", np.inf)),
+    plan("plan with a mean beyond float32", r"v/0/mean = 1e\+39: is beyond float32, in which a cache computes; .+",
+         element("v/0/mean", 1e39)),
+    plan("head plan with a bias beyond float32", r"v/1/bias = -1e\+39: is beyond float32, in which a cache computes; .+",
+         head_plan("v/1/bias", -1e39)),
+    plan("plan of an infinite loss", "k/1: expected_loss = inf: is not a finite number; .+",
+         attribute_of("k/1", "expected_loss", np.inf)),
+    plan("plan with a lift beyond float32", r"k/1/lift = inf: is not a finite number; .+", wide("k/1/lift", 1e39)),
     scored("request that is no JSON", "line 2: is not valid JSON: .+; one request a line", SCORED, "{'id': 2}"),
     scored("request that is no object", r"line 2: \[3\]: is no JSON object; one request a line", SCORED, "[3]"),
     scored("request nested deep", "line 2: nests deeper than 32; one request a line", SCORED, deep('{"id": @}')),

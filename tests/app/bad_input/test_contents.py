@@ -248,6 +248,22 @@ def finished_and_its_inputs_gone(program, folder):
     expect(program.study(folder, KEYS).last.startswith("status=done units=0 skipped=1"), "the second run")
 
 
+def finished_and_its_inputs_damaged(program, folder):
+    """Told, and finished all the same; the result knows no other weights."""
+    sample = Sample(folder)
+    weights, result = sample.model / "model.safetensors", r"out/model/model\.h5"
+    expect(program.study(folder, KEYS).code == 0, "the first run")
+    whole = weights.read_bytes()
+    for damaged, why in ((whole[:-100], r"model/model\.safetensors: .+"), (b"\xff" * 100, r"model/model\.safetensors: .+"),
+                         (whole, None)):
+        weights.write_bytes(damaged)
+        run = program.study(folder, KEYS)
+        told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
+        line = rf"headspan: notice: {result} is finished; what it was made from can no longer be read: {why}"
+        expect(run.last.startswith("status=done units=0 skipped=1"), run.last, run)
+        expect(len(told) == (why is not None) and all(re.fullmatch(line, text) for text in told), str(told), run)
+
+
 def evaluate(program, folder, model):
     keys = {"model.path": model, "evaluate.plan": "plan.h5", "evaluate.texts": "tokens.bin", "evaluate.summary": "s.json",
             "tokens.sequence_length": 500}
@@ -363,7 +379,8 @@ CHECKS = [tokens_replaced_while_stopped, tokens_grown_while_stopped, documents_c
           activations_replaced_while_stopped, state_of_another_version,
           state_that_says_what_cannot_be, unchanged_goes_on, finished_from_other_contents,
           finished_from_tokens_cut_otherwise, finished_before_the_cut_was_told, finished_from_other_activations,
-          finished_and_its_inputs_gone, plan_of_other_weights,
+          finished_and_its_inputs_gone,
+          finished_and_its_inputs_damaged, plan_of_other_weights,
           grams_with_a_flipped_bit, plan_with_a_flipped_bit, result_with_a_flipped_bit, done_that_is_no_file]
 
 

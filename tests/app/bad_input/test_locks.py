@@ -92,6 +92,26 @@ def a_killed_run_is_in_nobodys_way(program, folder):
     expect(files(folder) == ["model.h5", "model.h5.done"], str(files(folder)))
 
 
+def a_run_killed_behind_its_result_is_tidied_up(program, folder):
+    """Its lock and its state, when the next run finds the result complete; not those of a run that still is at its end."""
+    sample_of(folder)
+    first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
+    lock, = (folder / "out").rglob("model.h5.lock")
+    of_the_first = lock.read_text()
+    expect(first.wait(timeout=100) == 0, f"exit code {first.returncode}")
+    first.communicate()
+    with subprocess.Popen(["sleep", "100"]) as alive:
+        stat = open(f"/proc/{alive.pid}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()
+        of_the_living = re.sub(rf" {holder} \d+ ", f" {alive.pid} {stat[19]} ", of_the_first)
+        for text, left in ((of_the_living, ["model.h5.lock", "model.h5.state"]), (of_the_first, [])):
+            lock.write_text(text)
+            lock.with_suffix(".state").write_bytes(b"of the first")
+            run = program.study(folder, SMALL)
+            expect(run.code == 0, f"exit code {run.code}", run)
+            expect(files(folder) == ["model.h5", "model.h5.done", *left], f"{files(folder)}, lock {text}")
+        alive.kill()
+
+
 def calibrate_and_evaluate_twice(program, folder):
     sample = sample_of(folder)
     sample.write_lines("requests.jsonl", *({"id": str(i), "context": [2, 3], "continuation": [4]} for i in range(50)))
@@ -117,11 +137,11 @@ def a_signal_is_not_kept_waiting(program, folder):
     """While a run looks whether another one, on a machine that it cannot ask, still lives."""
     sample = sample_of(folder)
     sample.write_lines("requests.jsonl", {"id": "0", "context": [2, 3], "continuation": [4]})
-    runs = {"study": (SMALL | {"output.directory": "out"}, None, 3, "0 of 1 units are done; the same command goes on"),
+    runs = {"study": (SMALL | {"output.directory": "out"}, None, 3, "0 of 1 units are done, nothing had to be saved; "),
             "calibrate": ({"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "out/plan.h5",
                            "compress.stored": 0.5, "tokens.sequence_length": 16}, "out/plan.h5.lock", 1, "begins anew"),
             "evaluate": ({"model.path": "model", "evaluate.requests": "requests.jsonl", "evaluate.answers": "out/a.jsonl",
-                          "evaluate.cache": "full"}, "out/a.jsonl.lock", 1, "begins anew")}
+                          "evaluate.cache": "full"}, "out/a.jsonl.lock", 1, "nothing of this run is kept; ")}
     for command, (keys, lock, code, words) in runs.items():
         if lock is None:
             made = program.study(folder, keys)
@@ -144,7 +164,8 @@ def a_signal_is_not_kept_waiting(program, folder):
         expect((folder / lock).exists(), f"{command} took the lock of a run that may live")
 
 
-CHECKS = [study_twice, a_signal_is_not_kept_waiting, two_units_of_a_sweep, a_killed_run_is_in_nobodys_way, calibrate_and_evaluate_twice]
+CHECKS = [study_twice, a_signal_is_not_kept_waiting, two_units_of_a_sweep, a_killed_run_is_in_nobodys_way,
+          a_run_killed_behind_its_result_is_tidied_up, calibrate_and_evaluate_twice]
 
 
 def main():

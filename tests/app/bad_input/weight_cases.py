@@ -28,6 +28,16 @@ def changed_tensors(**changes):
     return spoil
 
 
+def gains(stream, value):
+    """A qwen3 in float64 with gains of about this size behind the projections of a stream."""
+    def spoil(sample):
+        sample.write_model(model_type="qwen3", head_dim=4)
+        norms = {f"model.layers.{layer}.self_attn.{norm}_norm.weight": np.linspace(1, 2, 4) * (value if norm == stream else 1)
+                 for layer in range(2) for norm in "qk"}
+        Weights(random_weights(CONFIG) | norms, "F64").write(sample.model / "model.safetensors")
+    return spoil
+
+
 def shift(entry, by):
     return lambda weights: weights.header[entry].update(
         data_offsets=[offset + by for offset in weights.header[entry]["data_offsets"]])
@@ -115,6 +125,10 @@ SHAPE = tensor_shapes(CONFIG)[K]
 NAME = K.replace(".", r"\.")
 
 CASES = [
+    *(Case(f"gains of {value} behind {stream}",
+           rf"model: {stream}{at}: its values are too {size} to be squared and summed; check the weights", gains(stream, value),
+           {"model.dtype": "float64"})
+      for stream in "qk" for value, size, at in ((1e-160, "small", ""), (1e155, "large", ", layer 0, head 0"))),
     Case("tensor missing", rf"model: {NAME}: is missing; config\.json asks for this tensor", changed_tensors(**{K: None})),
     Case("tensor not expected", FILE + r"model\.layers\.0\.self_attn\.k_norm\.weight: is not expected; .+",
          changed_tensors(**{"model.layers.0.self_attn.k_norm.weight": np.ones(4)})),

@@ -1,0 +1,81 @@
+#include "model/device_cache/token_layout.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "model/device_cache/device_block.h"
+
+namespace headspan {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+bool are_equal(const Numbers& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](std::int64_t n) { return n == numbers.front(); });
+}
+
+at::Tensor on_device(const Numbers& numbers, at::Device device) {
+  return at::tensor(numbers, at::kLong).to(device);
+}
+
+}  // namespace
+
+TokenLayout::TokenLayout(Numbers past, Numbers counts, std::int64_t exact_first, at::Device device)
+    : past_(std::move(past)), counts_(std::move(counts)) {
+  longest_ = *std::max_element(counts_.begin(), counts_.end());
+  const std::int64_t room = DeviceBlock::room_for(std::max<std::int64_t>(0, tokens(longest_) - exact_first));
+  Numbers padding, unpadding;
+  struct {
+    Numbers rows, slots;
+  } exact, stored;
+  std::int64_t row = 0;
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    const auto sequence = static_cast<std::int64_t>(s);
+    for (std::int64_t i = 0; i < longest_; ++i) {
+      padding.push_back(i < counts_[s] ? row : 0);
+      if (i >= counts_[s]) continue;
+      const std::int64_t position = past_[s] + i;
+      auto& place = position < exact_first ? exact : stored;
+      place.slots.push_back(position < exact_first ? sequence * exact_first + position
+                                                   : sequence * room + position - exact_first);
+      place.rows.push_back(row++);
+      unpadding.push_back(sequence * longest_ + i);
+    }
+  }
+  exact_ = {on_device(exact.rows, device), on_device(exact.slots, device)};
+  stored_ = {on_device(stored.rows, device), on_device(stored.slots, device)};
+  fresh_ = on_device(counts_, device).unsqueeze(1);
+  const bool alike = are_equal(past_) && are_equal(counts_);
+  const at::Tensor first = on_device(alike ? Numbers{past_.front()} : past_, device);
+  positions_ = first.unsqueeze(1) + at::arange(longest_, first.options());
+  if (are_equal(counts_)) return;
+  padding_ = on_device(padding, device);
+  unpadding_ = on_device(unpadding, device);
+}
+
+at::Tensor TokenLayout::padded(const at::Tensor& x) const {
+  const at::Tensor rows = padding_.defined() ? x.index_select(0, padding_) : x;
+  return rows.unflatten(0, {static_cast<std::int64_t>(counts_.size()), longest_});
+}
+
+at::Tensor TokenLayout::packed(const at::Tensor& x) const {
+  const at::Tensor rows = x.flatten(0, 1);
+  return unpadding_.defined() ? rows.index_select(0, unpadding_) : rows;
+}
+
+std::int64_t TokenLayout::tokens(std::int64_t last) const {
+  std::int64_t most = 0;
+  for (std::size_t s = 0; s < counts_.size(); ++s)
+    most = std::max(most, past_[s] + std::min(counts_[s], last));
+  return most;
+}
+
+at::Tensor TokenLayout::last_of(const at::Tensor& x, std::int64_t kept) const {
+  if (!padding_.defined()) return x.narrow(1, longest_, kept).clone();
+  const at::Tensor first = at::arange(x.size(0), fresh_.options()).unsqueeze(1) * x.size(1) + fresh_;
+  const at::Tensor rows = first + at::arange(kept, fresh_.options());  // [sequences, kept]
+  return x.flatten(0, 1).index_select(0, rows.flatten()).unflatten(0, {x.size(0), kept});
+}
+
+}  // namespace headspan

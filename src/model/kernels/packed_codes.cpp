@@ -1,0 +1,94 @@
+#include "model/kernels/packed_codes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "base/checked.h"
+
+namespace headspan {
+namespace {
+
+/// As the host's: rounded to float32 on the way.
+at::Tensor to_half(const at::Tensor& values) {
+  constexpr double kLargest = 65504;
+  return values.clamp(-kLargest, kLargest).to(at::kFloat).to(at::kHalf);
+}
+
+template <class T>
+at::Tensor on_device(const std::vector<T>& values, at::ScalarType type, at::Device device) {
+  return at::tensor(values, type).to(device);
+}
+
+}  // namespace
+
+PackedCodes::PackedCodes(const Band& band, at::Device device) : band_(band) {
+  constexpr std::int64_t kByte = 8;
+  const std::int64_t bits = band.bits, bytes = (band.columns * bits + kByte - 1) / kByte;
+  std::int64_t per_byte = 1;
+  for (std::int64_t b = 0; b < bits; ++b)
+    per_byte = std::max(per_byte, (kByte * b + kByte - 1) / bits - kByte * b / bits + 1);
+  const std::size_t fields = to_size(bytes * per_byte);
+  std::vector<std::int64_t> masks(fields, 0), columns(fields, 0);
+  std::vector<double> units(fields, 0), inverse(fields, 0), lowest(fields, 0);
+  for (std::int64_t b = 0; b < bytes; ++b)
+    for (std::int64_t i = 0; i < per_byte; ++i) {
+      const std::int64_t column = kByte * b / bits + i, from_byte = column * bits - kByte * b;
+      if (column >= band.columns || from_byte >= kByte) continue;
+      const std::size_t f = to_size(b * per_byte + i);
+      const std::int64_t first = std::max<std::int64_t>(from_byte, 0),
+                         last = std::min<std::int64_t>(from_byte + bits, kByte);
+      masks[f] = (std::int64_t{1} << last) - (std::int64_t{1} << first);
+      columns[f] = column;
+      inverse[f] = std::exp2(from_byte);
+      units[f] = 1 / inverse[f];
+      lowest[f] = from_byte >= 0 ? inverse[f] : 0;
+    }
+  masks_ = on_device(masks, at::kByte, device).view({bytes, per_byte});
+  columns_ = on_device(columns, at::kLong, device);
+  units_ = on_device(units, at::kDouble, device);
+  inverse_ = on_device(inverse, at::kDouble, device);
+  lowest_ = on_device(lowest, at::kDouble, device);
+}
+
+PackedRows PackedCodes::pack(const at::Tensor& z) const {
+  const double levels = std::exp2(band_.bits);
+  const at::Tensor least = z.amin({1}, true), largest = z.amax({1}, true);
+  const at::Tensor scales =
+      band_.offset ? at::cat({to_half(least.to(at::kDouble)),
+                              to_half((largest - least).to(at::kDouble) / (levels - 1))},
+                             1)
+                   : to_half(at::maximum(least.abs(), largest.abs()).to(at::kDouble) / (levels / 2 - 0.5));
+  const CodeScales kept = read_scales(scales);
+  const at::Tensor step = kept.step.to(at::kDouble).unsqueeze(1);
+  const at::Tensor inverse = at::where(step > 0, step.reciprocal(), at::zeros_like(step));
+  const at::Tensor codes =
+      ((z.to(at::kDouble) - kept.base.unsqueeze(1)) * inverse).clamp_(0, levels - 1).round_();
+  const at::Tensor fields = codes.index_select(1, columns_).mul_(inverse_).floor_().to(at::kLong);
+  const at::Tensor bytes =
+      fields.view({z.size(0), masks_.size(0), masks_.size(1)}).bitwise_and(masks_.to(at::kLong)).sum(2);
+  return {scales, bytes.to(at::kByte)};
+}
+
+at::Tensor PackedCodes::unpack(const at::Tensor& bytes, at::ScalarType type) const {
+  std::vector<std::int64_t> shape = bytes.sizes().vec();
+  shape.push_back(masks_.size(1));
+  at::Tensor fields = at::empty(shape, bytes.options().dtype(type));
+  at::bitwise_and_out(fields, bytes.unsqueeze(-1), masks_);
+  return fields.flatten(-2);
+}
+
+CodeScales PackedCodes::read_scales(const at::Tensor& scales) const {
+  const at::Tensor numbers = scales.to(at::kFloat);
+  const at::Tensor first = numbers.select(-1, 0);
+  if (band_.offset) return {first, numbers.select(-1, 1)};
+  return {first * (0.5 - std::exp2(band_.bits - 1)), first};
+}
+
+at::Tensor PackedCodes::on_fields(const at::Tensor& maps) const {
+  return maps.index_select(1, columns_).mul_(units_.to(maps.scalar_type()).unsqueeze(1));
+}
+
+}  // namespace headspan

@@ -1,0 +1,203 @@
+// Products of few rows with coded columns against sums in float64 of what the codes mean, at sizes around the
+// kernels' blocks.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "model/kernels/quantized_gemm.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kBefore = 0.5;  // what the kernels add to
+constexpr std::int64_t kPadding = 3;
+
+struct Shape {
+  int bits;
+  std::int64_t rows, tokens, columns;
+
+  std::string text() const {
+    return std::to_string(bits) + " bits, " + std::to_string(rows) + " rows, " + std::to_string(tokens) +
+           " tokens, " + std::to_string(columns) + " columns";
+  }
+};
+
+std::vector<Shape> shapes() {
+  std::vector<Shape> all;
+  for (const int bits : {2, 3, 4, 5, 6, 8})
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 9, 16})
+      for (const std::int64_t tokens : {1, 2, 7, 8, 9, 17, 63, 64})
+        for (const std::int64_t columns : {1, 2, 7, 8, 9, 30, 64, 127, 128, 130, 300})
+          all.push_back({bits, rows, tokens, columns});
+  return all;
+}
+
+/// Random codes behind a scale in records of their own length, and what they mean.
+struct Stored {
+  std::vector<std::uint8_t> bytes;
+  QuantizedBlock block{};
+  std::vector<double> values;  // [tokens, columns]
+  std::vector<double> spread;  // likewise: how far from the middle of the codes
+
+  /// whole: steps of 1, so that products of integers are integers.
+  Stored(const Shape& shape, bool whole) {
+    std::mt19937 engine(3);
+    std::uniform_real_distribution<float> real(0.25F, 1);
+    const std::int64_t stride = 2 + (shape.columns * shape.bits + 7) / 8;
+    bytes.assign(static_cast<std::size_t>(shape.tokens * stride + 7), 0xff);
+    block.codes = {bytes.data() + 2, stride, shape.tokens, shape.bits, shape.columns};
+    for (std::int64_t t = 0; t < shape.tokens; ++t) {
+      block.step[t] = whole ? 1 : real(engine);
+      block.base[t] = whole ? -3 : -real(engine);
+      for (std::int64_t c = 0; c < shape.columns; ++c) {
+        const auto code = static_cast<unsigned>(engine() % (1U << shape.bits));
+        put(static_cast<std::size_t>(2 + t * stride), c * shape.bits, shape.bits, code);
+        const double step = static_cast<double>(block.step[t]);
+        values.push_back(static_cast<double>(block.base[t]) + code * step);
+        spread.push_back(std::abs(code - std::exp2(shape.bits - 1)) * step);
+      }
+    }
+  }
+
+  void put(std::size_t byte, std::int64_t bit, int bits, unsigned code) {
+    for (int b = 0; b < bits; ++b) {
+      std::uint8_t& to = bytes[byte + static_cast<std::size_t>((bit + b) / 8)];
+      const auto mask = static_cast<std::uint8_t>(1U << ((bit + b) % 8));
+      to = static_cast<std::uint8_t>((code >> b & 1U) != 0 ? to | mask : to & ~mask);
+    }
+  }
+};
+
+/// [rows, columns], `kPadding` behind each. whole: integers of which 32767 is the largest in each row.
+std::vector<float> draw(std::int64_t rows, std::int64_t columns, bool whole) {
+  std::mt19937 engine(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<std::size_t>(rows * (columns + kPadding)));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool first = i % static_cast<std::size_t>(columns + kPadding) == 0;
+    x[i] = whole ? (first ? 32767 : std::rint(normal(engine) * 5000)) : normal(engine);
+    if (whole) x[i] = std::clamp(x[i], -32767.0F, 32767.0F);
+  }
+  return x;
+}
+
+/// The worst of |got - expected| / bound; infinite where something behind the columns was touched.
+template <class Expected, class Bound>
+double worst_of(const std::vector<float>& y, std::int64_t rows, std::int64_t columns,
+                const Expected& expected, const Bound& bound) {
+  double worst = 0;
+  for (std::int64_t m = 0; m < rows; ++m)
+    for (std::int64_t i = 0; i < columns + kPadding; ++i) {
+      const auto got = static_cast<double>(y[static_cast<std::size_t>(m * (columns + kPadding) + i)]);
+      if (i >= columns) {
+        if (got != kBefore) return std::numeric_limits<double>::infinity();
+        continue;
+      }
+      worst = std::max(worst, std::abs(got - kBefore - expected(m, i)) / bound(m, i));
+    }
+  return worst;
+}
+
+/// Sums over k < terms: expected of x z, and what may be lost: half a unit of the integers of row m times how
+/// far z is from the middle of its codes, and float32's rounding of the sum of sizes.
+template <class X, class Z, class Spread, class Unit>
+double worst_sum(const std::vector<float>& y, std::int64_t rows, std::int64_t columns, std::int64_t terms,
+                 const X& x, const Z& z, const Spread& spread, const Unit& unit) {
+  const auto expected = [&](std::int64_t m, std::int64_t i) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < terms; ++k) sum += x(m, k) * z(i, k);
+    return sum;
+  };
+  const auto bound = [&](std::int64_t m, std::int64_t i) {
+    double lost = 1e-6;
+    for (std::int64_t k = 0; k < terms; ++k)
+      lost += 0.501 * unit(m) * spread(i, k) + 1e-6 * std::abs(x(m, k)) * (std::abs(z(i, k)) + spread(i, k));
+    return lost;
+  };
+  return worst_of(y, rows, columns, expected, bound);
+}
+
+/// whole: everything is an integer, and nothing may be lost but float32's rounding.
+double transposed_error(const Shape& shape, bool whole) {
+  const Stored stored(shape, whole);
+  const std::int64_t leading = shape.columns + kPadding;
+  const std::vector<float> x = draw(shape.rows, shape.columns, whole);
+  std::vector<float> y(static_cast<std::size_t>(shape.rows * (shape.tokens + kPadding)), kBefore);
+  quantized_gemm_transposed(IntegerRows(x.data(), leading, shape.rows, shape.columns), stored.block, y.data(),
+                            shape.tokens + kPadding);
+  const auto at = [&](const auto& of, std::int64_t t, std::int64_t c) {
+    return of[static_cast<std::size_t>(t * shape.columns + c)];
+  };
+  const auto own = [&](std::int64_t m, std::int64_t c) {
+    return static_cast<double>(x[static_cast<std::size_t>(m * leading + c)]);
+  };
+  const auto unit = [&](std::int64_t m) {
+    double largest = 0;
+    for (std::int64_t c = 0; c < shape.columns; ++c) largest = std::max(largest, std::abs(own(m, c)));
+    return whole ? 0 : largest / 32767;
+  };
+  return worst_sum(
+      y, shape.rows, shape.tokens, shape.columns, own,
+      [&](std::int64_t t, std::int64_t c) { return at(stored.values, t, c); },
+      [&](std::int64_t t, std::int64_t c) { return at(stored.spread, t, c); }, unit);
+}
+
+double product_error(const Shape& shape, bool whole) {
+  const Stored stored(shape, whole);
+  const std::int64_t leading = shape.tokens + kPadding;
+  const std::vector<float> w = draw(shape.rows, shape.tokens, whole);
+  std::vector<float> y(static_cast<std::size_t>(shape.rows * (shape.columns + kPadding)), kBefore);
+  quantized_gemm(w.data(), leading, shape.rows, stored.block, y.data(), shape.columns + kPadding);
+  const auto at = [&](const auto& of, std::int64_t t, std::int64_t c) {
+    return of[static_cast<std::size_t>(t * shape.columns + c)];
+  };
+  const auto own = [&](std::int64_t m, std::int64_t t) {
+    return static_cast<double>(w[static_cast<std::size_t>(m * leading + t)]);
+  };
+  const auto unit = [&](std::int64_t m) {
+    double largest = 0;
+    for (std::int64_t t = 0; t < shape.tokens; ++t)
+      largest = std::max(largest, std::abs(own(m, t)) * static_cast<double>(stored.block.step[t]));
+    return whole ? 0 : largest / 32767;
+  };
+  return worst_sum(
+      y, shape.rows, shape.columns, shape.tokens, own,
+      [&](std::int64_t c, std::int64_t t) { return at(stored.values, t, c); },
+      [&](std::int64_t c, std::int64_t t) {
+        return at(stored.spread, t, c) / static_cast<double>(stored.block.step[t]);
+      },
+      unit);
+}
+
+TEST(CodedRows, times_a_transposed_block) {
+  for (const Shape& shape : shapes()) EXPECT_LE(transposed_error(shape, false), 1) << shape.text();
+}
+
+TEST(CodedRows, times_a_block) {
+  for (const Shape& shape : shapes()) EXPECT_LE(product_error(shape, false), 1) << shape.text();
+}
+
+TEST(CodedRows, integers_are_multiplied_as_they_are) {
+  for (const Shape& shape : shapes()) {
+    EXPECT_LE(transposed_error(shape, true), 1) << shape.text();
+    EXPECT_LE(product_error(shape, true), 1) << shape.text();
+  }
+}
+
+TEST(CodedRows, nothing_comes_of_zeros) {
+  const Shape shape{3, 2, 5, 9};
+  const Stored stored(shape, false);
+  const std::vector<float> zeros(64, 0);
+  std::vector<float> y(64, kBefore);
+  quantized_gemm(zeros.data(), 5, 2, stored.block, y.data(), 9);
+  quantized_gemm_transposed(IntegerRows(zeros.data(), 9, 2, 9), stored.block, y.data(), 5);
+  EXPECT_EQ(y, std::vector<float>(64, kBefore));
+}
+
+}  // namespace
+}  // namespace headspan

@@ -1,0 +1,134 @@
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "stats/gram/syrk_kernel.h"
+
+namespace headspan {
+namespace {
+
+constexpr double kUntouched = 0.5;
+
+/// [count, tokens] with gaps of NaN, which no sum may touch. Whole numbers, whose sums are exact.
+struct Operand {
+  std::int64_t leading;
+  std::vector<double> values;
+
+  Operand(std::int64_t count, std::int64_t tokens, unsigned seed)
+      : leading(count + 3), values(static_cast<std::size_t>(leading * tokens), std::nan("")) {
+    std::mt19937 random(seed);
+    std::uniform_int_distribution<int> number(-9, 9);
+    for (std::int64_t t = 0; t < tokens; ++t)
+      for (std::int64_t i = 0; i < count; ++i)
+        values[static_cast<std::size_t>(i + t * leading)] = number(random);
+  }
+  double at(std::int64_t i, std::int64_t t) const {
+    return values[static_cast<std::size_t>(i + t * leading)];
+  }
+};
+
+using FirstRows = std::vector<std::int64_t>;
+
+FirstRows steps(std::int64_t columns, std::int64_t width, std::int64_t height) {
+  FirstRows rows;
+  for (std::int64_t j = 0; j < columns; ++j) rows.push_back(j / width * height);
+  return rows;
+}
+
+struct Case {
+  std::int64_t rows, columns, tokens;
+  FirstRows first_row;
+  std::int64_t block = 1, distance = 1;  // of the columns, as PanelOperands has it
+
+  /// Where a column lies.
+  std::int64_t place(std::int64_t column) const { return column / block * distance + column % block; }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::int64_t n : {1, 7, 8, 9, 23, 24, 25, 64, 65, 240, 241})
+    for (const std::int64_t tokens : {1, 255, 256, 257}) {
+      all.push_back({n, n, tokens, steps(n, 1, 1)});          // a triangle
+      all.push_back({n, 2 * n, tokens, steps(2 * n, 3, 5)});  // columns at the end with no row
+    }
+  all.push_back({100, 30, 700, FirstRows(30, 0)});
+  all.push_back({100, 30, 20, FirstRows(30, 100)});  // nothing
+  all.push_back({0, 5, 20, FirstRows(5, 0)});
+  all.push_back({5, 0, 20, {}});
+  all.push_back({5, 5, 0, FirstRows(5, 0)});
+  all.push_back({300, 2100, 3, steps(2100, 50, 6)});  // several panels of columns
+  all.push_back({2100, 2100, 2, steps(2100, 1, 1)});
+  for (const std::int64_t block : {1, 5, 8, 12, 64, 100})
+    all.push_back({90, 150, 300, steps(150, 2, 1), block, 3 * block});
+  return all;
+}
+
+std::vector<double> sums_of(SyrkKernel& sums, const Case& c, int* parts = nullptr) {
+  const Operand rows(c.rows, c.tokens, 1), columns(c.place(c.columns), c.tokens, 2);
+  const std::int64_t leading = c.rows + 2;
+  std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
+  sums.add({rows.values.data(), columns.values.data(), rows.leading, columns.leading, c.tokens, c.block,
+            c.distance},
+           {result.data(), leading, c.rows, c.columns, c.first_row.data()}, [&] {
+             if (parts != nullptr) ++*parts;
+           });
+  return result;
+}
+
+std::vector<double> expected(const Case& c) {
+  const Operand rows(c.rows, c.tokens, 1), columns(c.place(c.columns), c.tokens, 2);
+  const std::int64_t leading = c.rows + 2;
+  std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
+  for (std::int64_t j = 0; j < c.columns; ++j)
+    for (std::int64_t i = c.first_row[static_cast<std::size_t>(j)]; i < c.rows; ++i)
+      for (std::int64_t t = 0; t < c.tokens; ++t)
+        result[static_cast<std::size_t>(i + j * leading)] += rows.at(i, t) * columns.at(c.place(j), t);
+  return result;
+}
+
+class OuterSumsTest : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (GetParam() > best_lanes()) GTEST_SKIP() << "this processor has shorter vectors";
+  }
+};
+
+TEST_P(OuterSumsTest, AreExactOfWholeNumbersAndTouchNothingElse) {
+  SyrkKernel sums(GetParam());
+  for (const Case& c : cases())
+    ASSERT_EQ(sums_of(sums, c), expected(c))
+        << c.rows << " x " << c.columns << ", " << c.tokens << " tokens, by " << c.block;
+}
+
+TEST_P(OuterSumsTest, HaveTheSameBitsWithAnyNumberOfThreads) {
+  const Case c{500, 500, 600, steps(500, 1, 1)};
+  Operand values(500, 600, 1);
+  for (double& value : values.values) value = std::sin(value);
+  const int before = omp_get_max_threads();
+  std::vector<std::vector<double>> found;
+  for (const int threads : {1, 2, 5}) {
+    omp_set_num_threads(threads);
+    SyrkKernel sums(GetParam());
+    std::vector<double> result(500 * 500);
+    sums.add({values.values.data(), values.values.data(), values.leading, values.leading, c.tokens},
+             {result.data(), 500, 500, 500, c.first_row.data()}, [] {});
+    found.push_back(result);
+  }
+  omp_set_num_threads(before);
+  EXPECT_EQ(found[1], found[0]);
+  EXPECT_EQ(found[2], found[0]);
+}
+
+TEST_P(OuterSumsTest, LetProgressBeMadeBetweenParts) {
+  SyrkKernel sums(GetParam());
+  int parts = 0;
+  sums_of(sums, {10, 10, 513, FirstRows(10, 0)}, &parts);
+  EXPECT_EQ(parts, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lanes, OuterSumsTest, testing::Values(4, 8, 16));
+
+}  // namespace
+}  // namespace headspan

@@ -73,7 +73,9 @@ check_types() {
     in_tests+=(--disable-error-code "$code")
   done
   MYPYPATH=analysis "${mypy[@]}" -p headspan_report -p headspan_harness || status=1
-  "${mypy[@]}" checkpoints/*.py checkpoints/*/*.py slurm/*.py jobs/*.py || status=1
+  for folder in $(find checkpoints jobs slurm -name '*.py' -printf '%h\n' | sort -u); do
+    "${mypy[@]}" "$folder"/*.py || status=1
+  done
   for folder in $(find tests -name '*.py' -printf '%h\n' | sort -u); do
     MYPYPATH=tests/reference:analysis:checkpoints "${mypy[@]}" "${in_tests[@]}" "$folder"/*.py || status=1
   done

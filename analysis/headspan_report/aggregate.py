@@ -159,7 +159,7 @@ def refuse_foreign(rows, refused):
 def most_common(rows):
     """The fingerprint of most rows; of as many, the first."""
     votes = Counter(tuple(row.fingerprint.items()) for row in rows)
-    return dict(max(votes, key=votes.get))
+    return dict(votes.most_common(1)[0][0])
 
 
 def build_table(rows, refused, missing, losses):

@@ -87,7 +87,8 @@ def side_by_side(tables, names):
     x = sorted({float(place) for one in axes for place in one.x})
     axis = {"name": "step", "x": numbers(x), "at": [axes[0].label(place) for place in x],
             "xRange": list(axes[0].limits()),
-            "ticks": [[float(place), axes[0].label(place)] for place in axes[0].ticks()], "xLabel": axes[0].title(), "yLabel": "mean R² from the best source", "yFrom": 0, "yTo": 1, "bands": []}
+            "ticks": [[float(place), axes[0].label(place)] for place in axes[0].ticks()], "xLabel": axes[0].title(),
+            "yLabel": "mean R² from the best source", "yFrom": 0, "yTo": 1, "bands": []}
     panels = []
     for stream in (stream for stream in LETTERS if all(stream in one.stream.values for one in rows)):
         lines = []

@@ -242,7 +242,8 @@ class FoldersAndStudies(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = Path(temporary.name)
 
-    def write(self, folder, step, layer=layers(2, 2), **attributes):
+    def write(self, folder, step, layer=None, **attributes):
+        layer = layers(2, 2) if layer is None else layer
         return write_result(self.folder / folder, f"step{step}", {"k": random_stream(layer, step)}, step=step, **attributes)
 
     def steps(self, *folders, **more):

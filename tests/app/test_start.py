@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import GOLDEN, StudyTest, main  # noqa: E402
+from program import GOLDEN, StudyTest, main
 
 STOPPED = 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)

@@ -88,7 +88,7 @@ class Keys(unittest.TestCase):
         known = set()
         for command in ("study", "calibrate", "evaluate", "theory"):
             section = ""
-            told = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True, check=True).stdout
+            told = subprocess.run([str(PROGRAM), command, "--help"], capture_output=True, text=True, check=True).stdout
             for line in told.splitlines():
                 if re.match(r"\[\w+\]$", line):
                     section = line[1:-1]

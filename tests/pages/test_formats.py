@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-from program import TESTS, TINY_OLMO2, StudyTest, main  # noqa: E402
+from program import TESTS, TINY_OLMO2, StudyTest, main
 
 PAGE = TESTS.parent / "src" / "io" / "README.md"
 # Attributes of HDF5's dimension scales and of CF, which every reader of netCDF-4 knows.

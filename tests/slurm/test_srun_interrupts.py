@@ -17,8 +17,8 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "app"))
-from cluster import SlurmTest, main  # noqa: E402
-from test_interrupts import CRASH, check_files, command, compare, prepare, results, states, unfinished_files  # noqa: E402
+from cluster import SlurmTest, main
+from test_interrupts import CRASH, check_files, command, compare, prepare, results, states, unfinished_files
 
 PROGRAM, INTERRUPTS, RANKS = sys.argv[1], int(sys.argv[3]), int(sys.argv[4])
 SECONDS = 60 + 30 * INTERRUPTS  # where others use the machine too; 2 each where not

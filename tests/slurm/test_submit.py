@@ -132,7 +132,8 @@ class Submit(unittest.TestCase):
         self.assert_refused(r"^submit: command line: --site: has no value; ", "--site")
         self.assert_refused(r"^submit: command line: --quick: is not an option; ", "--quick")
         self.assert_refused(r"^submit: command line: more.ini: is one argument too many; ", "more.ini")
-        self.assert_refused(r"^headspan: command line: the required argument for option '--model.dtype' is missing; ", "--", "--model.dtype")
+        self.assert_refused(r"^headspan: command line: the required argument for option '--model.dtype' is missing; ",
+                            "--", "--model.dtype")
         self.assert_refused(r"^submit: command line: --run.groups: is chosen by --mode groups; ", "--mode", "groups", "--",
                             "--run.groups=2")
         self.assert_refused(r"^submit: command line: --help: asks for no study; ", "--", "--help")

@@ -143,6 +143,7 @@ template <class T>
 std::vector<std::vector<T>> Comm::exchange(const std::vector<std::vector<T>>& send) const {
   static_assert(std::is_trivially_copyable_v<T>);
   std::vector<std::int64_t> counts;
+  counts.reserve(send.size());
   for (const auto& part : send) counts.push_back(static_cast<std::int64_t>(part.size()));
   const auto incoming = exchange_counts(counts);
   std::vector<std::vector<T>> result(send.size());

@@ -201,8 +201,8 @@ TEST(Agreement, CarriesTheErrorOfOneRankToAll) {
   EXPECT_EQ(only_last([] { throw Error("write: a.h5: No space left on device"); }),
             "1 rank " + std::to_string(last) + ": write: a.h5: No space left on device");
   EXPECT_EQ(only_last([] { throw std::bad_alloc(); }), "1 rank " + std::to_string(last) + ": out of memory");
-  EXPECT_EQ(only_last([] { throw Error("H5Fopen: a.h5\nits own stack"); }),
-            "1 rank " + std::to_string(last) + ": H5Fopen: a.h5\nits own stack");
+  EXPECT_EQ(only_last([] { throw Error("H5Fopen: a\n.h5: cannot be opened"); }),
+            "1 rank " + std::to_string(last) + ": H5Fopen: a\\x0A.h5: cannot be opened");
   EXPECT_EQ(only_last([] { throw std::out_of_range("beyond\nframe #0: of another library"); }),
             "1 rank " + std::to_string(last) + ": beyond");
   EXPECT_EQ(only_last([] { throw AgreedError("agreed in a smaller group", 2); }),

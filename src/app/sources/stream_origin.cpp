@@ -29,6 +29,7 @@ GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, boo
 
 std::vector<GramStream> read_known_streams(const H5File& file) {
   std::vector<GramStream> streams = read_gram_streams(file);
+  check_same_tokens(file, streams);
   for (const GramStream& stream : streams) check_words(file.path(), stream);
   return streams;
 }

@@ -176,10 +176,16 @@ std::vector<GramStream> read_gram_streams(const H5File& file) {
           file.path(), stream.name + "/heldout", "",
           (stream.heldout ? "is there, but not that of " : "is missing, unlike that of ") + first.name,
           "the file is damaged");
+  }
+  return streams;
+}
+
+void check_same_tokens(const H5File& file, const std::vector<GramStream>& streams) {
+  const GramStream& first = streams.front();
+  for (const GramStream& stream : streams) {
     check_same_tokens(file, stream.name + "/fit", first.name + "/fit");
     if (stream.heldout) check_same_tokens(file, stream.name + "/heldout", first.name + "/heldout");
   }
-  return streams;
 }
 
 GramPart read_gram(const H5File& file, const GramStream& stream, const std::string& part, Matrix& matrix) {

@@ -65,9 +65,13 @@ struct GramAttention {
 void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
                 const std::optional<GramPart>& heldout);
 
-/// The streams of a file, in its order. Throws InputError for what is no Gram file, or has streams of
-/// different tokens, naming the object. Local or collective, as the file was opened.
+/// The streams of a file, in its order. Throws InputError for what is no Gram file, naming the object. Local
+/// or collective, as the file was opened.
 std::vector<GramStream> read_gram_streams(const H5File& file);
+
+/// Throws InputError where the streams of a file, of which there is one, are of different tokens: they are
+/// not in a saved state whose streams are summed in turn. Local or collective, as the file was opened.
+void check_same_tokens(const H5File& file, const std::vector<GramStream>& streams);
 
 /// n and mean of one part ("fit" or "heldout"); fills the stored tiles of `matrix`, which is columns() wide
 /// with blocks that hold whole heads, diagonal tiles of blocks whole. What the numbers are is not looked at

@@ -235,7 +235,8 @@ TEST(Job, RefusesMalformedValuesAndSaysWhatIsAllowed) {
          "predict.precision = tf32: is not allowed; allowed: float64|float32|split|bfloat16");
   expect("[ceiling]\nenabled = yes\n", "ceiling.enabled = yes: is not true or false; allowed: true|false");
   const std::string rule =
-      ": cannot name a folder; allowed: 1 to 160 bytes of UTF-8 without '/' and control characters, not . or ..";
+      ": cannot name a folder; allowed: 1 to 160 bytes of UTF-8 without '/' and control characters, not . or "
+      "..";
   for (const std::string name : {"../x", "..", "a/b"})
     expect("[model]\nname = " + name + "\n", "model.name = " + name + rule);
   expect("[model]\nname = a\x1B[2J\n", "model.name = a\\x1B[2J" + rule);

@@ -213,6 +213,14 @@ std::vector<Unit> list_units(const Job& job) {
   return units;
 }
 
+void set_token_digests(std::vector<Unit>& units, const std::string& tokens_sha256,
+                       const std::string& cut_digest) {
+  for (Unit& unit : units) {
+    unit.tokens_sha256 = tokens_sha256;
+    unit.tokens_cut_digest = cut_digest;
+  }
+}
+
 std::string unit_identity(const Job& job, const Unit& unit) {
   Job own = job;
   if (unit.kind == Unit::Kind::grams) {

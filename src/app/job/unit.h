@@ -33,6 +33,11 @@ struct Unit {
 /// The units of a job, in order. Throws InputError. Local; the same on every rank.
 std::vector<Unit> list_units(const Job& job);
 
+/// Makes the tokens that all units read part of what each is known by: the digest of their file, and that of
+/// what says how it is cut. Local.
+void set_token_digests(std::vector<Unit>& units, const std::string& tokens_sha256,
+                       const std::string& cut_digest);
+
 /// A text that is equal for runs of a unit that mean the same numbers: the job without where it runs and
 /// where it writes, and the unit. For .done files and for telling what differs.
 std::string unit_identity(const Job& job, const Unit& unit);

@@ -1,21 +1,15 @@
 #include "app/plan/memory_check.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "app/plan/memory_cost.h"
 #include "app/run/model_input.h"
+#include "app/run/rank_resources.h"
 #include "base/printable.h"
 #include "base/process/memory.h"
 
 namespace headspan {
 namespace {
-
-std::string gib(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f GiB", bytes / (1 << 30));
-  return text;
-}
 
 std::string asked(const Job& job) {
   return job.run.memory_gib ? std::to_string(*job.run.memory_gib) : "auto";
@@ -53,7 +47,8 @@ void check_grams_fit(const Job& job, double bytes, std::int64_t ranks, double me
   const auto least = static_cast<std::int64_t>(std::min(bytes / memory, 1e15)) + 1;
   throw InputError(
       "", "run.memory_gib", asked(job),
-      "leaves " + gib(memory) + " to a rank, of which the Grams alone take " + gib(bytes / real(ranks)),
+      "leaves " + format_gib(memory, 2) + " to a rank, of which the Grams alone take " +
+          format_gib(bytes / real(ranks), 2),
       "run on at least " + std::to_string(least) + " ranks of a group that have as much each" + instead);
 }
 
@@ -75,8 +70,9 @@ std::string check_memory(const Job& job, const std::vector<Unit>& units, const G
   GroupShape enough = group;
   while (enough.ranks <= kMostRanks / 2 && peak_on(enough) > memory)
     enough = {2 * enough.ranks, group.tensor_parallel, squarest_grid(2 * enough.ranks)};
-  return printable(unit.path) + ": the fullest rank is estimated to take " + gib(peak) + ", and a rank has " +
-         gib(memory) + " (run.memory_gib = " + asked(job) + "): the system may end the run; " +
+  return printable(unit.path) + ": the fullest rank is estimated to take " + format_gib(peak, 2) +
+         ", and a rank has " + format_gib(memory, 2) + " (run.memory_gib = " + asked(job) +
+         "): the system may end the run; " +
          (peak_on(enough) > memory
               ? "take fewer streams at a time"
               : std::to_string(enough.ranks) + " ranks of a group that have as much each would do");

@@ -1,6 +1,7 @@
 #include "app/run/rank_resources.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
 #include "app/run/process_layout.h"
@@ -16,12 +17,6 @@
 
 namespace headspan {
 namespace {
-
-std::string gib(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f GiB", bytes / (1 << 30));
-  return text;
-}
 
 /// The configs of the checkpoints, each folder once, with their paths.
 std::map<std::string, ModelConfig> configs_of(const std::vector<Unit>& units) {
@@ -43,6 +38,12 @@ void check_divides(std::int64_t asked, const std::map<std::string, ModelConfig>&
 
 }  // namespace
 
+std::string format_gib(double bytes, int decimals) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f GiB", decimals, bytes / (1 << 30));
+  return text;
+}
+
 int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConfig>& configs, Dtype dtype,
                            int group_ranks, double memory_bytes) {
   if (job.run.tensor_parallel) {
@@ -61,7 +62,7 @@ int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConf
       return t;
   throw InputError("", "run.tensor_parallel", "auto",
                    "the weights of " + configs.begin()->first + " do not fit half of the " +
-                       gib(memory_bytes) + " of a rank on " + std::to_string(group_ranks) +
+                       format_gib(memory_bytes, 1) + " of a rank on " + std::to_string(group_ranks) +
                        (group_ranks == 1 ? " rank" : " ranks"),
                    std::string("run on more ranks of a group, or set run.") +
                        (job.run.device == "cuda" ? "gpu_memory_gib" : "memory_gib"));

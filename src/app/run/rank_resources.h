@@ -53,6 +53,9 @@ double memory_of_rank(const Job& job, const Comm& comm);
 /// ranks of the node that share it. The least of all ranks. Collective over comm.
 double gpu_memory_of_rank(const Job& job, const Comm& comm, int gpu);
 
+/// Returns bytes as messages have them: "12.5 GiB".
+std::string format_gib(double bytes, int decimals);
+
 /// Gives OpenMP, BLAS and LibTorch this rank's threads, and returns how many. Collective over comm.
 int start_threads(const Comm& comm);
 

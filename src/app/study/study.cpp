@@ -50,7 +50,8 @@ void tidy_up(const Job& job, const Unit& unit, const Log& log) {
   }
 }
 
-/// The texts of all ranks on the root, nothing on others. Collective over world.
+/// The texts of all ranks, in rank order, on the root; nothing on others. They hold no NUL. Collective over
+/// world.
 std::vector<std::string> gather(const Comm& world, const std::vector<std::string>& texts) {
   std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
   for (const std::string& text : texts)
@@ -107,11 +108,8 @@ Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<
     plan.units = list_units(job);
   });
   if (!job.tokens.path.empty()) {
-    const std::string hash = hash_tokens(job.tokens, world), cut = hash_cut(job.tokens, world);
-    for (Unit& unit : plan.units) {
-      unit.tokens_sha256 = hash;
-      unit.tokens_cut_digest = cut;
-    }
+    const std::string tokens = hash_tokens(job.tokens, world), cut = hash_cut(job.tokens, world);
+    set_token_digests(plan.units, tokens, cut);
   }
   skip_published(job, world, log, plan);
   check_units(job, world, plan.units);
@@ -170,10 +168,8 @@ Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& team, R
 
 /// The texts of all ranks, in rank order, on rank 0. Collective over world.
 std::string collect(const std::string& text, const Comm& world) {
-  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
-  send[0].assign(text.begin(), text.end());
   std::string all;
-  for (const auto& own : world.exchange(send)) all.append(own.begin(), own.end());
+  for (const std::string& one : gather(world, {text})) all += one;
   return all;
 }
 

@@ -38,18 +38,10 @@ std::string format_units(const Job& job) {
   check_listable("output.directory", job.output.directory);
   check_listable("model.manifest", job.model.manifest);
   for (const Unit& unit : units) check_listable("the result's path", unit.result_path(job));
-  const bool has_tokens = !job.tokens.path.empty();
-  const std::string hash = has_tokens ? hash_tokens(job.tokens) : "",
-                    cut = has_tokens ? hash_cut(job.tokens) : "";
+  if (!job.tokens.path.empty()) set_token_digests(units, hash_tokens(job.tokens), hash_cut(job.tokens));
   std::string text = "directory\t" + job.output.directory + "\n";
   if (!job.model.manifest.empty()) text += manifest_line(job, units);
-  for (Unit& unit : units) {
-    if (has_tokens) {
-      unit.tokens_sha256 = hash;
-      unit.tokens_cut_digest = cut;
-    }
-    text += unit_line(job, unit);
-  }
+  for (const Unit& unit : units) text += unit_line(job, unit);
   return text;
 }
 

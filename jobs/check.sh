@@ -68,7 +68,7 @@ check_python() {
 # A folder at a time: programs import their neighbours by name. In tests, unittest's setUpClass makes attributes, a None is
 # as good a failure as any, and rows of tables of cases have no common type.
 check_types() {
-  local mypy=("$tools/bin/mypy" --config-file jobs/mypy.ini --cache-dir "$tools/mypy" --no-error-summary) in_tests=() folder status=0
+  local mypy=("$tools/bin/mypy" --config-file jobs/mypy.toml --cache-dir "$tools/mypy" --no-error-summary) in_tests=() folder status=0
   for code in attr-defined union-attr index arg-type call-overload dict-item misc; do
     in_tests+=(--disable-error-code "$code")
   done

@@ -107,7 +107,7 @@ def main():
         seconds = time.monotonic() - start
         expected = results(folder / "undisturbed")
         assert len(expected) == 2
-        codes, finished, stopped, number = {}, 0, {}, 0
+        codes, finished, stopped, number, cut_short = {}, 0, {}, 0, 0
         while number < interrupts or not hit(codes, stopped, interrupts, ranks) and number < 5 * interrupts:
             number += 1
             stood = unfinished_files(folder)  # a killed run's, until one that gets so far removes them
@@ -121,8 +121,12 @@ def main():
             assert not CRASH.search(told), (number, sent, code, told)
             check_files(folder / "disturbed")
             unfinished = unfinished_files(folder) - stood
-            ended_at_once = sent == signal.SIGKILL or code == MPIRUN_CRASHED
-            assert ended_at_once or not unfinished, (number, sent, code, unfinished, told)
+            if unfinished and code == MPIRUN_ENDED and "status=" not in told:
+                cut_short += 1  # mpirun killed it while it saved: a busy machine may need more than mpirun's patience
+                assert cut_short <= interrupts // 10, (number, sent, code, unfinished, told)
+            else:
+                ended_at_once = sent == signal.SIGKILL or code == MPIRUN_CRASHED
+                assert ended_at_once or not unfinished, (number, sent, code, unfinished, told)
             if "status=stopped" in told:
                 assert "headspan: stopped by a signal: " in told and "the same command goes on" in told, told
                 assert re.findall(r"saved is the state of (\w+);", told) == states(told), told

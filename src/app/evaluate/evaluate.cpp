@@ -111,7 +111,8 @@ std::string identity(const Job& job, const Prepared& prepared, const std::string
 /// The digests of the model's weights and of those that the plan was made for; tells where these are others.
 Json compare_weights(const Job& job, const Prepared& prepared, const std::string& weights, const Log& log) {
   Json found{{"digest", weights}, {"plan", nullptr}, {"same", nullptr}};
-  if (!prepared.plan || prepared.plan->algorithm == "quantise") return found;  // has no maps
+  if (!prepared.plan || prepared.plan->algorithm == CompressionAlgorithm::quantise)
+    return found;  // has no maps
   const std::string& planned = prepared.plan->weights_digest;
   const bool same = planned == weights;
   if (planned.empty()) {

@@ -161,7 +161,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"stored_asked", job.compress.stored},
                         {"tokens_path", origin.tokens_path},
                         {"tokens_sha256", origin.tokens_sha256},
-                        {"job", to_ini(job, "calibrate")},
+                        {"job", to_ini(job, Command::calibrate)},
                         {"versions", library_versions()},
                         {"git", git_id()}};
   if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
@@ -254,8 +254,8 @@ int calibrate(const Job& job, const Comm& world) {
           escaped(job.compress.plan).c_str());
     return 1;
   }
-  publish_plan(job, prepared, plan, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate")), lock.get()},
-               world);
+  publish_plan(job, prepared, plan,
+               {job.compress.plan, id, sha256_hex(to_ini(job, Command::calibrate)), lock.get()}, world);
   if (world.is_root())
     std::printf(
         "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",

@@ -184,17 +184,19 @@ std::string describe_job(const std::string& path) {
     return first != given.end() && first->first.rfind(section + ".", 0) == 0;
   };
   if (holds("theory")) {
-    make_theory_job(given);
+    make_job(Command::theory, path, given);
     return report(path, "job file of headspan theory", {});
   }
   std::string text = escaped(path) + ": job file";
   const bool study = holds("output");
   if (study || !(holds("compress") || holds("evaluate")))
-    text += "; a study as it will run:\n\n" + shown(to_ini(make_job(path, given)));
+    text += "; a study as it will run:\n\n" + shown(to_ini(make_job(Command::study, path, given)));
   if (holds("compress"))
-    text += "; calibrate as it will run:\n\n" + shown(to_ini(make_calibrate_job(path, given), "calibrate"));
+    text += "; calibrate as it will run:\n\n" +
+            shown(to_ini(make_job(Command::calibrate, path, given), Command::calibrate));
   if (holds("evaluate"))
-    text += "; evaluate as it will run:\n\n" + shown(to_ini(make_evaluate_job(path, given), "evaluate"));
+    text += "; evaluate as it will run:\n\n" +
+            shown(to_ini(make_job(Command::evaluate, path, given), Command::evaluate));
   return text;
 }
 

@@ -96,7 +96,7 @@ class Resolver {
   Resolver(const std::string& name, const GivenKeys& given, Job* job)
       : name_(name), given_(given), job_(*job) {}
 
-  void resolve() const {
+  void resolve_study() const {
     check_inputs();
     apply_mode();
     check_predict();
@@ -234,7 +234,7 @@ void Resolver::resolve_evaluate() const {
 
 }  // namespace
 
-std::string to_ini(const Job& job, const std::string& command) {
+std::string to_ini(const Job& job, Command command) {
   std::string text;
   std::string section;
   for (const JobOption& option : job_options()) {
@@ -281,16 +281,16 @@ GivenKeys read_job_file(const std::string& path) {
 
 namespace {
 
-/// The job with the given keys set. Throws InputError for one that is not of `command`.
-Job set_keys(const std::string& command, const GivenKeys& given) {
+/// The job with the given keys set. Throws InputError for one that the command's job files do not hold.
+Job set_keys(const CommandRow& command, const GivenKeys& given) {
   Job job;
   for (const JobOption& option : job_options()) {
     const auto found = given.find(option.name);
     if (found == given.end()) continue;
     const auto& [origin, text] = found->second;
-    if (!option.is_of(command))
-      throw InputError(origin, option.name, printable(text), "is not for " + command,
-                       "headspan " + command + " --help lists the keys");
+    if (!command.accepts(option.section()))
+      throw InputError(origin, option.name, printable(text), std::string("is not for ") + command.name,
+                       std::string("headspan ") + command.name + " --help lists the keys");
     if (!text.empty()) job.given.insert(option.name);
     try {
       option.set(job, text);
@@ -302,36 +302,39 @@ Job set_keys(const std::string& command, const GivenKeys& given) {
   return job;
 }
 
-}  // namespace
-
-Job make_job(const std::string& name, const GivenKeys& given) {
-  Job job = set_keys("study", given);
-  Resolver(name, given, &job).resolve();
-  return job;
-}
-
-Job make_calibrate_job(const std::string& name, const GivenKeys& given) {
-  Job job = set_keys("calibrate", given);
-  Resolver(name, given, &job).resolve_calibrate();
-  return job;
-}
-
-Job make_evaluate_job(const std::string& name, const GivenKeys& given) {
-  Job job = set_keys("evaluate", given);
-  Resolver(name, given, &job).resolve_evaluate();
-  return job;
-}
-
-Job make_theory_job(const GivenKeys& given) {
-  Job job = set_keys("theory", given);
-  const Job::Theory& theory = job.theory;
-  if (theory.references * theory.head_size < theory.hidden_size) return job;
+void check_theory(const Job::Theory& theory, const GivenKeys& given) {
+  if (theory.references * theory.head_size < theory.hidden_size) return;
   const auto found = given.find("theory.references");
   throw InputError(found != given.end() ? found->second.origin : "", "theory.references",
                    std::to_string(theory.references),
                    "heads of " + std::to_string(theory.head_size) + " coordinates fill the hidden size of " +
                        std::to_string(theory.hidden_size),
                    "references x head_size must be smaller than hidden_size");
+}
+
+}  // namespace
+
+Job make_job(Command command, const std::string& name, const GivenKeys& given) {
+  Job job = set_keys(row_of(command), given);
+  const Resolver resolver(name, given, &job);
+  switch (command) {
+    case Command::study:
+    case Command::plan:
+      resolver.resolve_study();
+      break;
+    case Command::calibrate:
+      resolver.resolve_calibrate();
+      break;
+    case Command::evaluate:
+      resolver.resolve_evaluate();
+      break;
+    case Command::theory:
+      check_theory(job.theory, given);
+      break;
+    case Command::inspect:
+      break;
+  }
+  return job;
 }
 
 }  // namespace headspan

@@ -264,16 +264,10 @@ const std::vector<JobOption>& job_options() {
   return options;
 }
 
-bool JobOption::is_read_by(const std::string& command) const {
-  static const std::map<std::string, std::set<std::string>> sections{
-      {"theory", {"theory"}},
-      {"calibrate", {"model", "tokens", "grams", "compress", "run"}},
-      {"evaluate", {"model", "tokens", "evaluate", "run"}},
-  };
+bool JobOption::is_read_by(Command command) const {
   static const std::set<std::string> of_many{"model.manifest", "model.select", "model.init", "model.seed"};
-  const auto found = sections.find(command);
-  if (found != sections.end()) return found->second.count(section()) > 0 && of_many.count(name) == 0;
-  return section() != "theory" && section() != "compress" && section() != "evaluate";
+  const CommandRow& row = row_of(command);
+  return row.reads(section()) && (row.many_checkpoints || of_many.count(name) == 0);
 }
 
 const JobOption* find_job_option(const std::string& name) {
@@ -283,7 +277,7 @@ const JobOption* find_job_option(const std::string& name) {
   return found != options.end() ? &*found : nullptr;
 }
 
-std::string job_options_help(const std::string& command) {
+std::string job_options_help(Command command) {
   const Job defaults;
   std::string text;
   std::string section;

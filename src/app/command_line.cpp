@@ -49,7 +49,7 @@ std::string command_help(const CommandRow& command) {
          job_options_help(command.command);
 }
 
-/// What the user wrote, before its meaning is looked at.
+/// The arguments as the user wrote them.
 struct Written {
   std::vector<std::string> words;
   GivenKeys keys;

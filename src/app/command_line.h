@@ -1,5 +1,5 @@
-// The command line: headspan COMMAND [JOB.ini] [--section.key value ...]. It only says what is asked; needs
-// no MPI.
+// Parses the command line: headspan COMMAND [JOB.ini] [--section.key value ...]. Runs nothing and needs no
+// MPI.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 namespace headspan {
 
 struct Request {
-  std::string answer;  ///< not empty: the text of --help or --version; print it and exit with 0
+  std::string answer;  ///< text of --help or --version, to be printed; then the program is done
   Command command = Command::study;
-  Job job;                         ///< of a command that takes a job
-  bool units = false;              ///< of study: its units are to be listed, not computed
-  PlanRequest plan;                ///< of plan
-  std::vector<std::string> files;  ///< of inspect, at least one
+  Job job;                         ///< for a command that takes one
+  bool units = false;              ///< study --units: list the units, compute nothing
+  PlanRequest plan;                ///< for plan
+  std::vector<std::string> files;  ///< for inspect, at least one
 };
 
-/// Reads the job file too; the command line overrides it. Throws InputError.
+/// Parses the arguments and reads the job file, whose keys the command line overrides. Throws InputError.
 Request parse_command_line(int argc, const char* const* argv);
 
 }  // namespace headspan

@@ -1,4 +1,4 @@
-// The program: reads the command line, starts MPI, runs the command, and turns every outcome into its exit
+// The program: parses the command line, starts MPI, runs the command, and turns every outcome into an exit
 // code.
 #include <chrono>
 #include <cstdio>
@@ -56,41 +56,42 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
   }
 }
 
-/// `failure`: what was wrong with the command line, if anything. Returns the exit code. Collective over all
-/// ranks.
+/// Runs the request, or fails with `failure`, what was wrong with the command line. Returns the exit code.
+/// Collective over all ranks.
 int run_command(const Request& request, const std::exception_ptr& failure) {
   try {
     return run_command(request, failure, Comm::duplicate(MPI_COMM_WORLD));
-  } catch (const std::bad_alloc&) {  // this and what follows: of this rank alone, for which the others wait
+  } catch (
+      const std::bad_alloc&) {  // from here on: failures of this rank alone, for which the others would wait
     abort_job("out of memory");
   } catch (const std::exception& e) {
     abort_job(error_message(e));
   }
 }
 
-/// The rank that a launcher gave this process; null where none started it.
+/// Returns the rank that a launcher gave this process; null where no launcher started it.
 const char* launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return rank;
   return nullptr;
 }
 
-/// For what is answered without MPI.
+/// Returns whether this process is the one that prints, where MPI is not started.
 bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
 
-/// What is wrong with the command line, told without MPI, which may not start on a login node. Returns the
+/// Reports what is wrong with the command line without MPI, which may not start on a login node. Returns the
 /// exit code.
-int tell(const std::exception& e) {
+int report(const std::exception& e) {
   std::fprintf(stderr, "headspan: %s\n", error_message(e).c_str());
   return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
 }
 
-/// Before the libraries are initialised: threads that they start then would take a signal that only main's
-/// thread holds.
+/// Runs before the libraries are initialised: a thread that they start would otherwise receive a signal that
+/// only the main thread blocks.
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
 
-/// Starts MPI, which waits for every rank: for ever, where a signal has ended one of them while its libraries
-/// were loaded and was held by this one.
+/// Starts MPI, which waits for every rank. It would wait for ever where a signal ended another rank while its
+/// libraries were loaded, and this rank held the signal.
 MpiSession start_mpi(int* argc, char*** argv) {
   constexpr std::chrono::seconds kPatience{5};
   const auto look = [] { return Watchdog::Look{0, stop_signal_seen(), ""}; };
@@ -115,8 +116,8 @@ int main(int argc, char** argv) {
     request = parse_command_line(argc, argv);
     if (request.units) request.answer = format_units(request.job);
   } catch (const std::exception& e) {
-    if (launched_rank() == nullptr) return tell(e);
-    failure = std::current_exception();  // told through MPI: once, though every process finds it
+    if (launched_rank() == nullptr) return report(e);
+    failure = std::current_exception();  // every process finds it; MPI lets one of them report it
   }
   if (!request.answer.empty()) {
     if (is_first_process()) std::fputs(request.answer.c_str(), stdout);
@@ -131,7 +132,7 @@ int main(int argc, char** argv) {
     }
     const MpiSession session = start_mpi(&argc, &argv);
     return run_command(request, failure);
-  } catch (const std::exception& e) {  // with MPI not there
+  } catch (const std::exception& e) {  // MPI did not start
     abort_job(error_message(e));
   }
 }

@@ -1,5 +1,5 @@
-// The command theory: what Theorem 2.1 of the paper says of random projections beside what is exactly true,
-// what draws give, and what models with random weights measured.
+// The command theory: compares Theorem 2.1's bound for random projections with the exact expectation, with
+// random draws, and with results of models that have random weights.
 #pragma once
 
 #include "app/job/job.h"
@@ -7,8 +7,7 @@
 
 namespace headspan {
 
-/// Prints its answer on rank 0; returns the exit code. Throws InputError through AgreedError. Collective over
-/// world.
+/// Prints the comparison on rank 0 and returns the exit code. Throws AgreedError. Collective over world.
 int theory(const Job::Theory& request, const Comm& world);
 
 }  // namespace headspan

@@ -94,6 +94,17 @@ TEST(CommandLine, BlamesTheFileOrItselfForABadValue) {
             std::string::npos);
 }
 
+TEST(CommandLine, AcceptsKeysOfCommandsThatShareTheFile) {
+  const Request request = parse({"calibrate", "--model.path=m", "--tokens.path=t", "--compress.plan=p.h5",
+                                 "--evaluate.texts=t", "--output.directory=o"});
+
+  EXPECT_EQ(request.job.compress.plan, "p.h5");
+  EXPECT_EQ(refusal({"study", "--theory.trials=2"}),
+            "command line: theory.trials = 2: is not for study; headspan study --help lists the keys");
+  EXPECT_EQ(refusal({"theory", "--compress.plan=p.h5"}),
+            "command line: compress.plan = p.h5: is not for theory; headspan theory --help lists the keys");
+}
+
 TEST(CommandLine, RefusesWhatIsNoKeyOrOneTooMany) {
   EXPECT_EQ(refusal({"study", "--tokens.limmit", "5"}),
             "command line: tokens.limmit = 5: is not a key; did you mean tokens.limit?");

@@ -19,13 +19,13 @@ Job job_of(const std::string& path) {
   return job;
 }
 
-std::string result_of(const Job& job) { return list_units(job).at(0).result_path(job); }
+std::string result_of(const Job& job) { return list_units(job).at(0).result_path(job.output.directory); }
 
 TEST(Units, OfAPathAreNamedAfterItsFolder) {
   const Job job = job_of("models/tiny/step3000/");
 
   EXPECT_EQ(result_of(job), "out/tiny/step3000.h5");
-  EXPECT_EQ(list_units(job).at(0).gram_path(job), "out/tiny/step3000.gram.h5");
+  EXPECT_EQ(list_units(job).at(0).gram_path(job.output.directory), "out/tiny/step3000.gram.h5");
   EXPECT_EQ(result_of(job_of("/data/Llama-3.2-1B")), "out/Llama-3.2-1B/Llama-3.2-1B.h5");
   EXPECT_EQ(result_of(job_of("/data/pythia-1b-step1000/")), "out/pythia-1b-step1000/pythia-1b-step1000.h5");
   EXPECT_EQ(result_of(job_of("/runs/mine/checkpoint-500")), "out/mine/checkpoint-500.h5");
@@ -71,7 +71,7 @@ TEST(Units, OfGramsAreWhatTheseSay) {
 
   const Unit unit = list_units(job).at(0);
 
-  EXPECT_EQ(unit.result_path(job), "out/OLMo-2/a-random.h5");
+  EXPECT_EQ(unit.result_path(job.output.directory), "out/OLMo-2/a-random.h5");
   EXPECT_EQ(unit.step, 3000);
   EXPECT_EQ(unit.training_tokens, 12288000);
   EXPECT_TRUE(unit.random);
@@ -130,8 +130,8 @@ TEST(Units, OfAManifestAreNamedByIt) {
 
   const char* expected[] = {"out/mine/a.h5", "out/org--name/b.h5", "out/org--cached/c.h5"};
   for (std::size_t u = 0; u < 3; ++u) {
-    EXPECT_EQ(units.at(u).result_path(job), expected[u]);
-    EXPECT_EQ(named.at(u).result_path(job), "out/Mine 1B/" + units[u].name + ".h5");
+    EXPECT_EQ(units.at(u).result_path(job.output.directory), expected[u]);
+    EXPECT_EQ(named.at(u).result_path(job.output.directory), "out/Mine 1B/" + units[u].name + ".h5");
   }
 }
 
@@ -182,7 +182,7 @@ TEST(Units, OfBothKindsOfWeightsHaveTheirOwnResults) {
   ASSERT_EQ(units.size(), 2u);
   EXPECT_FALSE(units[0].random);
   EXPECT_TRUE(units[1].random);
-  EXPECT_EQ(units[1].result_path(job), "out/models/step7-random.h5");
+  EXPECT_EQ(units[1].result_path(job.output.directory), "out/models/step7-random.h5");
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
   job.model.path = given.folder;
   job.run.device = value_of(device_words(), given.device);
   job.model.dtype = job.run.device == ComputeDevice::cuda ? Dtype::bfloat16 : Dtype::float32;
-  const std::optional<int> gpu = choose_gpu(job, comm);
+  const std::optional<int> gpu = choose_gpu(job.run, comm);
   const bool random = !has_weights(given.folder);
   job.model.init = {random ? WeightSource::random : WeightSource::pretrained};
   const ModelInput input = open_model(job.model, given.folder, random, true);

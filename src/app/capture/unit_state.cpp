@@ -20,7 +20,9 @@ namespace {
 constexpr std::int64_t kMostWaiting = std::int64_t{1} << 40;  // tokens of a rank
 constexpr std::int64_t kFormat = 2;  // of the file; to be raised whenever its layout changes
 
-std::string state_path(const Job& job, const Unit& unit) { return unit.result_path(job) + ".state"; }
+std::string state_path(const Job& job, const Unit& unit) {
+  return unit.result_path(job.output.directory) + ".state";
+}
 
 std::string grid_name(const Grid& grid) {
   return std::to_string(grid.rows()) + "x" + std::to_string(grid.columns());
@@ -148,7 +150,7 @@ UnitState::UnitState(const UnitRun& run, std::vector<GramStream> streams, std::s
 
 template <class T>
 void UnitState::keep(const CollectorSource<T>& collector, const PiecesDone& pieces) const {
-  const RunClock::Step step = run_.clock.next(run_.team.group());
+  const RunClock::Step step = run_.clock.next(run_.processes.group());
   if (step == RunClock::Step::go_on) return;
   save(collector(), pieces);
   run_.clock.saved();
@@ -157,7 +159,7 @@ void UnitState::keep(const CollectorSource<T>& collector, const PiecesDone& piec
 
 template <class T>
 void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
-  const Comm& comm = run_.team.group();
+  const Comm& comm = run_.processes.group();
   const std::string identity = unit_identity(run_.job, run_.unit), path = state_path(run_.job, run_.unit);
   collector.settle();
   publish(
@@ -168,8 +170,9 @@ void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
         file.write_attribute("/", "identity", identity);
         file.write_attribute("/", "contents", contents_);
         file.write_attribute("/", "ranks", static_cast<std::int64_t>(comm.size()));
-        file.write_attribute("/", "grid", grid_name(run_.team.grid()));
-        file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(run_.team.tensor().size()));
+        file.write_attribute("/", "grid", grid_name(run_.processes.grid()));
+        file.write_attribute("/", "tensor_parallel",
+                             static_cast<std::int64_t>(run_.processes.tensor().size()));
         file.write_attribute("/", "passes", passes_);
         file.write_attribute("/", "pass", static_cast<std::int64_t>(pieces.pass));
         const auto count = static_cast<std::int64_t>(pieces.done.size());
@@ -188,7 +191,7 @@ void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
             write_part(file, comm, streams_[s].name + "/" + part_name(p), stream.columns, stream.sums[p],
                        stream.waiting[p]);
         }
-        if (attention_ != nullptr) write_attention(file, run_.team, attention_->sums());
+        if (attention_ != nullptr) write_attention(file, run_.processes, attention_->sums());
         file.close();
       },
       [&](const std::string& temporary) { read_gram_streams(H5File::open(temporary)); });
@@ -244,7 +247,7 @@ std::string UnitState::obstacle(const H5File& file, std::int64_t pieces) const {
 
 template <class T>
 PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t count) const {
-  const Comm& comm = run_.team.group();
+  const Comm& comm = run_.processes.group();
   const std::string path = state_path(run_.job, run_.unit);
   PiecesDone pieces{0, std::vector<std::uint8_t>(to_size(count), 0)};
   int there = 0;
@@ -267,8 +270,8 @@ PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t coun
   Collector<T>& collector = source();
   const bool same_layout =
       file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
-      file.read_attribute<std::string>("/", "grid") == grid_name(run_.team.grid()) &&
-      file.read_attribute<std::int64_t>("/", "tensor_parallel") == run_.team.tensor().size();
+      file.read_attribute<std::string>("/", "grid") == grid_name(run_.processes.grid()) &&
+      file.read_attribute<std::int64_t>("/", "tensor_parallel") == run_.processes.tensor().size();
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     CollectedStream<T>& stream = collector.stream(s);
     for (std::size_t p = 0; p < stream.sums.size(); ++p) {
@@ -282,7 +285,7 @@ PiecesDone UnitState::resume(const CollectorSource<T>& source, std::int64_t coun
       if (s == 0) collector.set_waiting(static_cast<Part>(p), waiting);
     }
   }
-  if (attention_ != nullptr) read_attention(file, run_.team, same_layout, attention_->sums());
+  if (attention_ != nullptr) read_attention(file, run_.processes, same_layout, attention_->sums());
   run_.log.event("resumed",
                  {{"unit", run_.unit.name},
                   {"pieces", std::to_string(std::count(pieces.done.begin(), pieces.done.end(), 1))},

@@ -216,19 +216,21 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
 int calibrate(const Job& job, const Comm& world) {
   const double start = steady_seconds();
   const Log log(world.is_root());
-  refuse_gpu(job);
+  if (job.run.device == ComputeDevice::cuda)
+    throw AgreedError("run.device = cuda: is for study and evaluate; leave it out here", 1);
   start_threads(world);
-  const double memory = memory_of_rank(job, world);
+  const double memory = memory_of_rank(job.run, world);
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
     for (const char* suffix : {"", ".done", ".lock"})
       check_target({"compress.plan", job.compress.plan, job.compress.plan + suffix}, input_files(job));
     prepared = prepare(job);
-    check_grams_fit(job, calibration_bytes(job, prepared), world.size(), memory);
-    if (!prepared.input) return check_one_group(job, world.size());
-    tensor_parallel =
-        choose_tensor_parallel(job, prepared.input->config, prepared.input->dtype, world.size(), memory);
+    check_grams_fit(job.run, calibration_bytes(job, prepared), world.size(), memory);
+    check_one_group(job.run, world.size());
+    if (!prepared.input) return;
+    tensor_parallel = choose_tensor_parallel(job.run, job.model, {{job.model.path, prepared.input->config}},
+                                             prepared.input->dtype, world.size(), memory);
   });
   if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
   agree(world, [&] {

@@ -53,7 +53,8 @@ std::vector<Tokens> write_together(const Job& job, const ModelInput& input, cons
 std::vector<Tokens> write(const Job& job, const ModelInput& input, const Tokens& ends,
                           const CachedModel& model, Progress& progress) {
   std::vector<Tokens> all;
-  for (std::int64_t left = job.compress.own_text; left > 0 && !stop_signal_seen(model.team().tensor());) {
+  for (std::int64_t left = job.compress.own_text;
+       left > 0 && !stop_signal_seen(model.processes().tensor());) {
     const std::int64_t count = std::min(kTogether, left),
                        length = std::min(job.tokens.sequence_length, (left + count - 1) / count);
     for (Tokens& tokens :

@@ -113,7 +113,7 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
   for (const ScoredRequest& request : requests)
     lengths.push_back(static_cast<std::int64_t>(request.context.size() + request.continuation.size()));
   answer_in_rounds(
-      model.team(), lengths, batch, first, answers, [&](const std::vector<std::size_t>& numbers) {
+      model.processes(), lengths, batch, first, answers, [&](const std::vector<std::size_t>& numbers) {
         std::vector<std::vector<std::int64_t>> sequences;
         std::vector<std::int64_t> from;
         for (const std::size_t i : numbers) {
@@ -130,7 +130,7 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
           const double likelihood =
               std::accumulate(own.log_probability.begin(), own.log_probability.end(), 0.0);
           if (!std::isfinite(likelihood)) throw forward_overflow(model, "request " + requests[numbers[i]].id);
-          if (model.team().tensor().is_root())
+          if (model.processes().tensor().is_root())
             lines.push_back(answer_line(requests[numbers[i]], likelihood,
                                         std::count(own.greedy.begin(), own.greedy.end(), 0) == 0));
         }
@@ -143,13 +143,13 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<Generati
   std::vector<std::int64_t> lengths;
   for (const GenerationRequest& request : requests)
     lengths.push_back(static_cast<std::int64_t>(request.context.size()) + request.max_new_tokens);
-  answer_in_rounds(model.team(), lengths, batch, first, answers,
+  answer_in_rounds(model.processes(), lengths, batch, first, answers,
                    [&](const std::vector<std::size_t>& numbers) {
                      std::vector<const GenerationRequest*> asked;
                      for (const std::size_t i : numbers) asked.push_back(&requests[i]);
                      const std::vector<Continuation> continuations = generate(model, kind, asked);
                      std::vector<std::string> lines;
-                     for (std::size_t i = 0; i < numbers.size() && model.team().tensor().is_root(); ++i)
+                     for (std::size_t i = 0; i < numbers.size() && model.processes().tensor().is_root(); ++i)
                        lines.push_back(answer_line(*asked[i], continuations[i].tokens()));
                      return lines;
                    });

@@ -11,14 +11,14 @@ namespace headspan {
 CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
                          const std::vector<std::vector<std::int64_t>>& prompts, std::int64_t steps,
                          std::int64_t exact_tokens) {
-  const Comm& group = model.team().group();
+  const Comm& group = model.processes().group();
   const auto cache = model.make_cache(kind, prompts.size());
   double tokens = 0, exact = 0;
   for (const auto& prompt : prompts) {
     tokens += static_cast<double>(prompt.size());
     exact += static_cast<double>(std::min(exact_tokens, static_cast<std::int64_t>(prompt.size())));
   }
-  const auto rows = static_cast<double>(model.team().data().size());
+  const auto rows = static_cast<double>(model.processes().data().size());
   group.barrier();
   double start = steady_seconds();
   std::vector<std::int64_t> next = next_tokens(model.model(), prompts, *cache);
@@ -27,7 +27,7 @@ CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
   const CacheBytes bytes = cache->bytes();
   const auto of_model = [&](std::int64_t own) {
     double sum = static_cast<double>(own);
-    model.team().tensor().sum(&sum, 1);
+    model.processes().tensor().sum(&sum, 1);
     return sum;
   };
   speed.stored_bytes =

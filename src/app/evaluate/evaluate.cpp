@@ -241,7 +241,7 @@ void measure(const Job& job, const Prepared& prepared, const CachedModel& model,
                                   {"decode", own.decode},
                                   {"full_prefill", number_or_null(known ? full.prefill : NAN)},
                                   {"full_decode", number_or_null(known ? full.decode : NAN)}};
-  const int ranks = model.team().tensor().size();
+  const int ranks = model.processes().tensor().size();
   const double left = free_memory(prepared, ranks, memory),
                maps = prepared.plan ? 2 * prepared.plan->map_bytes() : 0;
   const auto largest = [&](const CacheSpeed& speed, double more) {
@@ -287,9 +287,9 @@ int tell_stopped(const Job& job, const std::optional<AnswerFile>& answers, const
 int evaluate(const Job& job, const Comm& world) {
   const double start = steady_seconds();
   const Log log(world.is_root());
-  const std::optional<int> gpu = choose_gpu(job, world);
+  const std::optional<int> gpu = choose_gpu(job.run, world);
   start_threads(world);
-  const double memory = gpu ? gpu_memory_of_rank(job, world, *gpu) : memory_of_rank(job, world);
+  const double memory = gpu ? gpu_memory_of_rank(job.run, world, *gpu) : memory_of_rank(job.run, world);
   Prepared prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
@@ -297,8 +297,9 @@ int evaluate(const Job& job, const Comm& world) {
     check_file_name(job.evaluate.answers, "evaluate.answers", job.evaluate.answers);
     check_targets(job);
     prepared = prepare(job);
-    tensor_parallel =
-        choose_tensor_parallel(job, prepared.input.config, prepared.input.dtype, world.size(), memory);
+    check_one_group(job.run, world.size());
+    tensor_parallel = choose_tensor_parallel(job.run, job.model, {{job.model.path, prepared.input.config}},
+                                             prepared.input.dtype, world.size(), memory);
   });
   std::string weights, answered;
   agree(world, [&] {

@@ -43,7 +43,7 @@ void score_batch(const CachedModel& model, CacheKind kind, bool reference, const
     full = hidden_states(model.model(), tokens, *model.make_cache(CacheKind::full, tokens.size()));
   const std::vector<Scores> scores = score(model.model(), tokens, std::vector<std::int64_t>(tokens.size(), 1),
                                            *model.make_cache(kind, tokens.size()), full);
-  if (!model.team().tensor().is_root()) return;
+  if (!model.processes().tensor().is_root()) return;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::size_t s = numbers[i];
@@ -64,7 +64,7 @@ InputError forward_overflow(const CachedModel& model, const std::string& what) {
 
 TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const std::string& name,
                      const Sample& sample, std::int64_t batch, Progress& progress) {
-  const ProcessLayout& team = model.team();
+  const ProcessLayout& team = model.processes();
   const std::size_t count = sample.sequences.size();
   Sums sums{std::vector<double>(count), std::vector<double>(count), std::vector<double>(count),
             std::vector<double>(count)};

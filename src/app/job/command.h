@@ -1,5 +1,5 @@
-// The commands of the program, one row each: how --help tells of a command, and which keys of a job it reads.
-// What a command does is called by app/main.cpp, and its job is made by app/job/job_file.h.
+// The commands of the program, one row each: its name, what --help says of it, and which keys of a job it
+// reads. Not what a command does, which app/main.cpp calls.
 #pragma once
 
 #include <string>
@@ -19,17 +19,17 @@ struct CommandRow {
   bool runs_long = false;         ///< whether a signal stops it with its state saved
 
   bool reads(const std::string& section) const;
-  /// Whether a job file for it may hold the section: one file serves all commands that read some section in
-  /// common.
+  /// Returns whether its job files may have the section, even if it does not read it: one file serves all
+  /// commands that share a section.
   bool accepts(const std::string& section) const;
 };
 
-/// In the order in which --help lists them.
+/// Returns all commands, in the order of --help.
 const std::vector<CommandRow>& commands();
 
 const CommandRow& row_of(Command command);
 
-/// Null where no command is called `name`.
+/// Returns null where no command has this name.
 const CommandRow* find_command(const std::string& name);
 
 }  // namespace headspan

@@ -1,7 +1,6 @@
-// Job: everything a user may ask of a run, typed, with its defaults: the keys of a job file, one struct per
-// section. What the keys mean, may hold and are called stands in one table (app/job/job_options.h). A Job
-// does not open the files that it names, and holds no choice that depends on them: such keys stay `auto` (an
-// empty optional).
+// Job: the keys of a job file, typed, with their defaults; one struct per section. Names, meaning and allowed
+// values of the keys are in one table (app/job/job_options.h). A Job does not open the files that it names,
+// and makes no choice that depends on them: such keys stay `auto`, an empty optional.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +25,8 @@ namespace headspan {
 using Words = std::vector<std::string>;
 
 struct Job {
-  std::string file;             ///< where its keys stand; empty: on the command line alone
-  std::set<std::string> given;  ///< the keys that say something; the others have their defaults
+  std::string file;             ///< the job file; empty: all keys are from the command line
+  std::set<std::string> given;  ///< the keys with a value; the others have their defaults
 
   struct Model {
     std::string path;
@@ -81,7 +80,6 @@ struct Job {
     GainChoice effective = GainChoice::both;
   } overlap;
 
-  /// Of the command theory alone.
   struct Theory {
     std::int64_t hidden_size = 4096;
     std::int64_t head_size = 128;

@@ -18,7 +18,7 @@ namespace po = boost::program_options;
 
 constexpr std::int64_t kLargestJobFile = 1 << 20;
 
-/// The fewest insertions, deletions and replacements that turn a into b (Levenshtein).
+/// Returns the fewest insertions, deletions and replacements that turn a into b (Levenshtein).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -34,20 +34,20 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-/// The key within `most` edits of `name` that is nearest; empty where there is none.
-std::string nearest_key(const std::string& name, std::size_t most) {
+/// Returns the key nearest to `name`, at most `limit` edits away; empty where there is none.
+std::string nearest_key(const std::string& name, std::size_t limit) {
   std::string nearest;
-  std::size_t least = most + 1;
+  std::size_t smallest = limit + 1;
   for (const JobOption& option : job_options()) {
     const std::size_t distance = edit_distance(name, option.name);
-    if (distance >= least) continue;
-    least = distance;
+    if (distance >= smallest) continue;
+    smallest = distance;
     nearest = option.name;
   }
   return nearest;
 }
 
-/// Each "LEFT... RIGHT" of the options that `matches`, with commas between.
+/// Returns the texts of the options that match, without repetitions, separated by commas.
 template <class Matches, class Text>
 std::string list_options(const Matches& matches, const Text& text) {
   std::string list;
@@ -60,7 +60,7 @@ std::string list_options(const Matches& matches, const Text& text) {
   return list;
 }
 
-/// What to write instead of the unknown key `name`.
+/// Returns what to write instead of the unknown key `name`.
 std::string advice(const std::string& name) {
   const std::size_t dot = name.find('.');
   const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
@@ -79,7 +79,7 @@ std::string advice(const std::string& name) {
   return "the sections are " + list_options([](const JobOption&) { return true; }, section_name);
 }
 
-/// Boost knows only # as the start of a comment: lines that start with ; are emptied.
+/// Empties the lines that start with ;, because Boost knows only # as the start of a comment.
 std::string without_semicolon_lines(const std::string& text) {
   std::istringstream lines(text);
   std::string kept;
@@ -90,7 +90,7 @@ std::string without_semicolon_lines(const std::string& text) {
   return kept;
 }
 
-/// make_job's view of what the user gave: refusals name the origin and the text of a key that was given.
+/// Checks and completes a job. A refusal names the origin and the text of the key as the user gave it.
 class Resolver {
  public:
   Resolver(const std::string& name, const GivenKeys& given, Job* job)
@@ -111,7 +111,7 @@ class Resolver {
   void check_predict() const;
   void check_one_checkpoint() const;
 
-  /// Given with something in it: an empty text takes a path back.
+  /// Returns whether the key has a value: an empty text on the command line takes a path back.
   bool has(const std::string& key) const {
     const auto found = given_.find(key);
     return found != given_.end() && !found->second.text.empty();
@@ -175,7 +175,7 @@ void Resolver::check_predict() const {
            "float64, float32 or split, or model.dtype bfloat16 or float16");
 }
 
-/// Of commands that run the stored weights of model.path.
+/// For commands that run the stored weights of model.path.
 void Resolver::check_one_checkpoint() const {
   const char* right = "give model.path, and leave this to study";
   if (job_.model.init != std::vector{WeightSource::pretrained})
@@ -280,7 +280,7 @@ GivenKeys read_job_file(const std::string& path) {
 
 namespace {
 
-/// The job with the given keys set. Throws InputError for one that the command's job files do not hold.
+/// Sets the given keys. Throws InputError for one that a job file of the command cannot hold.
 Job set_keys(const CommandRow& command, const GivenKeys& given) {
   Job job;
   for (const JobOption& option : job_options()) {

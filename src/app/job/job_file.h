@@ -1,5 +1,5 @@
-// A job as text: reading a job file or the keys of a command line, checking what contradicts itself, and
-// writing a job out again.
+// A job as text: reads a job file or the keys of a command line, refuses keys that contradict each other, and
+// writes a job as a job file.
 #pragma once
 
 #include <map>
@@ -10,32 +10,32 @@
 
 namespace headspan {
 
-/// The job of a command as a job file: every key of its own that holds something, in the table's order
-/// (app/job/job_options.h). Reading it gives the same Job.
+/// Writes the job of a command as a job file: every key that the command reads and that has a value, in the
+/// order of app/job/job_options.h. Reading it gives the same Job.
 std::string to_ini(const Job& job, Command command = Command::study);
 
-/// Where a key's text came from: a job file, or "command line".
+/// The text of a key, and where it came from: a job file, or "command line".
 struct GivenValue {
   std::string origin;
   std::string text;
 };
 
-/// Keys as "section.key".
+/// By "section.key".
 using GivenKeys = std::map<std::string, GivenValue>;
 
-/// The keys of the job file `text`; `name` is what messages call it. Throws InputError at a line that is
-/// none, at an unknown key and at one given twice. A line that starts with # or ; is a comment; # also starts
-/// one behind a value.
+/// Reads the keys of the job file `text`; messages call it `name`. Throws InputError at a line that is not a
+/// key, a section or a comment, at an unknown key, and at a key given twice. Lines that start with # or ; are
+/// comments, and # after a value starts one too.
 GivenKeys read_job_text(const std::string& name, const std::string& text);
 
-/// As read_job_text, of the file at `path`.
+/// Reads the keys of the job file at `path`. Throws InputError as read_job_text does.
 GivenKeys read_job_file(const std::string& path);
 
-/// The job of a command that `given` asks for, resolved: what follows from `predict.mode` is set, and what
-/// contradicts itself is refused. `name` is blamed for what is missing. Throws InputError.
+/// Makes the job of a command from the given keys: sets what follows from predict.mode, and refuses keys that
+/// contradict each other. Messages blame `name` for a key that is missing. Throws InputError.
 Job make_job(Command command, const std::string& name, const GivenKeys& given);
 
-/// The InputError for a key that is none, with the nearest one or the section where it lives.
+/// Throws InputError for an unknown key; the message names the nearest key, or the section that has it.
 [[noreturn]] void refuse_unknown_key(const std::string& origin, const std::string& key,
                                      const std::string& text);
 

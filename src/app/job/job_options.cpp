@@ -10,7 +10,7 @@ namespace headspan {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of theory: products of two fit
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of theory: a product of two fits 64 bits
 
 template <class Section, class T>
 JobOption option(const char* name, Section Job::*section, T Section::*member, const ValueKind<T>& kind,
@@ -32,7 +32,7 @@ ValueKind<GridShape> grid_shape() {
       [](const GridShape& grid) { return std::to_string(grid.rows) + "x" + std::to_string(grid.columns); }};
 }
 
-/// "paper" or a relative tolerance, kept as the words they are: they name a coordinate of the result.
+/// "paper" or a relative tolerance, kept as text because it names a coordinate of the result.
 ValueKind<std::string> tolerance() {
   return {"paper or a number above 0 and below 1",
           [](const std::string& text) {
@@ -42,7 +42,7 @@ ValueKind<std::string> tolerance() {
           [](const std::string& value) { return value; }};
 }
 
-/// A list that may be left empty: not given.
+/// A list of paths; empty where there are none.
 ValueKind<Words> paths() {
   auto kind = list_of(text("paths"));
   kind.allowed = "a comma-separated list of paths";
@@ -63,7 +63,7 @@ std::vector<JobOption> model_options() {
           "names the folder of the results; else the manifest's repository or the checkpoint's folder does"),
       option("model.init", &Job::model, &Job::Model::init, list_of(choice(weight_source_words())),
              "weights as stored, or drawn anew; with both a unit NAME has a second, NAME-random"),
-      option("model.seed", &Job::model, &Job::Model::seed, integer(0), "of init = random"),
+      option("model.seed", &Job::model, &Job::Model::seed, integer(0), "seed of random weights"),
       option("model.dtype", &Job::model, &Job::Model::dtype, choice_or_auto(dtype_words()),
              "in which the model runs; auto: the checkpoint's own")};
 }
@@ -75,19 +75,19 @@ std::vector<JobOption> tokens_options() {
           option("tokens.dtype", &Job::tokens, &Job::Tokens::dtype, choice_or_auto(raw_id_words()),
                  "type of raw ids; auto: the sidecar's, else what the vocabulary needs"),
           option("tokens.sequence_length", &Job::tokens, &Job::Tokens::sequence_length, integer(1),
-                 "most tokens of a sequence"),
+                 "longest sequence, in tokens; longer documents are cut"),
           option("tokens.limit", &Job::tokens, &Job::Tokens::limit, integer(1), "tokens to run"),
           option("tokens.eos", &Job::tokens, &Job::Tokens::eos, automatic(list_of(integer(0))),
                  "ids that end a document; auto: the sidecar's, else the model config's"),
           option("tokens.heldout", &Job::tokens, &Job::Tokens::heldout, number(0, 1),
-                 "share of the sequences that score but do not fit"),
+                 "share of the sequences that are left out of the fits, to score them"),
           option("tokens.skip_first", &Job::tokens, &Job::Tokens::skip_first, integer(0),
                  "first positions of every sequence left out of the statistics"),
           option("tokens.seed", &Job::tokens, &Job::Tokens::seed, integer(0),
-                 "of the choice of held-out sequences")};
+                 "seed of the choice of held-out sequences")};
 }
 
-/// Of the sections that stand in for model and tokens.
+/// [activations] and [grams], which replace [model] and [tokens].
 std::vector<JobOption> own_data_options() {
   return {option("activations.path", &Job::activations, &Job::Activations::path, text("a path"),
                  "instead of model and tokens: your own activations (HDF5)"),
@@ -96,35 +96,36 @@ std::vector<JobOption> own_data_options() {
 }
 
 std::vector<JobOption> predict_options() {
-  return {option("predict.streams", &Job::predict, &Job::Predict::streams, list_of(choice(stream_words())),
-                 "keys, queries, values"),
-          option("predict.capture", &Job::predict, &Job::Predict::capture, choice(capture_words()),
-                 "taken after the projection, after q_norm/k_norm, or after RoPE"),
-          option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
-                 "most heads that predict one together; 5, or all that there are, at most"),
-          option("predict.pool", &Job::predict, &Job::Predict::pool, integer(1),
-                 "best pairwise sources from which forward selection chooses; 16, or all that there are, at "
-                 "most"),
-          option("predict.selection", &Job::predict, &Job::Predict::selection,
-                 list_of(choice(selection_words())), "how references are chosen"),
-          option("predict.mode", &Job::predict, &Job::Predict::mode, choice(predict_mode_words()),
-                 "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
-          option("predict.precision", &Job::predict, &Job::Predict::precision, choice(precision_words()),
-                 "of the products of a panel of tokens")};
+  return {
+      option("predict.streams", &Job::predict, &Job::Predict::streams, list_of(choice(stream_words())),
+             "keys, queries, values"),
+      option("predict.capture", &Job::predict, &Job::Predict::capture, choice(capture_words()),
+             "taken after the projection, after q_norm/k_norm, or after RoPE"),
+      option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
+             "most heads that predict a head together; at most 5, or all heads of a stream if it has more"),
+      option("predict.pool", &Job::predict, &Job::Predict::pool, integer(1),
+             "best pairwise sources that forward selection chooses from; at most 16, or all heads of a "
+             "stream if it has more"),
+      option("predict.selection", &Job::predict, &Job::Predict::selection, list_of(choice(selection_words())),
+             "how references are chosen"),
+      option("predict.mode", &Job::predict, &Job::Predict::mode, choice(predict_mode_words()),
+             "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
+      option("predict.precision", &Job::predict, &Job::Predict::precision, choice(precision_words()),
+             "precision of the products that the Gram sums")};
 }
 
-/// Of ceiling and overlap.
+/// [ceiling] and [overlap].
 std::vector<JobOption> bound_options() {
   return {option("ceiling.enabled", &Job::ceiling, &Job::Ceiling::enabled, flag(),
                  "predict each head from all others"),
           option("ceiling.scope", &Job::ceiling, &Job::Ceiling::scope, choice(ceiling_scope_words()),
                  "all other heads of the layer, or every earlier head"),
           option("overlap.enabled", &Job::overlap, &Job::Overlap::enabled, flag(),
-                 "overlap of the projections' weights"),
+                 "compute the overlap of the projections' weights"),
           option("overlap.projections", &Job::overlap, &Job::Overlap::projections,
-                 list_of(choice(stream_words())), "of which projections"),
+                 list_of(choice(stream_words())), "projections whose overlap is computed"),
           option("overlap.tolerances", &Job::overlap, &Job::Overlap::tolerances, list_of(tolerance()),
-                 "for ranks; numbers are relative to the joint largest singular value"),
+                 "tolerances of ranks; numbers are relative to the largest singular value of the projection"),
           option("overlap.effective", &Job::overlap, &Job::Overlap::effective, choice(gain_words()),
                  "without or with the gain of q_norm/k_norm")};
 }
@@ -135,12 +136,12 @@ std::vector<JobOption> theory_options() {
           option("theory.head_size", &Job::theory, &Job::Theory::head_size, integer(1, kLargestSize),
                  "k: columns of a head's projection"),
           option("theory.references", &Job::theory, &Job::Theory::references, integer(1, kLargestSize),
-                 "n: heads that predict one together"),
+                 "n: heads that predict a head together"),
           option("theory.trials", &Job::theory, &Job::Theory::trials, integer(1, kLargestSize),
-                 "how often it is drawn"),
-          option("theory.seed", &Job::theory, &Job::Theory::seed, integer(0), "of the draws"),
+                 "number of draws"),
+          option("theory.seed", &Job::theory, &Job::Theory::seed, integer(0), "seed of the draws"),
           option("theory.results", &Job::theory, &Job::Theory::results, paths(),
-                 "results of init = random whose R2 is told beside")};
+                 "results of models with random weights, whose R2 is printed too")};
 }
 
 /// Above 0 and at most 1.
@@ -164,14 +165,13 @@ std::vector<JobOption> compress_options() {
       option(
           "compress.algorithm", &Job::compress, &Job::Compress::algorithm, choice(algorithm_words()),
           "latents in few bits; whole heads by what they cost; by the paper's text or code; few bits alone"),
-      option(
-          "compress.bits", &Job::compress, &Job::Compress::bits, stored_bits(),
-          "of latents: auto (chosen for each), 16 (whole columns) or the same bands everywhere; of quantise: "
-          "8, 4 or 3"),
+      option("compress.bits", &Job::compress, &Job::Compress::bits, stored_bits(),
+             "bits of a stored number; latent: auto (chosen for each), 16 (whole columns) or the same bands "
+             "everywhere; quantise: 8, 4 or 3"),
       option("compress.references", &Job::compress, &Job::Compress::references, integer(1),
              "most kept heads that predict another"),
       option("compress.scope", &Job::compress, &Job::Compress::scope, choice(reference_scope_words()),
-             "of headspan: references in the layer, or in earlier ones too"),
+             "for headspan: references in the same layer, or in earlier ones too"),
       option("compress.exact_first", &Job::compress, &Job::Compress::exact_first, integer(0),
              "first tokens of a sequence that are kept exactly"),
       option(
@@ -179,9 +179,10 @@ std::vector<JobOption> compress_options() {
           "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
           "dropped"),
       option("compress.units", &Job::compress, &Job::Compress::units, choice(loss_units_words()),
-             "how layers are weighed: by the residual stream, or by the loss that each was seen to cause"),
+             "how layers are weighed: by the residual stream, or by the loss that compressing each is "
+             "measured to cause"),
       option("compress.own_text", &Job::compress, &Job::Compress::own_text, integer(0),
-             "tokens that the model writes itself, to calibrate on besides"),
+             "tokens that the model generates itself and is calibrated on too"),
       option("compress.plan", &Job::compress, &Job::Compress::plan, text("a path"),
              "the plan that is written")};
 }
@@ -202,18 +203,18 @@ std::vector<JobOption> evaluate_options() {
           option("evaluate.answers", &Job::evaluate, &Job::Evaluate::answers, text("a path"),
                  "JSONL that is written: the answers, in the order of requests, then generate"),
           option("evaluate.batch", &Job::evaluate, &Job::Evaluate::batch, automatic(integer(1)),
-                 "sequences at a time on a rank"),
+                 "sequences that a rank runs at once"),
           option("evaluate.reference", &Job::evaluate, &Job::Evaluate::reference, flag(),
-                 "run the full cache beside: divergence, speed"),
+                 "run the full cache too, for divergence and speed"),
           option("evaluate.summary", &Job::evaluate, &Job::Evaluate::summary, text("a path"),
-                 "JSON that is written")};
+                 "summary that is written (JSON)")};
 }
 
 std::vector<JobOption> run_options() {
   return {option("run.device", &Job::run, &Job::Run::device, choice_or_auto(device_words()),
                  "where models and products run"),
           option("run.groups", &Job::run, &Job::Run::groups, integer(1),
-                 "groups of ranks, each at work on its own unit"),
+                 "groups of ranks, each of which works on its own unit"),
           option("run.tensor_parallel", &Job::run, &Job::Run::tensor_parallel, automatic(integer(1)),
                  "ranks that share one copy of the model; auto: the fewest whose memory holds it"),
           option("run.grid", &Job::run, &Job::Run::grid, automatic(grid_shape()), "process grid of the Gram"),

@@ -7,14 +7,14 @@
 namespace headspan {
 namespace {
 
-/// Refuses more than `heads`, "that there are" or the like, and more than `always`, which any model may have.
+/// Refuses a number that exceeds both `heads` and `always`. `which` says which heads, as "that there are".
 void check_at_most(const char* key, std::int64_t asked, std::int64_t heads, std::int64_t always,
                    const char* which) {
-  const std::int64_t most = std::max(heads, always);
-  if (asked > most)
+  const std::int64_t limit = std::max(heads, always);
+  if (asked > limit)
     throw InputError("", key, std::to_string(asked),
                      "is more than the " + std::to_string(heads) + " heads " + which,
-                     "at most " + std::to_string(most));
+                     "at most " + std::to_string(limit));
 }
 
 }  // namespace
@@ -27,12 +27,11 @@ FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision) {
   return rules;
 }
 
-bool saves_attention(const Job& job) {
-  const std::vector<Stream>& streams = job.predict.streams;
+bool saves_attention(const Job::Predict& predict, const Job::Output& output) {
   const auto captured = [&](Stream stream) {
-    return std::find(streams.begin(), streams.end(), stream) != streams.end();
+    return std::count(predict.streams.begin(), predict.streams.end(), stream) > 0;
   };
-  return job.output.save_gram && job.predict.capture == CapturePoint::roped && captured(Stream::k) &&
+  return output.save_gram && predict.capture == CapturePoint::roped && captured(Stream::k) &&
          captured(Stream::v);
 }
 

@@ -1,5 +1,5 @@
-// What follows from a job's keys: rules that several parts of a run share. Not what a key may hold
-// (app/job/job_options.h) or which keys contradict each other (app/job/job_file.h).
+// What follows from a job's keys, where several parts of a run need it. Not which values a key may have
+// (app/job/job_options.h), nor which keys contradict each other (app/job/job_file.h).
 #pragma once
 
 #include "app/job/job.h"
@@ -7,19 +7,20 @@
 
 namespace headspan {
 
-/// The rules of the fits for values and products of these precisions.
+/// Returns how fits are accepted and scored, for values of `forward_dtype` whose products are formed in
+/// `precision`.
 FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision);
 
-/// Whether a study saves, beside the Grams, what attention does with keys and values: where both are captured
-/// as a cache holds them. A model runs its last layer's whole block for that.
-bool saves_attention(const Job& job);
+/// Returns whether a study saves, with the Grams, what attention does with keys and values: where it captures
+/// both as a cache holds them. Its model then also runs the last layer's block.
+bool saves_attention(const Job::Predict& predict, const Job::Output& output);
 
-/// Throws InputError where predict.references or predict.pool is above its default, which any model may have,
-/// and above `heads`, the most of a stream.
+/// Throws InputError where predict.references or predict.pool exceeds both `heads`, the heads of the largest
+/// stream, and its default, which is allowed for every model.
 void check_references(const Job::Predict& predict, std::int64_t heads);
 
-/// Likewise compress.references, where the algorithm asks for it, and the heads that a target can have as
-/// references in a stream of `layers` layers of `heads` heads.
+/// The same for compress.references, where the algorithm reads it, in a stream of `layers` layers of `heads`
+/// heads.
 void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads);
 
 }  // namespace headspan

@@ -1,6 +1,5 @@
-// The choices that a job file spells as words and that only the program knows: an enumeration for each, with
-// its words. Choices of lower layers have theirs there: Stream, Dtype, Precision, SelectionRule,
-// CompressionAlgorithm, TokenFormat.
+// Choices that a job file spells as words, each an enumeration with its words. Those that lower layers know
+// are defined there: Stream, Dtype, Precision, SelectionRule, CompressionAlgorithm, TokenFormat.
 #pragma once
 
 #include "base/word_list.h"

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number that begins at `first`, or behind a - or _ there, and ends there; -1 where there is none.
+/// Returns the number at `first`, after a - or _ if there is one; -1 where there is none.
 std::int64_t number_at(const std::string& name, std::size_t first) {
   if (first < name.size() && (name[first] == '-' || name[first] == '_')) ++first;
   const std::size_t end = std::min(name.find_first_not_of("0123456789", first), name.size());
@@ -25,8 +25,9 @@ std::int64_t number_at(const std::string& name, std::size_t first) {
   return ends && end > first && end - first <= 18 ? std::stoll(name.substr(first, end - first)) : -1;
 }
 
-/// The number behind `word` where that begins a word of `name`; -1 where there is none.
-std::int64_t number_behind(const std::string& word, const std::string& name) {
+/// Returns the number that follows `word` in `name`, where `word` does not continue another; -1 where there
+/// is none.
+std::int64_t number_after(const std::string& word, const std::string& name) {
   for (auto at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
     if (at > 0 && name[at - 1] >= 'a' && name[at - 1] <= 'z') continue;  // footstep7
     if (const std::int64_t number = number_at(name, at + word.size()); number >= 0) return number;
@@ -34,9 +35,9 @@ std::int64_t number_behind(const std::string& word, const std::string& name) {
   return -1;
 }
 
-/// "step1000", "stage1-step1000-tokens5B" and "checkpoint-1000" are step 1000; -1 where no step is named.
+/// Returns 1000 for "step1000", "stage1-step1000-tokens5B" and "checkpoint-1000"; -1 where no step is named.
 std::int64_t step_in(const std::string& name) {
-  return std::max(number_behind("step", name), number_behind("checkpoint", name));
+  return std::max(number_after("step", name), number_after("checkpoint", name));
 }
 
 fs::path absolute(const std::string& path) {
@@ -49,37 +50,37 @@ std::string last_part(const fs::path& path) {
   return name.empty() ? "model" : name;
 }
 
-/// "ORG--NAME" of a folder models--ORG--NAME/snapshots/COMMIT, as in a hub's cache; else empty.
+/// Returns "ORG--NAME" for a folder models--ORG--NAME/snapshots/COMMIT of the Hugging Face cache; else empty.
 std::string cached_name(const fs::path& folder) {
   const std::string prefix = "models--", name = folder.parent_path().parent_path().filename().string();
   const bool is_cached = folder.parent_path().filename() == "snapshots" && name.rfind(prefix, 0) == 0;
   return is_cached ? name.substr(prefix.size()) : "";
 }
 
-/// The model whose checkpoints lie side by side in the folder above, as a manifest's do.
+/// Returns the model's name where its checkpoints are folders side by side: that of the folder above them.
 std::string model_above(const std::string& path) {
   const std::string cached = cached_name(absolute(path));
   return cached.empty() ? last_part(absolute(path).parent_path()) : cached;
 }
 
-/// Whether a folder is named after a training step: step1000, checkpoint-1000 or stage1-step1000-tokens5B,
-/// but not step-by-step-2b.
+/// Returns whether a folder is named after a training step: step1000, checkpoint-1000 or
+/// stage1-step1000-tokens5B, but not step-by-step-2b.
 bool is_step(const std::string& name) {
   const auto leads = [&](const std::string& word) {
     return name.rfind(word, 0) == 0 && number_at(name, word.size()) >= 0;
   };
-  return leads("step") || leads("checkpoint") || (leads("stage") && number_behind("step", name) >= 0);
+  return leads("step") || leads("checkpoint") || (leads("stage") && number_after("step", name) >= 0);
 }
 
-/// The model of a checkpoint on its own: the folder's name, or that of the folder above where the folder is
-/// named after a training step.
+/// Returns the model's name for a single checkpoint: the folder's name, or that of the folder above where the
+/// folder is named after a training step.
 std::string model_of_folder(const std::string& path) {
   const fs::path folder = absolute(path);
   const std::string name = last_part(folder);
   return is_step(name) || !cached_name(folder).empty() ? model_above(path) : name;
 }
 
-/// "org/name" as one file name.
+/// Makes one file name of "org/name".
 std::string folder_name(std::string repository) {
   for (std::size_t at = repository.find('/'); at != std::string::npos; at = repository.find('/', at))
     repository.replace(at, 1, "--");
@@ -109,27 +110,27 @@ Unit unit_of_row(const ManifestRow& row) {
   return unit;
 }
 
-/// One unit for each kind of weights that model.init asks for.
-void add_by_init(const Job& job, const Unit& unit, std::vector<Unit>& units) {
-  for (const WeightSource source : job.model.init) {
+/// Adds a unit for each of the weights that model.init asks for.
+void add_by_init(const Job::Model& rule, const Unit& unit, std::vector<Unit>& units) {
+  for (const WeightSource source : rule.init) {
     Unit& added = units.emplace_back(unit);
     added.random = source == WeightSource::random;
     if (!added.random) continue;
     added.validation_loss.reset();
-    if (job.model.init.size() > 1) added.name += "-random";
+    if (rule.init.size() > 1) added.name += "-random";
   }
 }
 
-/// Two units of one file, of a result or of Grams, would overwrite each other.
-void check_names(const Job& job, const std::vector<Unit>& units) {
+/// Refuses units that would overwrite each other's results or Grams.
+void check_names(const std::string& manifest, const Job::Output& output, const std::vector<Unit>& units) {
   std::set<std::string> results;
   for (const Unit& unit : units)
-    if (!results.insert(unit.result_path(job)).second)
-      throw InputError(job.model.manifest, "name", unit.name, "names a row and the random weights of another",
+    if (!results.insert(unit.result_path(output.directory)).second)
+      throw InputError(manifest, "name", unit.name, "names a row and the random weights of another",
                        "rename the row");
   for (const Unit& unit : units)
-    if (job.output.save_gram && results.count(unit.gram_path(job)) > 0)
-      throw InputError(job.model.manifest, "name", unit.name + ".gram",
+    if (output.save_gram && results.count(unit.gram_path(output.directory)) > 0)
+      throw InputError(manifest, "name", unit.name + ".gram",
                        "has its result where the Grams of " + unit.name + " are saved", "rename the row");
 }
 
@@ -145,29 +146,29 @@ Unit unit_of_file(Unit::Kind kind, const std::string& path, const std::string& m
   return unit;
 }
 
-/// Of the tokens behind the Grams, with commas between those of several files.
-std::string tokens_behind(const Words& paths) {
+/// Returns tokens_sha256 of the Gram files, separated by commas.
+std::string tokens_of_grams(const Words& paths) {
   std::string all;
   std::error_code missing;
   for (const std::string& path : paths) {
     if (!fs::exists(path, missing)) continue;
-    const auto one = H5File::open(path).read_attribute<std::string>("/", "tokens_sha256");
-    if (one && !one->empty()) all += (all.empty() ? "" : ",") + *one;
+    const auto digest = H5File::open(path).read_attribute<std::string>("/", "tokens_sha256");
+    if (digest && !digest->empty()) all += (all.empty() ? "" : ",") + *digest;
   }
   return all;
 }
 
-/// What Grams say of their model and tokens stands at their root, as at that of a result; of the model, the
-/// first tell. Those that are gone say nothing: a result of theirs may be there.
-Unit unit_of_grams(const Job& job) {
-  const std::string& first = job.grams.paths.front();
+/// Reads what Grams say of their model, from the first file, and of their tokens, from all. Files that are
+/// missing say nothing, because their result may be there already.
+Unit unit_of_grams(const Words& paths, bool is_named) {
+  const std::string& first = paths.front();
   Unit unit = unit_of_file(Unit::Kind::grams, first, model_above(first));
-  unit.tokens_sha256 = tokens_behind(job.grams.paths);
+  unit.tokens_sha256 = tokens_of_grams(paths);
   std::error_code missing;
   if (!fs::exists(first, missing)) return unit;
   const H5File file = H5File::open(first);
   const auto name = file.read_attribute<std::string>("/", "model_name");
-  if (name && job.model.name.empty() && !is_file_name(*name))
+  if (name && !is_named && !is_file_name(*name))
     throw InputError(first, "model_name", printable(*name), "cannot name the folder of the results",
                      "give model.name");
   unit.model_name = name.value_or(unit.model_name);
@@ -179,7 +180,7 @@ Unit unit_of_grams(const Job& job) {
   return unit;
 }
 
-/// Keys that say where and how a job runs, not what its numbers mean.
+/// Returns whether a key changes the numbers of a unit, not only where or how they are computed.
 bool changes_numbers(const std::string& key) {
   static const std::vector<std::string> kNot{"model.path", "model.manifest", "model.select", "model.init",
                                              "model.name"};
@@ -189,12 +190,12 @@ bool changes_numbers(const std::string& key) {
 
 }  // namespace
 
-std::string Unit::result_path(const Job& job) const {
-  return job.output.directory + "/" + model_name + "/" + name + ".h5";
+std::string Unit::result_path(const std::string& directory) const {
+  return directory + "/" + model_name + "/" + name + ".h5";
 }
 
-std::string Unit::gram_path(const Job& job) const {
-  return job.output.directory + "/" + model_name + "/" + name + ".gram.h5";
+std::string Unit::gram_path(const std::string& directory) const {
+  return directory + "/" + model_name + "/" + name + ".gram.h5";
 }
 
 std::vector<Unit> list_units(const Job& job) {
@@ -202,15 +203,15 @@ std::vector<Unit> list_units(const Job& job) {
   if (!job.activations.path.empty())
     units.push_back(unit_of_file(Unit::Kind::activations, job.activations.path, "activations"));
   else if (!job.grams.paths.empty())
-    units.push_back(unit_of_grams(job));
+    units.push_back(unit_of_grams(job.grams.paths, !job.model.name.empty()));
   else if (!job.model.path.empty())
-    add_by_init(job, unit_of_path(job.model.path), units);
+    add_by_init(job.model, unit_of_path(job.model.path), units);
   else
     for (const ManifestRow& row : select_rows(read_manifest(job.model.manifest), job.model.select))
-      add_by_init(job, unit_of_row(row), units);
+      add_by_init(job.model, unit_of_row(row), units);
   if (!job.model.name.empty())
     for (Unit& unit : units) unit.model_name = job.model.name;
-  check_names(job, units);
+  check_names(job.model.manifest, job.output, units);
   return units;
 }
 
@@ -223,13 +224,12 @@ void set_token_digests(std::vector<Unit>& units, const std::string& tokens_sha25
 }
 
 std::string unit_identity(const Job& job, const Unit& unit) {
-  Job own = job;
-  if (unit.kind == Unit::Kind::grams) {
-    // These are as the Grams have them, whether the job gives them or not.
-    own.predict.capture = Job::Predict().capture;
-    own.predict.precision = Job::Predict().precision;
+  Job compared = job;
+  if (unit.kind == Unit::Kind::grams) {  // the Grams say these, whether the job gives them or not
+    compared.predict.capture = Job::Predict().capture;
+    compared.predict.precision = Job::Predict().precision;
   }
-  std::istringstream lines(to_ini(own));
+  std::istringstream lines(to_ini(compared));
   std::string line, section,
       identity =
           "unit.path = " + unit.path + "\nunit.init = " + (unit.random ? "random" : "pretrained") + "\n";

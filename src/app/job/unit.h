@@ -1,5 +1,5 @@
-// A unit: what is computed, published and resumed as a whole: one checkpoint, one file of activations, or the
-// saved Grams of a job. Which units a job has and how they are told apart; not how one is computed
+// A unit is what a study computes, publishes and resumes as a whole: one checkpoint, one file of activations,
+// or the saved Grams of a job. Which units a job has and how they are identified; not how one is computed
 // (app/study/run_unit.h).
 #pragma once
 
@@ -17,29 +17,29 @@ struct Unit {
   std::string model_name;  ///< names the result's folder
   std::string name;        ///< names the result's file
   std::string path;        ///< checkpoint folder or activations file; empty for grams
-  std::int64_t row = -1;   ///< of the manifest, from 0; -1 without one
+  std::int64_t row = -1;   ///< row of the manifest, from 0; -1 without one
   bool random = false;     ///< weights drawn, not read
   std::int64_t step = -1;  ///< -1: unknown
   std::int64_t training_tokens = -1;
   std::optional<double> validation_loss;
-  std::string revision;       ///< repository, revision and commit as the manifest names them
-  std::string tokens_sha256;  ///< of the job's token file, empty until the study is planned; or of the Grams'
-  std::string tokens_cut_digest;  ///< of what beside that file says how it is cut; likewise
+  std::string revision;       ///< repository, revision and commit, from the manifest
+  std::string tokens_sha256;  ///< of the job's token file (empty until set_token_digests), or of the Grams'
+  std::string tokens_cut_digest;  ///< of the files that say how it is cut (app/run/sample.h)
 
-  std::string result_path(const Job& job) const;
-  std::string gram_path(const Job& job) const;
+  /// The files of its result and of its Grams in `directory`, that of output.directory.
+  std::string result_path(const std::string& directory) const;
+  std::string gram_path(const std::string& directory) const;
 };
 
-/// The units of a job, in order. Throws InputError. Local; the same on every rank.
+/// Returns the units of a job, in order. Throws InputError. Local; the same on every rank.
 std::vector<Unit> list_units(const Job& job);
 
-/// Makes the tokens that all units read part of what each is known by: the digest of their file, and that of
-/// what says how it is cut. Local.
+/// Sets the digests of the token file, which all units share, and of what says how it is cut. Local.
 void set_token_digests(std::vector<Unit>& units, const std::string& tokens_sha256,
                        const std::string& cut_digest);
 
-/// A text that is equal for runs of a unit that mean the same numbers: the job without where it runs and
-/// where it writes, and the unit. For .done files and for telling what differs.
+/// Returns a text that is equal for runs of a unit that compute the same numbers: the unit and the job,
+/// without the keys that say where it runs and writes. For .done files, and to report what differs.
 std::string unit_identity(const Job& job, const Unit& unit);
 
 }  // namespace headspan

@@ -14,7 +14,7 @@ std::string number_text(double value) {
   return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
 }
 
-/// Reads all of `text`, as decimal and without regard to the locale.
+/// Reads the whole of `text` as a decimal number, whatever the locale.
 template <class T>
 T read_number(const std::string& text, const char* noun) {
   T value{};
@@ -24,13 +24,13 @@ T read_number(const std::string& text, const char* noun) {
   return value;
 }
 
-ValueKind<double> ranged(const std::string& lower, double below,
+ValueKind<double> ranged(const std::string& lower, double bound,
                          const std::function<bool(double)>& high_enough) {
-  const bool bounded = below < std::numeric_limits<double>::infinity();
-  return {"a number " + lower + (bounded ? " and below " + number_text(below) : ""),
+  const bool bounded = bound < std::numeric_limits<double>::infinity();
+  return {"a number " + lower + (bounded ? " and below " + number_text(bound) : ""),
           [=](const std::string& text) {
             const auto value = read_number<double>(text, "a number");
-            if (!high_enough(value) || !(value < below)) throw BadValue("is out of range");
+            if (!high_enough(value) || !(value < bound)) throw BadValue("is out of range");
             return value;
           },
           number_text};
@@ -58,25 +58,26 @@ ValueKind<std::string> file_name() {
           line.write};
 }
 
-ValueKind<std::int64_t> integer(std::int64_t least, std::int64_t most) {
-  const bool bounded = most < std::numeric_limits<std::int64_t>::max();
-  return {bounded ? "an integer from " + std::to_string(least) + " to " + std::to_string(most)
-                  : "an integer of at least " + std::to_string(least),
+ValueKind<std::int64_t> integer(std::int64_t lowest, std::int64_t highest) {
+  const bool bounded = highest < std::numeric_limits<std::int64_t>::max();
+  return {bounded ? "an integer from " + std::to_string(lowest) + " to " + std::to_string(highest)
+                  : "an integer of at least " + std::to_string(lowest),
           [=](const std::string& text) {
             const auto value = read_number<std::int64_t>(text, "an integer");
-            if (value < least) throw BadValue("is too small");
-            if (value > most) throw BadValue("is too large");
+            if (value < lowest) throw BadValue("is too small");
+            if (value > highest) throw BadValue("is too large");
             return value;
           },
           [](std::int64_t value) { return std::to_string(value); }};
 }
 
-ValueKind<double> number(double least, double below) {
-  return ranged("of at least " + number_text(least), below, [least](double value) { return value >= least; });
+ValueKind<double> number(double lowest, double bound) {
+  return ranged("of at least " + number_text(lowest), bound,
+                [lowest](double value) { return value >= lowest; });
 }
 
-ValueKind<double> positive(double below) {
-  return ranged("above 0", below, [](double value) { return value > 0; });
+ValueKind<double> positive(double bound) {
+  return ranged("above 0", bound, [](double value) { return value > 0; });
 }
 
 ValueKind<bool> flag() {

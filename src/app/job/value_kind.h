@@ -1,6 +1,5 @@
-// ValueKind: how a value of one C++ type is written in a job file: what is allowed, reading, and writing.
-// Kinds are composed: automatic(list_of(integer(0))) reads "auto" or "0,2". They know nothing of keys and
-// files.
+// ValueKind: how a value of one C++ type is written in a job file. Kinds compose:
+// automatic(list_of(integer(0))) reads "auto" and "0,2". They know nothing of keys and files.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 
 namespace headspan {
 
-/// Thrown by `read`; `what()` says what is wrong with the text.
+/// Thrown by `read`; what() says what is wrong with the text.
 class BadValue : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -29,10 +28,10 @@ struct ValueKind {
   std::function<std::string(const T&)> write;
 };
 
-/// Any text in one line without '#', which starts a comment in a job file. Empty: not given.
+/// Any text in one line without '#', which starts a comment in a job file. May be empty.
 ValueKind<std::string> text(const std::string& allowed);
 
-/// Text that can name a file (base/file_name.h). Empty: not given.
+/// Text that can name a file (base/file_name.h). May be empty.
 ValueKind<std::string> file_name();
 
 /// One of the words of an enumeration.
@@ -46,20 +45,20 @@ ValueKind<E> choice(const WordList<E>& words) {
           [words](const E& value) { return word_of(words, value); }};
 }
 
-/// A decimal integer from `least` to `most`.
-ValueKind<std::int64_t> integer(std::int64_t least,
-                                std::int64_t most = std::numeric_limits<std::int64_t>::max());
+/// A decimal integer from `lowest` to `highest`.
+ValueKind<std::int64_t> integer(std::int64_t lowest,
+                                std::int64_t highest = std::numeric_limits<std::int64_t>::max());
 
-/// A decimal number x with least <= x < below.
-ValueKind<double> number(double least, double below);
+/// A decimal number x with lowest <= x < bound.
+ValueKind<double> number(double lowest, double bound);
 
-/// A decimal number x with 0 < x < below.
-ValueKind<double> positive(double below);
+/// A decimal number x with 0 < x < bound.
+ValueKind<double> positive(double bound);
 
 /// true or false.
 ValueKind<bool> flag();
 
-/// The parts between the commas of `text`, without the blanks around them.
+/// Splits `text` at its commas, and removes the blanks around the parts. Throws BadValue at an empty part.
 std::vector<std::string> split_list(const std::string& text);
 
 /// "auto" (an empty optional) or what `kind` reads.

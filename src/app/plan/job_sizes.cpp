@@ -4,7 +4,9 @@
 
 #include "app/job/job_rules.h"
 #include "app/run/batch_tokens.h"
+#include "app/run/rank_resources.h"
 #include "dist/matrix/block_cyclic.h"
+#include "model/weights/weights.h"
 #include "stats/gram/collector.h"
 
 namespace headspan {
@@ -24,47 +26,52 @@ TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first) {
   return counts;
 }
 
-std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config) {
+std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config) {
   std::vector<StreamSize> sizes;
-  for (const Stream stream : job.predict.streams) {
+  for (const Stream stream : predict.streams) {
     const std::int64_t heads = (stream == Stream::q ? config.heads : config.kv_heads) * config.layers;
     sizes.push_back({real(heads), real(heads * config.head_size)});
   }
   return sizes;
 }
 
-std::int64_t most_heads(const Job& job, const ModelConfig& config) {
-  double most = 0;
-  for (const StreamSize& stream : stream_sizes(job, config)) most = std::max(most, stream.heads);
-  return static_cast<std::int64_t>(most);
+std::int64_t most_heads(const Job::Predict& predict, const ModelConfig& config) {
+  double heads = 0;
+  for (const StreamSize& stream : stream_sizes(predict, config)) heads = std::max(heads, stream.heads);
+  return static_cast<std::int64_t>(heads);
 }
 
-Extent extent_of(const Job& job, const ModelConfig& config) { return {config.layers, saves_attention(job)}; }
+double study_weight_bytes(const Job& job, const ModelConfig& config, Dtype dtype,
+                          std::int64_t tensor_parallel) {
+  return weight_bytes(config, {config.layers, saves_attention(job.predict, job.output)}, tensor_parallel,
+                      planned_weight_dtype(job.model, config, dtype));
+}
 
-double attention_size(const Job& job, const ModelConfig& config) {
-  if (!saves_attention(job)) return 0;
+double attention_size(const Job::Predict& predict, const Job::Output& output, const ModelConfig& config) {
+  if (!saves_attention(predict, output)) return 0;
   return real(config.layers * config.heads) * real(config.head_size * config.head_size);
 }
 
 double parts_of(const TokenCounts& tokens) { return tokens.heldout > 0 ? 2 : 1; }
 
-std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dtype, bool heldout,
-                             const GroupShape& group) {
+std::int64_t tokens_of_panel(const Job::Predict& predict, const ModelConfig& config, Dtype dtype,
+                             bool heldout, const GroupShape& group) {
   std::vector<std::int64_t> columns;
-  for (const StreamSize& stream : stream_sizes(job, config))
+  for (const StreamSize& stream : stream_sizes(predict, config))
     columns.push_back(static_cast<std::int64_t>(stream.columns));
-  return dtype == Dtype::float64 ? panel_tokens<double>(group.grid, columns, job.predict.precision, heldout)
-                                 : panel_tokens<float>(group.grid, columns, job.predict.precision, heldout);
+  return dtype == Dtype::float64 ? panel_tokens<double>(group.grid, columns, predict.precision, heldout)
+                                 : panel_tokens<float>(group.grid, columns, predict.precision, heldout);
 }
 
-double batch_of(const Job& job, const TokenCounts& tokens, const GroupShape& group) {
+double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape& group) {
   const std::int64_t batch =
-      batch_tokens(job.run, tokens.total(), group.data_parallel(), job.run.device == ComputeDevice::cuda);
+      batch_tokens(run, tokens.total(), group.data_parallel(), run.device == ComputeDevice::cuda);
   return real(std::max(batch, std::min(tokens.longest, tokens.total())));
 }
 
-double remote_tile_bytes(const Job& job, const ModelConfig& config, const StreamSize& stream, double ranks) {
-  const double side = (real(job.predict.pool) + 1) * real(config.head_size);
+double remote_tile_bytes(std::int64_t pool, const ModelConfig& config, const StreamSize& stream,
+                         double ranks) {
+  const double side = (real(pool) + 1) * real(config.head_size);
   return stream.heads / ranks * side * side / 2 * 8 * (ranks - 1) / ranks;
 }
 
@@ -78,7 +85,7 @@ double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, cons
   const std::int64_t block = block_of(stream, config, grid);
   const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0},
       cols{columns, block, static_cast<int>(grid.columns), 0};
-  double most = 0;
+  double largest = 0;
   for (int p = 0; p < rows.parts; ++p)
     for (int q = 0; q < cols.parts; ++q) {
       double elements = 0;
@@ -87,9 +94,9 @@ double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, cons
         elements += real(cols.block_size(first)) *
                     real(rows.local_size(p) - rows.local_before(p, std::min(columns, first * block)));
       }
-      most = std::max(most, elements);
+      largest = std::max(largest, elements);
     }
-  return most / (stream.columns * stream.columns / 2 / real(grid.rows * grid.columns));
+  return largest / (stream.columns * stream.columns / 2 / real(grid.rows * grid.columns));
 }
 
 }  // namespace headspan

@@ -1,12 +1,11 @@
-// The sizes that the costs of a job follow from: what it captures, in which batches and panels, how its Grams
-// lie on a grid. Most are double, for they are multiplied.
+// Sizes from which the costs of a study follow: what it captures, in which batches and panels, and how its
+// Grams are distributed over a grid. Most are double because they are multiplied.
 #pragma once
 
 #include "app/job/job.h"
 #include "app/run/sample.h"
 #include "model/core/dtype.h"
 #include "model/core/model_config.h"
-#include "model/weights/weights.h"
 
 namespace headspan {
 
@@ -25,52 +24,56 @@ struct GroupShape {
 struct TokenCounts {
   std::int64_t fit = 0;
   std::int64_t heldout = 0;
-  std::int64_t longest = 0;  ///< of the sequences
+  std::int64_t longest = 0;  ///< length of the longest sequence
 
   std::int64_t total() const { return fit + heldout; }
 };
 
 inline double real(std::int64_t n) { return static_cast<double>(n); }
 
-/// Of one number.
+/// Returns the bytes of one number.
 double bytes_of(Dtype dtype);
 
-/// Of those of a sample, all but the first `skip_first` of each sequence.
+/// Counts the tokens of a sample, without the first `skip_first` of each sequence.
 TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first);
 
-/// Of a captured stream, of all layers.
+/// Heads and columns of one captured stream, all layers together.
 struct StreamSize {
   double heads, columns;
 };
-std::vector<StreamSize> stream_sizes(const Job& job, const ModelConfig& config);
+std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config);
 
-/// Of the captured stream that has most.
-std::int64_t most_heads(const Job& job, const ModelConfig& config);
+/// Returns the heads of the captured stream that has most.
+std::int64_t most_heads(const Job::Predict& predict, const ModelConfig& config);
 
-/// The weights that a study reads.
-Extent extent_of(const Job& job, const ModelConfig& config);
+/// Returns the bytes of the weights that a study keeps on each of `tensor_parallel` ranks.
+double study_weight_bytes(const Job& job, const ModelConfig& config, Dtype dtype,
+                          std::int64_t tensor_parallel);
 
-/// Numbers of one matrix for each query head, where what attention does is summed.
-double attention_size(const Job& job, const ModelConfig& config);
+/// Returns how many numbers the sums over what attention does have: a matrix [d, d] for each query head; 0
+/// where they are not saved.
+double attention_size(const Job::Predict& predict, const Job::Output& output, const ModelConfig& config);
 
-/// 2 where some tokens are held out.
+/// Returns 2 where some tokens are held out, else 1.
 double parts_of(const TokenCounts& tokens);
 
-/// Of all ranks, that are multiplied at once (stats/gram/collector.h).
-std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dtype, bool heldout,
-                             const GroupShape& group);
+/// Returns the tokens of all ranks that are multiplied at once (stats/gram/collector.h).
+std::int64_t tokens_of_panel(const Job::Predict& predict, const ModelConfig& config, Dtype dtype,
+                             bool heldout, const GroupShape& group);
 
-/// Tokens of one batch of a data-parallel row (app/sources/run_model.cpp, app/capture/rounds.h).
-double batch_of(const Job& job, const TokenCounts& tokens, const GroupShape& group);
+/// Returns the tokens of one batch of a data-parallel row (app/run/batch_tokens.h, app/capture/rounds.h).
+double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape& group);
 
-/// Tiles of other ranks that the joint regressions of one rank's targets take.
-double remote_tile_bytes(const Job& job, const ModelConfig& config, const StreamSize& stream, double ranks);
+/// Returns the bytes of the tiles that the joint regressions of one rank's targets fetch from other ranks.
+/// `pool`: predict.pool.
+double remote_tile_bytes(std::int64_t pool, const ModelConfig& config, const StreamSize& stream,
+                         double ranks);
 
-/// Columns of a block of a stream's Gram.
+/// Returns the columns of a block of the stream's Gram, which is block-cyclic.
 std::int64_t block_of(const StreamSize& stream, const ModelConfig& config, const GridShape& grid);
 
-/// Elements of the tiles on and below the diagonal that the fullest rank owns, against an even share of half
-/// of the matrix: what a product costs there. 1 on one rank, which has no tile to multiply whole.
+/// Returns the most elements that a rank owns of the tiles on and below the diagonal, over an even share of
+/// half the matrix. 1 on one rank.
 double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, const GridShape& grid);
 
 }  // namespace headspan

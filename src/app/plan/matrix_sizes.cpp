@@ -12,19 +12,20 @@
 namespace headspan {
 namespace {
 
-/// Of `heads` heads in the columns' blocks.
+/// A matrix that is distributed in blocks of whole heads.
 struct HeadMatrix {
   std::int64_t rows, columns, heads, head_size;
 
-  std::int64_t most_on(const GridShape& grid) const {
+  /// The most elements that a rank of the grid holds.
+  std::int64_t local_elements(const GridShape& grid) const {
     return most_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
   }
 };
 
-/// The fewest ranks in a square grid, or one that is a column wider, that hold it.
+/// Returns the smallest grid, square or one column wider, that holds the matrix.
 GridShape enough_ranks(const HeadMatrix& matrix) {
   GridShape grid{1, 1};
-  while (matrix.most_on(grid) > kMostLocalElements) grid = {grid.columns, grid.rows + 1};
+  while (matrix.local_elements(grid) > kMostLocalElements) grid = {grid.columns, grid.rows + 1};
   return grid;
 }
 
@@ -34,27 +35,27 @@ std::string text(const GridShape& grid) {
 
 void check(const std::string& what, const HeadMatrix& matrix, const GridShape& grid,
            const std::string& instead) {
-  const std::int64_t most = matrix.most_on(grid);
-  if (most <= kMostLocalElements) return;
+  const std::int64_t elements = matrix.local_elements(grid);
+  if (elements <= kMostLocalElements) return;
   const GridShape enough = enough_ranks(matrix);
   throw InputError("", "run.grid", text(grid),
-                   "leaves " + std::to_string(most) + " elements of " + what + " on a rank, above the " +
+                   "leaves " + std::to_string(elements) + " elements of " + what + " on a rank, above the " +
                        std::to_string(kMostLocalElements) + " that ScaLAPACK can count",
                    "run on " + std::to_string(enough.rows * enough.columns) + " ranks of a group (" +
                        text(enough) + "), or set " + instead);
 }
 
-/// For the overlap on a group of `ranks`.
-void check_projection_sizes(const Job& job, const ModelConfig& config, std::int64_t ranks) {
-  if (!job.overlap.enabled) return;
+/// Checks the projections whose overlap a group of `ranks` computes.
+void check_projection_sizes(const Job::Overlap& overlap, const ModelConfig& config, std::int64_t ranks) {
+  if (!overlap.enabled) return;
   std::int64_t heads = 0;
-  for (const Stream stream : job.overlap.projections)
+  for (const Stream stream : overlap.projections)
     heads = std::max(heads, stream == Stream::q ? config.heads : config.kv_heads);
   const std::int64_t d = config.head_size, columns = heads * d, rows = std::max(config.hidden_size, columns);
-  const auto pieces = static_cast<std::int64_t>(job.overlap.projections.size()) * config.layers;
-  const std::int64_t teams = overlap_teams(columns * config.hidden_size, pieces, ranks);
+  const auto matrices = static_cast<std::int64_t>(overlap.projections.size()) * config.layers;
+  const std::int64_t subgroups = overlap_subgroups(columns * config.hidden_size, matrices, ranks);
   check("a projection of " + std::to_string(rows) + " x " + std::to_string(columns),
-        {rows, columns, heads, d}, squarest_grid(ranks / teams), "overlap.enabled = false");
+        {rows, columns, heads, d}, squarest_grid(ranks / subgroups), "overlap.enabled = false");
 }
 
 }  // namespace
@@ -66,15 +67,14 @@ LayerSizes layer_sizes(const HeadLayout& layout) {
   return {widest, layout.heads(), layout.head_size};
 }
 
-void check_layer_sizes(const Job& job, const LayerSizes& layers, const GridShape& grid) {
+void check_layer_sizes(const Job::Ceiling& ceiling, const Job::Run& run, const LayerSizes& layers,
+                       const GridShape& grid) {
   const std::int64_t columns = checked_mul(layers.heads, layers.head_size, "columns of a stream");
   if (columns > std::numeric_limits<int>::max())
     throw InputError("", "predict.streams", "", "holds a stream of " + std::to_string(columns) + " columns",
                      "MPI and BLAS count up to " + std::to_string(std::numeric_limits<int>::max()));
-  if (!job.ceiling.enabled || job.ceiling.scope == CeilingScope::causal ||
-      job.run.device == ComputeDevice::cuda)
-    return;
-  if (layers.widest < kWideLayer) return;
+  const bool in_layers = ceiling.enabled && ceiling.scope != CeilingScope::causal;
+  if (!in_layers || run.device == ComputeDevice::cuda || layers.widest < kWideLayer) return;
   check("the " + std::to_string(layers.widest) + " columns of a layer",
         {layers.widest, layers.widest, layers.heads, layers.head_size}, grid, "ceiling.scope = causal");
 }
@@ -82,14 +82,15 @@ void check_layer_sizes(const Job& job, const LayerSizes& layers, const GridShape
 void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid) {
   for (const Stream stream : job.predict.streams) {
     const std::int64_t heads = stream == Stream::q ? config.heads : config.kv_heads;
-    check_layer_sizes(job, {heads * config.head_size, heads * config.layers, config.head_size}, grid);
+    check_layer_sizes(job.ceiling, job.run,
+                      {heads * config.head_size, heads * config.layers, config.head_size}, grid);
   }
-  check_projection_sizes(job, config, grid.rows * grid.columns);
+  check_projection_sizes(job.overlap, config, grid.rows * grid.columns);
 }
 
-std::int64_t overlap_teams(std::int64_t elements, std::int64_t pieces, std::int64_t ranks,
+std::int64_t overlap_subgroups(std::int64_t elements, std::int64_t matrices, std::int64_t ranks,
                            std::int64_t large) {
-  return elements >= large ? 1 : std::min(ranks, pieces);
+  return elements >= large ? 1 : std::min(ranks, matrices);
 }
 
 }  // namespace headspan

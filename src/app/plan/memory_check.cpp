@@ -11,23 +11,25 @@
 namespace headspan {
 namespace {
 
-std::string asked(const Job& job) {
-  return job.run.memory_gib ? std::to_string(*job.run.memory_gib) : "auto";
+/// Returns run.memory_gib as messages name it.
+std::string memory_gib_text(const Job::Run& run) {
+  return run.memory_gib ? std::to_string(*run.memory_gib) : "auto";
 }
 
-std::vector<double> columns_of(const Job& job, const ModelConfig& config) {
+std::vector<double> columns_of(const Job::Predict& predict, const ModelConfig& config) {
   std::vector<double> columns;
-  for (const StreamSize& stream : stream_sizes(job, config)) columns.push_back(stream.columns);
+  for (const StreamSize& stream : stream_sizes(predict, config)) columns.push_back(stream.columns);
   return columns;
 }
 
-const Unit& largest(const Job& job, const std::vector<Unit>& units) {
+/// Returns the unit whose Grams have most bytes.
+const Unit& largest_unit(const Job::Predict& predict, const std::vector<Unit>& units) {
   const Unit* found = nullptr;
-  double most = -1;
+  double largest = -1;
   for (const Unit& unit : units) {
-    const double bytes = gram_bytes(columns_of(job, read_model_config(config_of(unit.path))), 1);
-    if (bytes <= most) continue;
-    most = bytes;
+    const double bytes = gram_bytes(columns_of(predict, read_model_config(config_of(unit.path))), 1);
+    if (bytes <= largest) continue;
+    largest = bytes;
     found = &unit;
   }
   return *found;
@@ -41,25 +43,25 @@ double gram_bytes(const std::vector<double>& columns, double parts) {
   return 8 * parts * elements;
 }
 
-void check_grams_fit(const Job& job, double bytes, std::int64_t ranks, double memory,
+void check_grams_fit(const Job::Run& run, double bytes, std::int64_t ranks, double memory,
                      const std::string& instead) {
   if (bytes <= real(ranks) * memory) return;
-  const auto least = static_cast<std::int64_t>(std::min(bytes / memory, 1e15)) + 1;
+  const auto enough = static_cast<std::int64_t>(std::min(bytes / memory, 1e15)) + 1;
   throw InputError(
-      "", "run.memory_gib", asked(job),
+      "", "run.memory_gib", memory_gib_text(run),
       "leaves " + format_gib(memory, 2) + " to a rank, of which the Grams alone take " +
           format_gib(bytes / real(ranks), 2),
-      "run on at least " + std::to_string(least) + " ranks of a group that have as much each" + instead);
+      "run on at least " + std::to_string(enough) + " ranks of a group that have as much each" + instead);
 }
 
 std::string check_memory(const Job& job, const std::vector<Unit>& units, const GroupShape& group,
                          double memory) {
-  const Unit& unit = largest(job, units);
+  const Unit& unit = largest_unit(job.predict, units);
   const ModelInput input = open_model(job.model, unit.path, unit.random, false);
   const TokenCounts tokens = count_tokens(
       take_sample(job.tokens, input.config, input.config_path, unit.model_name), job.tokens.skip_first);
-  check_grams_fit(job, gram_bytes(columns_of(job, input.config), parts_of(tokens)), group.ranks, memory,
-                  ", or take fewer streams at a time");
+  check_grams_fit(job.run, gram_bytes(columns_of(job.predict, input.config), parts_of(tokens)), group.ranks,
+                  memory, ", or take fewer streams at a time");
   const auto peak_on = [&](const GroupShape& shape) {
     MemoryCost cost = memory_cost(job, input.config, input.dtype, tokens, shape);
     cost.program = peak_process_bytes();
@@ -71,7 +73,7 @@ std::string check_memory(const Job& job, const std::vector<Unit>& units, const G
   while (enough.ranks <= kMostRanks / 2 && peak_on(enough) > memory)
     enough = {2 * enough.ranks, group.tensor_parallel, squarest_grid(2 * enough.ranks)};
   return printable(unit.path) + ": the fullest rank is estimated to take " + format_gib(peak, 2) +
-         ", and a rank has " + format_gib(memory, 2) + " (run.memory_gib = " + asked(job) +
+         ", and a rank has " + format_gib(memory, 2) + " (run.memory_gib = " + memory_gib_text(job.run) +
          "): the system may end the run; " +
          (peak_on(enough) > memory
               ? "take fewer streams at a time"

@@ -1,6 +1,6 @@
-// Whether the memory of the ranks holds what a command keeps in it, before work begins. An estimate that is
-// beyond it is told (memory_cost.h is right to a fifth); refused are Grams that alone are. Not GPUs, where
-// passes over the tokens make do with what there is (passes.h).
+// Checks before work begins that the memory of the ranks suffices. Grams that alone do not fit are refused;
+// an estimate beyond the memory (memory_cost.h, within a fifth of measured runs) is only a warning. Not for
+// GPUs, where a study takes as many passes over the tokens as it needs (passes.h).
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@
 
 namespace headspan {
 
-/// Bytes of the lower triangles of Grams of so many columns, `parts` of each: what is held for certain, by
-/// all ranks together.
+/// Returns the bytes of the lower triangles of Grams with these numbers of columns, each `parts` times (fit,
+/// held out): what all ranks together hold at least.
 double gram_bytes(const std::vector<double>& columns, double parts);
 
-/// Throws InputError where these are more than the memory of so many ranks, of which each has `memory` bytes.
-/// `instead`: what would do besides more ranks, as ", or ..". Local.
-void check_grams_fit(const Job& job, double bytes, std::int64_t ranks, double memory,
+/// Throws InputError where `bytes` of Grams exceed the memory of the ranks, `memory` bytes each. `instead`:
+/// what would do besides more ranks, as ", or ..". Local.
+void check_grams_fit(const Job::Run& run, double bytes, std::int64_t ranks, double memory,
                      const std::string& instead = "");
 
-/// For the studies of models on a group: of the one with the largest Grams. What the user should know, where
-/// the estimate is beyond the memory of a rank; else empty. Throws InputError likewise. Reads the tokens.
-/// Local.
+/// Checks the unit with the largest Grams; all units are studies of models. Returns a warning where the
+/// estimate exceeds the `memory` bytes of a rank, else an empty text. Throws InputError where the Grams alone
+/// do not fit. Reads the tokens. Local.
 std::string check_memory(const Job& job, const std::vector<Unit>& units, const GroupShape& group,
                          double memory);
 

@@ -25,8 +25,8 @@ LocalSize local_size(const StreamSize& stream, const ModelConfig& config, const 
   return {real(rows.local_size(0)), real(cols.local_size(0))};
 }
 
-/// Memory of a Gram's local array on the fullest rank, of which pages (4 KiB) are taken from the diagonal
-/// down.
+/// Returns the bytes of a Gram's local array on the fullest rank. Pages (4 KiB) above the diagonal are never
+/// touched and take no memory.
 double triangle_bytes(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
   const LocalSize local = local_size(stream, config, grid);
   const double triangle = 8 * fullest_of_gram(stream, config, grid) * stream.columns * stream.columns / 2 /
@@ -34,18 +34,20 @@ double triangle_bytes(const StreamSize& stream, const ModelConfig& config, const
   return std::min(8 * local.rows * local.columns, triangle + 4096 * local.columns);
 }
 
-/// Tables of all streams; of one stream at a time what its statistics take besides.
-double statistics_bytes(const Job& job, const ModelConfig& config, const TokenCounts& tokens,
+/// Returns the bytes of the tables of all streams, and of the work space of one stream at a time.
+double statistics_bytes(const Job::Predict& predict, const ModelConfig& config, const TokenCounts& tokens,
                         const GroupShape& group) {
   const double d = real(config.head_size), ranks = real(group.ranks);
   double tables = 0, work = 0;
-  for (const StreamSize& stream : stream_sizes(job, config)) {
+  for (const StreamSize& stream : stream_sizes(predict, config)) {
     const double h = stream.heads, width = stream.columns / real(config.layers);
     tables += h * h * (3 * 8 + 1) / ranks + h * d * 3 * 8 / ranks + h * width / d * 8;
     const double records = (h / real(group.grid.rows) + h / real(group.grid.columns)) * 2 * d * d * 8;
-    const double fits = h * h / ranks * 48 * (group.ranks > 1 ? 2 : 1);  // on their way to their targets
+    const double fits =
+        h * h / ranks * 48 * (group.ranks > 1 ? 2 : 1);  // while they are sent to the ranks of their targets
     const double layer = 4 * width * width * 8 * parts_of(tokens) / (width >= kWideLayer ? ranks : 1);
-    const double remote = 2 * std::min(kRemoteTilesBytes, remote_tile_bytes(job, config, stream, ranks));
+    const double remote =
+        2 * std::min(kRemoteTilesBytes, remote_tile_bytes(predict.pool, config, stream, ranks));
     work = std::max({work, records + fits, remote, layer});
   }
   return tables + work;
@@ -67,29 +69,28 @@ double MemoryCost::peak() const {
 MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
                        const GroupShape& group) {
   MemoryCost cost;
-  const double ranks = real(group.ranks), batch = batch_of(job, tokens, group);
+  const double ranks = real(group.ranks), batch = batch_of(job.run, tokens, group);
   const double value = dtype == Dtype::float64 ? 8 : 4;
   const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
-  const double panel = real(tokens_of_panel(job, config, dtype, tokens.heldout > 0, group));
-  cost.weights = weight_bytes(config, extent_of(job, config), group.tensor_parallel,
-                              planned_weight_dtype(job, config, dtype)) +
-                 kStagingBytes;
-  cost.attention = 2 * 8 * attention_size(job, config);  // of queries, of the output
+  const double panel = real(tokens_of_panel(job.predict, config, dtype, tokens.heldout > 0, group));
+  cost.weights = study_weight_bytes(job, config, dtype, group.tensor_parallel) + kStagingBytes;
+  cost.attention = 2 * 8 * attention_size(job.predict, job.output, config);  // of queries and of the output
   cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));
-  for (const StreamSize& stream : stream_sizes(job, config)) {
+  for (const StreamSize& stream : stream_sizes(job.predict, config)) {
     const LocalSize local = local_size(stream, config, group.grid);
     cost.grams += parts_of(tokens) * triangle_bytes(stream, config, group.grid);
     for (const double part : {real(tokens.fit), real(tokens.heldout)})
       cost.waiting += std::min(part, panel + batch) / ranks * stream.columns * value;
     const double operands = std::min(real(tokens.total()), panel) * product;
-    // Two panels on several ranks; on one row of them the columns, among the rows, are copied for FP32 alone.
+    // Several ranks hold two panels. On one row of ranks the columns are among the rows, and only FP32 copies
+    // them.
     const double exchanged = group.ranks == 1 ? stream.columns
                              : group.grid.rows == 1
                                  ? 2 * local.rows + (product < 8 ? local.columns : 0)
                                  : 2 * (local.rows + local.columns + stream.columns / ranks);
     cost.exchange = std::max(cost.exchange, operands * exchanged);
   }
-  cost.statistics = statistics_bytes(job, config, tokens, group);
+  cost.statistics = statistics_bytes(job.predict, config, tokens, group);
   return cost;
 }
 

@@ -13,25 +13,24 @@ namespace {
 
 constexpr double kLibraries = 1.5 * (1 << 30);  // workspaces of BLAS, buffers of NCCL, fragments
 constexpr double kProduct = 256.0 * (1 << 20);  // of a stripe in 32 bits (device/device_gram.cpp)
-constexpr double kSplitProduct = 4 * kProduct;  // in FP64 and 32 bits, and values on their way to integers
+constexpr double kSplitProduct = 4 * kProduct;  // in FP64 and 32 bits, and values before they become integers
 constexpr double kFullestPanel = 1.5;           // of the tokens of a panel (stats/gram/collector.cpp)
 constexpr std::int64_t kMostStripes = 64;
 
-/// The operands of a stream's product: those of this rank's tokens, and on several ranks what they exchange,
-/// of this panel and of the next.
+/// Returns the bytes of the operands of a stream's product: those of this rank's tokens, and on several ranks
+/// what they exchange, for this panel and the next.
 double panel_bytes(const PassSetting& setting, double columns, double tokens) {
   const Precision precision = setting.job.predict.precision;
   const double value = real(static_cast<std::int64_t>(c10::elementSize(panel_type(precision)))),
                copy = precision == Precision::split ? sizeof(double) : 0;
   if (setting.group.ranks == 1) return tokens * columns * (value + copy);
-  const double own = tokens / real(setting.group.ranks) * columns * value;
+  const double local = tokens / real(setting.group.ranks) * columns * value;
   const double gathered =
       tokens * columns * (1 / real(setting.group.grid.rows) + 1 / real(setting.group.grid.columns));
-  return 2 * (3 * own + gathered * value) + gathered * copy;
+  return 2 * (3 * local + gathered * value) + gathered * copy;
 }
 
-/// All ways to cut the streams into `count` runs of neighbours have the same cost but for the largest: as
-/// even as they come.
+/// Cuts the streams into `count` runs of neighbours, as evenly as possible.
 std::vector<std::vector<std::size_t>> cut_streams(std::size_t streams, std::size_t count) {
   std::vector<std::vector<std::size_t>> runs(count);
   for (std::size_t s = 0; s < streams; ++s) runs[s * count / streams].push_back(s);
@@ -55,11 +54,11 @@ std::vector<DeviceShare> make_passes(const PassSetting& setting, std::size_t run
 
 double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
   const GroupShape& group = setting.group;
-  const double panel =
-                   real(tokens_of_panel(setting.job, setting.config, setting.dtype, setting.heldout, group)),
+  const double panel = real(tokens_of_panel(setting.job.predict, setting.config, setting.dtype,
+                                            setting.heldout, group)),
                batch = real(setting.batch) / real(group.tensor_parallel),
                parts = real(static_cast<std::int64_t>(pass.parts.size()));
-  const std::vector<StreamSize> streams = stream_sizes(setting.job, setting.config);
+  const std::vector<StreamSize> streams = stream_sizes(setting.job.predict, setting.config);
   double bytes = 0, widest = 0;
   for (const std::size_t s : pass.streams) {
     const double columns = streams[s].columns;
@@ -77,8 +76,7 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
 double bytes_beside_passes(const PassSetting& setting) {
   const double tensor_parallel = real(setting.group.tensor_parallel);
   const double weights =
-      weight_bytes(setting.config, extent_of(setting.job, setting.config), setting.group.tensor_parallel,
-                   planned_weight_dtype(setting.job, setting.config, setting.dtype));
+      study_weight_bytes(setting.job, setting.config, setting.dtype, setting.group.tensor_parallel);
   return weights + forward_bytes(setting.config, setting.dtype, real(setting.batch), tensor_parallel) +
          kLibraries;
 }
@@ -87,7 +85,7 @@ std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
   const double room = bytes - bytes_beside_passes(setting);
   const auto fit = [&](const std::vector<DeviceShare>& passes) {
     return std::all_of(passes.begin(), passes.end(), [&](const DeviceShare& pass) {
-      return pass.piece.number > 0 || pass_bytes(setting, pass) <= room;  // all pieces count as the largest
+      return pass.piece.number > 0 || pass_bytes(setting, pass) <= room;  // all stripes count as the largest
     });
   };
   const std::size_t streams = setting.job.predict.streams.size();

@@ -1,6 +1,6 @@
 // In how many passes over the tokens a study on GPUs sums its Grams: in one where they fit the memory of a
-// GPU beside the weights; else the fit part and the held-out part one after the other, which costs nothing
-// more; else the streams too, with a forward for each; else a stream in stripes, with a forward for each.
+// GPU beside the weights. Else the fit part and the held-out part take a pass each, which costs nothing more;
+// else the streams too, or stripes of one stream, and each of these runs the forward again.
 #pragma once
 
 #include "app/plan/job_sizes.h"
@@ -8,7 +8,7 @@
 
 namespace headspan {
 
-/// What passes of a job depend on.
+/// What the passes of a study depend on.
 struct PassSetting {
   const Job& job;
   const ModelConfig& config;
@@ -18,17 +18,18 @@ struct PassSetting {
   GroupShape group;
 };
 
-/// Bytes on the GPU of the rank that has most: sums of the pass, rows that wait, operands of a panel.
+/// Returns the bytes that a pass takes on the GPU of the rank that has most: its sums, waiting rows, and the
+/// operands of a panel.
 double pass_bytes(const PassSetting& setting, const DeviceShare& pass);
 
-/// What the weights, the activations of a forward and libraries take besides.
+/// Returns the bytes of everything else on that GPU: weights, activations of a forward, libraries.
 double bytes_beside_passes(const PassSetting& setting);
 
-/// The passes, `streams` by their place in predict.streams. None where not even single stripes fit a GPU that
-/// has `bytes` for a rank.
+/// Returns the fewest passes that fit `bytes` of a GPU per rank; none where not even single stripes do. A
+/// pass names streams by their index in predict.streams.
 std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes);
 
-/// What it sums, in words: those of a saved state.
+/// Returns what the pass sums, in words, by which a saved state is recognised.
 std::string pass_name(const PassSetting& setting, const DeviceShare& pass);
 
 }  // namespace headspan

@@ -16,7 +16,7 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-/// What a key of a rates file sets.
+/// Returns what each key of a rates file sets.
 std::map<std::string, std::vector<double*>> known_rates(Rates& rates) {
   std::map<std::string, std::vector<double*>> known{{"read_gb", {&rates.read_gb}},
                                                     {"network_gb", {&rates.network_gb}},
@@ -60,11 +60,10 @@ std::vector<PhaseSeconds> predict(const std::vector<PhaseCost>& costs, double re
   std::vector<PhaseSeconds> seconds;
   for (const PhaseCost& cost : costs) {
     PhaseSeconds phase{cost.phase};
-    if (cost.phase == "load")
-      phase.compute = read / (rates.read_gb * 1e9);
-    else
-      phase.compute =
-          cost.flops / static_cast<double>(ranks) * cost.fullest / (rates.gflops.at(cost.phase) * 1e9);
+    const auto gflops = rates.gflops.find(cost.phase);
+    phase.compute = gflops == rates.gflops.end()
+                        ? read / (rates.read_gb * 1e9)
+                        : cost.flops / static_cast<double>(ranks) * cost.fullest / (gflops->second * 1e9);
     phase.transfer = cost.received / (rates.network_gb * 1e9);
     phase.latency = cost.messages * rates.latency_us * 1e-6;
     seconds.push_back(phase);

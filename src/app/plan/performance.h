@@ -1,7 +1,7 @@
-// How long a unit takes: a model of its phases from what they cost (cost.h) and what a rank and the network
-// do in a second. A phase takes the operations of its fullest rank at the rank's rate, then the bytes and the
-// messages that it receives; nothing overlaps, so that what does overlap makes a phase shorter than this.
-// `headspan-bench scaling` measures the rates and holds the model against runs.
+// How long the phases of a unit take, from what they cost (cost.h) and what a rank and the network do per
+// second. A phase computes at the rate of its fullest rank, then receives its bytes and messages. The model
+// overlaps nothing, so a real phase that does is faster. `headspan-bench scaling` measures the rates and
+// compares the model with runs.
 #pragma once
 
 #include <map>
@@ -11,18 +11,18 @@
 
 namespace headspan {
 
-/// What one rank does in a second.
+/// What one rank does per second.
 struct Rates {
-  std::map<std::string, double> gflops{///< by phase (cost.h); load has none
+  std::map<std::string, double> gflops{///< by phase (cost.h); load has none: it reads
                                        {"forward", 60},   {"gram", 70},    {"pairs", 20},  {"heads", 20},
                                        {"selection", 20}, {"ceiling", 20}, {"overlap", 20}};
   double read_gb = 1;      ///< of checkpoints, a whole group together
   double network_gb = 10;  ///< received by a rank
-  double latency_us = 5;   ///< until a message is there
+  double latency_us = 5;   ///< of a message
 };
 
-/// Reads `key = value` lines: PHASE_gflops, read_gb, network_gb, latency_us; statistics_gflops stands for all
-/// phases behind gram. What is not there keeps its default. Throws InputError. Local.
+/// Reads lines `key = value` with the keys PHASE_gflops, read_gb, network_gb and latency_us;
+/// statistics_gflops sets all phases after gram. Missing keys keep their defaults. Throws InputError. Local.
 Rates read_rates(const std::string& path);
 
 struct PhaseSeconds {
@@ -34,7 +34,7 @@ struct PhaseSeconds {
   double total() const { return compute + transfer + latency; }
 };
 
-/// The phases of `costs` in their order. `read`: bytes of the checkpoint, `ranks`: of a group.
+/// Returns the phases of `costs` in their order. `read`: bytes of the checkpoint; `ranks`: of a group.
 std::vector<PhaseSeconds> predict(const std::vector<PhaseCost>& costs, double read, std::int64_t ranks,
                                   const Rates& rates);
 

@@ -26,8 +26,9 @@
 namespace headspan {
 namespace {
 
+/// The study that is planned.
 struct Planned {
-  GroupShape group;
+  GroupShape group;  // of ranks, each at work on one unit
   std::int64_t units = 0;
   TokenCounts tokens;
   ModelConfig config;
@@ -35,9 +36,7 @@ struct Planned {
   std::vector<DeviceShare> passes;  // on GPUs
 };
 
-bool on_gpus(const Job& job) { return job.run.device == ComputeDevice::cuda; }
-
-/// Of tokens.limit tokens in sequences that are all of full length.
+/// Counts tokens.limit tokens in sequences that all have the full length.
 TokenCounts assume_tokens(const Job::Tokens& rule) {
   TokenCounts counts;
   counts.longest = std::min(rule.sequence_length, rule.limit);
@@ -53,16 +52,16 @@ TokenCounts assume_tokens(const Job::Tokens& rule) {
   return counts;
 }
 
-/// Of the job's token file, as the first unit's model cuts it; where there is no such file, assumed.
-TokenCounts count_tokens(const Job& job, const ModelConfig& config, const std::string& config_path) {
+/// Counts the tokens of the job's file, cut for the first unit's model; assumes them where there is no file.
+TokenCounts count_tokens(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path) {
   std::error_code missing;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(job.tokens.path, missing))) {
-    const TokenCounts assumed = assume_tokens(job.tokens);
-    Log(true).notice(printable(job.tokens.path) + " is missing: " + std::to_string(job.tokens.limit) +
+  if (!std::filesystem::exists(std::filesystem::symlink_status(rule.path, missing))) {
+    const TokenCounts assumed = assume_tokens(rule);
+    Log(true).notice(printable(rule.path) + " is missing: " + std::to_string(rule.limit) +
                      " tokens in sequences of " + std::to_string(assumed.longest) + " are assumed");
     return assumed;
   }
-  return count_tokens(take_sample(job.tokens, config, config_path, ""), job.tokens.skip_first);
+  return count_tokens(take_sample(rule, config, config_path, ""), rule.skip_first);
 }
 
 PassSetting pass_setting(const Job& job, const Planned& planned) {
@@ -84,22 +83,24 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
   planned.units = static_cast<std::int64_t>(units.size());
   const std::string config_path = config_of(units.front().path);
   planned.config = read_model_config(config_path);
-  check_references(job.predict, most_heads(job, planned.config));
+  check_references(job.predict, most_heads(job.predict, planned.config));
   planned.dtype = forward_dtype(job.model.dtype, planned.config, nullptr);
   check_layout(to_int(request.ranks), job.run.groups, 1, std::nullopt);
   planned.group.ranks = request.ranks / job.run.groups;
-  const std::optional<double> gib = on_gpus(job) ? job.run.gpu_memory_gib : job.run.memory_gib;
-  if (on_gpus(job) && !gib)
+  const bool on_gpus = job.run.device == ComputeDevice::cuda;
+  const std::optional<double> gib = on_gpus ? job.run.gpu_memory_gib : job.run.memory_gib;
+  if (on_gpus && !gib)
     throw InputError("", "run.gpu_memory_gib", "auto", "is not known where nothing is run",
                      "say how much memory a GPU has");
   const double memory = gib ? *gib * (1 << 30) : INFINITY;
-  planned.group.tensor_parallel = choose_tensor_parallel(job, {{units.front().path, planned.config}},
-                                                         planned.dtype, to_int(planned.group.ranks), memory);
+  planned.group.tensor_parallel =
+      choose_tensor_parallel(job.run, job.model, {{units.front().path, planned.config}}, planned.dtype,
+                             to_int(planned.group.ranks), memory);
   check_layout(to_int(request.ranks), job.run.groups, planned.group.tensor_parallel, job.run.grid);
   planned.group.grid = job.run.grid.value_or(squarest_grid(planned.group.ranks));
   check_model_sizes(job, planned.config, planned.group.grid);
-  planned.tokens = count_tokens(job, planned.config, config_path);
-  if (on_gpus(job)) planned.passes = plan_passes(pass_setting(job, planned), memory);
+  planned.tokens = count_tokens(job.tokens, planned.config, config_path);
+  if (on_gpus) planned.passes = plan_passes(pass_setting(job, planned), memory);
   return planned;
 }
 
@@ -109,7 +110,7 @@ void line(const char* name, const std::vector<std::pair<std::string, double>>& v
   std::printf("\n");
 }
 
-/// One figure of every phase.
+/// Prints one figure of every phase.
 template <class Item, class Figure>
 void phase_line(const char* name, const std::vector<Item>& phases, const Figure& figure) {
   std::vector<std::pair<std::string, double>> values;
@@ -117,9 +118,9 @@ void phase_line(const char* name, const std::vector<Item>& phases, const Figure&
   line(name, values);
 }
 
-/// What stays in host memory where the model runs and the Grams grow on GPUs.
+/// Returns what is left in host memory when the model runs and the Grams are summed on GPUs.
 MemoryCost beside_gpus(MemoryCost memory) {
-  constexpr double kPinned = 2 * 512.0 * (1 << 20);  // two stripes on their way (device/device_gram.cpp)
+  constexpr double kPinned = 2 * 512.0 * (1 << 20);  // two stripes in transfer (device/device_gram.cpp)
   memory.weights = memory.forward = memory.waiting = 0;
   memory.exchange = kPinned;
   return memory;
@@ -145,7 +146,7 @@ void print(const Job& job, const PlanRequest& request, const Planned& planned, c
   const GroupShape& group = planned.group;
   const std::vector<PhaseCost> costs =
       phase_costs(job, planned.config, planned.dtype, planned.tokens, group, planned.passes);
-  const double read = read_cost(job, planned.config, planned.dtype);
+  const double read = study_weight_bytes(job, planned.config, planned.dtype, 1);
   const Rates rates = request.rates.empty() ? Rates() : read_rates(request.rates);
   std::printf(
       "plan ranks=%lld groups=%lld tensor_parallel=%lld data_parallel=%lld grid=%lldx%lld units=%lld "
@@ -164,7 +165,7 @@ void print(const Job& job, const PlanRequest& request, const Planned& planned, c
                                      {"exchange", memory.exchange},
                                      {"statistics", memory.statistics},
                                      {"peak", memory.peak()}});
-  if (on_gpus(job)) print_passes(job, planned);
+  if (job.run.device == ComputeDevice::cuda) print_passes(job, planned);
   const std::vector<PhaseSeconds> seconds = predict(costs, read, group.ranks, rates);
   double unit = 0;
   for (const PhaseSeconds& phase : seconds) unit += phase.total();

@@ -1,5 +1,5 @@
-// The command plan: what a study would cost on a given number of ranks, and whether it fits, without running
-// it.
+// The command plan: what a study would cost on a given number of ranks, and whether it would fit. Runs
+// nothing.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ struct PlanRequest {
   std::string rates;  ///< a file of `key = value`; empty: defaults
 };
 
-/// Prints its answer on rank 0; returns the exit code. Needs config.json of the checkpoints, not the weights;
-/// where the token file is missing it assumes tokens.limit tokens in full sequences. AgreedError with exit
-/// code 2 where run.memory_gib is given and the plan does not fit, or the ranks do not divide. Collective
+/// Prints the plan on rank 0 and returns the exit code. Needs config.json of the checkpoints but not the
+/// weights; without a token file it assumes tokens.limit tokens in full sequences. Throws AgreedError with
+/// exit code 2 where the plan does not fit the run.memory_gib given, or the ranks do not divide. Collective
 /// over world.
 int plan(const Job& job, const PlanRequest& request, const Comm& world);
 

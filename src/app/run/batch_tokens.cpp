@@ -9,9 +9,9 @@ std::int64_t batch_tokens(const Job::Run& rule, std::int64_t tokens, std::int64_
   return rule.batch_tokens.value_or(std::min(gpu ? kGpuBatch : kHostBatch, share));
 }
 
-std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const ProcessLayout& team) {
-  return batch_tokens(rule, sample.total(), team.group().size() / team.tensor().size(),
-                      team.gpu().has_value());
+std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const ProcessLayout& processes) {
+  return batch_tokens(rule, sample.total(), processes.group().size() / processes.tensor().size(),
+                      processes.gpu().has_value());
 }
 
 }  // namespace headspan

@@ -7,12 +7,12 @@
 
 namespace headspan {
 
-/// Tokens of a forward that are enough for products at full speed: on a processor, on a GPU.
+/// Tokens of a forward that suffice for products at full speed, on a CPU and on a GPU.
 constexpr std::int64_t kHostBatch = 1024, kGpuBatch = 8192;
 
-/// run.batch_tokens, or for auto what suits the processor or GPU, but so that each of `rows` data-parallel
-/// rows has work on `tokens`.
+/// Returns run.batch_tokens; for auto kHostBatch or kGpuBatch, or fewer, so that each of `rows` data-parallel
+/// rows gets some of the `tokens`.
 std::int64_t batch_tokens(const Job::Run& rule, std::int64_t tokens, std::int64_t rows, bool gpu);
-std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const ProcessLayout& team);
+std::int64_t batch_tokens(const Job::Run& rule, const Sample& sample, const ProcessLayout& processes);
 
 }  // namespace headspan

@@ -16,15 +16,15 @@ SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int 
     }
   const double stored = static_cast<double>(record) * tokens,
                maps = static_cast<double>(numbers) * (plain == Dtype::float64 ? 8 : 4);
-  const double replicated = stored + maps / ranks, dealt = stored / ranks + maps;
-  return replicated > memory / 2 && dealt < replicated ? SharedBlocks::sharded : SharedBlocks::replicated;
+  const double replicated = stored + maps / ranks, sharded = stored / ranks + maps;
+  return replicated > memory / 2 && sharded < replicated ? SharedBlocks::sharded : SharedBlocks::replicated;
 }
 
 CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
                          const std::optional<CompressionPlan>& plan, const std::string& plan_path,
-                         std::int64_t exact_recent, const ProcessLayout& team, SharedBlocks shared)
+                         std::int64_t exact_recent, const ProcessLayout& processes, SharedBlocks shared)
     : model_(model),
-      team_(team),
+      processes_(processes),
       plain_(input.dtype),
       compute_(input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32),
       full_(make_plan(full_plan(input.config, model.heads(Stream::k)))) {
@@ -47,8 +47,8 @@ std::unique_ptr<StoringCache> CachedModel::make_storing(const Plan& plan, std::s
                                                         Dtype plain) const {
   const auto count = static_cast<std::int64_t>(sequences);
   if (plan.device)
-    return std::make_unique<DeviceCache>(*plan.device, count, compute_, plain, team_.tensor_device());
-  return std::make_unique<PagedCache>(plan.host, count, compute_, plain, team_.tensor_device());
+    return std::make_unique<DeviceCache>(*plan.device, count, compute_, plain, processes_.tensor_device());
+  return std::make_unique<PagedCache>(plan.host, count, compute_, plain, processes_.tensor_device());
 }
 
 std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t sequences) const {

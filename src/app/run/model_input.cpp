@@ -21,18 +21,19 @@ ModelInput open_model(const Job::Model& rule, const std::string& path, bool rand
 }
 
 Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits,
-                       const ProcessLayout& team, const Log& log, const std::string& name) {
+                       const ProcessLayout& processes, const Log& log, const std::string& name) {
   const double start = steady_seconds();
   const Extent extent{input.config.layers, logits};
-  const at::Device device =
-      team.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())) : at::Device(at::kCPU);
+  const at::Device device = processes.gpu()
+                                ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*processes.gpu()))
+                                : at::Device(at::kCPU);
   set_exact_products();
   std::optional<Transformer> model;
-  agree(team.group(), [&] {
+  agree(processes.group(), [&] {
     model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, input.dtype, extent,
-                                                 team.tensor_device(), team.data(), device)
+                                                 processes.tensor_device(), processes.data(), device)
                              : Transformer::random(input.config, static_cast<std::uint64_t>(rule.seed),
-                                                   input.dtype, extent, team.tensor_device(), device);
+                                                   input.dtype, extent, processes.tensor_device(), device);
   });
   log.event("loaded", {{"unit", name},
                        {"layers", std::to_string(input.config.layers)},

@@ -1,4 +1,4 @@
-// The model of a unit: what its checkpoint says before the weights are read, and the weights.
+// The model of a unit: what its checkpoint tells before the weights are read, and then the weights.
 #pragma once
 
 #include <optional>
@@ -21,12 +21,13 @@ struct ModelInput {
 };
 
 /// Reads config.json of the checkpoint at `path`, and the headers of its weights unless they are `random`.
-/// Throws InputError for everything that is wrong with it but the values of the weights. Local.
+/// `logits`: whether the output layer is needed. Throws InputError for everything that is wrong with the
+/// checkpoint except the values of the weights. Local.
 ModelInput open_model(const Job::Model& rule, const std::string& path, bool random, bool logits);
 
-/// Reads or draws the weights: with `logits` all of them, else those that make every layer's Q, K and V.
-/// `name` is for the log. Throws AgreedError. Collective over the team's group.
+/// Reads or draws the weights: all of them with `logits`, else those that every layer's Q, K and V need.
+/// `name` is for the log. Throws AgreedError. Collective over the group.
 Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits,
-                       const ProcessLayout& team, const Log& log, const std::string& name);
+                       const ProcessLayout& processes, const Log& log, const std::string& name);
 
 }  // namespace headspan

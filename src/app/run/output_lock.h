@@ -1,4 +1,4 @@
-// The lock on an output of a run: io/outputs/lock_file.h, for a group of ranks.
+// The lock of a group of ranks on a file that it writes (io/outputs/lock_file.h).
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace headspan {
 
-/// Takes the lock of the file at `path` on the root of comm; null on the other ranks. Throws AgreedError
-/// where another run has it, and Stopped where a signal to stop comes first. Collective over comm.
+/// Takes the lock of the file at `path` and returns it on the root of comm, null on the other ranks. Throws
+/// AgreedError where another run has it, and Stopped where a signal to stop comes first. Collective over
+/// comm.
 std::unique_ptr<LockFile> take_lock(const std::string& path, const std::string& job_id, const Comm& comm,
                                     const Log& log);
 

@@ -29,7 +29,7 @@ ProcessLayout::ProcessLayout(const Comm& world, int groups, int tensor_parallel,
   const int size = world.size() / groups;
   group_ = world_.split(world.rank() / size, world.rank());
   const Comm row = group_.split(group_.rank() / tensor_parallel, group_.rank());
-  const std::optional<int> joined = tensor_parallel > 1 ? gpu : std::nullopt;  // one rank has nobody to join
+  const std::optional<int> joined = tensor_parallel > 1 ? gpu : std::nullopt;  // a single rank needs no NCCL
   agree(world_, [&] { tensor_ = make_device_comm(row, joined); });
   agree(world_, [&] {
     const bool on_gpus = gpu && size > 1 && have_own_gpus(group_, *gpu);

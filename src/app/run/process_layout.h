@@ -1,6 +1,6 @@
-// Who works with whom. The world is cut into groups of equal size; a group works on one unit at a time.
-// Inside a group ranks stand in data-parallel rows of `tensor_parallel` ranks each, and all of them form the
-// grid that holds the Grams.
+// How the ranks work together. The world is divided into groups of equal size; a group works on one unit at a
+// time. Inside a group the ranks form data-parallel rows of `tensor_parallel` ranks each, and all of them
+// together form the grid over which the Grams are distributed.
 #pragma once
 
 #include <memory>
@@ -11,27 +11,29 @@
 
 namespace headspan {
 
-/// Throws InputError naming run.groups, run.tensor_parallel or run.grid when `ranks` do not divide so. Local.
+/// Throws InputError naming run.groups, run.tensor_parallel or run.grid where `ranks` cannot be divided so.
+/// Local.
 void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
                   const std::optional<GridShape>& grid);
 
-/// Rank r of a group is member r % tensor_parallel of data-parallel row r / tensor_parallel.
+/// The communicators of one rank. Rank r of a group is member r % tensor_parallel of data-parallel row
+/// r / tensor_parallel.
 class ProcessLayout {
  public:
-  /// A layout that check_layout accepts. `gpu`: on which of the GPUs that it sees this rank computes; none:
-  /// on the CPU; `gpu_memory`: bytes of it that the rank may use. Throws AgreedError where the GPUs of a row
-  /// cannot be joined. Collective over world.
+  /// Makes a layout that check_layout accepts. `gpu`: the visible GPU on which this rank computes, or none
+  /// for the CPU; `gpu_memory`: bytes of it that the rank may use. Throws AgreedError where the GPUs of a row
+  /// cannot communicate. Collective over world.
   ProcessLayout(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid,
                 std::optional<int> gpu = {}, double gpu_memory = 0);
 
   const Comm& world() const { return world_; }
   const Comm& group() const { return group_; }
-  /// The same for values where the ranks compute: over NCCL where each has a GPU of its own, else over MPI in
-  /// host memory.
+  /// The group's communicator for values in the memory where the ranks compute: NCCL where each has a GPU of
+  /// its own, else MPI in host memory.
   const DeviceComm& group_device() const { return *gathering_; }
   const Comm& tensor() const { return tensor_->host(); }        ///< the ranks of this data-parallel row
-  const DeviceComm& tensor_device() const { return *tensor_; }  ///< the same where they compute
-  const Comm& data() const { return data_; }  ///< the ranks of other rows with the same share of the weights
+  const DeviceComm& tensor_device() const { return *tensor_; }  ///< for values where they compute
+  const Comm& data() const { return data_; }  ///< the ranks of all rows with this share of the weights
   const Grid& grid() const { return *grid_; }
   std::optional<int> gpu() const { return gpu_; }
   double gpu_memory() const { return gpu_memory_; }

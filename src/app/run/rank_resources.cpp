@@ -18,7 +18,7 @@
 namespace headspan {
 namespace {
 
-/// The configs of the checkpoints, each folder once, with their paths.
+/// Reads the config of each checkpoint folder once; by path.
 std::map<std::string, ModelConfig> configs_of(const std::vector<Unit>& units) {
   std::map<std::string, ModelConfig> configs;
   for (const Unit& unit : units) {
@@ -44,77 +44,65 @@ std::string format_gib(double bytes, int decimals) {
   return text;
 }
 
-int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConfig>& configs, Dtype dtype,
-                           int group_ranks, double memory_bytes) {
-  if (job.run.tensor_parallel) {
-    check_divides(*job.run.tensor_parallel, configs);
-    return to_int(*job.run.tensor_parallel);
+int choose_tensor_parallel(const Job::Run& run, const Job::Model& model,
+                           const std::map<std::string, ModelConfig>& configs, Dtype dtype, int ranks,
+                           double memory) {
+  if (run.tensor_parallel) {
+    check_divides(*run.tensor_parallel, configs);
+    return to_int(*run.tensor_parallel);
   }
-  const auto fits = [&](const auto& entry, int t) {
-    const ModelConfig& config = entry.second;
+  const auto fits = [&](const ModelConfig& config, int t) {
     return config.kv_heads % t == 0 &&
-           weight_bytes(config, {config.layers, false}, t, planned_weight_dtype(job, config, dtype)) <=
-               0.5 * memory_bytes;
+           weight_bytes(config, {config.layers, false}, t, planned_weight_dtype(model, config, dtype)) <=
+               0.5 * memory;
   };
-  for (int t = 1; t <= group_ranks; ++t)
-    if (group_ranks % t == 0 &&
-        std::all_of(configs.begin(), configs.end(), [&](const auto& entry) { return fits(entry, t); }))
+  for (int t = 1; t <= ranks; ++t)
+    if (ranks % t == 0 &&
+        std::all_of(configs.begin(), configs.end(), [&](const auto& entry) { return fits(entry.second, t); }))
       return t;
   throw InputError("", "run.tensor_parallel", "auto",
                    "the weights of " + configs.begin()->first + " do not fit half of the " +
-                       format_gib(memory_bytes, 1) + " of a rank on " + std::to_string(group_ranks) +
-                       (group_ranks == 1 ? " rank" : " ranks"),
+                       format_gib(memory, 1) + " of a rank on " + std::to_string(ranks) +
+                       (ranks == 1 ? " rank" : " ranks"),
                    std::string("run on more ranks of a group, or set run.") +
-                       (job.run.device == ComputeDevice::cuda ? "gpu_memory_gib" : "memory_gib"));
+                       (run.device == ComputeDevice::cuda ? "gpu_memory_gib" : "memory_gib"));
 }
 
-int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
-                           double memory_bytes) {
+int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const std::vector<Unit>& units,
+                           int ranks, double memory) {
   if (units.empty() || units.front().kind != Unit::Kind::model) return 1;
   const auto configs = configs_of(units);
   const Unit& first = units.front();
   std::optional<Checkpoint> checkpoint;
   if (!first.random) checkpoint = Checkpoint::open(first.path);
-  const Dtype dtype =
-      forward_dtype(job.model.dtype, configs.at(first.path), checkpoint ? &*checkpoint : nullptr);
-  return choose_tensor_parallel(job, configs, dtype, group_ranks, memory_bytes);
+  const Dtype dtype = forward_dtype(model.dtype, configs.at(first.path), checkpoint ? &*checkpoint : nullptr);
+  return choose_tensor_parallel(run, model, configs, dtype, ranks, memory);
 }
 
-void check_one_group(const Job& job, int ranks) {
-  if (job.run.groups != 1)
-    throw InputError("", "run.groups", std::to_string(job.run.groups), "is for studies of many checkpoints",
+void check_one_group(const Job::Run& run, int ranks) {
+  if (run.groups != 1)
+    throw InputError("", "run.groups", std::to_string(run.groups), "is for studies of many checkpoints",
                      "leave it out");
-  check_layout(ranks, 1, job.run.tensor_parallel.value_or(1), job.run.grid);
+  check_layout(ranks, 1, run.tensor_parallel.value_or(1), run.grid);
 }
 
-int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtype, int ranks,
-                           double memory_bytes) {
-  check_one_group(job, ranks);
-  return choose_tensor_parallel(job, {{job.model.path, config}}, dtype, ranks, memory_bytes);
+Dtype planned_weight_dtype(const Job::Model& model, const ModelConfig& config, Dtype forward) {
+  return model.init == std::vector{WeightSource::pretrained} ? weight_dtype(forward, config, nullptr)
+                                                             : forward;
 }
 
-Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward) {
-  return job.model.init == std::vector{WeightSource::pretrained} ? weight_dtype(forward, config, nullptr)
-                                                                 : forward;
-}
-
-void refuse_gpu(const Job& job) {
-  if (job.run.device == ComputeDevice::cuda)
-    throw AgreedError("run.device = cuda: is for study and evaluate; leave it out here", 1);
-}
-
-std::optional<int> choose_gpu(const Job& job, const Comm& world) {
-  if (job.run.device != ComputeDevice::cuda) return {};
-  const int place = world.split_shared().rank();
+std::optional<int> choose_gpu(const Job::Run& run, const Comm& world) {
+  if (run.device != ComputeDevice::cuda) return {};
+  const int node_rank = world.split_shared().rank();
   const Gpus gpus = visible_gpus();
   agree(world, [&] {
     if (gpus.count == 0) throw AgreedError("run.device = cuda: " + hostname() + ": " + gpus.why_none, 1);
   });
-  return place % gpus.count;
+  return node_rank % gpus.count;
 }
 
-double gpu_memory_of_rank(const Job& job, const Comm& comm, int gpu) {
-  if (job.run.gpu_memory_gib) return *job.run.gpu_memory_gib * (1 << 30);
+double gpu_memory_of_rank(const Job::Run& run, const Comm& comm, int gpu) {
+  if (run.gpu_memory_gib) return *run.gpu_memory_gib * (1 << 30);
   std::int64_t free = 0;
   agree(comm, [&] { free = free_gpu_memory(gpu); });
   return comm.min(static_cast<double>(free) / static_cast<double>(ranks_on_gpu(comm, gpu).size()));
@@ -128,8 +116,8 @@ int start_threads(const Comm& comm) {
   return threads;
 }
 
-double memory_of_rank(const Job& job, const Comm& comm) {
-  if (job.run.memory_gib) return *job.run.memory_gib * (1 << 30);
+double memory_of_rank(const Job::Run& run, const Comm& comm) {
+  if (run.memory_gib) return *run.memory_gib * (1 << 30);
   return memory_per_rank(comm, cgroup_limits().memory);
 }
 

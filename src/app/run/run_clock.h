@@ -1,4 +1,4 @@
-// When a run saves and when it stops: run.save_minutes, run.time_limit, and the signals of
+// When a run saves its state and when it stops: by run.save_minutes, run.time_limit and the signals of
 // base/process/stop_signal.h.
 #pragma once
 
@@ -7,29 +7,30 @@
 
 namespace headspan {
 
-/// Thrown on all ranks of a group alike, out of work that was told to stop.
+/// Thrown on all ranks of a group when their work is told to stop.
 struct Stopped {
-  bool state_saved;  ///< of the unit: the next run goes on from here; else it begins where this one did
+  bool state_saved;  ///< whether the next run goes on from here; else it begins where this one did
 };
 
-/// Whether any rank has seen a signal, on all alike. Collective over comm.
+/// Returns on all ranks whether any of them has seen a signal to stop. Collective over comm.
 bool stop_signal_seen(const Comm& comm);
 
-/// Throws Stopped where one has: between the steps of work that saves nothing. Collective over comm.
+/// Throws Stopped where any rank has seen a signal: for work that saves no state, between its steps.
+/// Collective over comm.
 void stop_where_asked(const Comm& comm);
 
 class RunClock {
  public:
-  /// The time limit counts from here.
+  /// Starts the clocks of run.time_limit and run.save_minutes.
   explicit RunClock(const Job::Run& rule);
 
   enum class Step { go_on, save, save_and_stop };
 
-  /// What to do now, the same on all ranks of `group`: stop where any rank has seen a signal or its time is
-  /// up, save where that was last done save_minutes ago by any rank's clock. Collective over group.
+  /// Returns what to do now, the same on all ranks of `group`: stop when any rank has seen a signal or
+  /// reached the time limit; save when save_minutes have passed on any rank's clock. Collective over group.
   Step next(const Comm& group) const;
 
-  /// Counts save_minutes from now. Local.
+  /// Restarts the clock of run.save_minutes. Local.
   void saved();
 
  private:

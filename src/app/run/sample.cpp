@@ -16,18 +16,18 @@ void hold_out(const Job::Tokens& rule, Sample& sample) {
   sample.heldout = choose_heldout(count, rule.heldout, static_cast<std::uint64_t>(rule.seed));
   if (rule.heldout > 0 && !sample.has_heldout())
     sample.notices.push_back("a single sequence leaves nothing to hold out: there will be no held-out R2");
-  std::int64_t shortest = 0, longest = 0;
+  std::int64_t skipped = 0, longest = 0;  // sequences that skip_first skips whole; tokens
   for (const Sequence& sequence : sample.sequences) {
-    shortest += sequence.length <= rule.skip_first ? 1 : 0;
+    skipped += sequence.length <= rule.skip_first ? 1 : 0;
     longest = std::max(longest, sequence.length);
   }
-  if (shortest == count)
+  if (skipped == count)
     throw InputError("", "tokens.skip_first", std::to_string(rule.skip_first),
                      "leaves no token of any sequence",
                      "the longest sequence has " + std::to_string(longest) + " tokens");
 }
 
-/// The ASCII letters and digits of a name, in lower case: what is left of it in any spelling.
+/// Returns the ASCII letters and digits of a name in lower case, so that spellings compare equal.
 std::string letters_of(const std::string& name) {
   std::string letters;
   for (const char c : name)
@@ -36,8 +36,9 @@ std::string letters_of(const std::string& name) {
   return letters;
 }
 
-/// How the sidecar names another vocabulary or tokenizer than the model's. A model's vocabulary may be
-/// padded; its tokenizer's name is expected in the path of its checkpoint or in its own name.
+/// Returns a warning where the sidecar names another vocabulary or tokenizer than the model's, else an empty
+/// text. A model's vocabulary may be padded. Its tokenizer's name is expected in the path of its checkpoint
+/// or in its own name.
 std::string find_mismatch(const TokenSidecar& sidecar, const ModelConfig& config,
                           const std::string& config_path, const std::string& model_name) {
   constexpr std::int64_t kPadding = 1024;
@@ -54,7 +55,7 @@ std::string find_mismatch(const TokenSidecar& sidecar, const ModelConfig& config
   return mismatch("tokenizer", printable(sidecar.tokenizer), config_path + " is of a model of another name");
 }
 
-/// What the files beside the token file say of how it is read and cut, as a text.
+/// Returns what the files beside the token file say of how it is read and cut, as a text.
 std::string cut_files(const Job::Tokens& rule) {
   std::string text;
   if (const auto sidecar = read_token_sidecar(rule.path)) {
@@ -66,6 +67,16 @@ std::string cut_files(const Job::Tokens& rule) {
   const bool indexed = !rule.format || rule.format == TokenFormat::megatron;
   if (indexed && std::filesystem::exists(index)) text += "\n" + sha256_file(index);
   return text;
+}
+
+/// Returns on all ranks what `hash` returns on rank 0. Collective over comm.
+template <class Hash>
+std::string on_root(const Comm& comm, const Hash& hash) {
+  std::string digest;
+  agree(comm, [&] {
+    if (comm.is_root()) digest = hash();
+  });
+  return comm.broadcast(digest, 0);
 }
 
 }  // namespace
@@ -142,19 +153,11 @@ std::string hash_cut(const Job::Tokens& rule) {
 }
 
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm) {
-  std::string hash;
-  agree(comm, [&] {
-    if (comm.is_root()) hash = hash_tokens(rule);
-  });
-  return comm.broadcast(hash, 0);
+  return on_root(comm, [&] { return hash_tokens(rule); });
 }
 
 std::string hash_cut(const Job::Tokens& rule, const Comm& comm) {
-  std::string hash;
-  agree(comm, [&] {
-    if (comm.is_root()) hash = hash_cut(rule);
-  });
-  return comm.broadcast(hash, 0);
+  return on_root(comm, [&] { return hash_cut(rule); });
 }
 
 Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences) {

@@ -1,5 +1,5 @@
-// The tokens of a run: which sequences are run, and which of them are held out. The same for every rank and
-// every unit with the same vocabulary and end-of-text ids.
+// The tokens of a run: the sequences that are run, and which of them are held out. The same on every rank,
+// and for every unit with the same vocabulary and end-of-text ids.
 #pragma once
 
 #include <cmath>
@@ -17,40 +17,43 @@ namespace headspan {
 struct Sample {
   std::vector<Sequence> sequences;
   std::vector<std::uint8_t> heldout;              ///< [sequences] 1: held out
-  std::vector<std::vector<std::int64_t>> tokens;  ///< [sequences] the ids; empty for activations
-  std::vector<std::int64_t> eos;                  ///< each ends a text; none for activations
+  std::vector<std::vector<std::int64_t>> tokens;  ///< [sequences] their ids; empty for activations
+  std::vector<std::int64_t> eos;                  ///< ids that end a text; none for activations
   std::vector<std::string> notices;               ///< what the user should know, one line each
-  std::string mismatch;  ///< how the tokens' sidecar names another tokenizer than the model's; empty: not
-  double tokens_per_byte = NAN;  ///< of the token file, where its sidecar tells the bytes
+  std::string
+      mismatch;  ///< where the sidecar names another tokenizer than the model's: a warning; else empty
+  double tokens_per_byte = NAN;  ///< of the token file, where its sidecar gives the bytes
 
   bool has_heldout() const;
   std::int64_t total() const;  ///< tokens of all sequences
 };
 
-/// Cuts the job's token file for the model of the checkpoint with `config_path`, which may have a further
-/// `model_name`. Local; the same on every rank. Throws InputError where the two do not fit.
+/// Reads the job's token file and cuts it for the model with this config; `model_name` is a second name by
+/// which the sidecar may know it. Throws InputError where tokens and model do not fit. Local; the same on
+/// every rank.
 Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path,
                    const std::string& model_name);
 
 /// Logs the notices and the mismatch.
 void tell(const Sample& sample, const Log& log);
 
-/// Of the sequences, their tokens and which are held out: equal for samples that are the same, whatever file
-/// they were cut from. Local.
+/// Returns a digest of the sequences, their tokens and the held-out choice: equal for equal samples, whatever
+/// file they were cut from. Local.
 std::string sample_digest(const Sample& sample);
 
-/// The sha256 of the token file, which is read whole; empty where it is missing. Throws InputError. Local.
+/// Reads the whole token file and returns its SHA-256; empty where the file is missing. Throws InputError.
+/// Local.
 std::string hash_tokens(const Job::Tokens& rule);
 
-/// The digest of what the files beside the token file say of how it is read and cut: the dtype and eos of its
-/// sidecar, and its .idx whole; empty where the token file is missing. Throws InputError. Local.
+/// Returns a digest of what the files beside the token file say of how it is read and cut: dtype and eos of
+/// the sidecar, and the whole .idx; empty where the token file is missing. Throws InputError. Local.
 std::string hash_cut(const Job::Tokens& rule);
 
-/// The same where rank 0 alone reads the files. Throws AgreedError. Collective over comm.
+/// The same, but only rank 0 reads the files. Throws AgreedError. Collective over comm.
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
 std::string hash_cut(const Job::Tokens& rule, const Comm& comm);
 
-/// The split alone, for sequences that come from elsewhere; `limit` cuts them as it cuts tokens.
+/// Cuts given sequences at tokens.limit and chooses the held-out ones. Throws InputError. Local.
 Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences);
 
 }  // namespace headspan

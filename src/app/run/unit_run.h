@@ -1,5 +1,5 @@
-// What the run of one unit carries: what is asked, who computes it, when it saves and stops, and where it
-// reports. Nothing of what it computes.
+// What every step of the run of one unit needs: the job, the ranks, when to save and stop, and where to
+// report. Nothing of what is computed.
 #pragma once
 
 #include "app/job/unit.h"
@@ -14,11 +14,11 @@ namespace headspan {
 struct UnitRun {
   const Job& job;
   const Unit& unit;
-  const ProcessLayout& team;
+  const ProcessLayout& processes;
   RunClock& clock;
   const Log& log;
   Profile& profile;
-  const LockFile* lock;  ///< of the unit's result, on the root of the team's group
+  const LockFile* lock;  ///< of the unit's result, on the root of the group
 };
 
 }  // namespace headspan

@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
-/// Whether `input`, or the file that its links lead to, counts as an unfinished file of `target`, which
-/// whoever publishes that removes (io/outputs/publish.h).
-bool is_leftover(const fs::path& input, const fs::path& target) {
+/// Returns whether `input`, or the file that it links to, has the name of an unfinished file of `target`,
+/// which publishing the target would remove (io/outputs/publish.h).
+bool is_unfinished(const fs::path& input, const fs::path& target) {
   std::error_code missing;
   const std::string begin = target.filename().string() + ".tmp.";
   const fs::path file = fs::is_symlink(input, missing) ? fs::canonical(input, missing) : input;
@@ -30,13 +30,12 @@ bool is_leftover(const fs::path& input, const fs::path& target) {
 
 void check_folder(const fs::path& folder) {
   std::error_code missing;
-  fs::path there =
-      fs::absolute(folder.empty() ? "." : folder);  // the first that exists: what is below it can be made
-  while (!fs::exists(there, missing)) there = there.parent_path();
-  if (!fs::is_directory(there))
-    throw Error("cannot make the folder: " + folder.string() + ": " + there.string() + " is a file");
-  if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
-    throw_errno("cannot write to the folder", there.string());
+  fs::path existing = fs::absolute(folder.empty() ? "." : folder);
+  while (!fs::exists(existing, missing)) existing = existing.parent_path();  // below it all can be created
+  if (!fs::is_directory(existing))
+    throw Error("cannot make the folder: " + folder.string() + ": " + existing.string() + " is a file");
+  if (::faccessat(AT_FDCWD, existing.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    throw_errno("cannot write to the folder", existing.string());
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ void check_target(const WriteTarget& target, const std::vector<std::string>& inp
   for (const std::string& input : inputs) {
     if (fs::equivalent(input, target.path, missing))
       refuse("would replace " + printable(input) + ", which the job reads");
-    if (is_leftover(input, target.path))
+    if (is_unfinished(input, target.path))
       refuse("would remove " + printable(input) + ", which the job reads, as unfinished");
   }
   if (fs::exists(target.path, missing) && !fs::is_regular_file(target.path, missing))

@@ -1,5 +1,5 @@
-// A file that a command is going to write, looked at before work begins: that it replaces nothing that the
-// job reads, whatever links lead there, and that it could be written. Makes nothing. Not how it is written
+// Checks before work begins of a file that a command is going to write: it must replace nothing that the job
+// reads, through whatever links, and it must be writable. Creates nothing. Not how the file is written
 // (io/outputs/publish.h).
 #pragma once
 
@@ -10,20 +10,20 @@
 
 namespace headspan {
 
-/// A key, what it holds, and a file that is written because of it.
+/// A key of the job, its value, and a file that is written because of it.
 struct WriteTarget {
   std::string key, value, path;
 };
 
-/// The files that a job names to be read, and those that belong to them; of model.manifest not what its rows
-/// name.
+/// Returns the files that the job reads, with those that belong to them, but not the checkpoints that a
+/// manifest names.
 std::vector<std::string> input_files(const Job& job);
 
-/// What is read of a checkpoint's folder.
+/// Returns the files of a checkpoint's folder that are read.
 std::vector<std::string> checkpoint_files(const std::string& folder);
 
-/// Throws InputError where the target is one of `inputs` or no regular file, or where one of them has the
-/// name of an unfinished file of it, and Error where its folder could not be made or written in. Local.
+/// Throws InputError where the target is one of `inputs` or no regular file, or where an input has the name
+/// of an unfinished file of the target. Throws Error where its folder cannot be created or written to. Local.
 void check_target(const WriteTarget& target, const std::vector<std::string>& inputs);
 
 }  // namespace headspan

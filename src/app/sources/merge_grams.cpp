@@ -174,7 +174,7 @@ void check_grams(const Job& job, const GridShape& grid) {
   for (const GramStream& stream : read_gram_files(job).streams) {
     check_given(job, stream);
     heads = std::max(heads, stream.heads());
-    check_layer_sizes(job, layer_sizes(layout_of(stream)), grid);
+    check_layer_sizes(job.ceiling, job.run, layer_sizes(layout_of(stream)), grid);
   }
   check_references(job.predict, heads);
 }

@@ -93,7 +93,8 @@ class Overlap {
   int team_count() const {
     std::int64_t columns = 0;
     for (const Stream stream : streams_) columns = std::max(columns, columns_of(stream));
-    return to_int(overlap_teams(columns * projections_.hidden_size(), piece_count(), group_.size(), large_));
+    return to_int(
+        overlap_subgroups(columns * projections_.hidden_size(), piece_count(), group_.size(), large_));
   }
 
   std::vector<std::vector<double>*> tables() {

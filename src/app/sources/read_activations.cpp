@@ -122,13 +122,13 @@ void check_activations(const Job& job, const Unit& unit, const GridShape& grid) 
   check_stream(job, file);
   check_references(job.predict, file.heads());
   split_sequences(job.tokens, file.sequences());
-  check_layer_sizes(job, layer_sizes(layout_of(file)), grid);
+  check_layer_sizes(job.ceiling, job.run, layer_sizes(layout_of(file)), grid);
 }
 
 UnitEvidence read_activations(const UnitRun& run) {
   const Job& job = run.job;
   const Unit& unit = run.unit;
-  const ProcessLayout& team = run.team;
+  const ProcessLayout& team = run.processes;
   const Log& log = run.log;
   std::optional<Activations> file;
   UnitEvidence evidence;

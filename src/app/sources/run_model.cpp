@@ -24,8 +24,9 @@ struct Prepared {
 
 /// Throws InputError for everything that is wrong with the unit but the values of its weights. Local.
 Prepared prepare(const Job& job, const Unit& unit) {
-  Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job)), {}};
-  check_references(job.predict, most_heads(job, prepared.input.config));
+  Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job.predict, job.output)),
+                    {}};
+  check_references(job.predict, most_heads(job.predict, prepared.input.config));
   const Dtype dtype = prepared.input.dtype;
   if (job.predict.precision == Precision::bfloat16 && dtype != Dtype::bfloat16 && dtype != Dtype::float16)
     throw InputError("", "predict.precision", "bfloat16", "is coarser than a forward in " + dtype_name(dtype),
@@ -104,9 +105,9 @@ std::string identify(const Prepared& prepared, const Comm& comm, UnitEvidence& e
 void capture(const UnitRun& unit_run, const Prepared& prepared, UnitEvidence& evidence) {
   const Job& job = unit_run.job;
   const Unit& unit = unit_run.unit;
-  const ProcessLayout& team = unit_run.team;
+  const ProcessLayout& team = unit_run.processes;
   const Log& log = unit_run.log;
-  const bool attention = saves_attention(job);
+  const bool attention = saves_attention(job.predict, job.output);
   const ModelConfig& config = prepared.input.config;
   const Transformer model = [&] {
     const Profile::Phase phase = unit_run.profile.enter("load");
@@ -162,7 +163,7 @@ void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
 UnitEvidence run_model(const UnitRun& run) {
   const Job& job = run.job;
   const Unit& unit = run.unit;
-  const ProcessLayout& team = run.team;
+  const ProcessLayout& team = run.processes;
   const Log& log = run.log;
   Prepared prepared;
   {

@@ -95,21 +95,21 @@ void check_inputs(const Job& job, const Unit& unit, const std::string& path,
 }  // namespace
 
 bool is_published(const Job& job, const Unit& unit, std::vector<std::string>& notices) {
-  const std::string path = unit.result_path(job);
+  const std::string path = unit.result_path(job.output.directory);
   if (job.output.overwrite || !is_complete(path)) return false;
   const std::string identity = unit_identity(job, unit), digest = sha256_hex(identity);
   if (read_done(path)->job_digest != digest)
     throw InputError(path, "", "", "is the result of another job (" + difference(path, identity) + ")",
                      "choose another output.directory or set output.overwrite = true");
   check_inputs(job, unit, path, notices);
-  const std::string gram = unit.gram_path(job);
+  const std::string gram = unit.gram_path(job.output.directory);
   return !job.output.save_gram || (is_complete(gram) && read_done(gram)->job_digest == digest);
 }
 
 void check_writable(const Job& job, const Unit& unit) {
-  std::vector<std::string> inputs = input_files(job), results{unit.result_path(job)};
+  std::vector<std::string> inputs = input_files(job), results{unit.result_path(job.output.directory)};
   for (const std::string& file : checkpoint_files(unit.path)) inputs.push_back(file);
-  if (job.output.save_gram) results.push_back(unit.gram_path(job));
+  if (job.output.save_gram) results.push_back(unit.gram_path(job.output.directory));
   const auto [key, value] = naming_key(job, unit);
   for (const std::string& result : results) {
     check_file_name(result, key, value);

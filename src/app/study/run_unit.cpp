@@ -183,7 +183,8 @@ void publish_grams(const Unit& unit, const Publication& publication, const Netcd
 
 void run_unit(const Job& job, const Unit& unit, const ProcessLayout& team, RunClock& clock, const Log& log) {
   const std::string id = team.group().broadcast(job_id(), 0);
-  const std::unique_ptr<LockFile> lock = take_lock(unit.result_path(job), id, team.group(), log);
+  const std::unique_ptr<LockFile> lock =
+      take_lock(unit.result_path(job.output.directory), id, team.group(), log);
   bool published = false;  // by another run, since this one was planned
   agree(team.group(), [&] {
     std::vector<std::string> known;  // told when the study was planned
@@ -194,11 +195,12 @@ void run_unit(const Job& job, const Unit& unit, const ProcessLayout& team, RunCl
   UnitEvidence evidence = gather_evidence({job, unit, team, clock, log, profile, lock.get()});
   ResultHeader header{run_attributes(job, unit, team, evidence), evidence.sample.sequences,
                       evidence.sample.heldout, job.predict.pool, job.predict.references};
-  Publication publication{unit.result_path(job), id, sha256_hex(unit_identity(job, unit)), lock.get()};
+  Publication publication{unit.result_path(job.output.directory), id, sha256_hex(unit_identity(job, unit)),
+                          lock.get()};
   if (job.output.save_gram) {
     const Profile::Phase phase = profile.enter("save_gram");
     Publication grams = publication;
-    grams.path = unit.gram_path(job);
+    grams.path = unit.gram_path(job.output.directory);
     publish_grams(unit, grams, header.attributes, evidence, team);
     evidence.attention.reset();
   }

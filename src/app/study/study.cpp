@@ -42,7 +42,7 @@ struct Plan {
 
 /// Removes what a run that was killed behind its publishing has left beside the result. Local.
 void tidy_up(const Job& job, const Unit& unit, const Log& log) {
-  const std::string path = unit.result_path(job);
+  const std::string path = unit.result_path(job.output.directory);
   if (!std::filesystem::exists(path + ".lock") && !std::filesystem::exists(path + ".state")) return;
   try {
     if (const auto lock = LockFile::take(path, job_id(), log)) remove_state(job, unit);
@@ -101,8 +101,8 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
 /// Everything that can be wrong with the job as a whole is found here. Collective over world.
 Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<int> gpu) {
   Plan plan;
-  if (gpu) plan.gpu_memory = gpu_memory_of_rank(job, world, *gpu);
-  const double memory = gpu ? plan.gpu_memory : memory_of_rank(job, world);  // where the weights lie
+  if (gpu) plan.gpu_memory = gpu_memory_of_rank(job.run, world, *gpu);
+  const double memory = gpu ? plan.gpu_memory : memory_of_rank(job.run, world);  // where the weights lie
   agree(world, [&] {
     check_layout(world.size(), job.run.groups, job.run.tensor_parallel.value_or(1), job.run.grid);
     plan.units = list_units(job);
@@ -115,7 +115,7 @@ Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<
   check_units(job, world, plan.units);
   agree(world, [&] {
     const int group_ranks = world.size() / to_int(job.run.groups);
-    plan.tensor_parallel = choose_tensor_parallel(job, plan.units, group_ranks, memory);
+    plan.tensor_parallel = choose_tensor_parallel(job.run, job.model, plan.units, group_ranks, memory);
     if (gpu || !world.is_root() || plan.units.empty() || plan.units.front().kind != Unit::Kind::model) return;
     const GridShape grid = job.run.grid.value_or(squarest_grid(group_ranks));
     const std::string notice =
@@ -211,7 +211,7 @@ int study(const Job& job, const Comm& world) {
   const double start = steady_seconds();
   RunClock clock(job.run);
   const Log log(world.is_root());
-  const std::optional<int> gpu = choose_gpu(job, world);
+  const std::optional<int> gpu = choose_gpu(job.run, world);
   const int threads = start_threads(world);
   const Plan plan = make_plan(job, world, log, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);

@@ -28,7 +28,8 @@ std::string manifest_line(const Job& job, const std::vector<Unit>& units) {
 std::string unit_line(const Job& job, const Unit& unit) {
   std::vector<std::string> notices;  // told by the study
   return "unit\t" + (unit.row < 0 ? "-" : std::to_string(unit.row)) + "\t" + unit.name + "\t" +
-         (is_published(job, unit, notices) ? "finished" : "open") + "\t" + unit.result_path(job) + "\n";
+         (is_published(job, unit, notices) ? "finished" : "open") + "\t" +
+         unit.result_path(job.output.directory) + "\n";
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ std::string format_units(const Job& job) {
   std::vector<Unit> units = list_units(job);
   check_listable("output.directory", job.output.directory);
   check_listable("model.manifest", job.model.manifest);
-  for (const Unit& unit : units) check_listable("the result's path", unit.result_path(job));
+  for (const Unit& unit : units) check_listable("the result's path", unit.result_path(job.output.directory));
   if (!job.tokens.path.empty()) set_token_digests(units, hash_tokens(job.tokens), hash_cut(job.tokens));
   std::string text = "directory\t" + job.output.directory + "\n";
   if (!job.model.manifest.empty()) text += manifest_line(job, units);

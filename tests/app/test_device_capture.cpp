@@ -72,7 +72,7 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
   CaptureRequest keys_and_values() const {
     CaptureRequest request{{Stream::k, Stream::v}};
     request.batch_tokens = 12;
-    request.device = device_;
+    request.on_device = true;
     return request;
   }
 
@@ -113,18 +113,18 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
         request.batch_tokens = 12;
         request.skip_first = 1;
         request.by_layer = by_layer;
-        const auto capture = [&](std::optional<at::Device> device, AttentionSums& sums) {
-          request.device = device;
+        const auto capture = [&](bool on_device, AttentionSums& sums) {
+          request.on_device = on_device;
+          request.attention = &sums;
           Progress progress(silent_, "forward", "tokens", sample_.total());
           Profile profile;
-          return capture_grams<float>(model, config_, sample_, request, team, progress, profile, nullptr,
-                                      &sums);
+          return capture_grams<float>(model, sample_, request, team, progress, profile);
         };
         AttentionSums of_host(config_.layers, config_.heads, config_.kv_heads, config_.head_size),
             of_device(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
 
-        const std::vector<StreamGrams> expected = capture(std::nullopt, of_host);
-        const std::vector<StreamGrams> grams = capture(device_, of_device);
+        const std::vector<StreamGrams> expected = capture(false, of_host);
+        const std::vector<StreamGrams> grams = capture(true, of_device);
 
         ASSERT_EQ(grams.size(), expected.size());
         for (std::size_t s = 0; s < grams.size(); ++s) {
@@ -151,8 +151,8 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
       AttentionSums sums(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
-      auto grams =
-          capture_grams<double>(model, config_, sample_, request, team, progress, profile, nullptr, &sums);
+      request.attention = &sums;
+      auto grams = capture_grams<double>(model, sample_, request, team, progress, profile);
       query = sums.sums().query;
       team.group().sum(query.data(), static_cast<std::int64_t>(query.size()));
       return grams;
@@ -161,10 +161,10 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
       for (const auto& passes : kPasses) {
         std::vector<double> expected_query, query;
         request.by_layer = by_layer;
-        request.device = std::nullopt;
+        request.on_device = false;
         request.passes = {};
         const std::vector<StreamGrams> expected = capture(expected_query);
-        request.device = device_;
+        request.on_device = true;
         request.passes = passes;
         const std::vector<StreamGrams> grams = capture(query);
         ASSERT_EQ(grams.size(), expected.size());
@@ -190,8 +190,8 @@ TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
     const auto capture = [&](std::map<std::size_t, ResidentGrams>* stay) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
-      return capture_grams<float>(model, config_, sample_, request, team, progress, profile, nullptr, nullptr,
-                                  stay);
+      request.resident = stay;
+      return capture_grams<float>(model, sample_, request, team, progress, profile);
     };
     std::vector<StreamGrams> expected = capture(nullptr);
     const std::vector<StreamGrams> grams = capture(&resident);
@@ -234,7 +234,8 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
     const auto capture = [&](const UnitState* state) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
-      return capture_grams<float>(model, config_, sample_, request, team, progress, profile, state);
+      request.state = state;
+      return capture_grams<float>(model, sample_, request, team, progress, profile);
     };
     const std::vector<StreamGrams> expected = capture(nullptr);
     std::vector<StreamGrams> grams;

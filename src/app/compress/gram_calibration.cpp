@@ -134,7 +134,7 @@ void check_definite(const std::string& path, const Calibration& calibration) {
 }  // namespace
 
 GramOrigin check_calibration_grams(const Job& job) {
-  const GramFiles files = read_gram_files(of_keys_and_values(job));
+  const GramFiles files = read_gram_files(job.grams.paths, {Stream::k, Stream::v});
   const std::string& path = job.grams.paths.front();
   const std::string mismatch = check_model(job, files);
   check_attention(files, path);
@@ -153,7 +153,7 @@ GramOrigin check_calibration_grams(const Job& job) {
 
 Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& team) {
   UnitEvidence evidence = merge_grams(of_keys_and_values(job), team, true);
-  check_value_range(team.group(), job.grams.paths.front(), evidence);
+  check_value_range(job.grams.paths.front(), evidence, team.group());
   StreamEvidence& keys = evidence.streams.front();
   GramAttention& attention = *evidence.attention;
   Calibration calibration{origin.config, keys.layout, keys.rules, {}, {}, {}};

@@ -33,13 +33,9 @@ void check_unit(const Job& job, const Unit& unit, const GridShape& grid) {
   }
 }
 
-const std::string& source_path(const Job& job, const Unit& unit) {
-  return unit.kind == Unit::Kind::grams ? job.grams.paths.front() : unit.path;
-}
-
 UnitEvidence gather_evidence(const UnitRun& run) {
   UnitEvidence evidence = read_evidence(run);
-  check_value_range(run.team.group(), source_path(run.job, run.unit), evidence);
+  check_value_range(run.unit.path, evidence, run.team.group());
   return evidence;
 }
 

@@ -1,4 +1,4 @@
-// How the numbers of a stream came about, and what a Gram file says of that.
+// How the values of a stream came about, and what a Gram file says of that.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace headspan {
 
-/// How the numbers of a stream came about: attributes of its group in the result.
+/// How the values of a stream came about: attributes of its group in the result.
 struct StreamOrigin {
   std::string name;  ///< k, q or v
   std::string capture;
@@ -18,11 +18,11 @@ struct StreamOrigin {
   std::int64_t skip_first = 0;
 };
 
-/// What Gram files say of a stream.
+/// Returns what a Gram file says of a stream.
 GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);
 
-/// The streams of a Gram file, as read_gram_streams. What they were captured and formed in decides how their
-/// fits are judged: unknown words are refused, by InputError.
+/// Reads the streams of a Gram file as read_gram_streams does, and refuses unknown words for what they were
+/// captured and formed in, which decide how fits are judged. Throws InputError.
 std::vector<GramStream> read_known_streams(const H5File& file);
 
 }  // namespace headspan

@@ -46,8 +46,8 @@ void tidy_up(const Job& job, const Unit& unit, const Log& log) {
   if (!std::filesystem::exists(path + ".lock") && !std::filesystem::exists(path + ".state")) return;
   try {
     if (const auto lock = LockFile::take(path, job_id(), log)) remove_state(job, unit);
-  } catch (
-      const std::exception&) {  // that run is not over and will do so itself, or the folder cannot be changed
+  } catch (const std::exception&) {
+    // That run is not over and will do so itself, or the folder cannot be changed.
   }
 }
 

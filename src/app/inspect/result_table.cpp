@@ -57,12 +57,12 @@ constexpr const char* kLegend =
 /// Returns `text`, with the word random for a unit of drawn weights.
 std::string marked(const std::string& text, const ResultSummary& result) {
   const bool has_word = text.size() >= 6 && text.substr(text.size() - 6) == "random";
-  return text + (result.init == "random" && !has_word ? " random" : "");
+  return text + (result.random && !has_word ? " random" : "");
 }
 
 /// Returns how many tokens the weights were trained on; empty if that is unknown, or they were drawn.
 std::string trained_on(const ResultSummary& result) {
-  return result.training_tokens < 0 || result.init == "random" ? "" : format_count(result.training_tokens);
+  return result.training_tokens < 0 || result.random ? "" : format_count(result.training_tokens);
 }
 
 /// Names the rows: by step if all steps differ, else by checkpoint.
@@ -172,7 +172,7 @@ std::string format_results(Results results) {
   std::string text;
   for (auto& [heading, rows] : tables) {
     std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.step, a.init, a.checkpoint) < std::tie(b.step, b.init, b.checkpoint);
+      return std::tie(a.step, a.random, a.checkpoint) < std::tie(b.step, b.random, b.checkpoint);
     });
     text += (text.empty() ? "" : "\n") + heading;
     text += (rows.size() == 1 ? format_one(rows.front()) : format_many(rows)) + flagged(rows);

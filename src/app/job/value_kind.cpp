@@ -24,12 +24,6 @@ T read_number(const std::string& text, const char* noun) {
   return value;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
-  return text;
-}
-
 ValueKind<double> ranged(const std::string& lower, double below,
                          const std::function<bool(double)>& high_enough) {
   const bool bounded = below < std::numeric_limits<double>::infinity();
@@ -62,15 +56,6 @@ ValueKind<std::string> file_name() {
             return line.read(name);
           },
           line.write};
-}
-
-ValueKind<std::string> choice(const std::vector<std::string>& words) {
-  return {joined(words),
-          [words](const std::string& text) {
-            if (std::find(words.begin(), words.end(), text) == words.end()) throw BadValue("is not allowed");
-            return text;
-          },
-          [](const std::string& value) { return value; }};
 }
 
 ValueKind<std::int64_t> integer(std::int64_t least, std::int64_t most) {
@@ -114,20 +99,6 @@ std::vector<std::string> split_list(const std::string& text) {
     begin = end + 1;
   }
   return parts;
-}
-
-std::vector<std::pair<std::int64_t, std::int64_t>> read_bands(const std::string& text) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> bands;
-  for (const std::string& part : split_list(text)) {
-    const std::size_t cross = part.find('x');
-    if (cross == std::string::npos) throw BadValue("is no list of bands");
-    const std::int64_t count = integer(1).read(part.substr(0, cross)),
-                       bits = integer(2).read(part.substr(cross + 1));
-    if (bits > 8 || bits == 7) throw BadValue("has a band of " + std::to_string(bits) + " bits");
-    if (!bands.empty() && bits >= bands.back().second) throw BadValue("has bands of rising bits");
-    bands.emplace_back(count, bits);
-  }
-  return bands;
 }
 
 }  // namespace headspan

@@ -15,7 +15,8 @@ UnitEvidence read_evidence(const UnitRun& run) {
   const Profile::Phase phase = run.profile.enter("read");
   if (run.unit.kind == Unit::Kind::activations) return read_activations(run);
   check_done(run.team.group(), run.job.grams.paths, run.log);
-  UnitEvidence evidence = merge_grams(run.job, run.team, saves_attention(run.job));
+  UnitEvidence evidence =
+      merge_grams(run.job.grams.paths, run.job.predict, run.team, saves_attention(run.job));
   tell(evidence.sample, run.log);
   return evidence;
 }

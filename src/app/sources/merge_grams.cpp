@@ -124,7 +124,7 @@ void check_given(const Job& job, const GramStream& stream) {
       throw InputError("", key, said, job.grams.paths.front() + " has " + found + " for " + stream.name,
                        "leave it out, or give " + found);
   };
-  if (stream.capture != "given")
+  if (value_of(capture_words(), stream.capture))
     check("predict.capture", word_of(capture_words(), job.predict.capture), stream.capture);
   check("predict.precision", word_of(precision_words(), job.predict.precision), stream.precision);
 }
@@ -170,13 +170,13 @@ void check_grams(const Job& job, const GridShape& grid) {
   check_references(job.predict, heads);
 }
 
-UnitEvidence merge_grams(const Job& job, const ProcessLayout& processes, bool attention) {
+UnitEvidence merge_grams(const Words& paths, const Job::Predict& predict, const ProcessLayout& processes,
+                         bool attention) {
   const Comm& group = processes.group();
-  const Words& paths = job.grams.paths;
   GramFiles files;
   UnitEvidence evidence;
   agree(group, [&] {
-    files = read_gram_files(paths, job.predict.streams);
+    files = read_gram_files(paths, predict.streams);
     if (group.is_root()) evidence.input_digest = files_digest(paths);
   });
   evidence.input_digest = group.broadcast(evidence.input_digest, 0);
@@ -185,11 +185,11 @@ UnitEvidence merge_grams(const Job& job, const ProcessLayout& processes, bool at
   evidence.model_type = files.model_type;
   evidence.config_sha256 = files.config_sha256;
   if (attention && files.lacks_attention.empty()) evidence.attention = merged_attention(paths, group);
-  for (const GramStream& stream : files.streams)
+  for (const GramStream& stream : files.streams) {
+    const StreamOrigin origin = stream_origin(stream);
     evidence.streams.push_back(
-        {{stream.name, stream.capture, stream.forward_dtype, stream.precision, stream.skip_first},
-         layout_of(stream),
-         fit_rules(job, stream.forward_dtype, *value_of(precision_words(), stream.precision))});
+        {origin, layout_of(stream), fit_rules(predict.mode, origin.forward_dtype, origin.precision)});
+  }
   for (const std::string& path : paths) {
     const H5File file = H5File::open(group, path);
     for (std::size_t s = 0; s < files.streams.size(); ++s) {

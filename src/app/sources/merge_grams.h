@@ -28,8 +28,9 @@ struct GramFiles {
 /// Reads what the files say of `streams`. Throws InputError if they cannot be merged. Local.
 GramFiles read_gram_files(const Words& paths, const std::vector<Stream>& streams);
 
-/// Reads and merges the files of grams.paths, with `attention` also their attention moments if all files have
-/// them. Collective over the group.
-UnitEvidence merge_grams(const Job& job, const ProcessLayout& processes, bool attention);
+/// Reads and merges the files, with `attention` also their attention moments if all files have them.
+/// Collective over the group.
+UnitEvidence merge_grams(const Words& paths, const Job::Predict& predict, const ProcessLayout& processes,
+                         bool attention);
 
 }  // namespace headspan

@@ -30,7 +30,9 @@ class Overlap {
  public:
   Overlap(const Job::Overlap& request, const Projections& projections, const Comm& group, std::int64_t large)
       : projections_(projections), group_(group), large_(large), streams_(request.projections) {
-    table_.effective = request.effective == "both" ? Words{"raw", "effective"} : Words{request.effective};
+    if (request.effective != GainChoice::effective) gains_.push_back(GainChoice::raw);
+    if (request.effective != GainChoice::raw) gains_.push_back(GainChoice::effective);
+    for (const GainChoice gain : gains_) table_.effective.push_back(word_of(gain_words(), gain));
     table_.tolerances = request.tolerances;
     table_.layers = projections.layers();
     table_.alignment_null =
@@ -131,8 +133,8 @@ class Overlap {
     add_alignment(item, gram);
     const std::vector<double> ones(to_size(columns_of(stream)), 1.0);
     std::optional<ProjectionSpectrum> raw;
-    for (std::size_t e = 0; e < table_.effective.size(); ++e) {
-      const bool with_gain = table_.effective[e] == "effective" && projections_.has_gain(stream);
+    for (std::size_t e = 0; e < gains_.size(); ++e) {
+      const bool with_gain = gains_[e] == GainChoice::effective && projections_.has_gain(stream);
       if (!with_gain && !raw) raw = spectrum(w, gram, ones);
       std::vector<double> gain;
       if (with_gain) agree(line.comm(), [&] { gain = projections_.gain(item.layer, stream); });
@@ -186,6 +188,7 @@ class Overlap {
   const Comm& group_;
   std::int64_t large_;
   std::vector<Stream> streams_;
+  std::vector<GainChoice> gains_;  // raw, effective
   OverlapTable table_;
 };
 

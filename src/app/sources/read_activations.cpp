@@ -146,12 +146,12 @@ UnitEvidence read_activations(const UnitRun& run) {
     contents = "activations " + evidence.input_digest + " " + change_times({path}) + "\n";
   });
   evidence.input_digest = group.broadcast(evidence.input_digest, 0);
-  const std::string dtype = file->is_float32() ? "float32" : "float64";
+  const Dtype dtype = file->is_float32() ? Dtype::float32 : Dtype::float64;
   const Precision precision = job.predict.precision;
   StreamEvidence stream{
-      {file->stream(), "given", dtype, word_of(precision_words(), precision), job.tokens.skip_first},
+      {*value_of(stream_words(), file->stream()), std::nullopt, dtype, precision, job.tokens.skip_first},
       layout_of(*file),
-      fit_rules(job, dtype, precision)};
+      fit_rules(job.predict.mode, dtype, precision)};
   const UnitState state(run, {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
                         group.broadcast(contents, 0));
   Progress progress(run.log, "read", "tokens", evidence.sample.total(), {{"unit", run.unit.name}});

@@ -15,8 +15,8 @@ Job stated_job(const Job& job, const UnitEvidence& evidence) {
   Job stated = job;
   if (job.grams.paths.empty()) return stated;
   const StreamOrigin& origin = evidence.streams.front().origin;
-  stated.predict.capture = value_of(capture_words(), origin.capture).value_or(stated.predict.capture);
-  stated.predict.precision = value_of(precision_words(), origin.precision).value_or(stated.predict.precision);
+  stated.predict.capture = origin.capture.value_or(stated.predict.capture);
+  stated.predict.precision = origin.precision;
   return stated;
 }
 
@@ -48,7 +48,7 @@ NetcdfAttributes run_attributes(const UnitRun& run, const UnitEvidence& evidence
                               {"tokens_cut_digest", unit.tokens_cut_digest},
                               {"job", to_ini(stated_job(job, evidence))},
                               {"identity", unit_identity(job, unit)},
-                              {"mode", job.predict.mode},
+                              {"mode", word_of(predict_mode_words(), job.predict.mode)},
                               {"ranks", static_cast<std::int64_t>(group.size())},
                               {"grid", std::to_string(grid.rows()) + "x" + std::to_string(grid.columns())},
                               {"versions", library_versions()},

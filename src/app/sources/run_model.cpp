@@ -43,16 +43,16 @@ Projections projections(const Job::Model& rule, const ModelInput& input) {
 
 /// Returns whether a Gram is needed whole in host memory.
 bool needs_whole_grams(const Job::Output& output, const Job::Ceiling& ceiling) {
-  return output.save_gram || (ceiling.enabled && ceiling.scope != "layer");
+  return output.save_gram || (ceiling.enabled && ceiling.scope != CeilingScope::layer);
 }
 
 /// Returns a stream of the unit, still without its Grams.
 StreamEvidence stream_evidence(const Job& job, const Prepared& prepared, Stream stream) {
-  const std::string dtype = dtype_name(prepared.input.dtype);
-  return {{word_of(stream_words(), stream), word_of(capture_words(), job.predict.capture), dtype,
-           word_of(precision_words(), job.predict.precision), job.tokens.skip_first},
+  const Dtype dtype = prepared.input.dtype;
+  const Precision precision = job.predict.precision;
+  return {{stream, job.predict.capture, dtype, precision, job.tokens.skip_first},
           stream_layout(prepared.input.config, stream),
-          fit_rules(job, dtype, job.predict.precision)};
+          fit_rules(job.predict.mode, dtype, precision)};
 }
 
 /// Chooses whether the Grams grow on the GPUs, and in which passes, and returns the names of the passes. Logs

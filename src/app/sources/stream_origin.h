@@ -5,21 +5,31 @@
 #include <vector>
 
 #include "io/outputs/gram_file.h"
+#include "io/stream.h"
+#include "model/core/dtype.h"
+#include "stats/gram/panel_values.h"
 #include "stats/regression/regression_data.h"
 
 namespace headspan {
 
 /// How the values of a stream came about: attributes of its group in the result.
 struct StreamOrigin {
-  std::string name;  ///< k, q or v
-  std::string capture;
-  std::string forward_dtype;
-  std::string precision;
+  Stream stream = Stream::k;
+  std::optional<CapturePoint> capture;   ///< none: the user's own activations
+  Dtype forward_dtype = Dtype::float32;  ///< of the values when captured
+  Precision precision = Precision::float64;
   std::int64_t skip_first = 0;
+
+  /// Return the words that files and messages use.
+  const std::string& name() const { return word_of(stream_words(), stream); }
+  std::string capture_name() const;
 };
 
 /// Returns what a Gram file says of a stream.
 GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);
+
+/// Returns what a stream of a Gram file says of that. Its words must be known.
+StreamOrigin stream_origin(const GramStream& stream);
 
 /// Reads the streams of a Gram file as read_gram_streams does, and refuses unknown words for what they were
 /// captured and formed in, which decide how fits are judged. Throws InputError.

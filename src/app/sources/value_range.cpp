@@ -15,23 +15,23 @@ std::string head_name(const std::string& stream, std::int64_t layer, std::int64_
   return stream + ", layer " + std::to_string(layer) + ", head " + std::to_string(head);
 }
 
-InputError forward_overflow(const std::string& path, const std::string& what, const std::string& dtype) {
-  return InputError(path, what, "", "its values overflow the forward in " + dtype,
-                    dtype == "float16" ? "set model.dtype = bfloat16 or float32" : "check the weights");
+InputError forward_overflow(const std::string& path, const std::string& what, Dtype dtype) {
+  return InputError(path, what, "", "its values overflow the forward in " + dtype_name(dtype),
+                    dtype == Dtype::float16 ? "set model.dtype = bfloat16 or float32" : "check the weights");
 }
 
 /// Returns what to do about squares that are out of range.
 std::string remedy(const StreamEvidence& stream) {
   if (!stream.rules.double_product) return "set predict.precision = float64";
-  if (stream.origin.capture != "given") return "check the weights";
+  if (stream.origin.capture) return "check the weights";
   return "multiply all values by one power of two, which changes no R2";
 }
 
 InputError overflow(const std::string& path, const StreamEvidence& stream, std::size_t column, double mean) {
   const std::size_t head = column / to_size(stream.layout.head_size);
   const std::string where =
-      head_name(stream.origin.name, stream.layout.layer[head], stream.layout.head[head]);
-  if (stream.origin.capture != "given" && !std::isfinite(mean))
+      head_name(stream.origin.name(), stream.layout.layer[head], stream.layout.head[head]);
+  if (stream.origin.capture && !std::isfinite(mean))
     return forward_overflow(path, where, stream.origin.forward_dtype);
   return InputError(path, where, "", "its values are too large to be squared and summed", remedy(stream));
 }
@@ -49,7 +49,7 @@ void check_value_range(const std::string& path, const StreamEvidence& stream, co
       largest = std::max({largest, std::abs(mean[j]), std::sqrt(squares[j])});
     }
     if (largest > 0 && largest < std::sqrt(stream.rules.smallest_square()))
-      throw InputError(path, stream.origin.name, "", "its values are too small to be squared and summed",
+      throw InputError(path, stream.origin.name(), "", "its values are too small to be squared and summed",
                        remedy(stream));
   });
 }
@@ -70,7 +70,7 @@ void check_value_range(const std::string& path, const UnitEvidence& evidence, co
                           evidence.attention->scale, evidence.attention->query, comm);
 }
 
-void check_attention_range(const std::string& path, const std::string& forward_dtype, std::int64_t heads,
+void check_attention_range(const std::string& path, Dtype forward_dtype, std::int64_t heads,
                            const std::vector<double>& scale, const std::vector<double>& query,
                            const Comm& comm) {
   agree(comm, [&] {

@@ -25,7 +25,7 @@ void check_value_range(const std::string& path, const UnitEvidence& evidence, co
 
 /// Checks what attention does with keys and values. scale: [layers]; query: [layers, heads, d, d]; both
 /// replicated.
-void check_attention_range(const std::string& path, const std::string& forward_dtype, std::int64_t heads,
+void check_attention_range(const std::string& path, Dtype forward_dtype, std::int64_t heads,
                            const std::vector<double>& scale, const std::vector<double>& query,
                            const Comm& comm);
 

@@ -98,7 +98,7 @@ void check_definite(const UnitRun& run, const StreamResult& result) {
       if (!(spectrum[d - 1] < -rounding_below_zero(result.rules, mean, spectrum, d))) continue;
       const auto head = static_cast<std::size_t>(heads.targets.first + h);
       throw InputError(run.unit.path,
-                       result.origin.name + ", layer " + std::to_string(result.layout.layer[head]) +
+                       result.origin.name() + ", layer " + std::to_string(result.layout.layer[head]) +
                            ", head " + std::to_string(result.layout.head[head]),
                        "", "its Gram is not positive semidefinite", remedy);
     }
@@ -109,7 +109,7 @@ StreamResult analyse_stream(const UnitRun& run, AnalysisRequest request, StreamE
   const Profile::Phase phase = run.profile.enter("pairs");
   std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
   RegressionData data = take_data(run.unit.path, stream, resident);
-  request.device = analysis_device(run, stream.origin.name, request, data, resident);
+  request.device = analysis_device(run, stream.origin.name(), request, data, resident);
   StreamResult result = analyse(std::move(data), stream.origin, request, run.profile, std::move(resident));
   check_definite(run, result);
   return result;
@@ -125,16 +125,14 @@ std::vector<std::size_t> analysis_order(const std::vector<StreamEvidence>& strea
 }
 
 AnalysisRequest analysis_request(const Job::Predict& predict, const Job::Ceiling& ceiling) {
-  const Words& rules = predict.selection;
-  const auto selects = [&](const char* rule) {
-    return std::find(rules.begin(), rules.end(), rule) != rules.end();
-  };
+  const std::vector<SelectionRule>& rules = predict.selection;
+  const auto selects = [&](SelectionRule rule) { return std::count(rules.begin(), rules.end(), rule) > 0; };
   return {predict.references,
           predict.pool,
-          selects("pairwise"),
-          selects("forward"),
-          ceiling.enabled && ceiling.scope != "causal",
-          ceiling.enabled && ceiling.scope != "layer"};
+          selects(SelectionRule::pairwise),
+          selects(SelectionRule::forward),
+          ceiling.enabled && ceiling.scope != CeilingScope::causal,
+          ceiling.enabled && ceiling.scope != CeilingScope::layer};
 }
 
 std::vector<StreamResult> analyse_all(const UnitRun& run, UnitEvidence& evidence) {

@@ -63,9 +63,9 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
     device_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu_));
   }
 
-  Transformer load(const ProcessLayout& team) const {
+  Transformer load(const ProcessLayout& processes) const {
     return Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
-                             team.tensor_device(), team.data(), device_);
+                             processes.tensor_device(), processes.data(), device_);
   }
 
   /// On the device.
@@ -103,11 +103,11 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
       if (world_.size() % t != 0 || config_.kv_heads % t != 0) continue;
       SCOPED_TRACE("tensor parallel " + std::to_string(t) + ", " + std::to_string(shape.rows) + "x" +
                    std::to_string(shape.columns));
-      const ProcessLayout team(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
+      const ProcessLayout processes(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
       for (const bool by_layer : {false, true}) {
         const auto model =
             Transformer::load(config_, checkpoint_, by_layer ? Dtype::bfloat16 : Dtype::float32,
-                              {config_.layers, true}, team.tensor_device(), team.data(), device_);
+                              {config_.layers, true}, processes.tensor_device(), processes.data(), device_);
         CaptureRequest request;
         request.streams = {Stream::k, Stream::v};  // queries for what attention does with them alone
         request.batch_tokens = 12;
@@ -118,7 +118,7 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
           request.attention = &sums;
           Progress progress(silent_, "forward", "tokens", sample_.total());
           Profile profile;
-          return capture_grams<float>(model, sample_, request, team, progress, profile);
+          return capture_grams<float>(model, sample_, request, processes, progress, profile);
         };
         AttentionSums of_host(config_.layers, config_.heads, config_.kv_heads, config_.head_size),
             of_device(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
@@ -141,9 +141,9 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
   for (const int t : {1, 2}) {
     if (world_.size() % t != 0) continue;
     SCOPED_TRACE("tensor parallel " + std::to_string(t));
-    const ProcessLayout team(world_, 1, t, std::nullopt, gpu_);
+    const ProcessLayout processes(world_, 1, t, std::nullopt, gpu_);
     const auto model = Transformer::load(config_, checkpoint_, Dtype::float64, {config_.layers, true},
-                                         team.tensor_device(), team.data(), device_);
+                                         processes.tensor_device(), processes.data(), device_);
     CaptureRequest request;
     request.streams = {Stream::k, Stream::v};
     request.batch_tokens = 12;
@@ -152,9 +152,9 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
       Profile profile;
       AttentionSums sums(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
       request.attention = &sums;
-      auto grams = capture_grams<double>(model, sample_, request, team, progress, profile);
+      auto grams = capture_grams<double>(model, sample_, request, processes, progress, profile);
       query = sums.sums().query;
-      team.group().sum(query.data(), static_cast<std::int64_t>(query.size()));
+      processes.group().sum(query.data(), static_cast<std::int64_t>(query.size()));
       return grams;
     };
     for (const bool by_layer : {false, true})
@@ -180,8 +180,8 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
 
 // Those of which the last pass has everything; the others come to the host as ever.
 TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
-  const ProcessLayout team(world_, 1, 1, std::nullopt, gpu_);
-  const Transformer model = load(team);
+  const ProcessLayout processes(world_, 1, 1, std::nullopt, gpu_);
+  const Transformer model = load(processes);
   CaptureRequest request = keys_and_values();
   const std::vector<std::set<std::size_t>> staying{{0, 1}, {}, {1}};
   for (std::size_t p = 0; p < kPasses.size(); ++p) {
@@ -191,7 +191,7 @@ TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
       request.resident = stay;
-      return capture_grams<float>(model, sample_, request, team, progress, profile);
+      return capture_grams<float>(model, sample_, request, processes, progress, profile);
     };
     std::vector<StreamGrams> expected = capture(nullptr);
     const std::vector<StreamGrams> grams = capture(&resident);
@@ -215,8 +215,8 @@ TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
 // A run whose time is up at every round, begun again until it is through: as if it had not been stopped.
 TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
   const TempFolder results("device_capture");
-  const ProcessLayout team(world_, 1, 1, std::nullopt, gpu_);
-  const Transformer model = load(team);
+  const ProcessLayout processes(world_, 1, 1, std::nullopt, gpu_);
+  const Transformer model = load(processes);
   CaptureRequest request = keys_and_values();
   Job job;
   job.output.directory = world_.broadcast(results.path("results"), 0);
@@ -235,7 +235,7 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
       request.state = state;
-      return capture_grams<float>(model, sample_, request, team, progress, profile);
+      return capture_grams<float>(model, sample_, request, processes, progress, profile);
     };
     const std::vector<StreamGrams> expected = capture(nullptr);
     std::vector<StreamGrams> grams;
@@ -243,7 +243,7 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
     for (; grams.empty(); ++runs) {
       RunClock clock(job.run);
       Profile unused;
-      const UnitRun run{job, unit, team, clock, silent_, unused, nullptr};
+      const UnitRun run{job, unit, processes, clock, silent_, unused, nullptr};
       const UnitState state(run, streams, "", nullptr, names);
       try {
         grams = capture(&state);

@@ -21,10 +21,6 @@ constexpr std::int64_t kFormat = 2;  // of the file; to be raised whenever its l
 
 std::string state_path(const Job& job, const Unit& unit) { return unit.result_path(job) + ".state"; }
 
-std::string grid_name(const Grid& grid) {
-  return std::to_string(grid.rows()) + "x" + std::to_string(grid.columns());
-}
-
 std::string group_of(const GramStream& stream, std::size_t part) {
   return stream.name + (part == 0 ? "/fit" : "/heldout");
 }
@@ -164,7 +160,7 @@ UnitState::UnitState(const UnitRun& run, std::vector<GramStream> streams, std::s
 
 template <class T>
 void UnitState::save_if_due(const CollectorSource<T>& source, const ItemsDone& items) const {
-  const RunClock::Step step = run_.clock.next(run_.team.group());
+  const RunClock::Step step = run_.clock.next(run_.processes.group());
   if (step == RunClock::Step::go_on) return;
   save(source(), items);
   run_.clock.saved();
@@ -173,7 +169,7 @@ void UnitState::save_if_due(const CollectorSource<T>& source, const ItemsDone& i
 
 template <class T>
 void UnitState::save(Collector<T>& collector, const ItemsDone& items) const {
-  const Comm& comm = run_.team.group();
+  const Comm& comm = run_.processes.group();
   collector.settle();
   publish(
       comm, {path_, comm.broadcast(job_id(), 0), sha256_hex(unit_identity(run_.job, run_.unit)), run_.lock},
@@ -188,13 +184,13 @@ void UnitState::save(Collector<T>& collector, const ItemsDone& items) const {
 
 template <class T>
 void UnitState::write(H5File& file, Collector<T>& collector, const ItemsDone& items) const {
-  const Comm& comm = run_.team.group();
+  const Comm& comm = run_.processes.group();
   file.write_attribute("/", "format", kFormat);
   file.write_attribute("/", "identity", unit_identity(run_.job, run_.unit));
   file.write_attribute("/", "contents", contents_);
   file.write_attribute("/", "ranks", static_cast<std::int64_t>(comm.size()));
-  file.write_attribute("/", "grid", grid_name(run_.team.grid()));
-  file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(run_.team.tensor().size()));
+  file.write_attribute("/", "grid", to_string(run_.processes.grid().shape()));
+  file.write_attribute("/", "tensor_parallel", static_cast<std::int64_t>(run_.processes.tensor().size()));
   file.write_attribute("/", "passes", passes_);
   file.write_attribute("/", "pass", static_cast<std::int64_t>(items.pass));
   const auto count = static_cast<std::int64_t>(items.done.size());
@@ -212,7 +208,7 @@ void UnitState::write(H5File& file, Collector<T>& collector, const ItemsDone& it
     for (std::size_t p = 0; p < stream.sums.size(); ++p)
       write_part(file, comm, group_of(streams_[s], p), stream.sums[p], stream.waiting[p]);
   }
-  if (attention_ != nullptr) write_attention(file, run_.team, attention_->sums());
+  if (attention_ != nullptr) write_attention(file, run_.processes, attention_->sums());
 }
 
 void UnitState::log(const char* event, const ItemsDone& items) const {
@@ -252,7 +248,7 @@ std::string UnitState::obstacle(const H5File& file, std::int64_t count) const {
 
 /// Opens the state if there is one to resume from. Collective over the group.
 std::optional<H5File> UnitState::open_saved(std::int64_t count) const {
-  const Comm& comm = run_.team.group();
+  const Comm& comm = run_.processes.group();
   std::string reason;  // why it is left aside
   int usable = 0;
   agree(comm, [&] {
@@ -275,11 +271,11 @@ std::optional<H5File> UnitState::open_saved(std::int64_t count) const {
 
 template <class T>
 void UnitState::read(const H5File& file, Collector<T>& collector) const {
-  const Comm& comm = run_.team.group();
+  const Comm& comm = run_.processes.group();
   const bool same_layout =
       file.read_attribute<std::int64_t>("/", "ranks") == comm.size() &&
-      file.read_attribute<std::string>("/", "grid") == grid_name(run_.team.grid()) &&
-      file.read_attribute<std::int64_t>("/", "tensor_parallel") == run_.team.tensor().size();
+      file.read_attribute<std::string>("/", "grid") == to_string(run_.processes.grid().shape()) &&
+      file.read_attribute<std::int64_t>("/", "tensor_parallel") == run_.processes.tensor().size();
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     CollectedStream<T>& stream = collector.stream(s);
     for (std::size_t p = 0; p < stream.sums.size(); ++p) {

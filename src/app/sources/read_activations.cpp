@@ -129,7 +129,7 @@ void check_activations(const Job& job, const Unit& unit, const GridShape& grid) 
 UnitEvidence read_activations(const UnitRun& run) {
   const Job& job = run.job;
   const std::string& path = run.unit.path;
-  const Comm& group = run.team.group();
+  const Comm& group = run.processes.group();
   std::optional<Activations> file;
   UnitEvidence evidence;
   agree(group, [&] {
@@ -156,7 +156,7 @@ UnitEvidence read_activations(const UnitRun& run) {
                         group.broadcast(contents, 0));
   Progress progress(run.log, "read", "tokens", evidence.sample.total(), {{"unit", run.unit.name}});
   const auto sum = [&](auto zero) {
-    ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, run.team);
+    ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, run.processes);
     return reader.run(precision, progress, state);
   };
   stream.grams = file->is_float32() ? sum(0.0F) : sum(0.0);

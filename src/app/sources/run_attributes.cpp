@@ -25,8 +25,7 @@ Job stated_job(const Job& job, const UnitEvidence& evidence) {
 NetcdfAttributes run_attributes(const UnitRun& run, const UnitEvidence& evidence) {
   const Job& job = run.job;
   const Unit& unit = run.unit;
-  const Comm& group = run.team.group();
-  const Grid& grid = run.team.grid();
+  const Comm& group = run.processes.group();
   const std::string now = group.broadcast(iso_time_utc(), 0);
   NetcdfAttributes attributes{{"headspan_schema", std::string(kSchema)},
                               {"title", "Linear predictability of the attention heads of " + unit.model_name +
@@ -50,7 +49,7 @@ NetcdfAttributes run_attributes(const UnitRun& run, const UnitEvidence& evidence
                               {"identity", unit_identity(job, unit)},
                               {"mode", word_of(predict_mode_words(), job.predict.mode)},
                               {"ranks", static_cast<std::int64_t>(group.size())},
-                              {"grid", std::to_string(grid.rows()) + "x" + std::to_string(grid.columns())},
+                              {"grid", to_string(run.processes.grid().shape())},
                               {"versions", library_versions()},
                               {"git", git_id()}};
   if (unit.validation_loss) attributes.push_back({"validation_loss", *unit.validation_loss});

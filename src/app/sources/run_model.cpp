@@ -59,7 +59,7 @@ StreamEvidence stream_evidence(const Job& job, const Prepared& prepared, Stream 
 /// a notice if they do not fit the GPUs, or not in one pass.
 std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepared,
                                        CaptureRequest& request) {
-  const ProcessLayout& processes = run.team;
+  const ProcessLayout& processes = run.processes;
   if (!processes.gpu()) return {};
   std::int64_t longest = 0;
   for (const Sequence& sequence : prepared.sample.sequences) longest = std::max(longest, sequence.length);
@@ -106,7 +106,8 @@ std::vector<StreamGrams> run_forwards(const UnitRun& run, const Transformer& mod
   for (const DeviceShare& pass : request.passes) tokens += tokens_of(pass, prepared.sample);
   Progress progress(run.log, "forward", "tokens", tokens, {{"unit", run.unit.name}});
   const auto capture = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, prepared.sample, request, run.team, progress, run.profile);
+    return capture_grams<decltype(zero)>(model, prepared.sample, request, run.processes, progress,
+                                         run.profile);
   };
   return prepared.input.dtype == Dtype::float64 ? capture(0.0) : capture(0.0F);
 }
@@ -117,10 +118,10 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   const ModelConfig& config = prepared.input.config;
   const Transformer model = [&] {
     const Profile::Phase phase = run.profile.enter("load");
-    return load_model(job.model, prepared.input, saves_attention(job), run.team, run.log, run.unit.name);
+    return load_model(job.model, prepared.input, saves_attention(job), run.processes, run.log, run.unit.name);
   }();
   CaptureRequest request{job.predict.streams, job.predict.capture, job.predict.precision,
-                         batch_tokens(job.run, prepared.sample, run.team), job.tokens.skip_first};
+                         batch_tokens(job.run, prepared.sample, run.processes), job.tokens.skip_first};
   const std::vector<std::string> passes = choose_passes(run, prepared, request);
   std::optional<AttentionSums> sums;
   if (saves_attention(job))
@@ -128,7 +129,7 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   std::vector<GramStream> streams;
   for (const StreamEvidence& stream : evidence.streams)
     streams.push_back(gram_stream(stream.origin, stream.layout, prepared.sample.has_heldout()));
-  const UnitState state(run, streams, identify(prepared, run.team.group(), evidence), request.attention,
+  const UnitState state(run, streams, identify(prepared, run.processes.group(), evidence), request.attention,
                         passes);
   request.state = &state;
   std::map<std::size_t, ResidentGrams> resident;
@@ -142,7 +143,7 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   }
   if (!sums) return;
   const std::int64_t tokens = evidence.streams.front().grams->fit.tokens;
-  AttentionMoments moments = finish_attention(*sums, model, run.team, tokens);
+  AttentionMoments moments = finish_attention(*sums, model, run.processes, tokens);
   evidence.attention = GramAttention{tokens,
                                      moments.layers,
                                      moments.heads,
@@ -160,7 +161,7 @@ void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
 
 UnitEvidence run_model(const UnitRun& run) {
   const Job& job = run.job;
-  const Comm& group = run.team.group();
+  const Comm& group = run.processes.group();
   Prepared prepared;
   {
     const Profile::Phase phase = run.profile.enter("read");
@@ -173,7 +174,7 @@ UnitEvidence run_model(const UnitRun& run) {
   for (const Stream stream : job.predict.streams)
     evidence.streams.push_back(stream_evidence(job, prepared, stream));
   capture(run, prepared, evidence);
-  if (const auto gpu = run.team.gpu())
+  if (const auto gpu = run.processes.gpu())
     release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)));
   if (job.overlap.enabled) {
     const Profile::Phase phase = run.profile.enter("overlap");

@@ -42,8 +42,8 @@ void warn_of_few_tokens(const UnitRun& run, const std::vector<StreamResult>& res
 std::optional<at::Device> analysis_device(const UnitRun& run, const std::string& stream,
                                           const AnalysisRequest& request, RegressionData& data,
                                           std::optional<ResidentGrams>& resident) {
-  if (!run.team.gpu()) return {};
-  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(*run.team.gpu()));
+  if (!run.processes.gpu()) return {};
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(*run.processes.gpu()));
   if (fits_device(data, request, device)) return device;
   if (resident) {
     resident->copy_all_to_host(data);
@@ -92,7 +92,7 @@ void check_definite(const UnitRun& run, const StreamResult& result) {
   const char* remedy = run.unit.kind == Unit::Kind::grams ? "the file is damaged"
                        : result.rules.double_product ? "the machine or headspan is at fault: run it again"
                                                      : "set predict.precision = float64";
-  agree(run.team.group(), [&] {
+  agree(run.processes.group(), [&] {
     for (std::int64_t h = 0; h < heads.targets.count; ++h) {
       const double *spectrum = heads.spectrum.data() + h * d, *mean = heads.mean.data() + h * d;
       if (!(spectrum[d - 1] < -rounding_below_zero(result.rules, mean, spectrum, d))) continue;
@@ -150,7 +150,7 @@ std::vector<StreamResult> analyse_all(const UnitRun& run, UnitEvidence& evidence
 
 void publish_grams(const UnitRun& run, const Publication& publication, const NetcdfAttributes& attributes,
                    const UnitEvidence& evidence) {
-  const Comm& group = run.team.group();
+  const Comm& group = run.processes.group();
   publish(
       group, publication,
       [&](const std::string& path) {

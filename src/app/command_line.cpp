@@ -1,6 +1,5 @@
 #include "app/command_line.h"
 
-#include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
 
@@ -20,48 +19,18 @@ constexpr char kOrigin[] = "command line";
 
 constexpr std::array<const char*, 3> kPlanOptions{{"ranks", "memory-gib", "rates"}};
 
-struct Command {
-  const char* name;
-  bool takes_job;
-  const char* usage;
-  const char* help;
-};
-
-constexpr std::array<Command, 6> kCommands{{
-    {"study", true, "headspan study [JOB.ini] [--units] [--section.key value ...]",
-     "predict each attention head from others, for every checkpoint of a job: one result file each; with "
-     "--units only list them"},
-    {"calibrate", true, "headspan calibrate [JOB.ini] [--section.key value ...]",
-     "find how the KV cache of a model is best stored in few bytes, and write it as a plan"},
-    {"evaluate", true, "headspan evaluate [JOB.ini] [--section.key value ...]",
-     "run a model with a full and a compressed KV cache: loss, scores, generation, bytes, speed"},
-    {"plan", true,
-     "headspan plan [JOB.ini] --ranks N [--memory-gib M] [--rates FILE] [--section.key value ...]",
-     "say what a study would cost on N ranks, and whether it fits, without running it"},
-    {"theory", true, "headspan theory [JOB.ini] [--theory.key value ...]",
-     "draw random projections and hold Theorem 2.1's bound and the exact expectation against them"},
-    {"inspect", false, "headspan inspect PATH ...",
-     "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, result), and check "
-     "it"},
-}};
-
-const Command* find_command(const std::string& name) {
-  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
-                                  [&](const Command& command) { return name == command.name; });
-  return found != kCommands.end() ? &*found : nullptr;
-}
-
 std::string command_names() {
   std::string names;
-  for (const Command& command : kCommands) names += (names.empty() ? "" : ", ") + std::string(command.name);
+  for (const CommandRow& command : commands())
+    names += (names.empty() ? "" : ", ") + std::string(command.name);
   return names;
 }
 
 std::string program_help() {
   std::string text = program_name() +
                      "\nWhich attention heads of a language model lie in the linear span of the others.\n\n";
-  for (const Command& command : kCommands)
-    text += std::string("  ") + command.usage + "\n      " + command.help + "\n";
+  for (const CommandRow& command : commands())
+    text += std::string("  ") + command.usage + "\n      " + command.summary + "\n";
   return text +
          "  headspan COMMAND --help\n  headspan --version\n\n"
          "Runs the same with and without mpirun. Exit code: 0 done; 1 the environment failed; 2 the input is "
@@ -69,15 +38,15 @@ std::string program_help() {
          "3 stopped with the state saved, submit again.\n";
 }
 
-std::string command_help(const Command& command) {
-  std::string text = std::string(command.usage) + "\n" + command.help + "\n";
-  if (!command.takes_job) return text;
+std::string command_help(const CommandRow& command) {
+  std::string text = std::string(command.usage) + "\n" + command.summary + "\n";
+  if (command.sections.empty()) return text;
   return text +
          "\nThe command line overrides the job file. Lists are comma-separated; paths are relative to the "
          "current\n"
          "directory. In a job file lines that start with # or ; are comments, and # starts one behind a "
          "value too.\n" +
-         job_options_help(command.name);
+         job_options_help(command.command);
 }
 
 /// What the user wrote, before its meaning is looked at.
@@ -139,46 +108,45 @@ Written read_words(int argc, const char* const* argv) {
   return written;
 }
 
-/// Takes the options of plan alone out of `keys`. --memory-gib is run.memory_gib.
-PlanRequest take_plan_options(const std::string& command, GivenKeys& keys) {
-  PlanRequest plan;
-  for (const char* name : kPlanOptions) {
-    const auto found = keys.find(name);
-    if (found == keys.end()) {
-      if (command == "plan" && std::string(name) == "ranks")
-        throw InputError(kOrigin, "--ranks", "", "is missing", "headspan plan JOB.ini --ranks N");
-      continue;
-    }
-    const std::string text = found->second.text;
-    if (command != "plan")
-      throw InputError(kOrigin, name, printable(text), "is not for " + command, "it is for plan");
-    keys.erase(found);
-    if (std::string(name) == "memory-gib") keys["run.memory_gib"] = {kOrigin, text};
-    if (std::string(name) == "rates") plan.rates = text;
-    if (std::string(name) != "ranks") continue;
-    const auto ranks = integer(1, kMostRanks);
-    try {
-      plan.ranks = ranks.read(text);
-    } catch (const BadValue& error) {
-      throw InputError(kOrigin, "--ranks", printable(text), error.what(), "allowed: " + ranks.allowed);
-    }
-  }
-  return plan;
+[[noreturn]] void refuse_option(const std::string& option, const std::string& text, const CommandRow& command,
+                                const std::string& right) {
+  throw InputError(kOrigin, option, printable(text), std::string("is not for ") + command.name, right);
 }
 
-Job read_job(const std::vector<std::string>& words, const GivenKeys& overrides) {
-  const auto make = [&](const std::string& name, const GivenKeys& given) {
-    if (words[0] == "theory") return make_theory_job(given);
-    if (words[0] == "calibrate") return make_calibrate_job(name, given);
-    return words[0] == "evaluate" ? make_evaluate_job(name, given) : make_job(name, given);
+std::int64_t read_ranks(const std::optional<std::string>& text) {
+  if (!text) throw InputError(kOrigin, "--ranks", "", "is missing", "headspan plan JOB.ini --ranks N");
+  const auto ranks = integer(1, kMostRanks);
+  try {
+    return ranks.read(*text);
+  } catch (const BadValue& error) {
+    throw InputError(kOrigin, "--ranks", printable(*text), error.what(), "allowed: " + ranks.allowed);
+  }
+}
+
+/// Takes the options of plan out of `keys`. --memory-gib is run.memory_gib.
+PlanRequest take_plan_options(const CommandRow& command, GivenKeys& keys) {
+  const auto take = [&](const char* name) -> std::optional<std::string> {
+    const auto found = keys.find(name);
+    if (found == keys.end()) return {};
+    std::string text = found->second.text;
+    if (command.command != Command::plan) refuse_option(name, text, command, "it is for plan");
+    keys.erase(found);
+    return text;
   };
+  const auto ranks = take("ranks"), memory = take("memory-gib"), rates = take("rates");
+  if (command.command != Command::plan) return {};
+  if (memory) keys["run.memory_gib"] = {kOrigin, *memory};
+  return {read_ranks(ranks), rates.value_or("")};
+}
+
+Job read_job(Command command, const std::vector<std::string>& words, const GivenKeys& overrides) {
   if (words.size() > 2)
     throw InputError(kOrigin, "", "", "'" + printable(words[2]) + "' is one argument too many",
                      "one job file, and --section.key for each key");
-  if (words.size() < 2) return make(kOrigin, overrides);
+  if (words.size() < 2) return make_job(command, kOrigin, overrides);
   GivenKeys given = read_job_file(words[1]);
   for (const auto& [key, value] : overrides) given[key] = value;
-  Job job = make(words[1], given);
+  Job job = make_job(command, words[1], given);
   job.file = words[1];
   return job;
 }
@@ -198,28 +166,29 @@ Request parse_command_line(int argc, const char* const* argv) {
     request.answer = program_help();
     return request;
   }
-  const Command* command = find_command(written.words[0]);
+  const CommandRow* command = find_command(written.words[0]);
   if (command == nullptr)
     throw InputError(kOrigin, "", "", "'" + printable(written.words[0]) + "' is not a command",
                      "one of " + command_names());
-  request.command = command->name;
+  request.command = command->command;
   if (written.help) {
     request.answer = command_help(*command);
     return request;
   }
   request.units = written.units;
-  if (request.units && request.command != "study")
-    throw InputError(kOrigin, "units", "", "is not for " + request.command, "it is for study");
-  request.plan = take_plan_options(request.command, written.keys);
-  if (command->takes_job) {
-    request.job = read_job(written.words, written.keys);
-  } else {
-    if (!written.keys.empty())
-      throw InputError(kOrigin, written.keys.begin()->first, printable(written.keys.begin()->second.text),
-                       std::string("is not for ") + command->name, command->usage);
-    request.files.assign(written.words.begin() + 1, written.words.end());
-    if (request.files.empty()) throw InputError(kOrigin, "", "", "names no file", command->usage);
+  if (request.units && request.command != Command::study)
+    refuse_option("units", "", *command, "it is for study");
+  request.plan = take_plan_options(*command, written.keys);
+  if (!command->sections.empty()) {
+    request.job = read_job(request.command, written.words, written.keys);
+    return request;
   }
+  if (!written.keys.empty()) {
+    const auto& [key, value] = *written.keys.begin();
+    refuse_option(key, value.text, *command, command->usage);
+  }
+  request.files.assign(written.words.begin() + 1, written.words.end());
+  if (request.files.empty()) throw InputError(kOrigin, "", "", "names no file", command->usage);
   return request;
 }
 

@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "app/job/command.h"
 #include "app/job/job.h"
 #include "app/plan/plan.h"
 
 namespace headspan {
 
 struct Request {
-  std::string answer;              ///< not empty: the text of --help or --version; print it and exit with 0
-  std::string command;             ///< "study", "calibrate", "evaluate", "plan", "theory" or "inspect"
+  std::string answer;  ///< not empty: the text of --help or --version; print it and exit with 0
+  Command command = Command::study;
   Job job;                         ///< of a command that takes a job
   bool units = false;              ///< of study: its units are to be listed, not computed
   PlanRequest plan;                ///< of plan

@@ -24,18 +24,32 @@
 namespace headspan {
 namespace {
 
+/// Returns the exit code. Throws AgreedError. Collective over world.
+int call(const Request& request, const Comm& world) {
+  switch (request.command) {
+    case Command::study:
+      return study(request.job, world);
+    case Command::calibrate:
+      return calibrate(request.job, world);
+    case Command::evaluate:
+      return evaluate(request.job, world);
+    case Command::plan:
+      return plan(request.job, request.plan, world);
+    case Command::theory:
+      return theory(request.job.theory, world);
+    case Command::inspect:
+      return inspect(request.files, world);
+  }
+  throw Error("no such command");
+}
+
 /// Returns the exit code. Collective over world.
 int run_command(const Request& request, const std::exception_ptr& failure, const Comm& world) {
   try {
     agree(world, [&] {
       if (failure) std::rethrow_exception(failure);
     });
-    if (request.command == "inspect") return inspect(request.files, world);
-    if (request.command == "plan") return plan(request.job, request.plan, world);
-    if (request.command == "calibrate") return calibrate(request.job, world);
-    if (request.command == "evaluate") return evaluate(request.job, world);
-    if (request.command == "theory") return theory(request.job.theory, world);
-    return study(request.job, world);
+    return call(request, world);
   } catch (const AgreedError& e) {
     if (world.is_root()) std::fprintf(stderr, "headspan: %s\n", e.what());
     return e.exit_code();
@@ -108,10 +122,8 @@ int main(int argc, char** argv) {
     if (is_first_process()) std::fputs(request.answer.c_str(), stdout);
     return 0;
   }
-  const bool computes =
-      request.command == "study" || request.command == "calibrate" || request.command == "evaluate";
   try {
-    if (!failure && computes) {
+    if (!failure && row_of(request.command).runs_long) {
       let_idle_threads_sleep(argv);
       catch_stop_signals();
     } else {

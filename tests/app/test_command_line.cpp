@@ -27,7 +27,7 @@ TEST(CommandLine, AnswersHelpAndVersion) {
             std::string::npos)
       << parse({"study", "--help"}).answer;
   EXPECT_NE(parse({"inspect", "--help"}).answer.find("headspan inspect PATH"), std::string::npos);
-  EXPECT_EQ(parse({"study", "--help"}).command, "study");
+  EXPECT_EQ(parse({"calibrate", "--help"}).command, Command::calibrate);
   EXPECT_EQ(parse({"-h"}).answer, parse({"--help"}).answer);
 }
 
@@ -56,7 +56,7 @@ TEST(CommandLine, OverridesTheJobFile) {
   const Request request = parse({"study", file.c_str(), "--tokens.limit", "9", "--output.overwrite=true",
                                  "--model.path", "", "--model.manifest", "a b.tsv"});
 
-  EXPECT_EQ(request.command, "study");
+  EXPECT_EQ(request.command, Command::study);
   EXPECT_TRUE(request.answer.empty());
   EXPECT_EQ(request.job.tokens.limit, 9);
   EXPECT_EQ(request.job.tokens.seed, 2);

@@ -12,7 +12,7 @@ namespace {
 
 const char* const kSmallest = "[model]\npath = m\n[tokens]\npath = t.bin\n[output]\ndirectory = out\n";
 
-Job read(const std::string& text) { return make_job("a.ini", read_job_text("a.ini", text)); }
+Job read(const std::string& text) { return make_job(Command::study, "a.ini", read_job_text("a.ini", text)); }
 
 /// The smallest job with `lines` behind it.
 Job read_more(const std::string& lines) { return read(kSmallest + lines); }
@@ -106,13 +106,13 @@ TEST(Job, RefusesAMissingOrSecondInput) {
 
 TEST(Job, CalibratesFromModelAndTokensOrFromGrams) {
   const auto calibrate = [](const std::string& text) {
-    return make_calibrate_job("a.ini", read_job_text("a.ini", text + "[compress]\nplan = p.h5\n"));
+    return make_job(Command::calibrate, "a.ini", read_job_text("a.ini", text + "[compress]\nplan = p.h5\n"));
   };
   const auto expect = [&](const char* text, const char* line) {
     EXPECT_EQ(input_error_of([&] { calibrate(text); }), line);
   };
 
-  const std::string echo = to_ini(calibrate("[grams]\npaths = a.h5,b.h5\n"), "calibrate");
+  const std::string echo = to_ini(calibrate("[grams]\npaths = a.h5,b.h5\n"), Command::calibrate);
 
   EXPECT_NE(echo.find("\n[grams]\npaths = a.h5,b.h5\n"), std::string::npos) << echo;
   EXPECT_EQ(calibrate("[model]\npath = m\n[grams]\npaths = a.h5\n").model.path, "m");
@@ -126,7 +126,7 @@ TEST(Job, QuantisesWithoutTokens) {
   const GivenKeys given =
       read_job_text("a.ini", "[model]\npath = m\n[compress]\nalgorithm = quantise\nbits = 8\nplan = p.h5\n");
 
-  EXPECT_EQ(make_calibrate_job("a.ini", given).tokens.path, "");
+  EXPECT_EQ(make_job(Command::calibrate, "a.ini", given).tokens.path, "");
 }
 
 TEST(Job, CompressesOneCheckpointAsItIsStored) {
@@ -134,8 +134,8 @@ TEST(Job, CompressesOneCheckpointAsItIsStored) {
     const GivenKeys given = read_job_text("a.ini", "[model]\npath = m\n" + key +
                                                        "\n[tokens]\npath = t\n[compress]\nplan = p.h5\n" +
                                                        "[evaluate]\nplan = p.h5\ntexts = t\n");
-    for (const auto& make : {make_calibrate_job, make_evaluate_job})
-      EXPECT_EQ(input_error_of([&] { make("a.ini", given); }),
+    for (const Command command : {Command::calibrate, Command::evaluate})
+      EXPECT_EQ(input_error_of([&] { make_job(command, "a.ini", given); }),
                 "a.ini: " + line + "; give model.path, and leave this to study");
   };
 
@@ -165,9 +165,9 @@ TEST(Job, OneFileServesSeveralCommands) {
                     "[model]\npath = m\n[tokens]\npath = t\n[compress]\nplan = p.h5\nstored = 0.5\n"
                     "[evaluate]\nplan = p.h5\ntexts = a.bin,b.bin\n[output]\ndirectory = o\n");
 
-  const std::string calibrate = to_ini(make_calibrate_job("a.ini", given), "calibrate"),
-                    evaluate = to_ini(make_evaluate_job("a.ini", given), "evaluate"),
-                    study = to_ini(make_job("a.ini", given));
+  const std::string calibrate = to_ini(make_job(Command::calibrate, "a.ini", given), Command::calibrate),
+                    evaluate = to_ini(make_job(Command::evaluate, "a.ini", given), Command::evaluate),
+                    study = to_ini(make_job(Command::study, "a.ini", given));
 
   EXPECT_NE(calibrate.find("\n[compress]\nstreams = k,v\nstored = 0.5\n"), std::string::npos) << calibrate;
   EXPECT_EQ(calibrate.find("[evaluate]"), std::string::npos);
@@ -291,10 +291,10 @@ TEST(Job, FilesThatComeWithTheProgramAreValid) {
 
     const GivenKeys given = read_job_file(path);
     const auto make = [&] {
-      if (entry.path().stem() == "theorem2.1") return make_theory_job(given);
-      if (given.count("compress.plan") == 0) return make_job(path, given);
-      make_calibrate_job(path, given);
-      return make_evaluate_job(path, given);
+      if (entry.path().stem() == "theorem2.1") return make_job(Command::theory, path, given);
+      if (given.count("compress.plan") == 0) return make_job(Command::study, path, given);
+      make_job(Command::calibrate, path, given);
+      return make_job(Command::evaluate, path, given);
     };
     EXPECT_NO_THROW(make()) << input_error_of(make);
   }
@@ -304,7 +304,7 @@ TEST(Job, FilesThatComeWithTheProgramAreValid) {
 TEST(JobOptions, AreEachReadWrittenAndExplained) {
   const Job defaults;
   std::string help;
-  for (const char* command : {"study", "theory", "calibrate", "evaluate"}) help += job_options_help(command);
+  for (const CommandRow& row : commands()) help += job_options_help(row.command);
   for (const JobOption& option : job_options()) {
     Job job;
 

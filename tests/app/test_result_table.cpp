@@ -26,7 +26,6 @@ ResultSummary result(const std::string& checkpoint, std::int64_t step, double me
   ResultSummary summary;
   summary.model_name = "small";
   summary.mode = "corrected";
-  summary.init = "pretrained";
   summary.checkpoint = checkpoint;
   summary.step = step;
   summary.streams = {k};
@@ -54,7 +53,7 @@ std::vector<std::string> last_rows(const std::string& text, std::size_t count) {
 
 TEST(ResultTable, SortsByStepAndEndsWithTheNull) {
   ResultSummary random = result("step20-random", 20, 0.1);
-  random.init = "random";
+  random.random = true;
   random.training_tokens = 20000;
   ResultSummary later = result("step100", 100, 0.75);
   later.training_tokens = 100000;
@@ -114,7 +113,7 @@ TEST(ResultTable, FitsTheWidthOfATerminal) {
   for (std::size_t s = 0; s < 3; ++s) widest.streams[s].name = std::string(1, "kqv"[s]);
 
   ResultSummary random = widest;
-  random.init = "random";
+  random.random = true;
 
   for (const std::string& line : lines(format_results({widest, random})))
     EXPECT_LE(line.size(), 132u) << line;

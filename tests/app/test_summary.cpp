@@ -76,8 +76,9 @@ TEST(Summary, SaysWhatTheFileSays) {
   const ResultSummary result = sample.summarise(0);
 
   EXPECT_EQ(result.path, sample.path());
-  EXPECT_EQ(result.model_name + result.checkpoint + result.init + result.mode + result.source,
-            "the model_namethe checkpointthe initthe modethe source");
+  EXPECT_EQ(result.model_name + result.checkpoint + result.mode + result.source,
+            "the model_namethe checkpointthe modethe source");
+  EXPECT_FALSE(result.random);
   EXPECT_EQ(result.step, 7);
   EXPECT_EQ(result.training_tokens, 700);
   ASSERT_EQ(result.streams.size(), 1u);

@@ -14,7 +14,7 @@ namespace {
 Job job_of(const std::string& path) {
   Job job;
   job.model.path = path;
-  job.model.init = {"pretrained"};
+  job.model.init = {WeightSource::pretrained};
   job.output.directory = "out";
   return job;
 }
@@ -175,7 +175,7 @@ TEST(Units, TellTheStepThatTheFolderNames) {
 
 TEST(Units, OfBothKindsOfWeightsHaveTheirOwnResults) {
   Job job = job_of("models/step7");
-  job.model.init = {"pretrained", "random"};
+  job.model.init = {WeightSource::pretrained, WeightSource::random};
 
   const std::vector<Unit> units = list_units(job);
 

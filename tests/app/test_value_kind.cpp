@@ -83,17 +83,23 @@ TEST(ValueKind, FileNameIsEmptyOrNamesAFolder) {
 }
 
 TEST(ValueKind, ChoiceIsOneOfItsWords) {
-  const auto words = choice(std::vector<std::string>{"red", "blue"});
   const auto values = choice(WordList<int>{{"one", 1}, {"two", 2}});
 
-  EXPECT_EQ(words.read("blue"), "blue");
   EXPECT_EQ(values.read("two"), 2);
-  for (const char* text : {"", "Blue", "blu", "red|blue", "one"})
-    EXPECT_EQ(error_message(words, text), "is not allowed") << text;
   for (const char* text : {"", "One", "2", "one|two", "red"})
     EXPECT_EQ(error_message(values, text), "is not allowed") << text;
-  EXPECT_EQ(words.allowed, "red|blue");
   EXPECT_EQ(values.allowed, "one|two");
+}
+
+TEST(ValueKind, ChoiceOrAutoIsAutoOrOneOfItsWords) {
+  const auto kind = choice_or_auto(WordList<int>{{"one", 1}, {"two", 2}});
+
+  EXPECT_FALSE(kind.read("auto").has_value());
+  EXPECT_EQ(kind.read("two"), 2);
+  EXPECT_EQ(error_message(kind, "three"), "is not allowed");
+  EXPECT_EQ(kind.write({}), "auto");
+  EXPECT_EQ(kind.write(1), "one");
+  EXPECT_EQ(kind.allowed, "auto|one|two");
 }
 
 TEST(ValueKind, AutomaticIsAutoOrAValue) {

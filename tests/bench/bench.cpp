@@ -94,7 +94,7 @@ bool report(const BenchOptions& options, const Comm& comm, const Figure& figure)
 
 at::Device bench_place(const BenchOptions& options, const Comm& comm) {
   Job job;
-  job.run.device = options.device;
+  job.run.device = value_of(device_words(), options.device);
   set_exact_products();
   const std::optional<int> gpu = choose_gpu(job, comm);
   return gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)) : at::Device(at::kCPU);

@@ -60,7 +60,7 @@ void warm_up(const CachedModel& model, CacheKind kind, const std::vector<std::in
 std::string name_of(const CompressionPlan& plan) {
   char share[16];
   std::snprintf(share, sizeof share, "%.2f", plan.stored_bytes() / plan.full_bytes());
-  return plan.algorithm + " at " + share;
+  return word_of(algorithm_words(), plan.algorithm) + " at " + share;
 }
 
 }  // namespace
@@ -68,14 +68,14 @@ std::string name_of(const CompressionPlan& plan) {
 bool bench_cache(const BenchOptions& given, const Comm& comm) {
   Job job;
   job.model.path = given.folder;
-  job.model.dtype = given.device == "cuda" ? "bfloat16" : "float32";
-  job.run.device = given.device;
+  job.run.device = value_of(device_words(), given.device);
+  job.model.dtype = job.run.device == ComputeDevice::cuda ? Dtype::bfloat16 : Dtype::float32;
   const std::optional<int> gpu = choose_gpu(job, comm);
   const bool random = !has_weights(given.folder);
-  job.model.init = {random ? "random" : "pretrained"};
+  job.model.init = {random ? WeightSource::random : WeightSource::pretrained};
   const ModelInput input = open_model(job.model, given.folder, random, true);
   BenchOptions options = with_shape_of(input.config, given);
-  options.precision = job.model.dtype;
+  options.precision = dtype_name(*job.model.dtype);
   options.tokens = options.batch * options.sequence_length;
   std::optional<CompressionPlan> plan;
   if (std::filesystem::exists(options.plan))

@@ -64,7 +64,7 @@ class LoadBench {
         options_(with_shape_of(config_, options)),
         files_(weight_files(options.folder)),
         checkpoint_(Checkpoint::open(options.folder)),
-        dtype_(forward_dtype("auto", config_, &checkpoint_)) {}
+        dtype_(forward_dtype({}, config_, &checkpoint_)) {}
 
   bool against_plain_read(bool cold) const {
     std::vector<char> buffer(std::size_t{8} << 20);

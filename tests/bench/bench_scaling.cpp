@@ -81,7 +81,7 @@ class Scaling {
  public:
   Scaling(const BenchOptions& options, const Comm& comm)
       : options_(options), comm_(comm), config_(read_model_config(options.folder + "/config.json")) {
-    job_.model.init = {"random"};
+    job_.model.init = {WeightSource::random};
     job_.predict.precision = options.product();
   }
 

@@ -46,20 +46,21 @@ PlannedBlock kept_heads(std::int64_t layer, std::int64_t heads, std::int64_t d, 
 }  // namespace
 
 CompressionPlan made_up_plan(const ModelConfig& config, const std::string& algorithm) {
-  if (algorithm != "latent" && algorithm != "headspan")
+  const std::optional<CompressionAlgorithm> known = value_of(algorithm_words(), algorithm);
+  const bool latent = known == CompressionAlgorithm::latent;
+  if (!latent && known != CompressionAlgorithm::headspan)
     throw InputError("", "--plan", algorithm, "cannot be made up", "name a file, latent or headspan");
   CompressionPlan plan;
-  plan.algorithm = algorithm;
+  plan.algorithm = *known;
   plan.layers = config.layers;
   plan.kv_heads = config.kv_heads;
   plan.head_size = config.head_size;
   plan.references = 2;
   std::mt19937 engine(7);
-  for (const std::string stream : {"k", "v"})
+  for (const Stream stream : {Stream::k, Stream::v})
     for (std::int64_t layer = 0; layer < plan.layers; ++layer)
-      plan.streams[stream].push_back(algorithm == "latent"
-                                         ? latents(plan.columns(), engine)
-                                         : kept_heads(layer, plan.kv_heads, plan.head_size, engine));
+      plan.streams[stream].push_back(latent ? latents(plan.columns(), engine)
+                                            : kept_heads(layer, plan.kv_heads, plan.head_size, engine));
   return plan;
 }
 

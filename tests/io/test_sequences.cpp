@@ -24,7 +24,8 @@ Pairs cut(const TokenFile& file, const CutRule& rule) {
 }
 
 TokenFile raw_file(const TempFolder& folder, const std::vector<std::int64_t>& ids) {
-  return TokenFile::open(folder.write("a.bin", raw_ids<std::uint16_t>(ids)), "raw", "uint16");
+  return TokenFile::open(folder.write("a.bin", raw_ids<std::uint16_t>(ids)), TokenFormat::raw,
+                         RawIdType::uint16);
 }
 
 TEST(CutSequences, EndsADocumentWithAnyEosAndSplitsLongOnes) {

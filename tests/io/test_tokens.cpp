@@ -26,16 +26,16 @@ std::string save_npy(const TempFolder& folder, const std::string& expression) {
   return path;
 }
 
-std::string refusal(const std::string& path, const std::string& format = "auto",
-                    const std::string& dtype = "auto", std::optional<std::int64_t> vocab_size = {}) {
+std::string refusal(const std::string& path, std::optional<TokenFormat> format = {},
+                    std::optional<RawIdType> dtype = {}, std::optional<std::int64_t> vocab_size = {}) {
   return input_error_of([&] { TokenFile::open(path, format, dtype, vocab_size); });
 }
 
 TEST(TokenFile, ReadsRangesOfRawIds) {
   const TempFolder folder("tokens");
   const TokenFile narrow = TokenFile::open(folder.write("a.bin", raw_ids<std::uint16_t>({1, 2, 65535, 4})));
-  const TokenFile wide =
-      TokenFile::open(folder.write("b.npy", raw_ids<std::uint32_t>({7, 4000000000})), "raw", "uint32");
+  const TokenFile wide = TokenFile::open(folder.write("b.npy", raw_ids<std::uint32_t>({7, 4000000000})),
+                                         TokenFormat::raw, RawIdType::uint32);
 
   EXPECT_EQ(narrow.format(), TokenFormat::raw);
   EXPECT_EQ(narrow.type().name, "uint16");
@@ -60,9 +60,9 @@ TEST(TokenFile, TakesTheTypeThatTheVocabularyNeeds) {
                     wide = folder.write("b.bin", raw_ids<std::uint32_t>(large));
 
   EXPECT_EQ(TokenFile::open(narrow).read(0, 40000), small);
-  EXPECT_EQ(TokenFile::open(narrow, "auto", "auto", 49152).read(0, 40000), small);
-  EXPECT_EQ(TokenFile::open(narrow, "auto", "auto", 65536).type().name, "uint16");
-  EXPECT_EQ(TokenFile::open(wide, "auto", "auto", 100278).read(0, 40000), large);
+  EXPECT_EQ(TokenFile::open(narrow, {}, {}, 49152).read(0, 40000), small);
+  EXPECT_EQ(TokenFile::open(narrow, {}, {}, 65536).type().name, "uint16");
+  EXPECT_EQ(TokenFile::open(wide, {}, {}, 100278).read(0, 40000), large);
   folder.write("b.json", R"({"vocab_size": 100278})");
   EXPECT_EQ(TokenFile::open(wide).read(0, 40000), large);
 }
@@ -81,18 +81,18 @@ TEST(TokenFile, RefusesRawIdsThatCouldBeOfTheOtherType) {
       "\"uint32\" to " +
       folder.path("");
 
-  expect(refusal(wide, "auto", "auto", 49152),
+  expect(refusal(wide, {}, {}, 49152),
          "tokens.dtype = auto: the file reads as uint16 ids and as uint32 ids below 49152 alike" + right +
              "b.json");
   expect(refusal(wide), "as uint32 ids below 262144 alike" + right + "b.json");
   expect(refusal(larger), "as uint32 ids below 262144 alike");
-  expect(refusal(narrow, "auto", "auto", 100278),
+  expect(refusal(narrow, {}, {}, 100278),
          "tokens.dtype = auto: the file does not read as uint32 ids below 100278, the model's vocabulary" +
              right + "a.json");
-  expect(refusal(odd, "auto", "auto", 65537), "does not read as uint32 ids below 65537");
+  expect(refusal(odd, {}, {}, 65537), "does not read as uint32 ids below 65537");
 
-  EXPECT_EQ(TokenFile::open(wide, "auto", "uint16", 49152).count(), 80000);
-  EXPECT_EQ(TokenFile::open(wide, "auto", "uint32", 49152).count(), 40000);
+  EXPECT_EQ(TokenFile::open(wide, {}, RawIdType::uint16, 49152).count(), 80000);
+  EXPECT_EQ(TokenFile::open(wide, {}, RawIdType::uint32, 49152).count(), 40000);
   folder.write("b.json", R"({"dtype": "uint32"})");
   EXPECT_EQ(TokenFile::open(wide).count(), 40000);
 }
@@ -104,10 +104,9 @@ TEST(TokenFile, JudgesTheTypeOfRawIdsByMostOfThem) {
   const std::string small = folder.write("a.bin", raw_ids<std::uint32_t>(ids));
   ids = many_ids(100278);
   ids[321] = 4000000000;
-  const TokenFile large =
-      TokenFile::open(folder.write("b.bin", raw_ids<std::uint32_t>(ids)), "auto", "auto", 100278);
+  const TokenFile large = TokenFile::open(folder.write("b.bin", raw_ids<std::uint32_t>(ids)), {}, {}, 100278);
 
-  EXPECT_NE(refusal(small, "auto", "auto", 49152).find("as uint32 ids below 49152 alike"), std::string::npos);
+  EXPECT_NE(refusal(small, {}, {}, 49152).find("as uint32 ids below 49152 alike"), std::string::npos);
   EXPECT_EQ(large.type().name, "uint32");
   EXPECT_EQ(large.read(321, 1), Ids{4000000000});
 }
@@ -123,11 +122,11 @@ TEST(TokenFile, RefusesRawIdsOfEightBytesThatNobodyNames) {
       folder.path("a.json");
 
   for (const std::int64_t vocabulary : {49152, 100278})
-    EXPECT_NE(refusal(path, "auto", "auto", vocabulary).find(line), std::string::npos) << vocabulary;
+    EXPECT_NE(refusal(path, {}, {}, vocabulary).find(line), std::string::npos) << vocabulary;
   EXPECT_NE(refusal(path).find(line), std::string::npos);
-  EXPECT_EQ(TokenFile::open(path, "auto", "uint32").count(), 80000);
+  EXPECT_EQ(TokenFile::open(path, {}, RawIdType::uint32).count(), 80000);
   folder.write("a.json", R"({"dtype": "int64"})");
-  EXPECT_EQ(TokenFile::open(path, "auto", "auto", 49152).read(0, 40000), ids);
+  EXPECT_EQ(TokenFile::open(path, {}, {}, 49152).read(0, 40000), ids);
 }
 
 TEST(TokenFile, ReadsMoreThanOneChunk) {
@@ -161,8 +160,9 @@ TEST(TokenFile, RefusesNpyOfOtherKinds) {
   EXPECT_NE(refusal(save_npy(folder, "a.reshape(2, 2)")).find("shape = (2, 2): is not one axis"),
             std::string::npos);
   EXPECT_NE(refusal(save_npy(folder, "a[:0]")).find("holds no tokens"), std::string::npos);
-  EXPECT_NE(refusal(save_npy(folder, "a"), "raw").find("tokens.format = raw: "), std::string::npos);
-  EXPECT_NE(refusal(save_npy(folder, "a"), "auto", "uint16")
+  EXPECT_NE(refusal(save_npy(folder, "a"), TokenFormat::raw).find("tokens.format = raw: "),
+            std::string::npos);
+  EXPECT_NE(refusal(save_npy(folder, "a"), {}, RawIdType::uint16)
                 .find("tokens.dtype = uint16: the file's own header says int64"),
             std::string::npos);
 }
@@ -181,7 +181,8 @@ TEST(TokenFile, RefusesABrokenNpy) {
             std::string::npos);
   EXPECT_NE(refusal(folder.write("tiny.npy", header.substr(0, 8))).find("broken NPY header"),
             std::string::npos);
-  EXPECT_NE(refusal(folder.write("raw.npy", data), "npy").find("tokens.format = npy: "), std::string::npos);
+  EXPECT_NE(refusal(folder.write("raw.npy", data), TokenFormat::npy).find("tokens.format = npy: "),
+            std::string::npos);
 }
 
 TEST(TokenFile, ReadsMegatronByTheIndexBeside) {
@@ -252,7 +253,7 @@ TEST(TokenFile, RefusesWhatHoldsNoWholeIds) {
   const TempFolder folder("tokens");
   EXPECT_NE(refusal(folder.write("odd.bin", "abc")).find("its 3 bytes are no whole number of uint16 ids"),
             std::string::npos);
-  EXPECT_NE(refusal(folder.write("two.bin", "abcdef"), "auto", "uint32")
+  EXPECT_NE(refusal(folder.write("two.bin", "abcdef"), {}, RawIdType::uint32)
                 .find("6 bytes are no whole number of uint32"),
             std::string::npos);
   EXPECT_NE(refusal(folder.write("empty.bin", "")).find("empty.bin: holds no tokens"), std::string::npos);
@@ -294,7 +295,7 @@ TEST(TokenSidecar, MustNotContradictTheFile) {
   const auto expect = [&](const char* sidecar, const char* line) {
     folder.write("a.json", sidecar);
     const std::string said = input_error_of([&] {
-      TokenFile::open(path, "auto", "uint16");
+      TokenFile::open(path, {}, RawIdType::uint16);
       hash_token_file(path);
     });
     EXPECT_NE(said.find(line), std::string::npos) << said;

@@ -15,7 +15,7 @@ namespace headspan {
 class PlanMaker {
  public:
   PlanMaker(const ModelConfig& config, const std::string& algorithm) {
-    plan_.algorithm = algorithm;
+    plan_.algorithm = *value_of(algorithm_words(), algorithm);
     plan_.layers = config.layers;
     plan_.kv_heads = config.kv_heads;
     plan_.head_size = config.head_size;
@@ -24,9 +24,10 @@ class PlanMaker {
 
   CompressionPlan make(const std::vector<Band>& bands, std::int64_t exact_first) {
     plan_.exact_first = exact_first;
-    for (const std::string stream : {"k", "v"})
+    for (const Stream stream : {Stream::k, Stream::v})
       for (std::int64_t layer = 0; layer < plan_.layers; ++layer)
-        plan_.streams[stream].push_back(plan_.algorithm == "headspan" ? heads(layer) : columns(bands));
+        plan_.streams[stream].push_back(plan_.algorithm == CompressionAlgorithm::headspan ? heads(layer)
+                                                                                          : columns(bands));
     return plan_;
   }
 
@@ -42,7 +43,7 @@ class PlanMaker {
   PlannedBlock columns(const std::vector<Band>& bands) {
     PlannedBlock block;
     block.bands = bands;
-    if (plan_.algorithm == "quantise") return block;
+    if (plan_.algorithm == CompressionAlgorithm::quantise) return block;
     std::int64_t r = 0;
     for (const Band& band : bands) r += band.columns;
     block.mean = block.bias = draw<double>(plan_.columns());

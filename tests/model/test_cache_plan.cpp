@@ -93,15 +93,14 @@ double of_heads(const PlannedBlock& block, const at::Tensor& x, std::int64_t lay
   return x[layer][head * kHeadSize + j].item<double>();  // a kept one
 }
 
-using Expected =
-    std::function<double(const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j)>;
+using Expected = std::function<double(Stream stream, std::int64_t layer, std::int64_t head, std::int64_t j)>;
 
-const std::vector<CachedLayer>& layers_of(const CachePlan& shard, const std::string& stream) {
-  return stream == "k" ? shard.keys : shard.values;
+const std::vector<CachedLayer>& layers_of(const CachePlan& shard, Stream stream) {
+  return stream == Stream::k ? shard.keys : shard.values;
 }
 
 /// Reads every head of one stream on the shards of `own` heads each.
-void expect_heads_of(const std::string& stream, const std::vector<CachePlan>& shards, std::int64_t own,
+void expect_heads_of(Stream stream, const std::vector<CachePlan>& shards, std::int64_t own,
                      const Expected& expected) {
   const at::Tensor x = token();
   for (std::size_t s = 0; s < shards.size(); ++s) {
@@ -120,7 +119,7 @@ void expect_heads_of(const std::string& stream, const std::vector<CachePlan>& sh
       for (std::int64_t h = 0; h < heads.size(0); ++h)
         for (std::int64_t j = 0; j < kHeadSize; ++j)
           EXPECT_NEAR(heads[h][j].item<double>(), expected(stream, layer, first + h, j), 1e-12)
-              << stream << ", layer " << layer << ", head " << first + h;
+              << word_of(stream_words(), stream) << ", layer " << layer << ", head " << first + h;
     }
   }
 }
@@ -131,7 +130,7 @@ void expect_heads(const CompressionPlan& plan, SharedBlocks shared, std::int64_t
   std::vector<CachePlan> shards;
   for (std::int64_t first = 0; first < kHeads; first += own)
     shards.push_back(make_cache_plan(small_config(), plan, {first, own}, at::kDouble, shared, "plan.h5"));
-  for (const char* stream : {"k", "v"}) expect_heads_of(stream, shards, own, expected);
+  for (const Stream stream : {Stream::k, Stream::v}) expect_heads_of(stream, shards, own, expected);
 }
 
 /// On one rank, and on two with either way to share blocks.
@@ -145,30 +144,27 @@ TEST(CachePlan, OfLatentsReadsWhatThePlanLifts) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}, {3, 3, false}}, 0);
 
-  expect_everywhere(plan,
-                    [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
-                      return of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
-                    });
+  expect_everywhere(plan, [&](Stream stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+    return of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
+  });
 }
 
 TEST(CachePlan, OfNoLatentsReadsTheBias) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "latent").make({}, 0);
 
-  expect_everywhere(plan,
-                    [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
-                      return plan.streams.at(stream)[at_of(layer)].bias[at_of(head * kHeadSize + j)];
-                    });
+  expect_everywhere(plan, [&](Stream stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+    return plan.streams.at(stream)[at_of(layer)].bias[at_of(head * kHeadSize + j)];
+  });
 }
 
 TEST(CachePlan, OfHeadsReadsReferencesOfEarlierLayersToo) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "headspan").make({}, 0);
 
-  expect_everywhere(plan,
-                    [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
-                      return of_heads(plan.streams.at(stream)[at_of(layer)], token(), layer, head, j);
-                    });
+  expect_everywhere(plan, [&](Stream stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+    return of_heads(plan.streams.at(stream)[at_of(layer)], token(), layer, head, j);
+  });
 }
 
 TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
@@ -177,7 +173,7 @@ TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
       PlanMaker(config, "quantise").make({{4, 4, true}, {4, 4, true}, {4, 4, true}}, 0);
 
   expect_heads(plan, SharedBlocks::replicated, kHeads,
-               [&](const std::string&, std::int64_t layer, std::int64_t head, std::int64_t j) {
+               [&](Stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
                  return token()[layer][head * kHeadSize + j].item<double>();
                });
   const CachePlan half = make_cache_plan(config, plan, {2, 2}, at::kDouble, SharedBlocks::sharded, "plan.h5");
@@ -192,13 +188,12 @@ TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
 TEST(CachePlan, LeavesAStreamThatThePlanDoesNotHaveAsItIs) {
   const ModelConfig config = small_config();
   CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 3);
-  plan.streams.erase("k");
+  plan.streams.erase(Stream::k);
 
-  expect_everywhere(
-      plan, [&](const std::string& stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
-        return stream == "k" ? token()[layer][head * kHeadSize + j].item<double>()
-                             : of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
-      });
+  expect_everywhere(plan, [&](Stream stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
+    return stream == Stream::k ? token()[layer][head * kHeadSize + j].item<double>()
+                               : of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
+  });
   EXPECT_EQ(make_cache_plan(config, plan, {0, kHeads}, at::kDouble, SharedBlocks::replicated, "plan.h5")
                 .exact_first,
             3);
@@ -209,7 +204,7 @@ TEST(CachePlan, OfOneBlockLeavesAllOthersAsTheyAre) {
   const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 3);
 
   const CachePlan cached =
-      one_block_plan(config, plan, "v", 1, plan.streams.at("v"), {0, kHeads}, at::kDouble);
+      one_block_plan(config, plan, Stream::v, 1, plan.streams.at(Stream::v), {0, kHeads}, at::kDouble);
 
   for (std::size_t layer = 0; layer < at_of(kLayers); ++layer) {
     EXPECT_FALSE(cached.keys[layer].block.projection.defined());

@@ -68,9 +68,9 @@ struct Ranks {
     CachePlan cached = full_plan(config, own);
     if (one.algorithm != "full") {
       CompressionPlan plan = PlanMaker(config, one.algorithm).make(one.bands, exact_first);
-      if (!one.only_stream.empty()) plan.streams.erase(one.only_stream == "k" ? "v" : "k");
+      if (!one.only_stream.empty()) plan.streams.erase(one.only_stream == "k" ? Stream::v : Stream::k);
       if (one.algorithm == "headspan" && !one.only_stream.empty())
-        refer_to_last(plan.streams.at(one.only_stream));
+        refer_to_last(plan.streams.at(*value_of(stream_words(), one.only_stream)));
       cached = make_cache_plan(config, plan, own, scalar_type(compute), SharedBlocks::replicated, "plan");
     }
     cached.exact_recent = exact_recent;

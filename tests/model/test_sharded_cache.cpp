@@ -83,7 +83,7 @@ std::vector<Case> cases(const ModelConfig& config, bool coded) {
 
 CompressionPlan plan_of(const ModelConfig& config, const Case& one, std::int64_t exact_first) {
   CompressionPlan plan = PlanMaker(config, one.algorithm).make(one.bands, exact_first);
-  if (!one.both_streams) plan.streams.erase("v");
+  if (!one.both_streams) plan.streams.erase(Stream::v);
   return plan;
 }
 

@@ -45,7 +45,7 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
   double capture_error(const Layout& layout, const std::string& dtype, std::int64_t first,
                        std::int64_t layers, const std::string& in_golden) {
     const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
-    const auto model = Transformer::load(config_, checkpoint_, forward_dtype(dtype, config_, nullptr),
+    const auto model = Transformer::load(config_, checkpoint_, *value_of(dtype_words(), dtype),
                                          {layers, false}, layout.tensor_parallel, layout.data_parallel);
     double worst = 0;
     std::int64_t seen = 0;
@@ -67,8 +67,8 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
   double logits_error(const Layout& layout, const std::string& dtype) {
     const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
     const auto model =
-        Transformer::load(config_, checkpoint_, forward_dtype(dtype, config_, nullptr),
-                          {config_.layers, true}, layout.tensor_parallel, layout.data_parallel);
+        Transformer::load(config_, checkpoint_, *value_of(dtype_words(), dtype), {config_.layers, true},
+                          layout.tensor_parallel, layout.data_parallel);
     const at::Tensor logits = model.logits(golden.batch), expected = golden[dtype + "/logits"];
     EXPECT_EQ(logits.scalar_type(), expected.scalar_type());
     return relative_error(logits, expected);

@@ -41,7 +41,7 @@ struct Prepared {
   Sample sample;
 };
 
-bool needs_tokens(const Job& job) { return job.compress.algorithm != "quantise"; }
+bool needs_tokens(const Job& job) { return job.compress.algorithm != CompressionAlgorithm::quantise; }
 
 /// [tokens] as calibration takes it: tokens that a cache keeps exactly are not in the statistics.
 Job::Tokens token_rule(const Job& job) {
@@ -86,7 +86,7 @@ Prepared prepare(const Job& job) {
 double calibration_bytes(const Job& job, const Prepared& prepared) {
   if (!needs_tokens(job)) return 0;
   const ModelConfig& config = prepared.origin.config;
-  const bool by_layer = prepared.input && job.compress.algorithm == "latent";
+  const bool by_layer = prepared.input && job.compress.algorithm == CompressionAlgorithm::latent;
   const std::int64_t pieces = by_layer ? config.layers : 1, columns = config.kv_heads * config.head_size;
   const std::vector<double> of_piece(2, real(columns * (config.layers / pieces)));
   return real(pieces) * gram_bytes(of_piece, prepared.sample.has_heldout() ? 2 : 1);
@@ -110,7 +110,7 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   request.streams = {Stream::k, Stream::v};
   request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
   request.skip_first = token_rule(job).skip_first;
-  request.by_layer = job.compress.algorithm == "latent";
+  request.by_layer = job.compress.algorithm == CompressionAlgorithm::latent;
   AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
   Progress progress(log, "forward", "tokens", prepared.sample.total());
   Profile profile;
@@ -122,14 +122,14 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   log.event("seconds", profile_fields(profile));
   Calibration calibration{input.config,
                           stream_layout(input.config, Stream::k),
-                          fit_rules(job, dtype_name(input.dtype), Precision::float64),
+                          fit_rules(job.predict.mode, input.dtype, Precision::float64),
                           finish_attention(sums, model, team, grams[0].fit.tokens),
                           {},
                           {}};
   const std::size_t of_stream = grams.size() / request.streams.size();
   for (std::size_t i = 0; i < grams.size(); ++i) {
-    const std::string stream = i < of_stream ? "k" : "v";
-    check_value_range(job.model.path, {stream, "roped", dtype_name(input.dtype), "float64", 0},
+    const Stream stream = request.streams[i / of_stream];
+    check_value_range(job.model.path, {stream, CapturePoint::roped, input.dtype, Precision::float64, 0},
                       piece_of(calibration.layout, i % of_stream, of_stream), calibration.rules, grams[i]);
     if (request.by_layer)
       calibration.layer_grams[stream].push_back(std::move(grams[i].fit));
@@ -137,8 +137,7 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
       calibration.grams.emplace(stream, std::move(grams[i]));
   }
   const AttentionMoments& moments = calibration.moments;
-  check_value_range(team.group(), job.model.path, dtype_name(input.dtype), moments.heads, moments.scale,
-                    moments.query);
+  check_value_range(team.group(), job.model.path, input.dtype, moments.heads, moments.scale, moments.query);
   return calibration;
 }
 
@@ -155,14 +154,14 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"heads", origin.config.heads},
                         {"hidden_size", origin.config.hidden_size},
                         {"capture", std::string("roped")},
-                        {"scope", job.compress.scope},
-                        {"units", job.compress.units},
+                        {"scope", word_of(reference_scope_words(), job.compress.scope)},
+                        {"units", word_of(loss_units_words(), job.compress.units)},
                         {"own_text", job.compress.own_text},
                         {"bits", job.compress.bits},
                         {"stored_asked", job.compress.stored},
                         {"tokens_path", origin.tokens_path},
                         {"tokens_sha256", origin.tokens_sha256},
-                        {"job", to_ini(job, "calibrate")},
+                        {"job", to_ini(job, Command::calibrate)},
                         {"versions", library_versions()},
                         {"git", git_id()}};
   if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
@@ -184,7 +183,7 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   plan.kv_heads = config.kv_heads;
   plan.head_size = config.head_size;
   plan.exact_first = job.compress.exact_first;
-  if (plan.algorithm == "quantise") {
+  if (plan.algorithm == CompressionAlgorithm::quantise) {
     plan.streams = plan_quantised(job.compress, config);
     return plan;
   }
@@ -196,11 +195,11 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   Calibration calibration =
       model ? run_model(job, prepared, *model, team, log) : calibration_of_grams(job, prepared.origin, team);
   MeasuredKl measure;
-  if (job.compress.units == "measured")
+  if (job.compress.units == LossUnits::measured)
     measure = make_measured_kl(*model, *prepared.input, prepared.sample, job.compress.exact_first, team);
   else
     model.reset();
-  if (plan.algorithm == "latent") {
+  if (plan.algorithm == CompressionAlgorithm::latent) {
     plan.streams = plan_latents(job.compress, calibration, measure);
   } else {
     HeadPlan heads = plan_heads(job.compress, calibration, measure);
@@ -255,13 +254,13 @@ int calibrate(const Job& job, const Comm& world) {
           escaped(job.compress.plan).c_str());
     return 1;
   }
-  publish_plan(job, prepared, plan, {job.compress.plan, id, sha256_hex(to_ini(job, "calibrate")), lock.get()},
-               world);
+  publish_plan(job, prepared, plan,
+               {job.compress.plan, id, sha256_hex(to_ini(job, Command::calibrate)), lock.get()}, world);
   if (world.is_root())
     std::printf(
         "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",
-        escaped(job.compress.plan).c_str(), plan.algorithm.c_str(), plan.stored_bytes() / plan.full_bytes(),
-        plan.expected_loss, steady_seconds() - start);
+        escaped(job.compress.plan).c_str(), word_of(algorithm_words(), plan.algorithm).c_str(),
+        plan.stored_bytes() / plan.full_bytes(), plan.expected_loss, steady_seconds() - start);
   return 0;
 }
 

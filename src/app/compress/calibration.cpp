@@ -31,9 +31,9 @@ std::vector<double> own_covariances(const HeadGram& gram, std::int64_t d) {
 /// Likewise, of the values of all layers.
 std::vector<double> value_covariances(const Calibration& calibration) {
   const std::int64_t d = calibration.layout.head_size;
-  if (!calibration.grams.empty()) return own_covariances(calibration.grams.at("v").fit, d);
+  if (!calibration.grams.empty()) return own_covariances(calibration.grams.at(Stream::v).fit, d);
   std::vector<double> all;
-  for (const HeadGram& gram : calibration.layer_grams.at("v")) {
+  for (const HeadGram& gram : calibration.layer_grams.at(Stream::v)) {
     const std::vector<double> own = own_covariances(gram, d);
     all.insert(all.end(), own.begin(), own.end());
   }
@@ -43,7 +43,7 @@ std::vector<double> value_covariances(const Calibration& calibration) {
 }  // namespace
 
 const Comm& Calibration::comm() const {
-  const HeadGram& gram = grams.empty() ? layer_grams.at("v").front() : grams.at("v").fit;
+  const HeadGram& gram = grams.empty() ? layer_grams.at(Stream::v).front() : grams.at(Stream::v).fit;
   return gram.matrix.grid().comm();
 }
 
@@ -59,17 +59,17 @@ std::vector<double> covariance_of(const HeadGram& gram, const std::vector<std::i
   return values;
 }
 
-std::map<std::string, std::vector<double>> head_metrics(const Calibration& calibration) {
+std::map<Stream, std::vector<double>> head_metrics(const Calibration& calibration) {
   const AttentionMoments& moments = calibration.moments;
   const std::vector<double> values = value_covariances(calibration);
   const std::int64_t own = moments.kv_heads * moments.head_size * moments.head_size;
-  std::map<std::string, std::vector<double>> metrics;
+  std::map<Stream, std::vector<double>> metrics;
   for (std::int64_t layer = 0; layer < moments.layers; ++layer) {
     const auto first = values.begin() + layer * own;
     const std::vector<double> of_values = value_metric(moments, layer),
                               of_keys = key_metric(moments, layer, {first, first + own});
-    metrics["v"].insert(metrics["v"].end(), of_values.begin(), of_values.end());
-    metrics["k"].insert(metrics["k"].end(), of_keys.begin(), of_keys.end());
+    metrics[Stream::v].insert(metrics[Stream::v].end(), of_values.begin(), of_values.end());
+    metrics[Stream::k].insert(metrics[Stream::k].end(), of_keys.begin(), of_keys.end());
   }
   return metrics;
 }

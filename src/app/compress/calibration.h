@@ -20,8 +20,8 @@ struct Calibration {
   HeadLayout layout;  ///< of keys, and of values
   FitRules rules;
   AttentionMoments moments;
-  std::map<std::string, StreamGrams> grams;                  ///< "k", "v"; empty: there are only those of
-  std::map<std::string, std::vector<HeadGram>> layer_grams;  ///< each layer alone
+  std::map<Stream, StreamGrams> grams;                  ///< of keys, values; empty: there are only those of
+  std::map<Stream, std::vector<HeadGram>> layer_grams;  ///< each layer alone
 
   const Comm& comm() const;  ///< of the Grams' grid
 };
@@ -32,14 +32,13 @@ std::vector<double> covariance_of(const HeadGram& gram, const std::vector<std::i
                                   std::int64_t d);
 
 /// The metric of every head of keys and values: [heads, d, d] by stream, on every rank. Collective.
-std::map<std::string, std::vector<double>> head_metrics(const Calibration& calibration);
+std::map<Stream, std::vector<double>> head_metrics(const Calibration& calibration);
 
 /// By stream, on rank 0: [layers].
-using PlannedStreams = std::map<std::string, std::vector<PlannedBlock>>;
+using PlannedStreams = std::map<Stream, std::vector<PlannedBlock>>;
 
 /// What storing one layer of a stream as `block` says does to the model: the mean divergence from the full
 /// cache, in nats a token. The same on every rank. Collective.
-using MeasuredKl =
-    std::function<double(const std::string& stream, std::int64_t layer, const PlannedBlock& block)>;
+using MeasuredKl = std::function<double(Stream stream, std::int64_t layer, const PlannedBlock& block)>;
 
 }  // namespace headspan

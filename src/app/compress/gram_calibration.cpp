@@ -24,7 +24,8 @@ Job of_keys_and_values(const Job& job) {
 
 void check_attention(const GramFiles& files, const std::string& path) {
   const GramStream& first = files.streams.front();
-  if (first.name == "k" && first.capture != "roped")
+  if (value_of(stream_words(), first.name) == Stream::k &&
+      value_of(capture_words(), first.capture) != CapturePoint::roped)
     throw InputError(path, "k capture", first.capture, "is not how a cache holds keys",
                      "give Grams of a study with predict.capture = roped");
   if (!files.lacks_attention.empty())
@@ -71,8 +72,9 @@ std::string check_model(const Job& job, const GramFiles& files) {
   const std::string weights = weights_digest(Checkpoint::open(job.model.path));
   if (files.weights_digest.empty())
     return job.grams.paths.front() + ": weights_digest: " +
-           (files.init == "random" ? "its Grams are of random weights, not of those of "
-                                   : "is not there: its Grams may be of other weights than those of ") +
+           (value_of(weight_source_words(), files.init) == WeightSource::random
+                ? "its Grams are of random weights, not of those of "
+                : "is not there: its Grams may be of other weights than those of ") +
            job.model.path;
   if (files.weights_digest != weights)
     throw InputError(job.grams.paths.front(), "weights_digest", files.weights_digest.substr(0, 12),
@@ -125,7 +127,7 @@ void check_definite(const std::string& path, const Calibration& calibration) {
         if (!is_semidefinite(std::move(covariance), heads * d,
                              least_variances(calibration, fit, layer * heads * d, heads * d),
                              calibration.rules.band()))
-          throw InputError(path, name + ", layer " + std::to_string(layer), "",
+          throw InputError(path, word_of(stream_words(), name) + ", layer " + std::to_string(layer), "",
                            "its Gram is not positive semidefinite", "the file is damaged");
       });
     }
@@ -145,7 +147,7 @@ GramOrigin check_calibration_grams(const Job& job) {
                     files.tokens_sha256,
                     files.tokens_mismatch,
                     {}};
-  if (job.compress.algorithm == "quantise") return origin;  // fits nothing
+  if (job.compress.algorithm == CompressionAlgorithm::quantise) return origin;  // fits nothing
   check_tokens(job, files);
   origin.weights_mismatch = mismatch;
   return origin;
@@ -162,7 +164,7 @@ Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const
                          std::move(attention.scale), std::move(attention.query),
                          std::move(attention.output)};
   for (StreamEvidence& stream : evidence.streams)
-    calibration.grams.emplace(stream.origin.name, std::move(*stream.grams));
+    calibration.grams.emplace(stream.origin.stream, std::move(*stream.grams));
   check_definite(job.grams.paths.front(), calibration);
   return calibration;
 }

@@ -15,7 +15,7 @@ constexpr std::int64_t kCodeMost = 6;
 }  // namespace
 
 References graph_references(const ReferenceInput& input) {
-  const bool code = input.rule().algorithm == "paper-code";
+  const bool code = input.rule().algorithm == CompressionAlgorithm::paper_code;
   const GraphRule graph{code, 1 - input.rule().stored, code ? kCodeLeast : input.references(),
                         code ? kCodeMost : input.references()};
   References chosen;

@@ -6,13 +6,12 @@
 
 namespace headspan {
 
-StreamReferences choose_references(const Job::Compress& rule,
-                                   const std::map<std::string, RegressionData>& data,
-                                   const std::map<std::string, std::vector<double>>& metrics) {
+StreamReferences choose_references(const Job::Compress& rule, const std::map<Stream, RegressionData>& data,
+                                   const std::map<Stream, std::vector<double>>& metrics) {
   const ReferenceInput input(rule, data, metrics);
-  References chosen = rule.algorithm != "headspan" ? graph_references(input)
-                      : rule.scope == "layer"      ? layer_references(input)
-                                                   : causal_references(input);
+  References chosen = rule.algorithm != CompressionAlgorithm::headspan ? graph_references(input)
+                      : rule.scope == ReferenceScope::layer            ? layer_references(input)
+                                                                       : causal_references(input);
   StreamReferences result;
   for (std::size_t s = 0; s < chosen.size(); ++s) result[rule.streams[s]] = std::move(chosen[s]);
   return result;

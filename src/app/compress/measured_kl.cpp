@@ -38,10 +38,9 @@ MeasuredKl make_measured_kl(const Transformer& model, const ModelInput& input, c
   PagedCache cache(full, count, compute, plain, team.tensor_device());
   HiddenStates reference = hidden_states(model, sequences, cache);
   return [&model, &config, &team, heads, compute, plain, exact_first, count, sequences = std::move(sequences),
-          reference = std::move(reference)](const std::string& stream, std::int64_t layer,
-                                            const PlannedBlock& block) {
+          reference = std::move(reference)](Stream stream, std::int64_t layer, const PlannedBlock& block) {
     CompressionPlan plan;
-    plan.algorithm = "latent";
+    plan.algorithm = CompressionAlgorithm::latent;
     plan.kv_heads = config.kv_heads;
     plan.head_size = config.head_size;
     plan.exact_first = exact_first;

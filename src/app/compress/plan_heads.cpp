@@ -174,14 +174,14 @@ class HeadMaps {
 }  // namespace
 
 HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const MeasuredKl& measure) {
-  std::map<std::string, std::vector<double>> metrics = head_metrics(calibration);
+  std::map<Stream, std::vector<double>> metrics = head_metrics(calibration);
   if (measure)
     for (const auto& [stream, units] : loss_scale(rule, calibration, measure)) {
       std::vector<double>& metric = metrics.at(stream);
       const std::size_t of_layer = metric.size() / units.size();
       for (std::size_t i = 0; i < metric.size(); ++i) metric[i] *= units[i / of_layer];
     }
-  std::map<std::string, RegressionData> data;
+  std::map<Stream, RegressionData> data;
   for (auto& [stream, grams] : calibration.grams) {
     const bool asked = std::find(rule.streams.begin(), rule.streams.end(), stream) != rule.streams.end();
     if (asked)
@@ -193,7 +193,7 @@ HeadPlan plan_heads(const Job::Compress& rule, Calibration& calibration, const M
   for (const auto& [stream, own] : references)
     for (const auto& list : own)
       planned.references = std::max(planned.references, static_cast<std::int64_t>(list.size()));
-  for (const std::string& stream : rule.streams)
+  for (const Stream stream : rule.streams)
     planned.streams[stream] =
         HeadMaps(rule, data.at(stream), metrics.at(stream), references.at(stream), planned.references)
             .fit(calibration.config.layers, calibration.config.kv_heads);

@@ -17,7 +17,7 @@ namespace {
 
 /// One layer of a stream on the rank that works on it.
 struct OwnLatents {
-  std::string stream;
+  Stream stream;
   std::int64_t layer;
   Latents latents;
 };
@@ -51,7 +51,7 @@ class LatentPlanner {
     return collect(spectra, allocate(spectra));
   }
 
-  std::map<std::string, std::vector<double>> loss_scale(const MeasuredKl& measure) {
+  std::map<Stream, std::vector<double>> loss_scale(const MeasuredKl& measure) {
     const std::vector<Spectrum> spectra = find_latents();
     Allocation halves;
     for (const Spectrum& spectrum : spectra) {
@@ -60,8 +60,8 @@ class LatentPlanner {
       halves.loss.push_back(own.loss.front());
     }
     const std::vector<double> units = measured_units(measure, spectra, halves);
-    std::map<std::string, std::vector<double>> by_stream;
-    for (const std::string& stream : rule_.streams) {
+    std::map<Stream, std::vector<double>> by_stream;
+    for (const Stream stream : rule_.streams) {
       const auto first = units.begin() + static_cast<std::ptrdiff_t>(block_of(stream, 0));
       by_stream[stream] = {first, first + layers_};
     }
@@ -86,13 +86,13 @@ class LatentPlanner {
 
   std::int64_t columns() const { return heads_ * d_; }
 
-  std::size_t block_of(const std::string& stream, std::int64_t layer) const {
+  std::size_t block_of(Stream stream, std::int64_t layer) const {
     const auto at = std::find(rule_.streams.begin(), rule_.streams.end(), stream) - rule_.streams.begin();
     return to_size(at * layers_ + layer);
   }
 
   /// Of the columns of this rank's layer of a round, first + rank; of none beyond the last. Collective.
-  std::vector<double> covariance(const std::string& stream, std::int64_t first) const {
+  std::vector<double> covariance(Stream stream, std::int64_t first) const {
     const std::int64_t own = first + comm_.rank();
     std::vector<std::int64_t> heads(own < layers_ ? to_size(heads_) : 0);
     if (!calibration_.grams.empty()) {
@@ -109,7 +109,7 @@ class LatentPlanner {
     return covariance;
   }
 
-  std::vector<double> mean(const std::string& stream, std::int64_t layer) const {
+  std::vector<double> mean(Stream stream, std::int64_t layer) const {
     if (calibration_.grams.empty()) return calibration_.layer_grams.at(stream)[to_size(layer)].mean;
     const auto all = calibration_.grams.at(stream).fit.mean.begin();
     return {all + layer * columns(), all + (layer + 1) * columns()};
@@ -118,7 +118,7 @@ class LatentPlanner {
   /// This rank's layer of a round that begins with layer `first`. Collective.
   void work_on(std::int64_t first) {
     const std::int64_t layer = first + comm_.rank();
-    for (const std::string& stream : rule_.streams) {
+    for (const Stream stream : rule_.streams) {
       std::vector<double> own = covariance(stream, first);
       if (layer >= layers_) continue;
       const auto metric = metrics_.at(stream).begin() + layer * heads_ * d_ * d_;
@@ -132,7 +132,7 @@ class LatentPlanner {
   std::vector<double> measured_units(const MeasuredKl& measure, const std::vector<Spectrum>& spectra,
                                      const Allocation& allocation) const {
     std::vector<double> units(spectra.size(), 1.0);
-    for (const std::string& stream : rule_.streams)
+    for (const Stream stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
         const std::size_t at = block_of(stream, layer);
         if (!(allocation.loss[at] > 0)) continue;
@@ -177,7 +177,7 @@ class LatentPlanner {
   }
 
   /// One layer of a stream in given bands; projection and lift on rank 0 alone. Collective.
-  PlannedBlock block_with(const std::string& stream, std::int64_t layer, std::vector<Band> bands,
+  PlannedBlock block_with(Stream stream, std::int64_t layer, std::vector<Band> bands,
                           const Spectrum& spectrum) const {
     PlannedBlock block;
     block.bands = std::move(bands);
@@ -193,7 +193,7 @@ class LatentPlanner {
   /// The blocks of all layers, on rank 0. Collective.
   PlannedStreams collect(const std::vector<Spectrum>& spectra, const Allocation& allocation) const {
     PlannedStreams planned;
-    for (const std::string& stream : rule_.streams)
+    for (const Stream stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
         const std::size_t at = block_of(stream, layer);
         PlannedBlock block = block_with(stream, layer, allocation.bands[at], spectra[at]);
@@ -216,7 +216,7 @@ class LatentPlanner {
   const Calibration& calibration_;
   const Comm& comm_;
   std::int64_t heads_, d_, layers_;
-  std::map<std::string, std::vector<double>> metrics_;
+  std::map<Stream, std::vector<double>> metrics_;
   std::vector<OwnLatents> own_;
 };
 
@@ -228,10 +228,11 @@ void check_latents(const Job::Compress& rule, const ModelConfig& config) {
     const std::string what = "takes the latents of layers, of which each has " + std::to_string(columns) +
                              " columns, above the " + std::to_string(kMostEigenvectors) +
                              " whose eigenvectors LAPACK can count";
-    if (rule.algorithm == "latent")
-      throw InputError("", "compress.algorithm", rule.algorithm, what,
+    if (rule.algorithm == CompressionAlgorithm::latent)
+      throw InputError("", "compress.algorithm", "latent", what,
                        "choose headspan, paper-text, paper-code or quantise");
-    if (rule.units == "measured") throw InputError("", "compress.units", rule.units, what, "leave it out");
+    if (rule.units == LossUnits::measured)
+      throw InputError("", "compress.units", "measured", what, "leave it out");
   }
   if (rule.bits.find('x') == std::string::npos) return;
   std::int64_t latents = 0;
@@ -247,9 +248,8 @@ PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibr
   return LatentPlanner(rule, calibration).plan(measure);
 }
 
-std::map<std::string, std::vector<double>> loss_scale(const Job::Compress& rule,
-                                                      const Calibration& calibration,
-                                                      const MeasuredKl& measure) {
+std::map<Stream, std::vector<double>> loss_scale(const Job::Compress& rule, const Calibration& calibration,
+                                                 const MeasuredKl& measure) {
   return LatentPlanner(rule, calibration).loss_scale(measure);
 }
 
@@ -259,7 +259,7 @@ PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& conf
   for (std::int64_t left = config.kv_heads * d; left > 0; left -= group)
     block.bands.push_back({std::min(left, group), std::stoi(rule.bits), true});
   PlannedStreams planned;
-  for (const std::string& stream : rule.streams) planned[stream].assign(to_size(config.layers), block);
+  for (const Stream stream : rule.streams) planned[stream].assign(to_size(config.layers), block);
   return planned;
 }
 

@@ -17,9 +17,8 @@ PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibr
 
 /// By stream, for each layer: what half of its latents, as they are, are measured to lose over what they are
 /// expected to. Collective over the grid of the Grams.
-std::map<std::string, std::vector<double>> loss_scale(const Job::Compress& rule,
-                                                      const Calibration& calibration,
-                                                      const MeasuredKl& measure);
+std::map<Stream, std::vector<double>> loss_scale(const Job::Compress& rule, const Calibration& calibration,
+                                                 const MeasuredKl& measure);
 
 /// Every column in `bits` bits, in groups of whole heads of at least 64 columns. Local.
 PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config);

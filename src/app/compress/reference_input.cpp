@@ -8,10 +8,10 @@
 
 namespace headspan {
 
-ReferenceInput::ReferenceInput(const Job::Compress& rule, const std::map<std::string, RegressionData>& data,
-                               const std::map<std::string, std::vector<double>>& metrics)
+ReferenceInput::ReferenceInput(const Job::Compress& rule, const std::map<Stream, RegressionData>& data,
+                               const std::map<Stream, std::vector<double>>& metrics)
     : rule_(rule) {
-  for (const std::string& stream : rule.streams) {
+  for (const Stream stream : rule.streams) {
     data_.push_back(&data.at(stream));
     metrics_.push_back(&metrics.at(stream));
   }

@@ -16,8 +16,8 @@ namespace headspan {
 class ReferenceInput {
  public:
   /// Keeps references to all three.
-  ReferenceInput(const Job::Compress& rule, const std::map<std::string, RegressionData>& data,
-                 const std::map<std::string, std::vector<double>>& metrics);
+  ReferenceInput(const Job::Compress& rule, const std::map<Stream, RegressionData>& data,
+                 const std::map<Stream, std::vector<double>>& metrics);
 
   const Job::Compress& rule() const { return rule_; }
   std::int64_t references() const { return rule_.references; }

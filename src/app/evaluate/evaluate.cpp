@@ -101,7 +101,7 @@ Prepared prepare(const Job& job) {
 /// Equal for runs that answer the same requests alike, with the weights in these very files.
 std::string identity(const Job& job, const Prepared& prepared, const std::string& weights) {
   const Job::Evaluate& rule = job.evaluate;
-  std::string text = to_ini(job, "evaluate") + prepared.input.config_sha256 + weights +
+  std::string text = to_ini(job, Command::evaluate) + prepared.input.config_sha256 + weights +
                      change_times(prepared.input.checkpoint->files());
   for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
     if (!path.empty()) text += sha256_file(path);
@@ -111,7 +111,8 @@ std::string identity(const Job& job, const Prepared& prepared, const std::string
 /// The digests of the model's weights and of those that the plan was made for; tells where these are others.
 Json compare_weights(const Job& job, const Prepared& prepared, const std::string& weights, const Log& log) {
   Json found{{"digest", weights}, {"plan", nullptr}, {"same", nullptr}};
-  if (!prepared.plan || prepared.plan->algorithm == "quantise") return found;  // has no maps
+  if (!prepared.plan || prepared.plan->algorithm == CompressionAlgorithm::quantise)
+    return found;  // has no maps
   const std::string& planned = prepared.plan->weights_digest;
   const bool same = planned == weights;
   if (planned.empty()) {

@@ -57,9 +57,9 @@ void score_batch(const CachedModel& model, CacheKind kind, bool reference, const
 }  // namespace
 
 InputError forward_overflow(const CachedModel& model, const std::string& what) {
-  const std::string dtype = dtype_name(model.dtype());
-  return InputError("", what, "", "the forward in " + dtype + " overflows",
-                    dtype == "float16" ? "set model.dtype to bfloat16 or float32" : "check the weights");
+  const Dtype dtype = model.dtype();
+  return InputError("", what, "", "the forward in " + dtype_name(dtype) + " overflows",
+                    dtype == Dtype::float16 ? "set model.dtype to bfloat16 or float32" : "check the weights");
 }
 
 TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const std::string& name,

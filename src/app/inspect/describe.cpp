@@ -154,7 +154,7 @@ std::string describe_tokens(const std::string& path) {
   const std::string sha256 = hash_token_file(path);
   const bool known = file.sidecar() && !file.sidecar()->sha256.empty();
   return report(path, "token file",
-                {{"format", to_string(file.format()) + " of " + file.type().name},
+                {{"format", word_of(token_format_words(), file.format()) + " of " + file.type().name},
                  {"tokens", std::to_string(file.count())},
                  {"documents", scan.documents > 0 ? std::to_string(scan.documents) : ""},
                  {"largest id", std::to_string(scan.largest)},
@@ -184,17 +184,19 @@ std::string describe_job(const std::string& path) {
     return first != given.end() && first->first.rfind(section + ".", 0) == 0;
   };
   if (holds("theory")) {
-    make_theory_job(given);
+    make_job(Command::theory, path, given);
     return report(path, "job file of headspan theory", {});
   }
   std::string text = escaped(path) + ": job file";
   const bool study = holds("output");
   if (study || !(holds("compress") || holds("evaluate")))
-    text += "; a study as it will run:\n\n" + shown(to_ini(make_job(path, given)));
+    text += "; a study as it will run:\n\n" + shown(to_ini(make_job(Command::study, path, given)));
   if (holds("compress"))
-    text += "; calibrate as it will run:\n\n" + shown(to_ini(make_calibrate_job(path, given), "calibrate"));
+    text += "; calibrate as it will run:\n\n" +
+            shown(to_ini(make_job(Command::calibrate, path, given), Command::calibrate));
   if (holds("evaluate"))
-    text += "; evaluate as it will run:\n\n" + shown(to_ini(make_evaluate_job(path, given), "evaluate"));
+    text += "; evaluate as it will run:\n\n" +
+            shown(to_ini(make_job(Command::evaluate, path, given), Command::evaluate));
   return text;
 }
 
@@ -206,14 +208,14 @@ std::string describe_plan(const std::string& path) {
   char loss[32];
   std::snprintf(loss, sizeof loss, "%.4g", plan.expected_loss);
   Facts facts{
-      {"algorithm", plan.algorithm},
+      {"algorithm", word_of(algorithm_words(), plan.algorithm)},
       {"bytes", bytes},
       {"read", std::to_string(static_cast<std::int64_t>(plan.read_bytes())) + " bytes of a token in a step"},
       {"maps", std::to_string(static_cast<std::int64_t>(plan.map_bytes())) + " bytes"},
       {"exact first", std::to_string(plan.exact_first) + " tokens"},
       {"expected loss", loss}};
   for (const auto& [stream, blocks] : plan.streams)
-    facts.push_back({"stream " + stream, block_text(plan, blocks)});
+    facts.push_back({"stream " + word_of(stream_words(), stream), block_text(plan, blocks)});
   return report(path, "compression plan", facts);
 }
 

@@ -56,12 +56,12 @@ constexpr const char* kLegend =
 /// `text` of a unit with drawn weights says so.
 std::string marked(const std::string& text, const ResultSummary& result) {
   const bool says_so = text.size() >= 6 && text.substr(text.size() - 6) == "random";
-  return text + (result.init == "random" && !says_so ? " random" : "");
+  return text + (result.random && !says_so ? " random" : "");
 }
 
 /// What the weights were trained on; nothing where that is unknown, or where they were drawn.
 std::string trained_on(const ResultSummary& result) {
-  return result.training_tokens < 0 || result.init == "random" ? "" : format_count(result.training_tokens);
+  return result.training_tokens < 0 || result.random ? "" : format_count(result.training_tokens);
 }
 
 /// How the rows are called: by step where that tells them apart, else by name.
@@ -171,7 +171,7 @@ std::string format_results(Results results) {
   std::string text;
   for (auto& [heading, rows] : tables) {
     std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.step, a.init, a.checkpoint) < std::tie(b.step, b.init, b.checkpoint);
+      return std::tie(a.step, a.random, a.checkpoint) < std::tie(b.step, b.random, b.checkpoint);
     });
     text += (text.empty() ? "" : "\n") + heading;
     text += (rows.size() == 1 ? format_one(rows.front()) : format_many(rows)) + flagged(rows);

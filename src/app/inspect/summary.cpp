@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "app/job/job_words.h"
 #include "base/printable.h"
 #include "io/hdf5/h5_file.h"
 #include "stats/nulls/nulls.h"
@@ -172,7 +173,7 @@ ResultSummary summarise_result(const std::string& path) {
   summary.model_name = text(file, "/", "model_name");
   summary.model_type = text(file, "/", "model_type");
   summary.checkpoint = text(file, "/", "checkpoint");
-  summary.init = text(file, "/", "init");
+  summary.random = value_of(weight_source_words(), text(file, "/", "init")) == WeightSource::random;
   summary.mode = text(file, "/", "mode");
   summary.tokens_path = text(file, "/", "tokens_path");
   summary.source = text(file, "/", "source");

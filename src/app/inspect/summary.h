@@ -40,7 +40,7 @@ struct StreamSummary {
 struct ResultSummary {
   std::string path;
   std::string model_name, model_type, checkpoint;
-  std::string init;  ///< pretrained or random
+  bool random = false;  ///< weights drawn, not read
   std::string mode, tokens_path, source, date_created;
   std::int64_t step = -1;              ///< -1: unknown
   std::int64_t training_tokens = -1;   ///< likewise

@@ -11,10 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "app/job/cache_kind.h"
+#include "app/job/job_words.h"
 #include "dist/matrix/grid_shape.h"
-#include "model/core/stream.h"
+#include "io/inputs/tokens.h"
+#include "io/outputs/compression_plan.h"
+#include "io/stream.h"
+#include "model/core/dtype.h"
 #include "stats/gram/panel_values.h"
+#include "stats/regression/selection.h"
 
 namespace headspan {
 
@@ -29,15 +33,15 @@ struct Job {
     std::string manifest;
     Words select{"all"};
     std::string name;
-    Words init{"pretrained"};
+    std::vector<WeightSource> init{WeightSource::pretrained};
     std::int64_t seed = 0;
-    std::string dtype = "auto";
+    std::optional<Dtype> dtype;
   } model;
 
   struct Tokens {
     std::string path;
-    std::string format = "auto";
-    std::string dtype = "auto";
+    std::optional<TokenFormat> format;
+    std::optional<RawIdType> dtype;
     std::int64_t sequence_length = 2048;
     std::int64_t limit = 30000;
     std::optional<std::vector<std::int64_t>> eos;
@@ -59,21 +63,21 @@ struct Job {
     CapturePoint capture = CapturePoint::roped;
     std::int64_t references = 5;
     std::int64_t pool = 16;
-    Words selection{"pairwise", "forward"};
-    std::string mode = "corrected";
+    std::vector<SelectionRule> selection{SelectionRule::pairwise, SelectionRule::forward};
+    PredictMode mode = PredictMode::corrected;
     Precision precision = Precision::float64;
   } predict;
 
   struct Ceiling {
     bool enabled = true;
-    std::string scope = "layer";
+    CeilingScope scope = CeilingScope::layer;
   } ceiling;
 
   struct Overlap {
     bool enabled = true;
     std::vector<Stream> projections{Stream::q, Stream::k, Stream::v};
     Words tolerances{"paper", "1e-1", "1e-2", "1e-3", "1e-4"};
-    std::string effective = "both";
+    GainChoice effective = GainChoice::both;
   } overlap;
 
   /// Of the command theory alone.
@@ -87,15 +91,15 @@ struct Job {
   } theory;
 
   struct Compress {
-    Words streams{"k", "v"};
+    std::vector<Stream> streams{Stream::k, Stream::v};
     double stored = 0.25;
-    std::string algorithm = "latent";
+    CompressionAlgorithm algorithm = CompressionAlgorithm::latent;
     std::string bits = "auto";
     std::int64_t references = 5;
-    std::string scope = "layer";
+    ReferenceScope scope = ReferenceScope::layer;
     std::int64_t exact_first = 4;
     std::optional<double> ridge;
-    std::string units = "residual";
+    LossUnits units = LossUnits::residual;
     std::int64_t own_text = 0;
     std::string plan;
   } compress;
@@ -114,7 +118,7 @@ struct Job {
   } evaluate;
 
   struct Run {
-    std::string device = "auto";
+    std::optional<ComputeDevice> device;
     std::int64_t groups = 1;
     std::optional<std::int64_t> tensor_parallel;
     std::optional<GridShape> grid;

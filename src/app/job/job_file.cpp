@@ -96,7 +96,7 @@ class Resolver {
   Resolver(const std::string& name, const GivenKeys& given, Job* job)
       : name_(name), given_(given), job_(*job) {}
 
-  void resolve() const {
+  void resolve_study() const {
     check_inputs();
     apply_mode();
     check_predict();
@@ -151,24 +151,25 @@ void Resolver::check_inputs() const {
 }
 
 void Resolver::apply_mode() const {
-  if (job_.predict.mode != "paper") return;
+  if (job_.predict.mode != PredictMode::paper) return;
+  const std::vector<SelectionRule> paper_selection{SelectionRule::pairwise};
   const char* wrong = "contradicts predict.mode = paper";
   if (has("tokens.heldout") && job_.tokens.heldout != 0)
     refuse("tokens.heldout", wrong, "leave it out, or give 0");
-  if (has("predict.selection") && job_.predict.selection != Words{"pairwise"})
+  if (has("predict.selection") && job_.predict.selection != paper_selection)
     refuse("predict.selection", wrong, "leave it out, or give pairwise");
   job_.tokens.heldout = 0;
-  job_.predict.selection = {"pairwise"};
+  job_.predict.selection = paper_selection;
 }
 
 void Resolver::check_predict() const {
-  const Words& selection = job_.predict.selection;
-  const bool forward = std::find(selection.begin(), selection.end(), "forward") != selection.end();
+  const std::vector<SelectionRule>& selection = job_.predict.selection;
+  const bool forward = std::count(selection.begin(), selection.end(), SelectionRule::forward) > 0;
   if (forward && job_.predict.pool < job_.predict.references)
     refuse("predict.pool", "is smaller than predict.references = " + std::to_string(job_.predict.references),
            "forward selection chooses the references from the pool");
-  const bool half =
-      job_.model.dtype != "float64" && job_.model.dtype != "float32" && job_.activations.path.empty();
+  const std::optional<Dtype>& dtype = job_.model.dtype;
+  const bool half = dtype != Dtype::float64 && dtype != Dtype::float32 && job_.activations.path.empty();
   if (job_.predict.precision == Precision::bfloat16 && !half)
     refuse("predict.precision", "is allowed only with a forward in half precision",
            "float64, float32 or split, or model.dtype bfloat16 or float16");
@@ -177,40 +178,44 @@ void Resolver::check_predict() const {
 /// Of commands that run the stored weights of model.path.
 void Resolver::check_one_checkpoint() const {
   const char* right = "give model.path, and leave this to study";
-  if (job_.model.init != Words{"pretrained"})
+  if (job_.model.init != std::vector{WeightSource::pretrained})
     refuse("model.init", "draws weights, and stored ones are run", right);
   if (has("model.manifest")) refuse("model.manifest", "names many checkpoints, and one is run", right);
   if (job_.model.select != Words{"all"}) refuse("model.select", "selects from a manifest", right);
 }
 
 void Resolver::resolve_calibrate() const {
+  using Algorithm = CompressionAlgorithm;
   const Job::Compress& compress = job_.compress;
+  const bool quantise = compress.algorithm == Algorithm::quantise,
+             latent = compress.algorithm == Algorithm::latent;
+  const bool measured = compress.units == LossUnits::measured;
   const bool grams = has("grams.paths");
   check_one_checkpoint();
   if (!grams && !has("model.path"))
     missing("model.path", "give the checkpoint that is to be compressed, or grams.paths");
-  if (!grams && !has("tokens.path") && compress.algorithm != "quantise")
-    missing("tokens.path", "give the tokens to calibrate on");
+  if (!grams && !has("tokens.path") && !quantise) missing("tokens.path", "give the tokens to calibrate on");
   if (grams && has("tokens.path"))
     refuse("tokens.path", "is given beside grams.paths", "give one of the two");
   if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
-  if (grams && compress.units == "measured")
+  if (grams && measured)
     refuse("compress.units", "runs the model, and Grams are given",
            "give model.path and tokens.path in place of grams.paths, or residual");
-  if (compress.units == "measured" && compress.algorithm != "latent" && compress.algorithm != "headspan")
+  if (measured && !latent && compress.algorithm != Algorithm::headspan)
     refuse("compress.units", "is for compress.algorithm = latent or headspan", "leave it out");
-  if (compress.own_text > 0 && (grams || compress.algorithm == "quantise"))
+  if (compress.own_text > 0 && (grams || quantise))
     refuse("compress.own_text",
            grams ? "runs the model, and Grams are given" : "calibrates, and quantise does not",
            "leave it out");
-  const bool quantise = compress.algorithm == "quantise", latent = compress.algorithm == "latent";
   const bool widths = compress.bits == "8" || compress.bits == "4" || compress.bits == "3";
   if (quantise && !widths)
     refuse("compress.bits", "is not for compress.algorithm = quantise", "give 8, 4 or 3");
   if (!quantise && widths)
     refuse("compress.bits", "is for compress.algorithm = quantise", "give auto, 16 or bands");
   if (!quantise && !latent && compress.bits != "auto")
-    refuse("compress.bits", "is not for compress.algorithm = " + compress.algorithm, "leave it out");
+    refuse("compress.bits",
+           "is not for compress.algorithm = " + word_of(algorithm_words(), compress.algorithm),
+           "leave it out");
   if (has("compress.stored") && (quantise || compress.bits.find('x') != std::string::npos))
     refuse("compress.stored", "follows from compress.bits here", "leave it out");
 }
@@ -229,7 +234,7 @@ void Resolver::resolve_evaluate() const {
 
 }  // namespace
 
-std::string to_ini(const Job& job, const std::string& command) {
+std::string to_ini(const Job& job, Command command) {
   std::string text;
   std::string section;
   for (const JobOption& option : job_options()) {
@@ -276,16 +281,16 @@ GivenKeys read_job_file(const std::string& path) {
 
 namespace {
 
-/// The job with the given keys set. Throws InputError for one that is not of `command`.
-Job set_keys(const std::string& command, const GivenKeys& given) {
+/// The job with the given keys set. Throws InputError for one that the command's job files do not hold.
+Job set_keys(const CommandRow& command, const GivenKeys& given) {
   Job job;
   for (const JobOption& option : job_options()) {
     const auto found = given.find(option.name);
     if (found == given.end()) continue;
     const auto& [origin, text] = found->second;
-    if (!option.is_of(command))
-      throw InputError(origin, option.name, printable(text), "is not for " + command,
-                       "headspan " + command + " --help lists the keys");
+    if (!command.accepts(option.section()))
+      throw InputError(origin, option.name, printable(text), std::string("is not for ") + command.name,
+                       std::string("headspan ") + command.name + " --help lists the keys");
     if (!text.empty()) job.given.insert(option.name);
     try {
       option.set(job, text);
@@ -297,36 +302,39 @@ Job set_keys(const std::string& command, const GivenKeys& given) {
   return job;
 }
 
-}  // namespace
-
-Job make_job(const std::string& name, const GivenKeys& given) {
-  Job job = set_keys("study", given);
-  Resolver(name, given, &job).resolve();
-  return job;
-}
-
-Job make_calibrate_job(const std::string& name, const GivenKeys& given) {
-  Job job = set_keys("calibrate", given);
-  Resolver(name, given, &job).resolve_calibrate();
-  return job;
-}
-
-Job make_evaluate_job(const std::string& name, const GivenKeys& given) {
-  Job job = set_keys("evaluate", given);
-  Resolver(name, given, &job).resolve_evaluate();
-  return job;
-}
-
-Job make_theory_job(const GivenKeys& given) {
-  Job job = set_keys("theory", given);
-  const Job::Theory& theory = job.theory;
-  if (theory.references * theory.head_size < theory.hidden_size) return job;
+void check_theory(const Job::Theory& theory, const GivenKeys& given) {
+  if (theory.references * theory.head_size < theory.hidden_size) return;
   const auto found = given.find("theory.references");
   throw InputError(found != given.end() ? found->second.origin : "", "theory.references",
                    std::to_string(theory.references),
                    "heads of " + std::to_string(theory.head_size) + " coordinates fill the hidden size of " +
                        std::to_string(theory.hidden_size),
                    "references x head_size must be smaller than hidden_size");
+}
+
+}  // namespace
+
+Job make_job(Command command, const std::string& name, const GivenKeys& given) {
+  Job job = set_keys(row_of(command), given);
+  const Resolver resolver(name, given, &job);
+  switch (command) {
+    case Command::study:
+    case Command::plan:
+      resolver.resolve_study();
+      break;
+    case Command::calibrate:
+      resolver.resolve_calibrate();
+      break;
+    case Command::evaluate:
+      resolver.resolve_evaluate();
+      break;
+    case Command::theory:
+      check_theory(job.theory, given);
+      break;
+    case Command::inspect:
+      break;
+  }
+  return job;
 }
 
 }  // namespace headspan

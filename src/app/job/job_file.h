@@ -5,13 +5,14 @@
 #include <map>
 #include <string>
 
+#include "app/job/command.h"
 #include "app/job/job.h"
 
 namespace headspan {
 
 /// The job of a command as a job file: every key of its own that holds something, in the table's order
 /// (app/job/job_options.h). Reading it gives the same Job.
-std::string to_ini(const Job& job, const std::string& command = "study");
+std::string to_ini(const Job& job, Command command = Command::study);
 
 /// Where a key's text came from: a job file, or "command line".
 struct GivenValue {
@@ -30,16 +31,9 @@ GivenKeys read_job_text(const std::string& name, const std::string& text);
 /// As read_job_text, of the file at `path`.
 GivenKeys read_job_file(const std::string& path);
 
-/// The job of a study that `given` asks for, resolved: what follows from `predict.mode` is set, and what
+/// The job of a command that `given` asks for, resolved: what follows from `predict.mode` is set, and what
 /// contradicts itself is refused. `name` is blamed for what is missing. Throws InputError.
-Job make_job(const std::string& name, const GivenKeys& given);
-
-/// The same for the commands calibrate and evaluate, which take a model and tokens.
-Job make_calibrate_job(const std::string& name, const GivenKeys& given);
-Job make_evaluate_job(const std::string& name, const GivenKeys& given);
-
-/// The same for the command theory, which has keys of its own section alone.
-Job make_theory_job(const GivenKeys& given);
+Job make_job(Command command, const std::string& name, const GivenKeys& given);
 
 /// The InputError for a key that is none, with the nearest one or the section where it lives.
 [[noreturn]] void refuse_unknown_key(const std::string& origin, const std::string& key,

@@ -61,32 +61,30 @@ std::vector<JobOption> model_options() {
       option(
           "model.name", &Job::model, &Job::Model::name, file_name(),
           "names the folder of the results; else the manifest's repository or the checkpoint's folder does"),
-      option("model.init", &Job::model, &Job::Model::init, list_of(choice({"pretrained", "random"})),
+      option("model.init", &Job::model, &Job::Model::init, list_of(choice(weight_source_words())),
              "weights as stored, or drawn anew; with both a unit NAME has a second, NAME-random"),
       option("model.seed", &Job::model, &Job::Model::seed, integer(0), "of init = random"),
-      option("model.dtype", &Job::model, &Job::Model::dtype,
-             choice({"auto", "float64", "float32", "bfloat16", "float16"}),
+      option("model.dtype", &Job::model, &Job::Model::dtype, choice_or_auto(dtype_words()),
              "in which the model runs; auto: the checkpoint's own")};
 }
 
 std::vector<JobOption> tokens_options() {
-  return {
-      option("tokens.path", &Job::tokens, &Job::Tokens::path, text("a path"), "token file"),
-      option("tokens.format", &Job::tokens, &Job::Tokens::format, choice({"auto", "raw", "npy", "megatron"}),
-             "layout; auto: by the NPY magic or an .idx beside, else raw"),
-      option("tokens.dtype", &Job::tokens, &Job::Tokens::dtype, choice({"auto", "uint16", "uint32"}),
-             "type of raw ids; auto: the sidecar's, else what the vocabulary needs"),
-      option("tokens.sequence_length", &Job::tokens, &Job::Tokens::sequence_length, integer(1),
-             "most tokens of a sequence"),
-      option("tokens.limit", &Job::tokens, &Job::Tokens::limit, integer(1), "tokens to run"),
-      option("tokens.eos", &Job::tokens, &Job::Tokens::eos, automatic(list_of(integer(0))),
-             "ids that end a document; auto: the sidecar's, else the model config's"),
-      option("tokens.heldout", &Job::tokens, &Job::Tokens::heldout, number(0, 1),
-             "share of the sequences that score but do not fit"),
-      option("tokens.skip_first", &Job::tokens, &Job::Tokens::skip_first, integer(0),
-             "first positions of every sequence left out of the statistics"),
-      option("tokens.seed", &Job::tokens, &Job::Tokens::seed, integer(0),
-             "of the choice of held-out sequences")};
+  return {option("tokens.path", &Job::tokens, &Job::Tokens::path, text("a path"), "token file"),
+          option("tokens.format", &Job::tokens, &Job::Tokens::format, choice_or_auto(token_format_words()),
+                 "layout; auto: by the NPY magic or an .idx beside, else raw"),
+          option("tokens.dtype", &Job::tokens, &Job::Tokens::dtype, choice_or_auto(raw_id_words()),
+                 "type of raw ids; auto: the sidecar's, else what the vocabulary needs"),
+          option("tokens.sequence_length", &Job::tokens, &Job::Tokens::sequence_length, integer(1),
+                 "most tokens of a sequence"),
+          option("tokens.limit", &Job::tokens, &Job::Tokens::limit, integer(1), "tokens to run"),
+          option("tokens.eos", &Job::tokens, &Job::Tokens::eos, automatic(list_of(integer(0))),
+                 "ids that end a document; auto: the sidecar's, else the model config's"),
+          option("tokens.heldout", &Job::tokens, &Job::Tokens::heldout, number(0, 1),
+                 "share of the sequences that score but do not fit"),
+          option("tokens.skip_first", &Job::tokens, &Job::Tokens::skip_first, integer(0),
+                 "first positions of every sequence left out of the statistics"),
+          option("tokens.seed", &Job::tokens, &Job::Tokens::seed, integer(0),
+                 "of the choice of held-out sequences")};
 }
 
 /// Of the sections that stand in for model and tokens.
@@ -108,8 +106,8 @@ std::vector<JobOption> predict_options() {
                  "best pairwise sources from which forward selection chooses; 16, or all that there are, at "
                  "most"),
           option("predict.selection", &Job::predict, &Job::Predict::selection,
-                 list_of(choice({"pairwise", "forward"})), "how references are chosen"),
-          option("predict.mode", &Job::predict, &Job::Predict::mode, choice({"corrected", "paper"}),
+                 list_of(choice(selection_words())), "how references are chosen"),
+          option("predict.mode", &Job::predict, &Job::Predict::mode, choice(predict_mode_words()),
                  "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
           option("predict.precision", &Job::predict, &Job::Predict::precision, choice(precision_words()),
                  "of the products of a panel of tokens")};
@@ -119,7 +117,7 @@ std::vector<JobOption> predict_options() {
 std::vector<JobOption> bound_options() {
   return {option("ceiling.enabled", &Job::ceiling, &Job::Ceiling::enabled, flag(),
                  "predict each head from all others"),
-          option("ceiling.scope", &Job::ceiling, &Job::Ceiling::scope, choice({"layer", "causal", "both"}),
+          option("ceiling.scope", &Job::ceiling, &Job::Ceiling::scope, choice(ceiling_scope_words()),
                  "all other heads of the layer, or every earlier head"),
           option("overlap.enabled", &Job::overlap, &Job::Overlap::enabled, flag(),
                  "overlap of the projections' weights"),
@@ -127,8 +125,8 @@ std::vector<JobOption> bound_options() {
                  list_of(choice(stream_words())), "of which projections"),
           option("overlap.tolerances", &Job::overlap, &Job::Overlap::tolerances, list_of(tolerance()),
                  "for ranks; numbers are relative to the joint largest singular value"),
-          option("overlap.effective", &Job::overlap, &Job::Overlap::effective,
-                 choice({"raw", "effective", "both"}), "without or with the gain of q_norm/k_norm")};
+          option("overlap.effective", &Job::overlap, &Job::Overlap::effective, choice(gain_words()),
+                 "without or with the gain of q_norm/k_norm")};
 }
 
 std::vector<JobOption> theory_options() {
@@ -171,13 +169,12 @@ ValueKind<double> share() {
 
 std::vector<JobOption> compress_options() {
   return {
-      option("compress.streams", &Job::compress, &Job::Compress::streams, list_of(choice({"k", "v"})),
-             "what is compressed; the other is kept whole"),
+      option("compress.streams", &Job::compress, &Job::Compress::streams,
+             list_of(choice(cached_stream_words())), "what is compressed; the other is kept whole"),
       option("compress.stored", &Job::compress, &Job::Compress::stored, share(),
              "share of the bytes of these streams that is kept"),
       option(
-          "compress.algorithm", &Job::compress, &Job::Compress::algorithm,
-          choice({"latent", "headspan", "paper-text", "paper-code", "quantise"}),
+          "compress.algorithm", &Job::compress, &Job::Compress::algorithm, choice(algorithm_words()),
           "latents in few bits; whole heads by what they cost; by the paper's text or code; few bits alone"),
       option(
           "compress.bits", &Job::compress, &Job::Compress::bits, bits(),
@@ -185,7 +182,7 @@ std::vector<JobOption> compress_options() {
           "8, 4 or 3"),
       option("compress.references", &Job::compress, &Job::Compress::references, integer(1),
              "most kept heads that predict another"),
-      option("compress.scope", &Job::compress, &Job::Compress::scope, choice({"layer", "causal"}),
+      option("compress.scope", &Job::compress, &Job::Compress::scope, choice(reference_scope_words()),
              "of headspan: references in the layer, or in earlier ones too"),
       option("compress.exact_first", &Job::compress, &Job::Compress::exact_first, integer(0),
              "first tokens of a sequence that are kept exactly"),
@@ -193,7 +190,7 @@ std::vector<JobOption> compress_options() {
           "compress.ridge", &Job::compress, &Job::Compress::ridge, automatic(number(0, kUnbounded)),
           "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
           "dropped"),
-      option("compress.units", &Job::compress, &Job::Compress::units, choice({"residual", "measured"}),
+      option("compress.units", &Job::compress, &Job::Compress::units, choice(loss_units_words()),
              "how layers are weighed: by the residual stream, or by the loss that each was seen to cause"),
       option("compress.own_text", &Job::compress, &Job::Compress::own_text, integer(0),
              "tokens that the model writes itself, to calibrate on besides"),
@@ -225,7 +222,7 @@ std::vector<JobOption> evaluate_options() {
 }
 
 std::vector<JobOption> run_options() {
-  return {option("run.device", &Job::run, &Job::Run::device, choice({"auto", "cpu", "cuda"}),
+  return {option("run.device", &Job::run, &Job::Run::device, choice_or_auto(device_words()),
                  "where models and products run"),
           option("run.groups", &Job::run, &Job::Run::groups, integer(1),
                  "groups of ranks, each at work on its own unit"),
@@ -267,16 +264,10 @@ const std::vector<JobOption>& job_options() {
   return options;
 }
 
-bool JobOption::is_read_by(const std::string& command) const {
-  static const std::map<std::string, std::set<std::string>> sections{
-      {"theory", {"theory"}},
-      {"calibrate", {"model", "tokens", "grams", "compress", "run"}},
-      {"evaluate", {"model", "tokens", "evaluate", "run"}},
-  };
+bool JobOption::is_read_by(Command command) const {
   static const std::set<std::string> of_many{"model.manifest", "model.select", "model.init", "model.seed"};
-  const auto found = sections.find(command);
-  if (found != sections.end()) return found->second.count(section()) > 0 && of_many.count(name) == 0;
-  return section() != "theory" && section() != "compress" && section() != "evaluate";
+  const CommandRow& row = row_of(command);
+  return row.reads(section()) && (row.many_checkpoints || of_many.count(name) == 0);
 }
 
 const JobOption* find_job_option(const std::string& name) {
@@ -286,7 +277,7 @@ const JobOption* find_job_option(const std::string& name) {
   return found != options.end() ? &*found : nullptr;
 }
 
-std::string job_options_help(const std::string& command) {
+std::string job_options_help(Command command) {
   const Job defaults;
   std::string text;
   std::string section;

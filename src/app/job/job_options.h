@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/job/command.h"
 #include "app/job/job.h"
 
 namespace headspan {
@@ -19,11 +20,7 @@ struct JobOption {
 
   std::string section() const { return name.substr(0, name.find('.')); }
   std::string key() const { return name.substr(name.find('.') + 1); }
-  /// Whether a job of the command ("study", "theory", ..) may hold this key: one file serves several
-  /// commands.
-  bool is_of(const std::string& command) const { return (section() == "theory") == (command == "theory"); }
-  /// Whether the command looks at it.
-  bool is_read_by(const std::string& command) const;
+  bool is_read_by(Command command) const;
 };
 
 /// Ordered as in a job file: the keys of a section stand together.
@@ -33,6 +30,6 @@ const std::vector<JobOption>& job_options();
 const JobOption* find_job_option(const std::string& name);
 
 /// The keys of a command with default, help and what is allowed, for --help.
-std::string job_options_help(const std::string& command);
+std::string job_options_help(Command command);
 
 }  // namespace headspan

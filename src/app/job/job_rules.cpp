@@ -19,11 +19,11 @@ void check_at_most(const char* key, std::int64_t asked, std::int64_t heads, std:
 
 }  // namespace
 
-FitRules fit_rules(const Job& job, const std::string& forward_dtype, Precision precision) {
+FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision) {
   FitRules rules;
-  rules.double_data = forward_dtype == "float64";
+  rules.double_data = forward_dtype == Dtype::float64;
   rules.double_product = precision == Precision::float64;
-  rules.paper = job.predict.mode == "paper";
+  rules.paper = mode == PredictMode::paper;
   return rules;
 }
 
@@ -43,8 +43,9 @@ void check_references(const Job::Predict& predict, std::int64_t heads) {
 }
 
 void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads) {
-  if (compress.algorithm != "headspan" && compress.algorithm != "paper-text") return;
-  const bool in_layer = compress.algorithm == "headspan" && compress.scope == "layer";
+  const bool headspan = compress.algorithm == CompressionAlgorithm::headspan;
+  if (!headspan && compress.algorithm != CompressionAlgorithm::paper_text) return;
+  const bool in_layer = headspan && compress.scope == ReferenceScope::layer;
   check_at_most("compress.references", compress.references, (in_layer ? heads : layers * heads) - 1,
                 Job::Compress().references, "that can predict another");
 }

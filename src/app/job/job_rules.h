@@ -8,7 +8,7 @@
 namespace headspan {
 
 /// The rules of the fits for values and products of these precisions.
-FitRules fit_rules(const Job& job, const std::string& forward_dtype, Precision precision);
+FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision);
 
 /// Whether a study saves, beside the Grams, what attention does with keys and values: where both are captured
 /// as a cache holds them. A model runs its last layer's whole block for that.

@@ -111,9 +111,9 @@ Unit unit_of_row(const ManifestRow& row) {
 
 /// One unit for each kind of weights that model.init asks for.
 void add_by_init(const Job& job, const Unit& unit, std::vector<Unit>& units) {
-  for (const std::string& init : job.model.init) {
+  for (const WeightSource source : job.model.init) {
     Unit& added = units.emplace_back(unit);
-    added.random = init == "random";
+    added.random = source == WeightSource::random;
     if (!added.random) continue;
     added.validation_loss.reset();
     if (job.model.init.size() > 1) added.name += "-random";
@@ -173,7 +173,8 @@ Unit unit_of_grams(const Job& job) {
   unit.model_name = name.value_or(unit.model_name);
   unit.step = file.read_attribute<std::int64_t>("/", "step").value_or(unit.step);
   unit.training_tokens = file.read_attribute<std::int64_t>("/", "training_tokens").value_or(-1);
-  unit.random = file.read_attribute<std::string>("/", "init") == "random";
+  if (const auto init = file.read_attribute<std::string>("/", "init"))
+    unit.random = value_of(weight_source_words(), *init) == WeightSource::random;
   unit.validation_loss = file.read_attribute<double>("/", "validation_loss");
   return unit;
 }

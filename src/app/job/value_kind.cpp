@@ -24,12 +24,6 @@ T read_number(const std::string& text, const char* noun) {
   return value;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
-  return text;
-}
-
 ValueKind<double> ranged(const std::string& lower, double below,
                          const std::function<bool(double)>& high_enough) {
   const bool bounded = below < std::numeric_limits<double>::infinity();
@@ -62,15 +56,6 @@ ValueKind<std::string> file_name() {
             return line.read(name);
           },
           line.write};
-}
-
-ValueKind<std::string> choice(const std::vector<std::string>& words) {
-  return {joined(words),
-          [words](const std::string& text) {
-            if (std::find(words.begin(), words.end(), text) == words.end()) throw BadValue("is not allowed");
-            return text;
-          },
-          [](const std::string& value) { return value; }};
 }
 
 ValueKind<std::int64_t> integer(std::int64_t least, std::int64_t most) {

@@ -35,9 +35,6 @@ ValueKind<std::string> text(const std::string& allowed);
 /// Text that can name a file (base/file_name.h). Empty: not given.
 ValueKind<std::string> file_name();
 
-/// One of `words`.
-ValueKind<std::string> choice(const std::vector<std::string>& words);
-
 /// One of the words of an enumeration.
 template <class E>
 ValueKind<E> choice(const WordList<E>& words) {
@@ -78,6 +75,14 @@ ValueKind<std::optional<T>> automatic(const ValueKind<T>& kind) {
             return kind.read(text);
           },
           [kind](const std::optional<T>& value) { return value ? kind.write(*value) : std::string("auto"); }};
+}
+
+/// One of the words of an enumeration, or "auto" (an empty optional).
+template <class E>
+ValueKind<std::optional<E>> choice_or_auto(const WordList<E>& words) {
+  ValueKind<std::optional<E>> kind = automatic(choice(words));
+  kind.allowed = "auto|" + joined(words);
+  return kind;
 }
 
 /// Comma-separated values of `kind`, at least one, none twice.

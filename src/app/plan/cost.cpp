@@ -36,7 +36,7 @@ class PhaseCosts {
         parts_(parts_of(tokens)),
         streams_(stream_sizes(job, config)),
         passes_(passes),
-        ceilings_(job.ceiling.enabled && job.ceiling.scope != "causal") {}
+        ceilings_(job.ceiling.enabled && job.ceiling.scope != CeilingScope::causal) {}
 
   std::vector<PhaseCost> compute() const {
     std::vector<PhaseCost> phases{load(), forward(), gram(), pairs(), heads(), selection()};
@@ -70,7 +70,7 @@ class PhaseCosts {
   PhaseCost load() const {
     PhaseCost cost{"load"};
     const double rows = real(group_.data_parallel());
-    if (job_.model.init == Words{"random"}) return cost;
+    if (job_.model.init == std::vector{WeightSource::random}) return cost;
     cost.received = weight_bytes(config_, extent_of(job_, config_), group_.tensor_parallel,
                                  planned_weight_dtype(job_, config_, dtype_)) *
                     (rows - 1) / rows;
@@ -159,12 +159,12 @@ class PhaseCosts {
   }
 
   /// Of one target: `count` joint fits, the first of which is a pair's, and what chooses their sources.
-  double selection_flops(const std::string& rule) const {
+  double selection_flops(SelectionRule rule) const {
     const double d3 = d_ * d_ * d_, pool = real(job_.predict.pool);
     double flops = 0;
     for (double count = 2; count <= real(job_.predict.references); ++count) {
       flops += d3 * (count * count * count / 3 + count * count * (parts_ > 1 ? 5 : 1));
-      if (rule == "forward") flops += d3 * pool * (4.0 / 3 + 2 * (count - 2) + 6);
+      if (rule == SelectionRule::forward) flops += d3 * pool * (4.0 / 3 + 2 * (count - 2) + 6);
     }
     return flops;
   }
@@ -175,13 +175,13 @@ class PhaseCosts {
     // fetched.
     const double chosen = (real(job_.predict.references) + 1) / (real(job_.predict.pool) + 1);
     for (const StreamSize& stream : streams_)
-      for (const std::string& rule : job_.predict.selection) {
+      for (const SelectionRule rule : job_.predict.selection) {
         const double pool = remote_tile_bytes(job_, config_, stream, ranks_);
         cost.flops += stream.heads * selection_flops(rule);
         cost.fullest = std::max(cost.fullest, fullest_of(stream.heads, ranks_));
-        cost.received += (rule == "forward" ? pool : 0) + pool * chosen * chosen * parts_;
+        cost.received += (rule == SelectionRule::forward ? pool : 0) + pool * chosen * chosen * parts_;
         const double rounds = std::max(1.0, std::ceil(pool / kRemoteTilesBytes));
-        cost.messages += rounds * exchanges(2 * ((rule == "forward" ? 1 : 0) + parts_));
+        cost.messages += rounds * exchanges(2 * ((rule == SelectionRule::forward ? 1 : 0) + parts_));
       }
     return cost;
   }
@@ -195,7 +195,7 @@ class PhaseCosts {
         cost.flops += layers * w * w * w * (wide ? 1 + 2 * (parts_ - 1) : w / d_ / 3);
         // A wide layer goes to one rank's GPU, or is copied, factored, inverted and multiplied over the whole
         // grid.
-        if (wide && job_.run.device == "cuda") {
+        if (wide && job_.run.device == ComputeDevice::cuda) {
           cost.fullest = std::max(cost.fullest, fullest_of(layers, ranks_));
           cost.received += layers / ranks_ * remote_layer(stream) / 2 * parts_;
           cost.messages += exchanges(2 * parts_ * std::ceil(layers / ranks_));
@@ -208,7 +208,7 @@ class PhaseCosts {
           cost.messages += exchanges(2 * parts_ * std::ceil(own_layers()));
         }
       }
-      if (job_.ceiling.scope != "layer") {
+      if (job_.ceiling.scope != CeilingScope::layer) {
         cost.flops += stream.columns * stream.columns * stream.columns / 3;
         cost.messages += 4 * stream.heads * hops();
       }

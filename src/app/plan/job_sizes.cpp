@@ -59,7 +59,7 @@ std::int64_t tokens_of_panel(const Job& job, const ModelConfig& config, Dtype dt
 
 double batch_of(const Job& job, const TokenCounts& tokens, const GroupShape& group) {
   const std::int64_t batch =
-      batch_tokens(job.run, tokens.total(), group.data_parallel(), job.run.device == "cuda");
+      batch_tokens(job.run, tokens.total(), group.data_parallel(), job.run.device == ComputeDevice::cuda);
   return real(std::max(batch, std::min(tokens.longest, tokens.total())));
 }
 

@@ -71,7 +71,9 @@ void check_layer_sizes(const Job& job, const LayerSizes& layers, const GridShape
   if (columns > std::numeric_limits<int>::max())
     throw InputError("", "predict.streams", "", "holds a stream of " + std::to_string(columns) + " columns",
                      "MPI and BLAS count up to " + std::to_string(std::numeric_limits<int>::max()));
-  if (!job.ceiling.enabled || job.ceiling.scope == "causal" || job.run.device == "cuda") return;
+  if (!job.ceiling.enabled || job.ceiling.scope == CeilingScope::causal ||
+      job.run.device == ComputeDevice::cuda)
+    return;
   if (layers.widest < kWideLayer) return;
   check("the " + std::to_string(layers.widest) + " columns of a layer",
         {layers.widest, layers.widest, layers.heads, layers.head_size}, grid, "ceiling.scope = causal");

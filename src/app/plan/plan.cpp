@@ -35,7 +35,7 @@ struct Planned {
   std::vector<DeviceShare> passes;  // on GPUs
 };
 
-bool on_gpus(const Job& job) { return job.run.device == "cuda"; }
+bool on_gpus(const Job& job) { return job.run.device == ComputeDevice::cuda; }
 
 /// Of tokens.limit tokens in sequences that are all of full length.
 TokenCounts assume_tokens(const Job::Tokens& rule) {

@@ -65,7 +65,7 @@ int choose_tensor_parallel(const Job& job, const std::map<std::string, ModelConf
                        format_gib(memory_bytes, 1) + " of a rank on " + std::to_string(group_ranks) +
                        (group_ranks == 1 ? " rank" : " ranks"),
                    std::string("run on more ranks of a group, or set run.") +
-                       (job.run.device == "cuda" ? "gpu_memory_gib" : "memory_gib"));
+                       (job.run.device == ComputeDevice::cuda ? "gpu_memory_gib" : "memory_gib"));
 }
 
 int choose_tensor_parallel(const Job& job, const std::vector<Unit>& units, int group_ranks,
@@ -94,16 +94,17 @@ int choose_tensor_parallel(const Job& job, const ModelConfig& config, Dtype dtyp
 }
 
 Dtype planned_weight_dtype(const Job& job, const ModelConfig& config, Dtype forward) {
-  return job.model.init == Words{"pretrained"} ? weight_dtype(forward, config, nullptr) : forward;
+  return job.model.init == std::vector{WeightSource::pretrained} ? weight_dtype(forward, config, nullptr)
+                                                                 : forward;
 }
 
 void refuse_gpu(const Job& job) {
-  if (job.run.device == "cuda")
+  if (job.run.device == ComputeDevice::cuda)
     throw AgreedError("run.device = cuda: is for study and evaluate; leave it out here", 1);
 }
 
 std::optional<int> choose_gpu(const Job& job, const Comm& world) {
-  if (job.run.device != "cuda") return {};
+  if (job.run.device != ComputeDevice::cuda) return {};
   const int place = world.split_shared().rank();
   const Gpus gpus = visible_gpus();
   agree(world, [&] {

@@ -63,7 +63,7 @@ std::string cut_files(const Job::Tokens& rule) {
       if (!rule.eos) text += " " + std::to_string(id);
   }
   const std::string index = std::filesystem::path(rule.path).replace_extension(".idx").string();
-  const bool indexed = rule.format == "auto" || rule.format == "megatron";
+  const bool indexed = !rule.format || rule.format == TokenFormat::megatron;
   if (indexed && std::filesystem::exists(index)) text += "\n" + sha256_file(index);
   return text;
 }

@@ -124,7 +124,7 @@ void check_given(const Job& job, const GramStream& stream) {
       throw InputError("", key, said, job.grams.paths.front() + " has " + found + " for " + stream.name,
                        "leave it out, or give " + found);
   };
-  if (stream.capture != "given")
+  if (value_of(capture_words(), stream.capture))
     check("predict.capture", word_of(capture_words(), job.predict.capture), stream.capture);
   check("predict.precision", word_of(precision_words(), job.predict.precision), stream.precision);
 }
@@ -200,11 +200,10 @@ UnitEvidence merge_grams(const Job& job, const ProcessLayout& team, bool attenti
       StreamGrams grams{load(file, stream, "fit", team.grid()), {}};
       if (stream.heldout) grams.heldout = load(file, stream, "heldout", team.grid());
       if (evidence.streams.size() < streams.size()) {
-        evidence.streams.push_back(
-            {{stream.name, stream.capture, stream.forward_dtype, stream.precision, stream.skip_first},
-             layout_of(stream),
-             fit_rules(job, stream.forward_dtype, *value_of(precision_words(), stream.precision)),
-             std::move(grams)});
+        const StreamOrigin origin = stream_origin(stream);
+        evidence.streams.push_back({origin, layout_of(stream),
+                                    fit_rules(job.predict.mode, origin.forward_dtype, origin.precision),
+                                    std::move(grams)});
         continue;
       }
       merge(evidence.streams[s].grams->fit, grams.fit);

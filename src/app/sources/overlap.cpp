@@ -31,7 +31,9 @@ class Overlap {
   Overlap(const Job::Overlap& request, const Projections& projections, const Comm& group, std::int64_t large)
       : projections_(projections), group_(group), large_(large) {
     streams_ = request.projections;
-    table_.effective = request.effective == "both" ? Words{"raw", "effective"} : Words{request.effective};
+    if (request.effective != GainChoice::effective) gains_.push_back(GainChoice::raw);
+    if (request.effective != GainChoice::raw) gains_.push_back(GainChoice::effective);
+    for (const GainChoice gain : gains_) table_.effective.push_back(word_of(gain_words(), gain));
     table_.tolerances = request.tolerances;
     table_.layers = projections.layers();
     table_.alignment_null =
@@ -153,8 +155,8 @@ class Overlap {
     write_alignment(piece, stream, gram);
     const std::vector<double> ones(to_size(columns_of(stream)), 1.0);
     std::optional<ProjectionSpectrum> raw;
-    for (std::size_t e = 0; e < table_.effective.size(); ++e) {
-      const bool folds = table_.effective[e] == "effective" && projections_.has_gain(stream);
+    for (std::size_t e = 0; e < gains_.size(); ++e) {
+      const bool folds = gains_[e] == GainChoice::effective && projections_.has_gain(stream);
       if (!folds && !raw) raw = spectrum(w, gram, ones);
       std::vector<double> gain;
       if (folds) agree(line.comm(), [&] { gain = projections_.gain(piece.layer, stream); });
@@ -207,6 +209,7 @@ class Overlap {
   const Comm& group_;
   std::int64_t large_;
   std::vector<Stream> streams_;
+  std::vector<GainChoice> gains_;  // raw, effective
   OverlapTable table_;
 };
 

@@ -146,18 +146,19 @@ UnitEvidence read_activations(const UnitRun& run) {
     contents = "activations " + evidence.input_digest + " " + change_times({unit.path}) + "\n";
   });
   evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
-  const std::string dtype = file->is_float32() ? "float32" : "float64";
-  StreamEvidence stream{{file->stream(), "given", dtype, word_of(precision_words(), job.predict.precision),
-                         job.tokens.skip_first},
-                        layout_of(*file),
-                        fit_rules(job, dtype, job.predict.precision),
-                        {}};
+  const Dtype dtype = file->is_float32() ? Dtype::float32 : Dtype::float64;
+  const Precision precision = job.predict.precision;
+  StreamEvidence stream{
+      {*value_of(stream_words(), file->stream()), std::nullopt, dtype, precision, job.tokens.skip_first},
+      layout_of(*file),
+      fit_rules(job.predict.mode, dtype, precision),
+      {}};
   const UnitState state(run, {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
                         team.group().broadcast(contents, 0));
   Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});
   const auto sum = [&](auto zero) {
     ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, team);
-    return reader.run(job.predict.precision, progress, state);
+    return reader.run(precision, progress, state);
   };
   stream.grams = file->is_float32() ? sum(0.0F) : sum(0.0);
   evidence.streams.push_back(std::move(stream));

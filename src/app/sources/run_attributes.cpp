@@ -14,8 +14,8 @@ Job told_job(const Job& job, const UnitEvidence& evidence) {
   Job told = job;
   if (job.grams.paths.empty()) return told;
   const StreamOrigin& origin = evidence.streams.front().origin;
-  told.predict.capture = value_of(capture_words(), origin.capture).value_or(told.predict.capture);
-  told.predict.precision = value_of(precision_words(), origin.precision).value_or(told.predict.precision);
+  told.predict.capture = origin.capture.value_or(told.predict.capture);
+  told.predict.precision = origin.precision;
   return told;
 }
 
@@ -46,7 +46,7 @@ NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const ProcessL
       {"tokens_cut_digest", unit.tokens_cut_digest},
       {"job", to_ini(told_job(job, evidence))},
       {"identity", unit_identity(job, unit)},
-      {"mode", job.predict.mode},
+      {"mode", word_of(predict_mode_words(), job.predict.mode)},
       {"ranks", static_cast<std::int64_t>(comm.size())},
       {"grid", std::to_string(team.grid().rows()) + "x" + std::to_string(team.grid().columns())},
       {"versions", library_versions()},

@@ -43,16 +43,16 @@ Projections projections(const Job& job, const Prepared& prepared) {
 
 /// All of a stream but its Grams.
 StreamEvidence announce(const Job& job, const Prepared& prepared, Stream stream) {
-  const std::string dtype = dtype_name(prepared.input.dtype);
-  return {{word_of(stream_words(), stream), word_of(capture_words(), job.predict.capture), dtype,
-           word_of(precision_words(), job.predict.precision), job.tokens.skip_first},
+  const Dtype dtype = prepared.input.dtype;
+  const Precision precision = job.predict.precision;
+  return {{stream, job.predict.capture, dtype, precision, job.tokens.skip_first},
           stream_layout(prepared.input.config, stream),
-          fit_rules(job, dtype, job.predict.precision)};
+          fit_rules(job.predict.mode, dtype, precision)};
 }
 
 /// Whether all of a Gram has to come to the host.
 bool needs_whole_grams(const Job& job) {
-  return job.output.save_gram || (job.ceiling.enabled && job.ceiling.scope != "layer");
+  return job.output.save_gram || (job.ceiling.enabled && job.ceiling.scope != CeilingScope::layer);
 }
 
 /// Where the Grams grow and in which passes; tells where that is not in one pass on the GPUs. Their names.

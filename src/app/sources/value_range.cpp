@@ -14,24 +14,23 @@ std::string place(const std::string& stream, std::int64_t layer, std::int64_t he
   return stream + ", layer " + std::to_string(layer) + ", head " + std::to_string(head);
 }
 
-InputError forward_overflow(const std::string& path, const std::string& what, const std::string& dtype) {
-  return InputError(path, what, "", "its values overflow the forward in " + dtype,
-                    dtype == "float16" ? "set model.dtype = bfloat16 or float32" : "check the weights");
+InputError forward_overflow(const std::string& path, const std::string& what, Dtype dtype) {
+  return InputError(path, what, "", "its values overflow the forward in " + dtype_name(dtype),
+                    dtype == Dtype::float16 ? "set model.dtype = bfloat16 or float32" : "check the weights");
 }
 
 /// What to do about squares that are out of range.
 std::string remedy(const StreamOrigin& origin, const FitRules& rules) {
   if (!rules.double_product) return "set predict.precision = float64";
-  if (origin.capture != "given") return "check the weights";
+  if (origin.capture) return "check the weights";
   return "multiply all values by one power of two, which changes no R2";
 }
 
 InputError overflow(const std::string& path, const StreamOrigin& origin, const HeadLayout& layout,
                     const FitRules& rules, std::int64_t column, double mean) {
   const auto head = static_cast<std::size_t>(column / layout.head_size);
-  const std::string where = place(origin.name, layout.layer[head], layout.head[head]);
-  if (origin.capture != "given" && !std::isfinite(mean))
-    return forward_overflow(path, where, origin.forward_dtype);
+  const std::string where = place(origin.name(), layout.layer[head], layout.head[head]);
+  if (origin.capture && !std::isfinite(mean)) return forward_overflow(path, where, origin.forward_dtype);
   return InputError(path, where, "", "its values are too large to be squared and summed",
                     remedy(origin, rules));
 }
@@ -50,7 +49,7 @@ void check_value_range(const Comm& comm, const std::string& path, const StreamOr
       largest = std::max({largest, std::abs(mean[j]), std::sqrt(squares[j])});
     }
     if (largest > 0 && largest < std::sqrt(rules.smallest_square()))
-      throw InputError(path, origin.name, "", "its values are too small to be squared and summed",
+      throw InputError(path, origin.name(), "", "its values are too small to be squared and summed",
                        remedy(origin, rules));
   });
 }
@@ -65,9 +64,8 @@ void check_value_range(const std::string& path, const StreamOrigin& origin, cons
   if (grams.heldout) check(*grams.heldout);
 }
 
-void check_value_range(const Comm& comm, const std::string& path, const std::string& forward_dtype,
-                       std::int64_t heads, const std::vector<double>& scale,
-                       const std::vector<double>& query) {
+void check_value_range(const Comm& comm, const std::string& path, Dtype forward_dtype, std::int64_t heads,
+                       const std::vector<double>& scale, const std::vector<double>& query) {
   agree(comm, [&] {
     const auto layers = static_cast<std::int64_t>(scale.size());
     const std::int64_t square = static_cast<std::int64_t>(query.size()) / (layers * heads);

@@ -20,9 +20,8 @@ void check_value_range(const std::string& path, const StreamOrigin& origin, cons
                        const FitRules& rules, const StreamGrams& grams);
 
 /// Of what attention does with keys and values. scale: [layers]; query: [layers, heads, d, d]; replicated.
-void check_value_range(const Comm& comm, const std::string& path, const std::string& forward_dtype,
-                       std::int64_t heads, const std::vector<double>& scale,
-                       const std::vector<double>& query);
+void check_value_range(const Comm& comm, const std::string& path, Dtype forward_dtype, std::int64_t heads,
+                       const std::vector<double>& scale, const std::vector<double>& query);
 
 /// Of all that lies on the host.
 void check_value_range(const Comm& comm, const std::string& path, const UnitEvidence& evidence);

@@ -40,7 +40,7 @@ class StreamGroup {
       : file_(file),
         header_(header),
         stream_(stream),
-        group_(stream.origin.name + "/"),
+        group_(stream.origin.name() + "/"),
         slab_(stream.pairs.targets) {}
 
   void write() {
@@ -88,7 +88,7 @@ class StreamGroup {
 
   void write_attributes() {
     const HeadLayout& layout = stream_.layout;
-    const std::string object = stream_.origin.name;
+    const std::string object = stream_.origin.name();
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const auto d = static_cast<double>(layout.head_size), m = static_cast<double>(layout.hidden_size);
     std::vector<double> floor, null;
@@ -102,9 +102,9 @@ class StreamGroup {
     file_.set_attribute(object, "n_heldout", stream_.rules.tokens_heldout);
     file_.set_attribute(object, "head_size", layout.head_size);
     file_.set_attribute(object, "hidden_size", layout.hidden_size);
-    file_.set_attribute(object, "capture", stream_.origin.capture);
-    file_.set_attribute(object, "forward_dtype", stream_.origin.forward_dtype);
-    file_.set_attribute(object, "precision", stream_.origin.precision);
+    file_.set_attribute(object, "capture", stream_.origin.capture_name());
+    file_.set_attribute(object, "forward_dtype", dtype_name(stream_.origin.forward_dtype));
+    file_.set_attribute(object, "precision", word_of(precision_words(), stream_.origin.precision));
     file_.set_attribute(object, "references", header_.references);
     file_.set_attribute(object, "pool", header_.pool);
     file_.set_attribute(object, "skip_first", stream_.origin.skip_first);
@@ -249,10 +249,10 @@ void write_result(const Comm& comm, const std::string& path, const ResultHeader&
 void verify_result(const std::string& path, const std::vector<StreamResult>& streams) {
   const H5File file = H5File::open(path);
   for (const StreamResult& stream : streams)
-    if (!file.has(stream.origin.name + "/r2") ||
-        file.open_dataset(stream.origin.name + "/r2").shape() !=
+    if (!file.has(stream.origin.name() + "/r2") ||
+        file.open_dataset(stream.origin.name() + "/r2").shape() !=
             std::vector<std::int64_t>{stream.layout.heads(), stream.layout.heads()})
-      throw Error(path + ": " + stream.origin.name + "/r2 is missing or cut short after writing");
+      throw Error(path + ": " + stream.origin.name() + "/r2 is missing or cut short after writing");
 }
 
 }  // namespace headspan

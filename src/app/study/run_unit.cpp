@@ -99,7 +99,7 @@ void check_definite(const std::string& path, Unit::Kind kind, const StreamResult
         continue;
       const auto head = static_cast<std::size_t>(heads.targets.first + h);
       throw InputError(path,
-                       result.origin.name + ", layer " + std::to_string(result.layout.layer[head]) +
+                       result.origin.name() + ", layer " + std::to_string(result.layout.layer[head]) +
                            ", head " + std::to_string(result.layout.head[head]),
                        "", "its Gram is not positive semidefinite", remedy);
     }
@@ -112,7 +112,7 @@ StreamResult analyse_stream(const Job& job, const Unit& unit, StreamEvidence& st
   const std::string& path = source_path(job, unit);
   std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
   RegressionData data = take_data(path, stream, resident);
-  request.device = analysis_device(data, resident, request, stream.origin.name, team, log);
+  request.device = analysis_device(data, resident, request, stream.origin.name(), team, log);
   StreamResult result = analyse(std::move(data), stream.origin, request, profile, std::move(resident));
   check_definite(path, unit.kind, result, team.group());
   return result;
@@ -128,16 +128,14 @@ std::vector<std::size_t> order_of(const std::vector<StreamEvidence>& streams) {
 }
 
 AnalysisRequest analysis_request(const Job& job) {
-  const Words& rules = job.predict.selection;
-  const auto selects = [&](const char* rule) {
-    return std::find(rules.begin(), rules.end(), rule) != rules.end();
-  };
+  const std::vector<SelectionRule>& rules = job.predict.selection;
+  const auto selects = [&](SelectionRule rule) { return std::count(rules.begin(), rules.end(), rule) > 0; };
   return {job.predict.references,
           job.predict.pool,
-          selects("pairwise"),
-          selects("forward"),
-          job.ceiling.enabled && job.ceiling.scope != "causal",
-          job.ceiling.enabled && job.ceiling.scope != "layer"};
+          selects(SelectionRule::pairwise),
+          selects(SelectionRule::forward),
+          job.ceiling.enabled && job.ceiling.scope != CeilingScope::causal,
+          job.ceiling.enabled && job.ceiling.scope != CeilingScope::layer};
 }
 
 std::vector<StreamResult> analyse_all(const Job& job, const Unit& unit, UnitEvidence& evidence,

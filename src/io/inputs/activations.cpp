@@ -109,7 +109,7 @@ void Activations::read_attributes() {
   };
   read("stream", stream_);
   read("hidden_size", hidden_size_);
-  if (stream() != "k" && stream() != "q" && stream() != "v")
+  if (!value_of(stream_words(), stream()))
     throw InputError(path(), "stream", printable(stream()), "is no stream", "k, q or v");
   if (hidden_size_ && *hidden_size_ < 1)
     throw InputError(path(), "hidden_size", std::to_string(*hidden_size_), "is not positive",

@@ -132,19 +132,8 @@ bool starts_with_npy_magic(const InputFile& file) {
 
 }  // namespace
 
-std::string to_string(TokenFormat format) {
-  switch (format) {
-    case TokenFormat::npy:
-      return "npy";
-    case TokenFormat::megatron:
-      return "megatron";
-    default:
-      return "raw";
-  }
-}
-
-TokenFile TokenFile::open(const std::string& path, const std::string& format, const std::string& dtype,
-                          std::optional<std::int64_t> vocab_size) {
+TokenFile TokenFile::open(const std::string& path, std::optional<TokenFormat> format,
+                          std::optional<RawIdType> dtype, std::optional<std::int64_t> vocab_size) {
   const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".json" || extension == ".idx")
     throw InputError(path, "", "", "stands beside a token file and is none itself",
@@ -170,27 +159,27 @@ TokenFile TokenFile::open(const std::string& path, const std::string& format, co
 }
 
 /// Sets format_, and opens index_ if that is megatron.
-void TokenFile::choose_format(const std::string& asked) {
+void TokenFile::choose_format(std::optional<TokenFormat> asked) {
   const bool is_npy = starts_with_npy_magic(file_);
   const std::string index = std::filesystem::path(path()).replace_extension(".idx").string();
-  if (asked == "raw" && is_npy)
-    throw InputError(path(), "tokens.format", asked, "the file starts with the header of a true NPY file",
+  if (asked == TokenFormat::raw && is_npy)
+    throw InputError(path(), "tokens.format", "raw", "the file starts with the header of a true NPY file",
                      "auto or npy");
-  if (asked == "npy" && !is_npy)
-    throw InputError(path(), "tokens.format", asked,
+  if (asked == TokenFormat::npy && !is_npy)
+    throw InputError(path(), "tokens.format", "npy",
                      "the file has no NPY header (OLMo's .npy files have none)", "auto or raw");
   if (is_npy) {
     format_ = TokenFormat::npy;
-  } else if (asked == "megatron" || (asked == "auto" && std::filesystem::exists(index))) {
+  } else if (asked == TokenFormat::megatron || (!asked && std::filesystem::exists(index))) {
     format_ = TokenFormat::megatron;
     index_.emplace(index);
   }
 }
 
 /// Sets type_ from the first of header, job and sidecar that names one; the others must not contradict it.
-void TokenFile::choose_type(const std::string& header, const std::string& asked,
+void TokenFile::choose_type(const std::string& header, std::optional<RawIdType> asked,
                             std::optional<std::int64_t> vocab_size) {
-  const std::string job = asked == "auto" ? "" : asked;
+  const std::string job = asked ? word_of(raw_id_words(), *asked) : "";
   const std::string beside = sidecar_ ? sidecar_->dtype : "";
   const std::string name = !header.empty()   ? header
                            : !job.empty()    ? job

@@ -14,12 +14,27 @@
 #include <vector>
 
 #include "base/input_file.h"
+#include "base/word_list.h"
 #include "io/inputs/megatron_index.h"
 #include "io/inputs/token_sidecar.h"
 
 namespace headspan {
 
 enum class TokenFormat { raw, npy, megatron };
+
+inline const WordList<TokenFormat>& token_format_words() {
+  static const WordList<TokenFormat> words{
+      {"raw", TokenFormat::raw}, {"npy", TokenFormat::npy}, {"megatron", TokenFormat::megatron}};
+  return words;
+}
+
+/// The types of raw ids that a job can name.
+enum class RawIdType { uint16, uint32 };
+
+inline const WordList<RawIdType>& raw_id_words() {
+  static const WordList<RawIdType> words{{"uint16", RawIdType::uint16}, {"uint32", RawIdType::uint32}};
+  return words;
+}
 
 /// The integer type of an id; `name` is numpy's, such as "uint16".
 struct TokenType {
@@ -30,14 +45,13 @@ struct TokenType {
 
 class TokenFile {
  public:
-  /// Opens a file and checks its header, its size and its sidecar. `format`: auto, raw, npy or megatron; auto
-  /// recognises npy by its magic bytes and megatron by a NAME.idx beside the file, and is raw otherwise.
-  /// `dtype`: auto or a type's name; auto is what the header or the sidecar says. If neither does, raw ids
-  /// are uint32 for a model whose vocabulary of `vocab_size` needs it, else uint16; the first ids are then
-  /// read, and a file that could be of another type is refused. Throws InputError if the file is not what it
-  /// is said to be.
-  static TokenFile open(const std::string& path, const std::string& format = "auto",
-                        const std::string& dtype = "auto", std::optional<std::int64_t> vocab_size = {});
+  /// Opens a file and checks its header, its size and its sidecar. Without a `format` the file is npy if it
+  /// has the magic bytes, megatron if it has a NAME.idx beside it, else raw. Without a `dtype` the header or
+  /// the sidecar says the type of ids; if neither does, raw ids are uint32 for a model whose vocabulary of
+  /// `vocab_size` needs it, else uint16; the first ids are then read, and a file that could be of another
+  /// type is refused. Throws InputError if the file is not what it is said to be.
+  static TokenFile open(const std::string& path, std::optional<TokenFormat> format = {},
+                        std::optional<RawIdType> dtype = {}, std::optional<std::int64_t> vocab_size = {});
 
   const std::string& path() const { return file_.path(); }
   TokenFormat format() const { return format_; }
@@ -56,8 +70,8 @@ class TokenFile {
 
  private:
   explicit TokenFile(const std::string& path) : file_(path) {}
-  void choose_format(const std::string& asked);
-  void choose_type(const std::string& header, const std::string& asked,
+  void choose_format(std::optional<TokenFormat> asked);
+  void choose_type(const std::string& header, std::optional<RawIdType> asked,
                    std::optional<std::int64_t> vocab_size);
   std::string infer_raw_type(std::optional<std::int64_t> vocab_size) const;
   std::vector<std::uint32_t> first_words() const;
@@ -71,8 +85,6 @@ class TokenFile {
   std::int64_t count_ = 0;
   std::optional<TokenSidecar> sidecar_;
 };
-
-std::string to_string(TokenFormat format);
 
 /// Returns the SHA-256 of the whole token file at `path`, whatever its format, read once. Throws InputError
 /// if its sidecar names another digest. Local.

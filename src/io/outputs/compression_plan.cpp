@@ -26,7 +26,8 @@ std::int64_t encode_tokens(const PlannedBlock& block) {
 /// "k,v"
 std::string stream_names(const CompressionPlan& plan) {
   std::string names;
-  for (const auto& [stream, blocks] : plan.streams) names += (names.empty() ? "" : ",") + stream;
+  for (const auto& [stream, blocks] : plan.streams)
+    names += (names.empty() ? "" : ",") + word_of(stream_words(), stream);
   return names;
 }
 
@@ -49,13 +50,13 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   file.write_attribute(group, "band_bits", bits);
   file.write_attribute(group, "expected_loss", block.expected_loss);
   const std::int64_t d = plan.head_size, all = plan.columns(), r = encode_tokens(block);
-  if (plan.algorithm == "latent") {
+  if (plan.algorithm == CompressionAlgorithm::latent) {
     write_array(file, group + "/mean", block.mean, {all});
     write_array(file, group + "/bias", block.bias, {all});
     write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
     write_array(file, group + "/projection", block.projection, {all, r});
     write_array(file, group + "/lift", block.lift, {r, all});
-  } else if (plan.algorithm != "quantise") {
+  } else if (plan.algorithm != CompressionAlgorithm::quantise) {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
     write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});
     write_array(file, group + "/targets", block.targets, {targets});
@@ -75,10 +76,10 @@ class PlanReader {
   CompressionPlan read() {
     check_schema();
     CompressionPlan plan;
-    plan.algorithm = attribute<std::string>("/", "algorithm");
-    static const std::set<std::string> known{"latent", "headspan", "paper-text", "paper-code", "quantise"};
-    if (known.count(plan.algorithm) == 0)
-      refuse("algorithm", plan.algorithm, "is not known to this version of headspan");
+    const auto algorithm = attribute<std::string>("/", "algorithm");
+    const std::optional<CompressionAlgorithm> known = value_of(algorithm_words(), algorithm);
+    if (!known) refuse("algorithm", algorithm, "is not known to this version of headspan");
+    plan.algorithm = *known;
     const std::string capture = file_.read_attribute<std::string>("/", "capture").value_or(kCapture);
     if (capture != kCapture) refuse("capture", capture, "is not how a cache holds keys");
     plan.config_sha256 = attribute<std::string>("/", "config_sha256");
@@ -89,11 +90,11 @@ class PlanReader {
     plan.exact_first = size("exact_first", 0);
     plan.references = size("references", 0);
     plan.expected_loss = loss("/");
-    for (const std::string stream : {"k", "v"}) {
-      if (!file_.has(stream)) continue;
+    for (const auto& [name, stream] : cached_stream_words()) {
+      if (!file_.has(name)) continue;
       auto& blocks = plan.streams[stream];
       for (std::int64_t layer = 0; layer < plan.layers; ++layer)
-        blocks.push_back(read_block(stream + "/" + std::to_string(layer), plan));
+        blocks.push_back(read_block(name + "/" + std::to_string(layer), plan));
     }
     check_streams(plan);
     check_references(plan);
@@ -176,9 +177,9 @@ class PlanReader {
     read_bands(group, plan, block);
     block.expected_loss = loss(group);
     const std::int64_t all = plan.columns(), r = encode_tokens(block);
-    if (plan.algorithm == "quantise") {
+    if (plan.algorithm == CompressionAlgorithm::quantise) {
       if (r != all) refuse(group, "", "must store every column");
-    } else if (plan.algorithm == "latent") {
+    } else if (plan.algorithm == CompressionAlgorithm::latent) {
       if (r > all) refuse(group, "", "stores more columns than there are");
       block.mean = cached_numbers(group + "/mean", {all});
       block.bias = cached_numbers(group + "/bias", {all});
@@ -203,7 +204,7 @@ class PlanReader {
     for (std::size_t b = 0; b < bits.size(); ++b) {
       if (known.count(bits[b]) == 0 || columns[b] < 0 || columns[b] > plan.columns())
         refuse(group, std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
-      block.bands.push_back({columns[b], to_int(bits[b]), plan.algorithm == "quantise"});
+      block.bands.push_back({columns[b], to_int(bits[b]), plan.algorithm == CompressionAlgorithm::quantise});
     }
   }
 
@@ -249,8 +250,8 @@ class PlanReader {
           const bool causal = head >= 0 && at <= static_cast<std::int64_t>(layer);
           const auto& kept = blocks[causal ? static_cast<std::size_t>(at) : 0].kept;
           if (!causal || std::find(kept.begin(), kept.end(), head % plan.kv_heads) == kept.end())
-            refuse(stream + "/" + std::to_string(layer) + "/references", std::to_string(head),
-                   "is no kept head of this layer or one before");
+            refuse(word_of(stream_words(), stream) + "/" + std::to_string(layer) + "/references",
+                   std::to_string(head), "is no kept head of this layer or one before");
         }
   }
 
@@ -293,7 +294,7 @@ double CompressionPlan::map_bytes() const {
 void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& more) {
   H5File file = H5File::create(path);
   const NetcdfAttributes own{{"headspan_schema", std::string(kSchema)},
-                             {"algorithm", plan.algorithm},
+                             {"algorithm", word_of(algorithm_words(), plan.algorithm)},
                              {"config_sha256", plan.config_sha256},
                              {"weights_digest", plan.weights_digest},
                              {"streams", stream_names(plan)},
@@ -311,9 +312,10 @@ void write_plan(const std::string& path, const CompressionPlan& plan, const Netc
   for (const NetcdfAttributes* attributes : {&own, &more})
     for (const auto& [name, value] : *attributes) file.write_attribute("/", name, value);
   for (const auto& [stream, blocks] : plan.streams) {
-    file.create_group(stream);
+    const std::string& name = word_of(stream_words(), stream);
+    file.create_group(name);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer)
-      write_block(file, stream + "/" + std::to_string(layer), blocks[layer], plan);
+      write_block(file, name + "/" + std::to_string(layer), blocks[layer], plan);
   }
   file.close();
 }

@@ -22,9 +22,24 @@
 #include <vector>
 
 #include "base/bands.h"
+#include "base/word_list.h"
 #include "io/hdf5/netcdf.h"
+#include "io/stream.h"
 
 namespace headspan {
+
+/// How a plan stores keys and values: latents in few bits; whole heads, of which others are predicted, chosen
+/// by what they cost or by the paper's text or code; or plain columns in few bits.
+enum class CompressionAlgorithm { latent, headspan, paper_text, paper_code, quantise };
+
+inline const WordList<CompressionAlgorithm>& algorithm_words() {
+  static const WordList<CompressionAlgorithm> words{{"latent", CompressionAlgorithm::latent},
+                                                    {"headspan", CompressionAlgorithm::headspan},
+                                                    {"paper-text", CompressionAlgorithm::paper_text},
+                                                    {"paper-code", CompressionAlgorithm::paper_code},
+                                                    {"quantise", CompressionAlgorithm::quantise}};
+  return words;
+}
 
 /// Of one stream and layer. What the algorithm has no use for is empty.
 struct PlannedBlock {
@@ -39,7 +54,7 @@ struct PlannedBlock {
 };
 
 struct CompressionPlan {
-  std::string algorithm;  ///< latent, headspan, paper-text, paper-code or quantise
+  CompressionAlgorithm algorithm = CompressionAlgorithm::latent;
   std::string config_sha256;
   std::string
       weights_digest;  ///< of what it was made for (io/checkpoint/content_digest.h); empty: it does not tell
@@ -49,8 +64,8 @@ struct CompressionPlan {
   std::int64_t exact_first = 0;
   std::int64_t references = 0;  ///< R
   double expected_loss = 0;
-  std::map<std::string, std::vector<PlannedBlock>>
-      streams;  ///< "k", "v": [layers]; a stream without is kept whole
+  std::map<Stream, std::vector<PlannedBlock>>
+      streams;  ///< [layers] of keys, values; one without is kept whole
 
   std::int64_t columns() const { return kv_heads * head_size; }
   /// Bytes of a token in a full cache and in this one, in numbers of 16 bits.

@@ -48,10 +48,10 @@ CachedLayer all_whole(std::int64_t layer, std::int64_t heads, std::int64_t d) {
 /// One stream of a plan: what the heads of a rank, `own`, give to its blocks, and how `heads` read them.
 class PlanBuilder {
  public:
-  PlanBuilder(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+  PlanBuilder(const ModelConfig& config, const CompressionPlan& plan, Stream stream,
               const std::vector<PlannedBlock>& blocks, Range own, Range heads, at::ScalarType dtype)
       : plan_(plan),
-        keys_(stream == "k"),
+        keys_(stream == Stream::k),
         blocks_(blocks),
         own_(own),
         heads_(heads),
@@ -62,10 +62,10 @@ class PlanBuilder {
 
   CachedLayer layer(std::int64_t layer) const {
     const PlannedBlock& block = blocks_[static_cast<std::size_t>(layer)];
-    if (plan_.algorithm == "quantise")
+    if (plan_.algorithm == CompressionAlgorithm::quantise)
       return kept_whole(layer, heads_.count, d_,
                         heads_.count == plan_.kv_heads ? block.bands : own_groups(block));
-    return plan_.algorithm == "latent" ? latents(layer, block) : head_maps(layer, block);
+    return plan_.algorithm == CompressionAlgorithm::latent ? latents(layer, block) : head_maps(layer, block);
   }
 
  private:
@@ -194,26 +194,26 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
                      "are not those of the model (" + std::to_string(config.layers) + ", " +
                          std::to_string(config.kv_heads) + ", " + std::to_string(config.head_size) + ")",
                      "give a plan that was calibrated on this model");
-  const bool dealt =
-      shared == SharedBlocks::sharded && heads.count != config.kv_heads && plan.algorithm != "quantise";
+  const bool dealt = shared == SharedBlocks::sharded && heads.count != config.kv_heads &&
+                     plan.algorithm != CompressionAlgorithm::quantise;
   CachePlan cached = dealt ? sharded_full_plan(config) : full_plan(config, heads);
   cached.exact_first = plan.exact_first;
   for (const auto& [stream, blocks] : plan.streams) {
     const PlanBuilder builder(config, plan, stream, blocks, heads, dealt ? Range{0, config.kv_heads} : heads,
                               dtype);
-    auto& layers = stream == "k" ? cached.keys : cached.values;
+    auto& layers = stream == Stream::k ? cached.keys : cached.values;
     for (std::int64_t layer = 0; layer < config.layers; ++layer)
       layers[static_cast<std::size_t>(layer)] = builder.layer(layer);
   }
   return cached;
 }
 
-CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, Stream stream,
                          std::int64_t layer, const std::vector<PlannedBlock>& blocks, Range heads,
                          at::ScalarType dtype) {
   CachePlan cached = full_plan(config, heads);
   cached.exact_first = plan.exact_first;
-  (stream == "k" ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
+  (stream == Stream::k ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
       PlanBuilder(config, plan, stream, blocks, heads, heads, dtype).layer(layer);
   return cached;
 }

@@ -82,7 +82,7 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
 
 /// A full cache but for one layer of one stream, which stores latents. `blocks`: [layers] of the stream, of
 /// which that of `layer` is looked at; `plan` tells the sizes and exact_first.
-CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, const std::string& stream,
+CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, Stream stream,
                          std::int64_t layer, const std::vector<PlannedBlock>& blocks, Range heads,
                          at::ScalarType dtype);
 

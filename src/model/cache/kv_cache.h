@@ -16,10 +16,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "dist/comm/device_comm.h"
+#include "io/stream.h"
 #include "model/cache/block_pages.h"
 #include "model/cache/cache_plan.h"
 #include "model/cache/page_attention.h"
-#include "model/core/stream.h"
 
 namespace headspan {
 

@@ -8,8 +8,8 @@
 
 #include "base/range.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/stream.h"
 #include "model/core/model_config.h"
-#include "model/core/stream.h"
 #include "model/weights/weights.h"
 
 namespace headspan {

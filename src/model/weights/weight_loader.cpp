@@ -198,16 +198,10 @@ at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice) {
   return values;
 }
 
-Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const Checkpoint* checkpoint) {
-  for (const StoredType& known : kStoredTypes)
-    if (asked == dtype_name(known.dtype)) return known.dtype;
-  if (asked != "auto")
-    throw InputError("", "model.dtype", printable(asked), "is not known",
-                     "auto, float64, float32, bfloat16 or float16 is expected");
+Dtype forward_dtype(std::optional<Dtype> asked, const ModelConfig& config, const Checkpoint* checkpoint) {
+  if (asked) return *asked;
   if (checkpoint != nullptr) return stored_type(*checkpoint, "model.embed_tokens.weight");
-  for (const StoredType& known : kStoredTypes)
-    if (config.dtype == dtype_name(known.dtype)) return known.dtype;
-  return Dtype::float32;
+  return value_of(dtype_words(), config.dtype).value_or(Dtype::float32);
 }
 
 Dtype weight_dtype(Dtype forward, const ModelConfig& config, const Checkpoint* checkpoint) {

@@ -26,10 +26,9 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
 /// with InputError naming file and tensor. Local.
 at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice);
 
-/// The dtype of the forward: `asked` is auto, float64, float32, bfloat16 or float16; auto is what the
-/// checkpoint holds its embedding in, or without a checkpoint what config.json says, or else float32. Throws
-/// InputError naming model.dtype, or the tensor.
-Dtype forward_dtype(const std::string& asked, const ModelConfig& config, const Checkpoint* checkpoint);
+/// The dtype of the forward: `asked`, or else what the checkpoint holds its embedding in, or without a
+/// checkpoint what config.json says, or else float32. Throws InputError naming the tensor.
+Dtype forward_dtype(std::optional<Dtype> asked, const ModelConfig& config, const Checkpoint* checkpoint);
 
 /// In what the matrices of a pretrained model are kept for a forward in `forward`: bfloat16 under float32
 /// where the checkpoint (without one: config.json) holds no matrix in anything else, which loses nothing;

@@ -5,12 +5,19 @@
 #pragma once
 
 #include "base/range.h"
+#include "base/word_list.h"
 #include "stats/regression/forward.h"
 #include "stats/regression/pairwise.h"
 
 namespace headspan {
 
 enum class SelectionRule { pairwise, forward };
+
+inline const WordList<SelectionRule>& selection_words() {
+  static const WordList<SelectionRule> words{{"pairwise", SelectionRule::pairwise},
+                                             {"forward", SelectionRule::forward}};
+  return words;
+}
 
 /// Rows of the targets of this rank's slab.
 struct SelectionTable {

@@ -1,4 +1,5 @@
-// The streams of an attention layer, and where in the layer they are captured.
+// The streams of an attention layer, and where in the layer they are captured: the words that job files,
+// Grams, results and plans have for them.
 #pragma once
 
 #include "base/word_list.h"
@@ -9,6 +10,12 @@ enum class Stream { k, q, v };
 
 inline const WordList<Stream>& stream_words() {
   static const WordList<Stream> words{{"k", Stream::k}, {"q", Stream::q}, {"v", Stream::v}};
+  return words;
+}
+
+/// Those that a KV cache holds.
+inline const WordList<Stream>& cached_stream_words() {
+  static const WordList<Stream> words{{"k", Stream::k}, {"v", Stream::v}};
   return words;
 }
 

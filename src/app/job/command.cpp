@@ -1,0 +1,75 @@
+#include "app/job/command.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace headspan {
+
+const std::vector<CommandRow>& commands() {
+  static const std::vector<std::string> study{"model",   "tokens",  "activations", "grams", "predict",
+                                              "ceiling", "overlap", "run",         "output"};
+  static const std::vector<CommandRow> rows{
+      {Command::study, "study", "headspan study [JOB.ini] [--units] [--section.key value ...]",
+       "predict each attention head from others, for every checkpoint of a job: one result file each; with "
+       "--units only list them",
+       study, /*many_checkpoints=*/true, /*runs_long=*/true},
+      {Command::calibrate,
+       "calibrate",
+       "headspan calibrate [JOB.ini] [--section.key value ...]",
+       "find how the KV cache of a model is best stored in few bytes, and write it as a plan",
+       {"model", "tokens", "grams", "compress", "run"},
+       /*many_checkpoints=*/false,
+       /*runs_long=*/true},
+      {Command::evaluate,
+       "evaluate",
+       "headspan evaluate [JOB.ini] [--section.key value ...]",
+       "run a model with a full and a compressed KV cache: loss, scores, generation, bytes, speed",
+       {"model", "tokens", "evaluate", "run"},
+       /*many_checkpoints=*/false,
+       /*runs_long=*/true},
+      {Command::plan, "plan",
+       "headspan plan [JOB.ini] --ranks N [--memory-gib M] [--rates FILE] [--section.key value ...]",
+       "say what a study would cost on N ranks, and whether it fits, without running it", study,
+       /*many_checkpoints=*/true},
+      {Command::theory,
+       "theory",
+       "headspan theory [JOB.ini] [--theory.key value ...]",
+       "draw random projections and hold Theorem 2.1's bound and the exact expectation against them",
+       {"theory"}},
+      {Command::inspect,
+       "inspect",
+       "headspan inspect PATH ...",
+       "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, result), and check "
+       "it",
+       {}}};
+  return rows;
+}
+
+bool CommandRow::reads(const std::string& section) const {
+  return std::find(sections.begin(), sections.end(), section) != sections.end();
+}
+
+bool CommandRow::accepts(const std::string& section) const {
+  const auto shares_files = [&](const CommandRow& other) {
+    return std::any_of(sections.begin(), sections.end(),
+                       [&](const std::string& s) { return other.reads(s); });
+  };
+  return std::any_of(commands().begin(), commands().end(),
+                     [&](const CommandRow& other) { return other.reads(section) && shares_files(other); });
+}
+
+const CommandRow& row_of(Command command) {
+  const auto found = std::find_if(commands().begin(), commands().end(),
+                                  [&](const CommandRow& row) { return row.command == command; });
+  HS_ASSERT(found != commands().end());
+  return *found;
+}
+
+const CommandRow* find_command(const std::string& name) {
+  const auto found = std::find_if(commands().begin(), commands().end(),
+                                  [&](const CommandRow& row) { return name == row.name; });
+  return found != commands().end() ? &*found : nullptr;
+}
+
+}  // namespace headspan

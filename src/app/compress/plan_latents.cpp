@@ -140,7 +140,7 @@ class LatentPlanner {
         PlannedBlock block = block_with(stream, layer, allocation.bands[at], spectra[at]);
         std::int64_t size = 0;
         for (const Band& band : block.bands) size += columns() * band.columns;
-        for (std::vector<float>* values : {&block.projection, &block.lift}) {
+        for (std::vector<float>* values : {&block.projection, &block.reconstruction}) {
           values->resize(to_size(size));
           comm_.broadcast(values->data(), size, 0);
         }
@@ -163,7 +163,7 @@ class LatentPlanner {
     std::int64_t r = 0;
     for (const Band& band : block.bands) r += band.columns;
     block.projection.resize(to_size(columns() * r));
-    block.lift.resize(to_size(r * columns()));
+    block.reconstruction.resize(to_size(r * columns()));
     std::int64_t latent = 0;
     for (const Band& band : block.bands) {
       const double scale = band_scale(latents.variances[to_size(latent)], latents.variances.front());
@@ -171,7 +171,7 @@ class LatentPlanner {
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t at = to_size(i + latent * columns());
           block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[at] * scale);
-          block.lift[to_size(latent * columns() + i)] = static_cast<float>(latents.lift[at] / scale);
+          block.reconstruction[to_size(latent * columns() + i)] = static_cast<float>(latents.lift[at] / scale);
         }
     }
   }
@@ -186,7 +186,7 @@ class LatentPlanner {
     for (const OwnLatents& own : own_)
       if (own.stream == stream && own.layer == layer) cut(own.latents, block);
     send_to_root(block.projection);
-    send_to_root(block.lift);
+    send_to_root(block.reconstruction);
     return block;
   }
 

@@ -35,11 +35,12 @@ HeadLayout layout_of(const Activations& file) {
 /// By default a job asks for all streams, of which the file has one.
 void check_stream(const Job& job, const Activations& file) {
   const std::vector<Stream>& asked = job.predict.streams;
-  if (std::find(asked.begin(), asked.end(), value_of(stream_words(), file.stream())) != asked.end()) return;
+  if (std::find(asked.begin(), asked.end(), file.stream()) != asked.end()) return;
   std::string text;
   for (const Stream stream : asked) text += (text.empty() ? "" : ",") + word_of(stream_words(), stream);
-  throw InputError("", "predict.streams", text, file.path() + " holds stream " + file.stream(),
-                   "leave it out, or give " + file.stream());
+  throw InputError("", "predict.streams", text,
+                   file.path() + " holds stream " + word_of(stream_words(), file.stream()),
+                   "leave it out, or give " + word_of(stream_words(), file.stream()));
 }
 
 template <class T>
@@ -148,11 +149,10 @@ UnitEvidence read_activations(const UnitRun& run) {
   evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
   const Dtype dtype = file->is_float32() ? Dtype::float32 : Dtype::float64;
   const Precision precision = job.predict.precision;
-  StreamEvidence stream{
-      {*value_of(stream_words(), file->stream()), std::nullopt, dtype, precision, job.tokens.skip_first},
-      layout_of(*file),
-      fit_rules(job.predict.mode, dtype, precision),
-      {}};
+  StreamEvidence stream{{file->stream(), std::nullopt, dtype, precision, job.tokens.skip_first},
+                        layout_of(*file),
+                        fit_rules(job.predict.mode, dtype, precision),
+                        {}};
   const UnitState state(run, {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
                         team.group().broadcast(contents, 0));
   Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});

@@ -107,10 +107,11 @@ void Activations::read_attributes() {
       if (attribute) value = attribute;
     }
   };
-  read("stream", stream_);
+  std::optional<std::string> stream;
+  read("stream", stream);
   read("hidden_size", hidden_size_);
-  if (!value_of(stream_words(), stream()))
-    throw InputError(path(), "stream", printable(stream()), "is no stream", "k, q or v");
+  if (stream) stream_ = value_of(stream_words(), *stream);
+  if (stream && !stream_) throw InputError(path(), "stream", printable(*stream), "is no stream", "k, q or v");
   if (hidden_size_ && *hidden_size_ < 1)
     throw InputError(path(), "hidden_size", std::to_string(*hidden_size_), "is not positive",
                      "the model's hidden size, or no such attribute");

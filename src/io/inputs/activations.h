@@ -15,6 +15,7 @@
 
 #include "io/hdf5/h5_file.h"
 #include "io/inputs/sequences.h"
+#include "io/stream.h"
 
 namespace headspan {
 
@@ -34,7 +35,7 @@ class Activations {
   const std::vector<std::int64_t>& layer() const { return layer_; }
   const std::vector<std::int64_t>& head() const { return head_; }
 
-  std::string stream() const { return stream_.value_or("k"); }
+  Stream stream() const { return stream_.value_or(Stream::k); }
   bool names_stream() const { return stream_.has_value(); }  ///< false: `stream` is the default
   std::optional<std::int64_t> hidden_size() const { return hidden_size_; }
 
@@ -61,7 +62,7 @@ class Activations {
   std::vector<std::int64_t> layer_, head_;
   std::vector<std::int64_t> column_;  // [heads] position of each head along the file's head axis
   std::vector<Sequence> sequences_;
-  std::optional<std::string> stream_;
+  std::optional<Stream> stream_;
   std::optional<std::int64_t> hidden_size_;
 };
 

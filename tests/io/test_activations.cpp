@@ -20,7 +20,7 @@ class ActivationsTest : public testing::Test {
 
   static std::string path(const std::string& name) { return folder_->path(name + ".h5"); }
 
-  /// What is said of a faulty file, without the file's name in front.
+  /// Returns the error for a faulty file, without the file's name.
   static std::string fault_of(const std::string& name) {
     const std::string said = input_error_of([&] {
       Activations file = Activations::open(path(name));

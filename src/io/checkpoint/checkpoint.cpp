@@ -84,7 +84,7 @@ SafetensorsFile open_weights(const std::string& path) {
 }  // namespace
 
 std::string config_of(const std::string& folder) {
-  const std::string path = folder + "/config.json";
+  std::string path = folder + "/config.json";
   std::error_code error;
   if (!fs::exists(path, error)) check_folder(folder);
   return path;

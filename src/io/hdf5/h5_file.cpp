@@ -302,8 +302,9 @@ void H5File::create_strings(const std::string& name, std::int64_t count) {
 void H5File::write_strings(const std::string& name, const std::vector<std::string>& values) {
   HS_ASSERT(comm_ == nullptr);
   const H5Handle dataset(HS_H5(H5Dopen2(id(), name.c_str(), H5P_DEFAULT)), H5Dclose);
-  std::vector<const char*> pointers;
-  for (const std::string& value : values) pointers.push_back(value.c_str());
+  std::vector<const char*> pointers(values.size());
+  std::transform(values.begin(), values.end(), pointers.begin(),
+                 [](const std::string& value) { return value.c_str(); });
   HS_H5(H5Dwrite(dataset.get(), h5_string_type(H5T_VARIABLE).get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
                  pointers.data()));
 }

@@ -125,12 +125,13 @@ GramStream read_stream(const H5File& file, const std::string& name) {
   stream.heldout = file.has(name + "/heldout");
   check_heads(file, stream);
   const std::int64_t d = stream.head_size;
-  for (const std::string part : {"fit", "heldout"}) {
-    if (part == "heldout" && !stream.heldout) continue;
-    read_tokens(file, name + "/" + part);
-    check_shape(file, name + "/" + part + "/mean", {checked_mul(stream.heads(), d, "columns of a Gram")});
-    check_shape(file, name + "/" + part + "/tiles", {tile_count(stream.heads()), d, d});
-  }
+  const auto check_part = [&](const std::string& group) {
+    read_tokens(file, group);
+    check_shape(file, group + "/mean", {checked_mul(stream.heads(), d, "columns of a Gram")});
+    check_shape(file, group + "/tiles", {tile_count(stream.heads()), d, d});
+  };
+  check_part(name + "/fit");
+  if (stream.heldout) check_part(name + "/heldout");
   return stream;
 }
 

@@ -257,7 +257,7 @@ TEST(Job, OfThePaperHoldsNothingOutAndSelectsPairwise) {
   const Job job = read_more("[predict]\nmode = paper\n");
 
   EXPECT_EQ(job.tokens.heldout, 0);
-  EXPECT_EQ(job.predict.selection, Words{"pairwise"});
+  EXPECT_EQ(job.predict.selection, std::vector{SelectionRule::pairwise});
   EXPECT_EQ(to_ini(read_more("[predict]\nmode = paper\nselection = pairwise\n[tokens]\nheldout = 0\n")),
             to_ini(job));
   EXPECT_EQ(refusal("[predict]\nmode = paper\n[tokens]\nheldout = 0.25\n"),

@@ -158,7 +158,7 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"scope", word_of(reference_scope_words(), job.compress.scope)},
                         {"units", word_of(loss_units_words(), job.compress.units)},
                         {"own_text", job.compress.own_text},
-                        {"bits", job.compress.bits},
+                        {"bits", stored_bits().write(job.compress.bits)},
                         {"stored_asked", job.compress.stored},
                         {"tokens_path", origin.tokens_path},
                         {"tokens_sha256", origin.tokens_sha256},

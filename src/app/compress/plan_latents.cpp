@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "app/job/value_kind.h"
 #include "app/run/run_clock.h"
 #include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
@@ -158,11 +157,9 @@ class LatentPlanner {
 
   Allocation allocate(const std::vector<Spectrum>& spectra) const {
     const auto all = static_cast<double>(static_cast<std::int64_t>(spectra.size()) * columns());
-    if (rule_.bits == "auto") return allocate_bits(spectra, rule_.stored * 2 * all);
-    if (rule_.bits == "16") return allocate_columns(spectra, static_cast<std::int64_t>(rule_.stored * all));
-    std::vector<Band> bands;
-    for (const auto& [count, bits] : read_bands(rule_.bits)) bands.push_back({count, to_int(bits), false});
-    return allocate_bands(spectra, bands);
+    if (rule_.bits.is_automatic()) return allocate_bits(spectra, rule_.stored * 2 * all);
+    if (rule_.bits.width) return allocate_columns(spectra, static_cast<std::int64_t>(rule_.stored * all));
+    return allocate_bands(spectra, rule_.bits.bands);
   }
 
   /// Sets projection and reconstruction to those of the stored latents, scaled by band.
@@ -241,11 +238,10 @@ void check_latents(const Job::Compress& rule, const ModelConfig& config) {
     if (rule.units == LossUnits::measured)
       throw InputError("", "compress.units", "measured", what, "leave it out");
   }
-  if (rule.bits.find('x') == std::string::npos) return;
   std::int64_t latents = 0;
-  for (const auto& [count, bits] : read_bands(rule.bits)) latents += std::min(count, columns + 1);
+  for (const Band& band : rule.bits.bands) latents += std::min(band.columns, columns + 1);
   if (latents > columns)
-    throw InputError("", "compress.bits", rule.bits,
+    throw InputError("", "compress.bits", stored_bits().write(rule.bits),
                      "has more latents than the " + std::to_string(columns) + " columns of a layer",
                      "give bands of that many at most");
 }
@@ -264,7 +260,7 @@ PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& conf
   const std::int64_t d = config.head_size, group = std::min(config.kv_heads, (64 + d - 1) / d) * d;
   PlannedBlock block;
   for (std::int64_t left = config.kv_heads * d; left > 0; left -= group)
-    block.bands.push_back({std::min(left, group), std::stoi(rule.bits), true});
+    block.bands.push_back({std::min(left, group), *rule.bits.width, true});
   PlannedStreams planned;
   for (const Stream stream : rule.streams) planned[stream].assign(to_size(config.layers), block);
   return planned;

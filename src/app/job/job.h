@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/job/job_words.h"
+#include "app/job/stored_bits.h"
 #include "dist/matrix/grid_shape.h"
 #include "io/inputs/tokens.h"
 #include "io/outputs/compression_plan.h"
@@ -94,7 +95,7 @@ struct Job {
     std::vector<Stream> streams{Stream::k, Stream::v};
     double stored = 0.25;
     CompressionAlgorithm algorithm = CompressionAlgorithm::latent;
-    std::string bits = "auto";
+    StoredBits bits;
     std::int64_t references = 5;
     ReferenceScope scope = ReferenceScope::layer;
     std::int64_t exact_first = 4;

@@ -207,16 +207,15 @@ void Resolver::resolve_calibrate() const {
     refuse("compress.own_text",
            grams ? "runs the model, and Grams are given" : "calibrates, and quantise does not",
            "leave it out");
-  const bool widths = compress.bits == "8" || compress.bits == "4" || compress.bits == "3";
-  if (quantise && !widths)
+  if (quantise && !compress.bits.is_quantised())
     refuse("compress.bits", "is not for compress.algorithm = quantise", "give 8, 4 or 3");
-  if (!quantise && widths)
+  if (!quantise && compress.bits.is_quantised())
     refuse("compress.bits", "is for compress.algorithm = quantise", "give auto, 16 or bands");
-  if (!quantise && !latent && compress.bits != "auto")
+  if (!quantise && !latent && !compress.bits.is_automatic())
     refuse("compress.bits",
            "is not for compress.algorithm = " + word_of(algorithm_words(), compress.algorithm),
            "leave it out");
-  if (has("compress.stored") && (quantise || compress.bits.find('x') != std::string::npos))
+  if (has("compress.stored") && (quantise || !compress.bits.bands.empty()))
     refuse("compress.stored", "follows from compress.bits here", "leave it out");
 }
 

@@ -143,18 +143,6 @@ std::vector<JobOption> theory_options() {
                  "results of init = random whose R2 is told beside")};
 }
 
-/// The bits of latents: a word, or bands as "16x8,32x6".
-ValueKind<std::string> bits() {
-  return {
-      "auto, 16, 8, 4, 3, or bands COUNTxBITS such as 16x8,32x6 with 2, 3, 4, 5, 6 or 8 bits, more before "
-      "fewer",
-      [](const std::string& text) {
-        if (text != "auto" && text != "16" && text != "8" && text != "4" && text != "3") read_bands(text);
-        return text;
-      },
-      [](const std::string& value) { return value; }};
-}
-
 /// Above 0 and at most 1.
 ValueKind<double> share() {
   ValueKind<double> kind = positive(1.0000001);
@@ -177,7 +165,7 @@ std::vector<JobOption> compress_options() {
           "compress.algorithm", &Job::compress, &Job::Compress::algorithm, choice(algorithm_words()),
           "latents in few bits; whole heads by what they cost; by the paper's text or code; few bits alone"),
       option(
-          "compress.bits", &Job::compress, &Job::Compress::bits, bits(),
+          "compress.bits", &Job::compress, &Job::Compress::bits, stored_bits(),
           "of latents: auto (chosen for each), 16 (whole columns) or the same bands everywhere; of quantise: "
           "8, 4 or 3"),
       option("compress.references", &Job::compress, &Job::Compress::references, integer(1),

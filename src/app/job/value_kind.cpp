@@ -101,18 +101,4 @@ std::vector<std::string> split_list(const std::string& text) {
   return parts;
 }
 
-std::vector<std::pair<std::int64_t, std::int64_t>> read_bands(const std::string& text) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> bands;
-  for (const std::string& part : split_list(text)) {
-    const std::size_t cross = part.find('x');
-    if (cross == std::string::npos) throw BadValue("is no list of bands");
-    const std::int64_t count = integer(1).read(part.substr(0, cross)),
-                       bits = integer(2).read(part.substr(cross + 1));
-    if (bits > 8 || bits == 7) throw BadValue("has a band of " + std::to_string(bits) + " bits");
-    if (!bands.empty() && bits >= bands.back().second) throw BadValue("has bands of rising bits");
-    bands.emplace_back(count, bits);
-  }
-  return bands;
-}
-
 }  // namespace headspan

@@ -62,10 +62,6 @@ ValueKind<bool> flag();
 /// The parts between the commas of `text`, without the blanks around them.
 std::vector<std::string> split_list(const std::string& text);
 
-/// Bands written as COUNTxBITS, comma-separated, more bits before fewer: their counts and bits. Throws
-/// BadValue.
-std::vector<std::pair<std::int64_t, std::int64_t>> read_bands(const std::string& text);
-
 /// "auto" (an empty optional) or what `kind` reads.
 template <class T>
 ValueKind<std::optional<T>> automatic(const ValueKind<T>& kind) {

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/printable.h"
+#include "io/stream.h"
 
 namespace headspan {
 namespace {

@@ -1,0 +1,25 @@
+// StoredBits: how many bits a compressed cache spends on each number that it stores, as compress.bits says.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "app/job/value_kind.h"
+#include "base/bands.h"
+
+namespace headspan {
+
+/// Neither: chosen for each layer (auto).
+struct StoredBits {
+  std::optional<int> width;  ///< of every number: 16 (as the model computes it), 8, 4 or 3
+  std::vector<Band> bands;   ///< of every layer, more bits before fewer
+
+  bool is_automatic() const { return !width && bands.empty(); }
+  /// Whether numbers are rounded to codes of one width.
+  bool is_quantised() const { return width && *width != kPlainBits; }
+};
+
+/// auto, 16, 8, 4, 3 or COUNTxBITS,...
+ValueKind<StoredBits> stored_bits();
+
+}  // namespace headspan

@@ -24,14 +24,13 @@ std::vector<std::int64_t> counted(std::int64_t count, std::int64_t from = 0) {
   return values;
 }
 
-/// This rank's rows of a [heads, columns] array whose value at (i, j) is f(i, j), dealt out from the last
-/// rank down.
+/// Writes a [heads, columns] array with the values f(i, j), of which the last rank has the first rows.
 template <class T, class F>
 void write_rows(NetcdfFile& file, const Comm& comm, const std::string& path,
                 const std::vector<std::string>& dimensions, std::int64_t columns, const F& f,
                 const NetcdfAttributes& attributes = {}) {
-  const std::int64_t place = comm.size() - 1 - comm.rank(), share = kHeads / comm.size() + 1;
-  const std::int64_t first = std::min(kHeads, place * share), count = std::min(kHeads, first + share) - first;
+  const std::int64_t block = comm.size() - 1 - comm.rank(), share = kHeads / comm.size() + 1;
+  const std::int64_t first = std::min(kHeads, block * share), count = std::min(kHeads, first + share) - first;
   std::vector<T> rows;
   for (std::int64_t i = first; i < first + count; ++i)
     for (std::int64_t j = 0; j < columns; ++j) rows.push_back(f(i, j));

@@ -59,10 +59,8 @@ class Capture {
     HS_ASSERT(request_.resident == nullptr || !request_.by_layer);
     const std::size_t count = sample_.sequences.size();
     ItemsDone sequences{0, std::vector<std::uint8_t>(count, 0)};
-    if (request_.state != nullptr)
-      sequences = sink_->resume(*request_.state, static_cast<std::int64_t>(count));
-    else
-      sink_->start_pass(0);
+    const bool resumed = request_.state != nullptr && request_.state->resume(collector_, sequences);
+    sink_->start_pass(sequences.pass, resumed);
     for (std::size_t pass = 0; pass < sequences.pass; ++pass)
       progress_.advance(tokens_of(setup_.passes[pass], sample_));
     for (;;) {
@@ -70,7 +68,7 @@ class Capture {
       if (++sequences.pass == setup_.passes.size()) break;
       sequences.done.assign(count, 0);
       const Profile::Phase phase = profile_.enter("gram");
-      sink_->start_pass(sequences.pass);
+      sink_->start_pass(sequences.pass, false);
     }
     const Profile::Phase phase = profile_.enter("gram");
     if (request_.resident != nullptr) *request_.resident = sink_->release_resident();
@@ -103,7 +101,7 @@ class Capture {
         continue;
       }
       const Profile::Phase phase = profile_.enter("save");
-      sink_->save_if_due(*request_.state, sequences);
+      request_.state->save_if_due(collector_, sequences);
     }
   }
 
@@ -147,6 +145,9 @@ class Capture {
   Profile& profile_;
   const CaptureSetup setup_;
   std::unique_ptr<GramSink<T>> sink_;
+  const UnitState::CollectorSource<T> collector_ = [this]() -> Collector<T>& {
+    return sink_->host_collector();
+  };
 };
 
 }  // namespace

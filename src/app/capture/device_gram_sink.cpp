@@ -39,32 +39,19 @@ class DeviceGramSink : public GramSink<T> {
         mean_squares);
   }
 
-  void start_pass(std::size_t pass) override {
+  /// A saved state is the same wherever the Grams grow.
+  Collector<T>& host_collector() override { return collector_.on_host(); }
+
+  void start_pass(std::size_t pass, bool resumed) override {
     pass_ = pass;
     share_ = {{}, setup_.passes[pass].parts, setup_.passes[pass].piece};
     for (const std::size_t s : setup_.passes[pass].streams)
       for (std::int64_t g = 0; g < setup_.grams_per_stream; ++g) share_.streams.push_back(setup_.gram(s, g));
     collector_.begin(share_);
+    if (resumed) collector_.take();
   }
 
   void synchronise() const override { wait_for(device_); }
-
-  /// Reads into a collector on the host: a saved state is the same wherever the Grams grow.
-  ItemsDone resume(const UnitState& state, std::int64_t items) override {
-    bool saved = false;
-    ItemsDone done = state.resume<T>(
-        [&]() -> Collector<T>& {
-          saved = true;
-          return collector_.on_host();
-        },
-        items);
-    start_pass(done.pass);
-    if (saved) collector_.take();
-    return done;
-  }
-  void save_if_due(const UnitState& state, const ItemsDone& items) override {
-    state.save_if_due<T>([&]() -> Collector<T>& { return collector_.on_host(); }, items);
-  }
 
   /// A part that the pass does not sum has no tokens in it.
   void end_round(Part part, std::int64_t tokens) override {

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "app/capture/capture_setup.h"
-#include "app/capture/unit_state.h"
 #include "device/resident_grams.h"
 #include "model/forward/transformer.h"
 #include "stats/gram/collector.h"
@@ -25,18 +24,18 @@ class GramSink {
  public:
   virtual ~GramSink() = default;
 
-  /// Starts a pass over the tokens; `resume` starts the first. Collective over the group.
-  virtual void start_pass(std::size_t pass) = 0;
-  /// Calls UnitState::resume and starts the pass that it returns. Collective over the group.
-  virtual ItemsDone resume(const UnitState& state, std::int64_t items) = 0;
+  /// Returns a collector in host memory: one to be filled with what was saved, before the first pass, or
+  /// between rounds one with all that has been added, to be saved. Local.
+  virtual Collector<T>& host_collector() = 0;
+  /// Starts a pass over the tokens. `resumed`: host_collector has been filled with what was saved of it.
+  /// Collective over the group.
+  virtual void start_pass(std::size_t pass, bool resumed) = 0;
   /// Runs a batch, which may be empty, and collects the pass's streams at `kept`. Passes on queries if
   /// `queries` is set. Collective over the data-parallel row.
   virtual void run(const PackedBatch& batch, const KeptPositions& kept, const QuerySink<T>& queries,
                    const MeanSquareSink& mean_squares) = 0;
   /// Returns when all work handed to a device is done, so that a phase's time is its own. Local.
   virtual void synchronise() const = 0;
-  /// Calls UnitState::save_if_due. Collective over the group.
-  virtual void save_if_due(const UnitState& state, const ItemsDone& items) = 0;
   /// Ends a round in which all ranks added `tokens` rows of `part`. Collective over the group.
   virtual void end_round(Part part, std::int64_t tokens) = 0;
   /// Returns the Grams that stay on the device, by stream; none in host memory. Collective over the group.

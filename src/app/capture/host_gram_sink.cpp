@@ -38,20 +38,11 @@ class HostGramSink : public GramSink<T> {
 
   void end_round(Part part, std::int64_t tokens) override { collector_.end_round(part, tokens); }
   std::vector<StreamGrams> finish() override { return collector_.finish(); }
-  void start_pass(std::size_t) override {}
+  Collector<T>& host_collector() override { return collector_; }
+  void start_pass(std::size_t, bool) override {}
   void synchronise() const override {}
-  ItemsDone resume(const UnitState& state, std::int64_t items) override {
-    return state.resume(source(), items);
-  }
-  void save_if_due(const UnitState& state, const ItemsDone& items) override {
-    state.save_if_due(source(), items);
-  }
 
  private:
-  UnitState::CollectorSource<T> source() {
-    return [this]() -> Collector<T>& { return collector_; };
-  }
-
   /// Adds values: [tokens, heads of this rank, head_size] of one layer.
   void add(const KeptPositions& kept, std::int64_t layer, Stream stream, const T* values) {
     const std::size_t s = setup_.index_of(stream), gram = setup_.gram(s, layer);

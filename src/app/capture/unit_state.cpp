@@ -293,15 +293,15 @@ void UnitState::read(const H5File& file, Collector<T>& collector) const {
 }
 
 template <class T>
-ItemsDone UnitState::resume(const CollectorSource<T>& source, std::int64_t count) const {
-  ItemsDone items{0, std::vector<std::uint8_t>(to_size(count), 0)};
+bool UnitState::resume(const CollectorSource<T>& source, ItemsDone& items) const {
+  const auto count = static_cast<std::int64_t>(items.done.size());
   const std::optional<H5File> file = open_saved(count);
-  if (!file) return items;
+  if (!file) return false;
   items.pass = to_size(file->read_attribute<std::int64_t>("/", "pass").value_or(0));
   file->open_dataset("done").read_rows(0, count, items.done.data());
   read(*file, source());
   log("resumed", items);
-  return items;
+  return true;
 }
 
 void remove_state(const Job& job, const Unit& unit) {
@@ -312,7 +312,7 @@ void remove_state(const Job& job, const Unit& unit) {
 
 template void UnitState::save_if_due(const CollectorSource<double>&, const ItemsDone&) const;
 template void UnitState::save_if_due(const CollectorSource<float>&, const ItemsDone&) const;
-template ItemsDone UnitState::resume(const CollectorSource<double>&, std::int64_t) const;
-template ItemsDone UnitState::resume(const CollectorSource<float>&, std::int64_t) const;
+template bool UnitState::resume(const CollectorSource<double>&, ItemsDone&) const;
+template bool UnitState::resume(const CollectorSource<float>&, ItemsDone&) const;
 
 }  // namespace headspan

@@ -43,11 +43,11 @@ class UnitState {
   UnitState(const UnitRun& run, std::vector<GramStream> streams, std::string contents,
             AttentionSums* attention = nullptr, const std::vector<std::string>& passes = {});
 
-  /// Fills the fresh collector and sums with what an earlier run of this job has saved from the same contents
-  /// in the same passes, and returns how far it had come. If it cannot, it logs why and returns pass 0 with
-  /// nothing done. Collective over the group.
+  /// Fills the fresh collector, the sums and `items` with what an earlier run of this job has saved from the
+  /// same contents in the same passes. Returns whether there was such a state; if one could not be used, logs
+  /// why. Collective over the group.
   template <class T>
-  ItemsDone resume(const CollectorSource<T>& source, std::int64_t count) const;
+  bool resume(const CollectorSource<T>& source, ItemsDone& items) const;
 
   /// Saves, between rounds, if the run's clock says so; throws Stopped after a save that ends the run.
   /// Collective over the group.

@@ -223,7 +223,8 @@ std::string describe_activations(const std::string& path) {
   const Activations file = Activations::open(path);
   const std::set<std::int64_t> layers(file.layer().begin(), file.layer().end());
   return report(path, "activations",
-                {{"stream", file.stream() + (file.names_stream() ? "" : ", the default: no attribute tells")},
+                {{"stream", word_of(stream_words(), file.stream()) +
+                                (file.names_stream() ? "" : ", the default: no attribute tells")},
                  {"tokens", std::to_string(file.tokens()) + " in " + std::to_string(file.sequences().size()) +
                                 " sequences"},
                  {"heads", std::to_string(file.heads()) + " of size " + std::to_string(file.head_size()) +

@@ -35,11 +35,12 @@ HeadLayout layout_of(const Activations& file) {
 void check_stream(const std::vector<Stream>& streams, const Activations& file) {
   std::string asked;
   for (const Stream stream : streams) {
-    if (word_of(stream_words(), stream) == file.stream()) return;
+    if (stream == file.stream()) return;
     asked += (asked.empty() ? "" : ",") + word_of(stream_words(), stream);
   }
-  throw InputError("", "predict.streams", asked, file.path() + " holds stream " + file.stream(),
-                   "leave it out, or give " + file.stream());
+  const std::string& found = word_of(stream_words(), file.stream());
+  throw InputError("", "predict.streams", asked, file.path() + " holds stream " + found,
+                   "leave it out, or give " + found);
 }
 
 template <class T>
@@ -57,9 +58,11 @@ class ActivationReader {
                            {gram_block(processes_.grid().shape(), file_.heads(), file_.head_size())},
                            precision, heldout_);
     const UnitState::CollectorSource<T> source = [&]() -> Collector<T>& { return collector; };
-    ItemsDone chunks = state.resume(source, (total() + kChunkTokens - 1) / kChunkTokens);
+    const std::int64_t chunk_count = (total() + kChunkTokens - 1) / kChunkTokens;
+    ItemsDone chunks{0, std::vector<std::uint8_t>(to_size(chunk_count), 0)};
+    state.resume(source, chunks);
     std::vector<std::int64_t> left;
-    for (std::int64_t chunk = 0; chunk < static_cast<std::int64_t>(chunks.done.size()); ++chunk) {
+    for (std::int64_t chunk = 0; chunk < chunk_count; ++chunk) {
       if (chunks.done[to_size(chunk)] == 0)
         left.push_back(chunk);
       else
@@ -148,10 +151,9 @@ UnitEvidence read_activations(const UnitRun& run) {
   evidence.input_digest = group.broadcast(evidence.input_digest, 0);
   const Dtype dtype = file->is_float32() ? Dtype::float32 : Dtype::float64;
   const Precision precision = job.predict.precision;
-  StreamEvidence stream{
-      {*value_of(stream_words(), file->stream()), std::nullopt, dtype, precision, job.tokens.skip_first},
-      layout_of(*file),
-      fit_rules(job.predict.mode, dtype, precision)};
+  StreamEvidence stream{{file->stream(), std::nullopt, dtype, precision, job.tokens.skip_first},
+                        layout_of(*file),
+                        fit_rules(job.predict.mode, dtype, precision)};
   const UnitState state(run, {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
                         group.broadcast(contents, 0));
   Progress progress(run.log, "read", "tokens", evidence.sample.total(), {{"unit", run.unit.name}});

@@ -54,14 +54,12 @@ void tidy_up(const Job& job, const Unit& unit, const Log& log) {
 /// Returns the texts of all ranks, in rank order, on the root; nothing on others. Texts hold no NUL.
 /// Collective over world.
 std::vector<std::string> gather(const Comm& world, const std::vector<std::string>& texts) {
-  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  std::vector<char> letters;
   for (const std::string& text : texts)
-    send[0].insert(send[0].end(), text.c_str(), text.c_str() + text.size() + 1);
+    letters.insert(letters.end(), text.c_str(), text.c_str() + text.size() + 1);
   std::vector<std::string> all;
-  for (const std::vector<char>& received : world.exchange(send))
-    for (auto at = received.begin(); at != received.end();
-         at += static_cast<std::ptrdiff_t>(all.back().size()) + 1)
-      all.emplace_back(&*at);
+  for (const std::vector<char>& received : world.gather(std::move(letters)))
+    for (std::size_t i = 0; i < received.size(); i += all.back().size() + 1) all.emplace_back(&received[i]);
   return all;
 }
 

@@ -1,4 +1,4 @@
-"""evaluate: plans and requests."""
+"""evaluate: bad plans and requests."""
 import h5py
 import numpy as np
 

@@ -69,7 +69,7 @@ TEST_F(CheckpointTest, ReadsASingleFile) {
   const auto checkpoint = Checkpoint::open(folder_);
 
   EXPECT_EQ(checkpoint.folder(), folder_);
-  EXPECT_EQ(checkpoint.config_path(), folder_ + "/config.json");
+  EXPECT_EQ(config_of(folder_), folder_ + "/config.json");
   EXPECT_EQ(checkpoint.names(), std::vector<std::string>{"a"});
   EXPECT_TRUE(checkpoint.has("a"));
   EXPECT_FALSE(checkpoint.has("b"));

@@ -218,6 +218,14 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   return plan;
 }
 
+void print_stopped(const std::string& plan) {
+  std::fprintf(
+      stderr,
+      "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the same "
+      "command begins anew\n",
+      escaped(plan).c_str());
+}
+
 }  // namespace
 
 int calibrate(const Job& job, const Comm& world) {
@@ -254,12 +262,7 @@ int calibrate(const Job& job, const Comm& world) {
     const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
     plan = make_plan(job, prepared, processes, log);
   } catch (const Stopped&) {
-    if (world.is_root())
-      std::fprintf(
-          stderr,
-          "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the "
-          "same command begins anew\n",
-          escaped(job.compress.plan).c_str());
+    if (world.is_root()) print_stopped(job.compress.plan);
     return 1;
   }
   publish_plan(job, prepared, plan,

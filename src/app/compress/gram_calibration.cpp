@@ -117,10 +117,9 @@ void check_definite(const std::string& path, const Calibration& calibration) {
       std::iota(layer_heads.begin(), layer_heads.end(), layer * heads);
       std::vector<double> covariance = covariance_of(grams.fit, layer_heads, d);
       agree(comm, [&, &name = stream, &fit = grams.fit] {
-        if (layer_heads.empty()) return;
-        if (!is_semidefinite(std::move(covariance), heads * d,
-                             min_variances(calibration, fit, layer * heads * d, heads * d),
-                             calibration.rules.band()))
+        if (layer < layers && !is_semidefinite(std::move(covariance), heads * d,
+                                               min_variances(calibration, fit, layer * heads * d, heads * d),
+                                               calibration.rules.band()))
           throw InputError(path, word_of(stream_words(), name) + ", layer " + std::to_string(layer), "",
                            "its Gram is not positive semidefinite", "the file is damaged");
       });

@@ -238,9 +238,8 @@ void write_result(const Comm& comm, const std::string& path, const ResultHeader&
   for (const StreamResult& stream : streams) StreamGroup(file, header, stream).write();
   if (overlap) write_overlap(file, *overlap);
   if (!header.sequences.empty()) write_tokens(file, header);
-  const H5Causes causes = file.causes();
-  if (causes.global != 0)
-    throw Error(path + ": HDF5 wrote independently, cause " + std::to_string(causes.global));
+  if (file.independence_causes() != 0)
+    throw Error(path + ": HDF5 wrote independently, cause " + std::to_string(file.independence_causes()));
   file.close();
 }
 

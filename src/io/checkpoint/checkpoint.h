@@ -21,7 +21,6 @@ class Checkpoint {
   static Checkpoint open(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
-  std::string config_path() const { return folder_ + "/config.json"; }
 
   bool has(const std::string& name) const { return shard_of_.count(name) > 0; }
 

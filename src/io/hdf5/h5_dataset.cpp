@@ -201,10 +201,9 @@ void H5Dataset::transfer_chunk(Chunk chunk, const std::function<void(const Chunk
   chunk.transfer_plist = plist.get();
   move(chunk);
   if (!comm_) return;
-  H5Causes causes;
-  HS_H5(H5Pget_mpio_no_collective_cause(plist.get(), &causes.local, &causes.global));
-  causes_.local |= causes.local;
-  causes_.global |= causes.global;
+  std::uint32_t on_this_rank = 0, on_any_rank = 0;
+  HS_H5(H5Pget_mpio_no_collective_cause(plist.get(), &on_this_rank, &on_any_rank));
+  independence_causes_ |= on_any_rank;
 }
 
 }  // namespace headspan

@@ -14,13 +14,6 @@
 
 namespace headspan {
 
-/// Why a transfer was not collective, on this rank and on any rank, as bits of
-/// H5D_mpio_no_collective_cause_t; 0 and 0 if it was.
-struct H5Causes {
-  std::uint32_t local = 0;
-  std::uint32_t global = 0;
-};
-
 /// Ends the job after a write to a parallel file failed: HDF5 and MPI-IO cannot continue with such a file,
 /// not even close it; ranks would deadlock or crash. Rank 0 removes the file, prints `why` (and whether the
 /// disk is full, because HDF5 over MPI-IO hides errno) and aborts with exit code 1. Collective over comm.
@@ -40,7 +33,6 @@ class H5Dataset {
   const std::vector<std::int64_t>& shape() const { return shape_; }
   H5T_class_t type_class() const;
   std::int64_t element_bytes() const;
-  hid_t id() const { return dataset_.get(); }
 
   /// Writes rows: [count, shape[1], ...], this rank's rows first .. first + count of the dataset. If count is
   /// 0, `rows` may be null. T must be the type in the file: a conversion would make the transfer independent.
@@ -56,8 +48,9 @@ class H5Dataset {
     read(rows, first, count, h5_type<T>());
   }
 
-  /// Why any transfer through this object was not collective; 0 and 0 in a file of a single process.
-  H5Causes causes() const { return causes_; }
+  /// Returns why any transfer through this object was not collective on some rank, as bits of
+  /// H5D_mpio_no_collective_cause_t; 0 if all were, and in a file of a single process.
+  std::uint32_t independence_causes() const { return independence_causes_; }
 
  private:
   /// The rows that one HDF5 call transfers.
@@ -78,7 +71,7 @@ class H5Dataset {
   std::string path_, name_;
   const Comm* comm_ = nullptr;
   std::vector<std::int64_t> shape_;
-  H5Causes causes_;
+  std::uint32_t independence_causes_ = 0;
 };
 
 }  // namespace headspan

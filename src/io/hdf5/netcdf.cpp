@@ -25,6 +25,16 @@ std::string bare_dimension_label(std::int64_t length) {
   return text;
 }
 
+void write_values(H5File& file, const std::string& path, const NetcdfValues& values) {
+  const auto write = [&](const auto& list) {
+    if constexpr (std::is_same_v<decltype(list), const std::vector<std::string>&>)
+      file.write_strings(path, list);
+    else
+      file.open_dataset(path).write_rows(list.data(), 0, static_cast<std::int64_t>(list.size()));
+  };
+  std::visit(write, values);
+}
+
 }  // namespace
 
 NetcdfFile NetcdfFile::create(const Comm& comm, const std::string& path) {
@@ -69,17 +79,16 @@ void NetcdfFile::define_coordinate(const std::string& path, const std::string& d
 /// Creates the dataset, keeps the values for `finish`, and returns their number.
 std::int64_t NetcdfFile::create_values(const std::string& path, const NetcdfValues& values) {
   values_.emplace_back(path, values);
-  return std::visit(
-      [&](const auto& list) {
-        using T = typename std::decay_t<decltype(list)>::value_type;
-        const auto count = static_cast<std::int64_t>(list.size());
-        if constexpr (std::is_same_v<T, std::string>)
-          file_.create_strings(path, count);
-        else
-          file_.create_dataset<T>(path, {count});
-        return count;
-      },
-      values);
+  const auto create = [&](const auto& list) {
+    using T = typename std::decay_t<decltype(list)>::value_type;
+    const auto count = static_cast<std::int64_t>(list.size());
+    if constexpr (std::is_same_v<T, std::string>)
+      file_.create_strings(path, count);
+    else
+      file_.create_dataset<T>(path, {count});
+    return count;
+  };
+  return std::visit(create, values);
 }
 
 void NetcdfFile::add_variable(const Variable& variable, const NetcdfAttributes& attributes) {
@@ -104,8 +113,7 @@ void NetcdfFile::write(const std::string& path, const std::vector<std::string>& 
                 " rows given for a dimension of " + std::to_string(shape[0]));
   H5Dataset dataset = file_.create_dataset<T>(path, shape);
   dataset.write_rows(rows, first, count);
-  causes_.local |= dataset.causes().local;
-  causes_.global |= dataset.causes().global;
+  independence_causes_ |= dataset.independence_causes();
 
   NetcdfAttributes all;
   if constexpr (std::is_floating_point_v<T>)
@@ -140,15 +148,7 @@ void NetcdfFile::close() {
 /// Writes everything that was kept. On rank 0, after all ranks have closed the file.
 void NetcdfFile::finish() const {
   H5File file = H5File::edit(file_.path());
-  for (const auto& [path, values] : values_)
-    std::visit(
-        [&, &path = path](const auto& list) {
-          if constexpr (std::is_same_v<decltype(list), const std::vector<std::string>&>)
-            file.write_strings(path, list);
-          else
-            file.open_dataset(path).write_rows(list.data(), 0, static_cast<std::int64_t>(list.size()));
-        },
-        values);
+  for (const auto& [path, values] : values_) write_values(file, path, values);
   for (const auto& [path, dimension] : dimensions_) {
     const std::string label = dimension.has_values ? name_of(path) : bare_dimension_label(dimension.length);
     HS_H5(H5DSset_scale(file.open_object(path).get(), label.c_str()));

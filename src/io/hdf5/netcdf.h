@@ -70,8 +70,8 @@ class NetcdfFile {
   /// Sets an attribute of a variable, a group ("k") or the file ("/").
   void set_attribute(const std::string& object, const std::string& name, const H5Value& value);
 
-  /// Returns why any of the writes so far was not collective.
-  H5Causes causes() const { return causes_; }
+  /// Returns why any write so far was not collective, as H5Dataset does.
+  std::uint32_t independence_causes() const { return independence_causes_; }
 
   /// Completes the file, which is not a netCDF file before.
   void close();
@@ -101,7 +101,7 @@ class NetcdfFile {
   std::vector<Variable> variables_;              // all but those of the dimensions
   std::vector<std::pair<std::string, NetcdfValues>> values_;
   std::vector<std::pair<std::string, NetcdfAttributes>> attributes_;
-  H5Causes causes_;
+  std::uint32_t independence_causes_ = 0;
 };
 
 }  // namespace headspan

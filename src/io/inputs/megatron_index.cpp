@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #include "base/checked.h"
 
@@ -13,20 +14,9 @@ constexpr std::int64_t kHeaderBytes = 34;  // magic 9, version u64, type u8, seq
 constexpr char kMagic[] = "MMIDIDX\0";     // nine bytes with the final zero
 constexpr std::int64_t kChunk = 1 << 14;   // documents read at once
 
-struct IdType {
-  const char* name;
-  std::int64_t bytes;
-};
 /// Indexed by the code in the header; code 0 is unused, 6 and 7 are floating point.
-constexpr std::array<IdType, 9> kIdTypes{{{"", 0},
-                                          {"uint8", 1},
-                                          {"int8", 1},
-                                          {"int16", 2},
-                                          {"int32", 4},
-                                          {"int64", 8},
-                                          {"", 0},
-                                          {"", 0},
-                                          {"uint16", 2}}};
+constexpr const char* kIdTypes[] = {"", "uint8", "int8", "int16", "int32", "int64", "", "", "uint16"};
+constexpr std::int64_t kIdBytes[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
 
 std::uint64_t little_endian(const char* bytes) {
   std::uint64_t value = 0;
@@ -55,10 +45,10 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   if (std::memcmp(header.data(), kMagic, 9) != 0) refuse("does not start with Megatron's MMIDIDX");
   if (little_endian(&header[9]) != 1) refuse("has an index version other than 1");
   const auto code = static_cast<unsigned char>(header[17]);
-  if (code >= kIdTypes.size() || kIdTypes[code].bytes == 0)
+  if (code >= std::size(kIdBytes) || kIdBytes[code] == 0)
     refuse("has data type code " + std::to_string(code) + ", which is not an integer type");
-  dtype_ = kIdTypes[code].name;
-  id_bytes_ = kIdTypes[code].bytes;
+  dtype_ = kIdTypes[code];
+  id_bytes_ = kIdBytes[code];
 
   const std::uint64_t sequences = little_endian(&header[18]);
   const std::uint64_t documents = little_endian(&header[26]);

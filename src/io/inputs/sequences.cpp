@@ -23,6 +23,13 @@ void check_vocabulary(const TokenFile& file, const std::vector<std::int64_t>& id
       "read as " + file.type().name + ": is tokens.dtype right, and the file of this model's tokenizer?");
 }
 
+std::int64_t heldout_count(std::int64_t sequences, double share) {
+  HS_ASSERT(share >= 0 && share < 1);
+  if (share == 0 || sequences < 2) return 0;
+  const auto rounded = static_cast<std::int64_t>(std::floor(share * static_cast<double>(sequences) + 0.5));
+  return std::clamp(rounded, std::int64_t{1}, sequences - 1);
+}
+
 }  // namespace
 
 std::vector<Sequence> cut_sequences(const TokenFile& file, const CutRule& rule) {
@@ -49,13 +56,6 @@ std::vector<Sequence> cut_sequences(const TokenFile& file, const CutRule& rule) 
     }
   }
   return sequences;
-}
-
-std::int64_t heldout_count(std::int64_t sequences, double share) {
-  HS_ASSERT(share >= 0 && share < 1);
-  if (share == 0 || sequences < 2) return 0;
-  const auto rounded = static_cast<std::int64_t>(std::floor(share * static_cast<double>(sequences) + 0.5));
-  return std::clamp(rounded, std::int64_t{1}, sequences - 1);
 }
 
 std::vector<std::uint8_t> choose_heldout(std::int64_t sequences, double share, std::uint64_t seed) {

@@ -29,12 +29,10 @@ struct CutRule {
 /// naming the position of an id that is not in the vocabulary. The same on every rank that calls it.
 std::vector<Sequence> cut_sequences(const TokenFile& file, const CutRule& rule);
 
-/// Returns how many of `sequences` are held out: share * sequences rounded, halves up, and at least 1 on each
-/// side of the split; 0 if `share` is 0 or there is a single sequence. `share` is in [0, 1).
-std::int64_t heldout_count(std::int64_t sequences, double share);
-
-/// Returns [sequences], 1 for each one that is held out, else 0. Sequence i draws the i-th output of
-/// SplitMix64(seed), i from 0; the heldout_count(...) smallest are held out, ties to the lower i.
+/// Returns [sequences], 1 for each one that is held out, else 0. Held out are share * sequences, rounded,
+/// halves up, but at least 1 on each side of the split; none if `share`, in [0, 1), is 0 or there is a single
+/// sequence. Sequence i draws the i-th output of SplitMix64(seed), i from 0; the smallest are held out, ties
+/// to lower i.
 std::vector<std::uint8_t> choose_heldout(std::int64_t sequences, double share, std::uint64_t seed);
 
 }  // namespace headspan

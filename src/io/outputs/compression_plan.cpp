@@ -243,15 +243,18 @@ class PlanReader {
   void check_references() const {
     for (const auto& [stream, blocks] : plan_.streams)
       for (std::size_t layer = 0; layer < blocks.size(); ++layer)
-        for (const std::int64_t head : blocks[layer].references) {
-          if (head == -1) continue;
-          const std::int64_t head_layer = head / plan_.kv_heads;
-          const bool causal = head >= 0 && head_layer <= static_cast<std::int64_t>(layer);
-          const auto& kept = blocks[causal ? to_size(head_layer) : 0].kept;
-          if (!causal || std::find(kept.begin(), kept.end(), head % plan_.kv_heads) == kept.end())
+        for (const std::int64_t head : blocks[layer].references)
+          if (head != -1 && !is_kept(head, layer, blocks))
             refuse(word_of(stream_words(), stream) + "/" + std::to_string(layer) + "/references",
                    std::to_string(head), "is no kept head of this layer or one before");
-        }
+  }
+
+  /// Whether a head of the stream is kept in this layer or an earlier one.
+  bool is_kept(std::int64_t head, std::size_t layer, const std::vector<PlannedBlock>& blocks) const {
+    const std::int64_t head_layer = head / plan_.kv_heads;
+    if (head < 0 || head_layer > static_cast<std::int64_t>(layer)) return false;
+    const auto& kept = blocks[to_size(head_layer)].kept;
+    return std::find(kept.begin(), kept.end(), head % plan_.kv_heads) != kept.end();
   }
 
   std::string path_;
@@ -275,10 +278,11 @@ double CompressionPlan::read_bytes() const {
   double bytes = stored_bytes();
   for (const auto& [stream, blocks] : streams)
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-      std::set<std::int64_t> earlier;  // heads of earlier layers, each read once for all targets
-      for (const std::int64_t head : blocks[layer].references)
-        if (head >= 0 && head / kv_heads != static_cast<std::int64_t>(layer)) earlier.insert(head);
-      bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(earlier.size()));
+      // Referenced heads of earlier layers, each of which is read once for all targets.
+      std::set<std::int64_t> heads(blocks[layer].references.begin(), blocks[layer].references.end());
+      heads.erase(heads.begin(), heads.lower_bound(0));
+      heads.erase(heads.lower_bound(static_cast<std::int64_t>(layer) * kv_heads), heads.end());
+      bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(heads.size()));
     }
   return bytes;
 }

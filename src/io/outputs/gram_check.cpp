@@ -95,15 +95,14 @@ void check_column(const GramRules& rules, const Matrix& matrix, std::int64_t d, 
 
 /// Checks a row of tiles as stored in a file, from the first to the diagonal tile.
 void check_row(const GramRules& rules, std::int64_t head, std::int64_t d, const std::vector<double>& tiles) {
-  for (std::int64_t b = 0; b <= head; ++b)
-    for (std::int64_t i = 0; i < d; ++i)
-      for (std::int64_t j = 0; j < d; ++j) {
-        const std::int64_t row = head * d + i, column = b * d + j;
-        const double product = tiles[to_size((b * d + i) * d + j)];
-        rules.check_product(row, column, product);
-        if (row > column && b == head)
-          rules.check_mirrored(row, column, product, tiles[to_size((b * d + j) * d + i)]);
-      }
+  for (std::int64_t k = 0; k < (head + 1) * d; ++k)
+    for (std::int64_t j = 0; j < d; ++j) {
+      const std::int64_t tile = k / d, i = k % d, row = head * d + i, column = tile * d + j;
+      const double product = tiles[to_size(k * d + j)];
+      rules.check_product(row, column, product);
+      if (row > column && tile == head)
+        rules.check_mirrored(row, column, product, tiles[to_size((tile * d + j) * d + i)]);
+    }
 }
 
 /// Checks a moment of attention; `index` is where the file has it, without the closing bracket.

@@ -110,7 +110,7 @@ CASES = [
              element("attention/query", (0, 0, 0, 1), 99)),
     *in_each("attention that is not positive semidefinite", r"attention/query\[1, 0\]: is not positive semidefinite",
              element("attention/query", (1, 0), 1.9 * np.eye(3) - 0.9)),
-    *(line for value, told in ((0, "0"), (-1, "-1"), (np.nan, "nan"), (np.inf, "inf"))
-      for line in in_each(f"attention with a scale of {told}", rf"attention/scale\[1\] = {told}: is no mean of 1 / squares",
+    *(line for value, text in ((0, "0"), (-1, "-1"), (np.nan, "nan"), (np.inf, "inf"))
+      for line in in_each(f"attention with a scale of {text}", rf"attention/scale\[1\] = {text}: is no mean of 1 / squares",
                           element("attention/scale", 1, value))),
 ]

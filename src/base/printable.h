@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace headspan {
 
@@ -16,5 +17,16 @@ std::string printable(std::string_view text);
 
 /// A number that is at fault, in six digits: "-5", "1e+39", "nan".
 std::string printable(double value);
+
+/// Returns the numbers as "[2, 3]", cut beyond 100 bytes and ended by "...]".
+template <class Number>
+std::string printable(const std::vector<Number>& numbers) {
+  std::string text = "[";
+  for (const Number number : numbers) {
+    if (text.size() > 100) return text + "...]";
+    text += (text.size() > 1 ? ", " : "") + std::to_string(number);
+  }
+  return text + "]";
+}
 
 }  // namespace headspan

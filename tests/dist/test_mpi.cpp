@@ -66,6 +66,16 @@ TEST(Comm, ExchangesUnevenAndEmptyParts) {
         std::vector<int>(static_cast<std::size_t>(length(from, world.rank())), 100 * from + world.rank()));
 }
 
+TEST(Comm, GathersUnevenAndEmptyListsOnTheRoot) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  std::vector<std::vector<int>> expected(static_cast<std::size_t>(world.size()));
+  for (int r = 0; r < world.size() && world.is_root(); ++r)
+    expected[static_cast<std::size_t>(r)].assign(static_cast<std::size_t>(r % 3), 10 + r);
+
+  EXPECT_EQ(world.gather(std::vector<int>(static_cast<std::size_t>(world.rank() % 3), 10 + world.rank())),
+            expected);
+}
+
 TEST(Comm, ExchangesNothingAtAll) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const std::vector<std::vector<double>> nothing(static_cast<std::size_t>(world.size()));

@@ -65,13 +65,13 @@ at::Tensor read(const CachedLayer& layer, const std::vector<at::Tensor>& blocks)
 /// Coordinate j of head `head` of `layer`, as a plan of latents says.
 double of_latents(const PlannedBlock& block, const at::Tensor& x, std::int64_t head, std::int64_t j) {
   const std::int64_t column = head * kHeadSize + j,
-                     r = static_cast<std::int64_t>(block.lift.size()) / kColumns;
+                     r = static_cast<std::int64_t>(block.reconstruction.size()) / kColumns;
   double value = block.bias[at_of(column)];
   for (std::int64_t i = 0; i < r; ++i) {
     double z = 0;
     for (std::int64_t k = 0; k < kColumns; ++k)
       z += (x[k].item<double>() - block.mean[at_of(k)]) * double{block.projection[at_of(k * r + i)]};
-    value += z * double{block.lift[at_of(i * kColumns + column)]};
+    value += z * double{block.reconstruction[at_of(i * kColumns + column)]};
   }
   return value;
 }

@@ -28,20 +28,16 @@ GridShape enough_ranks(const HeadMatrix& matrix) {
   return grid;
 }
 
-std::string text(const GridShape& grid) {
-  return std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
-}
-
 void check(const std::string& what, const HeadMatrix& matrix, const GridShape& grid,
            const std::string& instead) {
   const std::int64_t most = matrix.most_on(grid);
   if (most <= kMostLocalElements) return;
   const GridShape enough = enough_ranks(matrix);
-  throw InputError("", "run.grid", text(grid),
+  throw InputError("", "run.grid", to_string(grid),
                    "leaves " + std::to_string(most) + " elements of " + what + " on a rank, above the " +
                        std::to_string(kMostLocalElements) + " that ScaLAPACK can count",
                    "run on " + std::to_string(enough.rows * enough.columns) + " ranks of a group (" +
-                       text(enough) + "), or set " + instead);
+                       to_string(enough) + "), or set " + instead);
 }
 
 /// For the overlap on a group of `ranks`.

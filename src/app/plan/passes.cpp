@@ -112,9 +112,8 @@ std::string pass_name(const PassSetting& setting, const DeviceShare& pass) {
     parts += std::string(parts.empty() ? "" : ",") + (part == Part::fit ? "fit" : "heldout");
   name += " " + parts;
   if (pass.piece.of == 1) return name;
-  const GridShape& grid = setting.group.grid;  // on which stripes depend
   return name + " " + std::to_string(pass.piece.number + 1) + "/" + std::to_string(pass.piece.of) + " on " +
-         std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
+         to_string(setting.group.grid);  // on which stripes depend
 }
 
 }  // namespace headspan

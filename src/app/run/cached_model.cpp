@@ -12,7 +12,7 @@ SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int 
   for (const auto& [stream, blocks] : plan.streams)
     for (const PlannedBlock& block : blocks) {
       record += RecordFormat(block.bands, plain).bytes();
-      numbers += block.lift.size() + block.map.size() + block.bias.size();
+      numbers += block.reconstruction.size() + block.map.size() + block.bias.size();
     }
   const double stored = static_cast<double>(record) * tokens,
                maps = static_cast<double>(numbers) * (plain == Dtype::float64 ? 8 : 4);

@@ -18,8 +18,7 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
                      "does not divide a group of " + of_ranks(size),
                      "start more ranks, or use a divisor of " + std::to_string(size));
   if (grid && checked_mul(grid->rows, grid->columns, "run.grid") != size)
-    throw InputError("", "run.grid", std::to_string(grid->rows) + "x" + std::to_string(grid->columns),
-                     "does not hold a group of " + of_ranks(size),
+    throw InputError("", "run.grid", to_string(*grid), "does not hold a group of " + of_ranks(size),
                      "use auto or PxQ with P times Q = " + std::to_string(size));
 }
 

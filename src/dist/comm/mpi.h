@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <mpi.h>
@@ -104,6 +105,11 @@ class Comm {
   template <class T>
   std::vector<std::vector<T>> exchange(const std::vector<std::vector<T>>& send) const;
 
+  /// Returns the values of each rank, in rank order, on rank 0; empty vectors on the others. T is trivially
+  /// copyable. Collective.
+  template <class T>
+  std::vector<std::vector<T>> gather(std::vector<T> values) const;
+
   /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long as what it sends.
   /// Likewise.
   void exchange(const std::vector<Bytes<const char>>& send, const std::vector<Bytes<char>>& receive) const;
@@ -157,6 +163,13 @@ std::vector<std::vector<T>> Comm::exchange(const std::vector<std::vector<T>>& se
   }
   exchange(from, to);
   return result;
+}
+
+template <class T>
+std::vector<std::vector<T>> Comm::gather(std::vector<T> values) const {
+  std::vector<std::vector<T>> send(static_cast<std::size_t>(size_));
+  send[0] = std::move(values);
+  return exchange(send);
 }
 
 }  // namespace headspan

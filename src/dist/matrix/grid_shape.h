@@ -2,16 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace headspan {
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;  ///< that a run may be planned for
 
-/// "2x3": rows and columns of processes.
+/// Rows and columns of processes.
 struct GridShape {
   std::int64_t rows = 1;
   std::int64_t columns = 1;
 };
+
+/// Returns "2x3" for 2 rows and 3 columns.
+inline std::string to_string(const GridShape& shape) {
+  return std::to_string(shape.rows) + "x" + std::to_string(shape.columns);
+}
 
 /// The most nearly square grid of `ranks` processes with rows <= columns.
 inline GridShape squarest_grid(std::int64_t ranks) {

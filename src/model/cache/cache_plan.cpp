@@ -86,13 +86,13 @@ class PlanBuilder {
     cached.block.shared = shared_;
     cached.block.mean = tensor(block.mean, {all}, dtype_).narrow(0, first, own).contiguous();
     cached.bias = tensor(block.bias, {plan_.kv_heads, 1, d_}, dtype_).narrow(0, heads_.first, heads_.count);
-    const auto r = static_cast<std::int64_t>(block.lift.size()) / all;
+    const auto r = static_cast<std::int64_t>(block.reconstruction.size()) / all;
     cached.block.projection = r == 0 ? at::zeros({own, 0}, dtype_)
                                      : tensor(block.projection, {all, r}, dtype_).narrow(0, first, own);
     if (r == 0) return cached;
     HeadDecoder decoder{0, r, {}, {}};
     for (std::int64_t h = 0; h < heads_.count; ++h) decoder.heads.push_back(h);
-    decoder.matrix = as_read(tensor(block.lift, {r, plan_.kv_heads, d_}, dtype_)
+    decoder.matrix = as_read(tensor(block.reconstruction, {r, plan_.kv_heads, d_}, dtype_)
                                  .narrow(1, heads_.first, heads_.count)
                                  .permute({1, 0, 2}));
     cached.slices = {{layer, 0, r, {decoder}}};

@@ -29,4 +29,12 @@ void assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const Tile
     }
 }
 
+std::vector<double> dense_moments(const Matrix& matrix, const std::vector<std::int64_t>& heads,
+                                  std::int64_t d) {
+  const TileViews views = view_tiles(matrix, d, tiles_among(heads));
+  std::vector<double> moments(heads.size() * heads.size() * static_cast<std::size_t>(d * d));
+  if (!heads.empty()) assemble(heads, d, views.tiles.data(), moments.data());
+  return moments;
+}
+
 }  // namespace headspan

@@ -16,4 +16,9 @@ void copy_tile(const TileView& tile, std::int64_t d, bool transposed, double* ou
 /// tiles on the diagonal whole, from the tiles of `tiles_among(heads)`. The rest of `out` is left alone.
 void assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const TileView* tiles, double* out);
 
+/// Returns the moments of `heads`, [heads.size() * d, heads.size() * d], as `assemble` writes them and 0
+/// elsewhere. Each rank names its own heads, or none. Collective over the matrix's grid.
+std::vector<double> dense_moments(const Matrix& matrix, const std::vector<std::int64_t>& heads,
+                                  std::int64_t d);
+
 }  // namespace headspan

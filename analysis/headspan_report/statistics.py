@@ -1,8 +1,7 @@
-"""The statistics of one stream, as design section 3 defines them. Pure functions of arrays; reads and writes nothing.
+"""Statistics of one stream, as pure functions of arrays. analysis/README.md says what each means.
 
-r2 is [target, source], layer is [heads], layer by layer. A pair is causal when layer(source) <= layer(target) and it
-is another head. Only causal pairs count; a pair without an R² (NaN) is left out of everything, and a figure of
-nothing is NaN.
+r2 is [target, source]; layer is [heads], in order of layers. A pair of two different heads is causal if layer(source)
+<= layer(target). Only causal pairs count. Pairs without an R² (NaN) are left out, and a statistic of no pairs is NaN.
 """
 import numpy as np
 

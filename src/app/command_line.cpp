@@ -156,7 +156,7 @@ PlanRequest take_plan_options(const std::string& command, GivenKeys& keys) {
     if (std::string(name) == "memory-gib") keys["run.memory_gib"] = {kOrigin, text};
     if (std::string(name) == "rates") plan.rates = text;
     if (std::string(name) != "ranks") continue;
-    const auto ranks = integer(1, kMostRanks);
+    const auto ranks = integer(1, kMaxRanks);
     try {
       plan.ranks = ranks.read(text);
     } catch (const BadValue& error) {

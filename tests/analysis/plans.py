@@ -1,5 +1,6 @@
-"""Plans and summaries as headspan's calibrate and evaluate write them (design section 12), with numbers that the test
-chooses; only what the page reads. The model has 3 layers, 4 KV heads of 2 and 48 bytes a token and stream."""
+"""Writes plans and summaries in the formats of headspan's calibrate and evaluate (src/io/README.md) with numbers that
+the test chooses, and only what the page reads. The model has 3 layers, 4 KV heads of 2 columns, and 48 bytes per
+token and stream."""
 import json
 
 import h5py

@@ -1,5 +1,5 @@
-"""Result files as headspan writes them (design section 8), with numbers that the test chooses. Not a second writer of
-results: only what a reader needs, by h5py, without dimension scales."""
+"""Writes result files in headspan's format (src/io/README.md) with numbers that the test chooses. Not a second writer
+of results: it writes only what a reader needs, with h5py, without dimension scales."""
 import contextlib
 import hashlib
 import io

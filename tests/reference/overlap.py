@@ -1,6 +1,6 @@
-"""The overlap of projections from their weights alone, by numpy's SVD and QR: the definitions of design section 3.
+"""The overlap of projections, computed from their weights by numpy's SVD and QR as analysis/README.md defines it.
 
-An independent source for the tests: slow and obvious.
+An independent reference for the tests, slow and obvious.
 """
 import h5py
 import numpy as np

@@ -5,15 +5,15 @@
 
 namespace headspan {
 
-constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;  ///< that a run may be planned for
+constexpr std::int64_t kMaxRanks = std::int64_t{1} << 20;  ///< for which a run can be planned
 
-/// "2x3": rows and columns of processes.
+/// Rows and columns of processes.
 struct GridShape {
   std::int64_t rows = 1;
   std::int64_t columns = 1;
 };
 
-/// The most nearly square grid of `ranks` processes with rows <= columns.
+/// Returns the grid of `ranks` processes with rows <= columns that is closest to a square.
 inline GridShape squarest_grid(std::int64_t ranks) {
   std::int64_t rows = 1;
   for (std::int64_t r = 1; r * r <= ranks; ++r)

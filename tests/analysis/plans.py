@@ -13,8 +13,8 @@ MODEL = "checkpoints/tiny/step7"
 
 def write_run(folder, name, algorithm, stored, texts, bands=((8, 16),), kept=None, summary=None, decode=(30, 40),
               **attributes):
-    """NAME.h5, its .done and NAME.json. bands: (columns, bits) of each layer; kept: stream -> heads of each layer;
-    texts: stem -> (loss, its error, full loss, KL, its error)."""
+    """Writes NAME.h5, its .done and NAME.json. bands: (columns, bits) of each layer; kept: stream -> heads of each
+    layer; texts: stem -> (loss, its error, full loss, KL, its error)."""
     path = write_plan(folder, name, algorithm, stored, bands, kept, **attributes)
     write_summary(folder, name, stored, texts, decode, **(summary or {}))
     return path

@@ -1,6 +1,7 @@
-"""Files that were replaced under their names: what was saved, finished or planned from the old ones is not mixed with the new.
+"""Files that are replaced under the same name: what was saved, finished or planned from the old ones is not mixed with
+the new.
 
-usage: test_contents.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
+usage: test_contents.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name contains it
 """
 import hashlib
 import json
@@ -26,7 +27,7 @@ def tokens(seed, count=400):
 
 
 def fresh(program, folder, keys):
-    """What the inputs that lie there now give: {"k/r2": ...} of a study of its own."""
+    """Returns {"k/r2": ...} of a new study of the current inputs."""
     run = program.study(folder, keys | {"output.directory": "fresh"})
     expect(run.code == 0, f"exit code {run.code}", run)
     found = read(folder, "fresh")
@@ -41,7 +42,7 @@ def read(folder, output):
 
 
 def starts_anew(program, folder, keys, spoil, told, compare=False):
-    """Stops a study, spoils its input, and runs it again; `compare`: with a study that has seen nothing else."""
+    """Stops a study, spoils its input, and runs it again; `compare`: with a study that has seen only the new input."""
     run = program.study(folder, keys | STOP)
     expect(run.code == 3, f"exit code {run.code}, expected 3", run)
     spoil()
@@ -66,7 +67,7 @@ def tokens_grown_while_stopped(program, folder):
 
 
 def documents_cut_otherwise_while_stopped(program, folder):
-    """The sidecar's end of text, of the same tokens."""
+    """The sidecar gets another end of text; the tokens are the same."""
     sample = Sample(folder)
     starts_anew(program, folder, KEYS, lambda: sample.write_sidecar(eos=7), "tokens changed since its state was saved")
 
@@ -94,7 +95,7 @@ def weights_replaced_while_stopped(program, folder):
 
 
 def one_weight_replaced_while_stopped(program, folder):
-    """As large as before and none of the bytes that are looked at: the time of change tells."""
+    """The file has the same size, and the bytes that are checked are unchanged: only the time of change differs."""
     sample = Sample(folder)
     path = sample.model / "model.safetensors"
     os.utime(path, (1e9, 1e9))
@@ -159,7 +160,7 @@ def state_that_says_what_cannot_be(program, folder):
 
 
 def mark(path):
-    """Makes its .done speak of the file as it is now."""
+    """Makes its .done match the file as it is now."""
     done = path.with_name(path.name + ".done")
     data = path.read_bytes()
     text = re.sub(r"size \d+\nsha256 \w+", f"size {len(data)}\nsha256 {hashlib.sha256(data).hexdigest()}", done.read_text())
@@ -167,7 +168,7 @@ def mark(path):
 
 
 def unchanged_goes_on(program, folder):
-    """The same tokens written again, with more behind those that are run, are the same."""
+    """The same tokens written again, followed by more tokens that are not used, count as the same."""
     sample = Sample(folder)
     keys = KEYS | {"tokens.limit": 400}
     expect(program.study(folder, keys | STOP).code == 3, "did not stop")
@@ -182,7 +183,7 @@ def refused(program, folder, keys, line):
 
 
 def finished_from_other_contents(program, folder):
-    """Refused as the result of another job is; with output.overwrite it is computed anew."""
+    """Refused like the result of another job; computed again with output.overwrite."""
     sample = Sample(folder)
     weights = sample.model / "model.safetensors"
     old = weights.read_bytes()
@@ -202,7 +203,7 @@ def finished_from_other_contents(program, folder):
 
 
 def finished_from_tokens_cut_otherwise(program, folder):
-    """The same ids: what beside them says where documents end has changed, or has gone."""
+    """The ids are the same; the file that says where documents end has changed or is gone."""
     sample = Sample(folder)
     line = r"{}/.+/model\.h5: tokens_cut_digest = \w{{12}}: " + CHANGED.replace("{}", "what stands beside {}")
     sample.write_sidecar(dtype="uint16", eos=1)
@@ -249,7 +250,7 @@ def finished_and_its_inputs_gone(program, folder):
 
 
 def finished_and_its_inputs_damaged(program, folder):
-    """Told, and finished all the same; the result knows no other weights."""
+    """Reported, and finished anyway; the result knows no other weights."""
     sample = Sample(folder)
     weights, result = sample.model / "model.safetensors", r"out/model/model\.h5"
     expect(program.study(folder, KEYS).code == 0, "the first run")
@@ -273,7 +274,8 @@ def evaluate(program, folder, model):
 
 
 def plan_of_other_weights(program, folder):
-    """A plan knows its weights, in copies and shards too; the text is one sequence, which has no standard error."""
+    """A plan recognises its weights, also as copies and in shards. The text is one sequence, which has no standard
+    error."""
     sample = Sample(folder)
     keys = {"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "plan.h5", "compress.stored": 0.5}
     run = program.run(folder, ["calibrate", *options(keys)])
@@ -300,7 +302,7 @@ CHANGED_FILE = r"is not the file that its \.done speaks of: it was changed or cu
 
 
 def flip(path, at):
-    """One bit."""
+    """Flips one bit."""
     with open(path, "r+b") as file:
         file.seek(at)
         byte = file.read(1)[0]
@@ -362,7 +364,7 @@ def result_with_a_flipped_bit(program, folder):
 
 
 def done_that_is_no_file(program, folder):
-    """A FIFO is neither waited for nor believed, and not replaced."""
+    """A FIFO is neither waited for nor trusted nor replaced."""
     Sample(folder)
     expect(program.study(folder, KEYS).code == 0, "the first run")
     done, = (folder / "out").rglob("*.done")

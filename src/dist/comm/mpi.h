@@ -59,6 +59,7 @@ struct Bytes {
 template <class Byte>
 std::vector<Bytes<Byte>> strided_chunks(Byte* data, std::int64_t stride, std::int64_t bytes, int count) {
   std::vector<Bytes<Byte>> chunks;
+  chunks.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) chunks.push_back({data + i * stride, bytes});
   return chunks;
 }

@@ -9,8 +9,8 @@ are downloaded. Sizes and digests are checked. When a checkpoint is complete, it
 weights are written to the manifest, and later downloads use this commit. After any interruption the same command
 continues. Rows that do not exist on the hub are named, and the others are fetched.
 
-HF_TOKEN and HF_ENDPOINT are honoured. Exit codes: 0 done; 1 the environment failed; 2 the input is at fault, for example
-a row that does not exist; 3 stopped by a signal.
+HF_TOKEN and HF_ENDPOINT are honoured. Exit codes: 0 done; 1 the environment failed; 2 the input is at fault, for
+example a row that does not exist; 3 stopped by a signal.
 """
 import argparse
 import os

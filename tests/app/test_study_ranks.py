@@ -1,4 +1,4 @@
-"""A study's numbers do not depend on how it is distributed, and on the precision only within the bounds below.
+"""A study's numbers do not depend on how it is distributed, and on its precision only as far as design says.
 
 usage: test_study_ranks.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -20,8 +20,7 @@ STREAMS = ("k", "q", "v")
 
 
 def bits(values):
-    """Returns equal values for arrays that are bit-identical; a list for arrays of strings, which are stored elsewhere.
-    """
+    """Equal for arrays that are equal to the bit; of strings, which lie elsewhere, a list."""
     return values.tolist() if values.dtype == object else values.tobytes()
 
 
@@ -31,7 +30,7 @@ def of_pairs(results):
 
 
 def without_tokens(results):
-    """Returns the variables that a study of Grams has."""
+    """What a Gram still knows."""
     return {name: values for name, values in results.items() if not name.startswith(("tokens/", "overlap/"))}
 
 
@@ -107,7 +106,7 @@ class Layouts(RanksTest):
 
 
     def test_several_threads(self):
-        """Worker threads of LibTorch, BLAS and OpenMP: other orders of summation, the same numbers up to rounding."""
+        """Worker threads of LibTorch, BLAS and OpenMP: other sums, the same numbers to rounding."""
         weights = {"model__init": "pretrained,random", "model__select": "olmo2_mha"}
         with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
             single = self.results(1, "thread1", **weights)
@@ -115,8 +114,7 @@ class Layouts(RanksTest):
             self.assert_all_same(self.results(1, "threads2", **weights), single, 1e-10)
 
     def test_idle_threads_sleep(self):
-        """The variables that OpenMP and OpenBLAS read when they are loaded, in the environment of the running program.
-        """
+        """What OpenMP and OpenBLAS read when they are loaded, in the environment of the running program."""
         for threads, user, expected in (("2", {}, ("passive", "4")), ("2", {"OMP_WAIT_POLICY": "active"}, ("active", "4")),
                                         ("1", {}, (None, None))):
             with self.subTest(threads=threads, **user):

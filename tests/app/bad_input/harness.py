@@ -1,4 +1,4 @@
-"""Runs the program in a sample's folder and compares its behaviour with a table of cases."""
+"""Runs the program in a sample's folder and holds what it did against a table of cases."""
 import os
 import re
 import subprocess
@@ -31,7 +31,7 @@ class Program:
     ranks: int
 
     def command(self, arguments):
-        """Runs one rank without a launcher, as on a laptop."""
+        """One rank runs without a launcher, as on a laptop."""
         launcher = [self.mpiexec, "-n", str(self.ranks)] if self.ranks > 1 else []
         return launcher + [self.path, *arguments]
 
@@ -57,14 +57,14 @@ def options(keys):
 
 @dataclass
 class Case:
-    """`spoil(sample)` makes the fault; `line` matches the whole error line."""
+    """`spoil(sample)` makes the bad thing; `line` matches the whole line that is told."""
     name: str
     line: str
     spoil: Callable = lambda sample: None
-    keys: dict = field(default_factory=dict)  # changed or added keys; None removes one
+    keys: dict = field(default_factory=dict)  # changed or added ones; None takes one out
     code: int = 2
     base: dict = field(default_factory=lambda: KEYS)
-    arguments: list | None = None  # instead of `study` and keys
+    arguments: list | None = None  # in place of `study` and keys
 
     def check(self, program, folder):
         sample = Sample(folder)
@@ -87,7 +87,7 @@ def expect(holds, what, found=None):
 
 
 def snapshot(folder):
-    """Returns every file below the folder with its contents."""
+    """Every file below the folder with its contents."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
 
 

@@ -1,5 +1,4 @@
-"""HDF5 files that refer to other files, lack what they declare, or are damaged: activations, Grams, plans and results.
-"""
+"""HDF5 files that name other files, lack what they declare, or are damaged: activations, Grams, plans and results."""
 import h5py
 import numpy as np
 
@@ -56,7 +55,7 @@ def never_written(sample):
 
 
 def damaged_string(sample):
-    """Damages the first string of variable length: the first object of the heap gets a size that no file could have."""
+    """The first string of variable length: of the heap's objects the first has no size that a file could have."""
     prepared(sample)
     data = bytearray(sample.path("plan.h5").read_bytes())
     begin = data.index(b"GCOL") + 16 + 8

@@ -1,4 +1,4 @@
-"""Output files that would replace something that the command reads, or something that is not a file."""
+"""Files that a command would write where something stands that it reads, or that is no file."""
 import os
 import stat
 
@@ -37,7 +37,7 @@ def hard_link(name):
 
 
 def no_file(target, _):
-    """Makes a device node, which only root can, otherwise a pipe."""
+    """The node of a device, which only root can make, or else a pipe."""
     if is_root():
         os.mknod(target, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
     else:

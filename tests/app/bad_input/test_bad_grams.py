@@ -1,7 +1,7 @@
-"""Every bad Gram file through the program, as in test_bad_input.py: `inspect` on one rank; `calibrate`, in which all
-ranks must agree on the error, on several.
+"""Every bad Gram file through the program, as test_bad_input.py: by `inspect` on one rank, by `calibrate`, which takes its
+ranks into the refusal, on several.
 
-usage: test_bad_grams.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the cases whose name contains it
+usage: test_bad_grams.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the cases whose name holds it
 """
 import sys
 

@@ -1,6 +1,6 @@
-"""Every bad input through the program: exit code, the one error line, time, and no files left.
+"""Every bad input through the program: exit code, the one line that is told, time, and nothing left behind.
 
-usage: test_bad_input.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the cases whose name contains it
+usage: test_bad_input.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the cases whose name holds it
 """
 import sys
 

@@ -1,7 +1,6 @@
-"""Files that are replaced under the same name: what was saved, finished or planned from the old ones is not mixed with
-the new.
+"""Files that were replaced under their names: what was saved, finished or planned from the old ones is not mixed with the new.
 
-usage: test_contents.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name contains it
+usage: test_contents.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
 import hashlib
 import json
@@ -27,7 +26,7 @@ def tokens(seed, count=400):
 
 
 def fresh(program, folder, keys):
-    """Returns {"k/r2": ...} of a new study of the current inputs."""
+    """What the inputs that lie there now give: {"k/r2": ...} of a study of its own."""
     run = program.study(folder, keys | {"output.directory": "fresh"})
     expect(run.code == 0, f"exit code {run.code}", run)
     found = read(folder, "fresh")
@@ -42,7 +41,7 @@ def read(folder, output):
 
 
 def starts_anew(program, folder, keys, spoil, told, compare=False):
-    """Stops a study, spoils its input, and runs it again; `compare`: with a study that has seen only the new input."""
+    """Stops a study, spoils its input, and runs it again; `compare`: with a study that has seen nothing else."""
     run = program.study(folder, keys | STOP)
     expect(run.code == 3, f"exit code {run.code}, expected 3", run)
     spoil()
@@ -67,7 +66,7 @@ def tokens_grown_while_stopped(program, folder):
 
 
 def documents_cut_otherwise_while_stopped(program, folder):
-    """The sidecar gets another end of text; the tokens are the same."""
+    """The sidecar's end of text, of the same tokens."""
     sample = Sample(folder)
     starts_anew(program, folder, KEYS, lambda: sample.write_sidecar(eos=7), "tokens changed since its state was saved")
 
@@ -95,7 +94,7 @@ def weights_replaced_while_stopped(program, folder):
 
 
 def one_weight_replaced_while_stopped(program, folder):
-    """The file has the same size, and the bytes that are checked are unchanged: only the time of change differs."""
+    """As large as before and none of the bytes that are looked at: the time of change tells."""
     sample = Sample(folder)
     path = sample.model / "model.safetensors"
     os.utime(path, (1e9, 1e9))
@@ -160,7 +159,7 @@ def state_that_says_what_cannot_be(program, folder):
 
 
 def mark(path):
-    """Makes its .done match the file as it is now."""
+    """Makes its .done speak of the file as it is now."""
     done = path.with_name(path.name + ".done")
     data = path.read_bytes()
     text = re.sub(r"size \d+\nsha256 \w+", f"size {len(data)}\nsha256 {hashlib.sha256(data).hexdigest()}", done.read_text())
@@ -168,7 +167,7 @@ def mark(path):
 
 
 def unchanged_goes_on(program, folder):
-    """The same tokens written again, followed by more tokens that are not used, count as the same."""
+    """The same tokens written again, with more behind those that are run, are the same."""
     sample = Sample(folder)
     keys = KEYS | {"tokens.limit": 400}
     expect(program.study(folder, keys | STOP).code == 3, "did not stop")
@@ -183,7 +182,7 @@ def refused(program, folder, keys, line):
 
 
 def finished_from_other_contents(program, folder):
-    """Refused like the result of another job; computed again with output.overwrite."""
+    """Refused as the result of another job is; with output.overwrite it is computed anew."""
     sample = Sample(folder)
     weights = sample.model / "model.safetensors"
     old = weights.read_bytes()
@@ -203,7 +202,7 @@ def finished_from_other_contents(program, folder):
 
 
 def finished_from_tokens_cut_otherwise(program, folder):
-    """The ids are the same; the file that says where documents end has changed or is gone."""
+    """The same ids: what beside them says where documents end has changed, or has gone."""
     sample = Sample(folder)
     line = r"{}/.+/model\.h5: tokens_cut_digest = \w{{12}}: " + CHANGED.replace("{}", "what stands beside {}")
     sample.write_sidecar(dtype="uint16", eos=1)
@@ -250,7 +249,7 @@ def finished_and_its_inputs_gone(program, folder):
 
 
 def finished_and_its_inputs_damaged(program, folder):
-    """Reported, and finished anyway; the result knows no other weights."""
+    """Told, and finished all the same; the result knows no other weights."""
     sample = Sample(folder)
     weights, result = sample.model / "model.safetensors", r"out/model/model\.h5"
     expect(program.study(folder, KEYS).code == 0, "the first run")
@@ -274,8 +273,7 @@ def evaluate(program, folder, model):
 
 
 def plan_of_other_weights(program, folder):
-    """A plan recognises its weights, also as copies and in shards. The text is one sequence, which has no standard
-    error."""
+    """A plan knows its weights, in copies and shards too; the text is one sequence, which has no standard error."""
     sample = Sample(folder)
     keys = {"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "plan.h5", "compress.stored": 0.5}
     run = program.run(folder, ["calibrate", *options(keys)])
@@ -302,7 +300,7 @@ CHANGED_FILE = r"is not the file that its \.done speaks of: it was changed or cu
 
 
 def flip(path, at):
-    """Flips one bit."""
+    """One bit."""
     with open(path, "r+b") as file:
         file.seek(at)
         byte = file.read(1)[0]
@@ -364,7 +362,7 @@ def result_with_a_flipped_bit(program, folder):
 
 
 def done_that_is_no_file(program, folder):
-    """A FIFO is neither waited for nor trusted nor replaced."""
+    """A FIFO is neither waited for nor believed, and not replaced."""
     Sample(folder)
     expect(program.study(folder, KEYS).code == 0, "the first run")
     done, = (folder / "out").rglob("*.done")

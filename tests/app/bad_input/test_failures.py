@@ -1,6 +1,6 @@
-"""Failures while ranks work: one rank is killed or loses its resources, or one of several units fails.
+"""What goes wrong while ranks work: one rank is killed or loses its resources, or one of several units fails.
 
-usage: test_failures.py HEADSPAN MPIEXEC [NAME]     NAME: only the checks whose name contains it
+usage: test_failures.py HEADSPAN MPIEXEC [NAME]     NAME: only the checks whose name holds it
 """
 import os
 import re
@@ -23,7 +23,7 @@ del SWEEP["model.path"]
 
 
 def long_sample(folder, **second):
-    """Makes two units, the first of which runs for seconds. `second`: what differs in the config of the other."""
+    """Two units of which the first runs seconds. `second`: what differs in the config of the other."""
     sample = Sample(folder)
     sample.write_tokens(np.random.default_rng(2).integers(2, 32, 600_000))
     sample.write_model("second", **second)
@@ -32,7 +32,7 @@ def long_sample(folder, **second):
 
 
 class Running:
-    """A running study on four ranks, from the moment when the weights of its first unit are loaded."""
+    """A study under way on four ranks, from the moment its first unit's weights are loaded."""
 
     def __init__(self, program, mpiexec, folder, keys=None):
         self.mark = f"HEADSPAN_TEST={os.getpid()}.{time.monotonic_ns()}"
@@ -46,7 +46,7 @@ class Running:
             time.sleep(0.01)
 
     def ranks(self):
-        """Returns {rank: process id} of the ranks that still run."""
+        """{rank: process id} of what still runs."""
         found = {}
         for entry in Path("/proc").iterdir():
             try:
@@ -58,7 +58,7 @@ class Running:
         return found
 
     def end(self):
-        """Waits for the end; no rank may be left."""
+        """Waits; no rank may be left."""
         start = time.monotonic()
         try:
             stdout = self.process.communicate(timeout=2 * SECONDS)[0]
@@ -75,7 +75,7 @@ class Running:
 
 
 def finished_files(folder):
-    """Returns the files, without those that an aborted run leaves: the file that it had open, and its lock."""
+    """Without what a run that is ended leaves: a file that it had open, and its lock."""
     names = snapshot(folder / "out") if (folder / "out").exists() else {}
     return {name for name in names if ".tmp." not in name and not name.endswith(".lock")}
 
@@ -90,7 +90,7 @@ def one_rank_killed(program, mpiexec, folder):
 
 
 def one_rank_out_of_memory(program, mpiexec, folder):
-    """The random embedding of the second model does not fit in the memory that rank 2 has left."""
+    """The second model's embedding, drawn at random, does not fit what is left to rank 2."""
     long_sample(folder, vocab_size=1 << 20)
     running = Running(program, mpiexec, folder, SWEEP | {"model.init": "random", "tokens.dtype": "uint16"})
     victim = running.ranks()[2]
@@ -114,7 +114,7 @@ def one_rank_cannot_open_files(program, mpiexec, folder):
 
 
 def weights_cut_short_meanwhile(program, mpiexec, folder):
-    """The unit that fails is reported; the result of the other one exists."""
+    """The unit that fails is told; the other one stands."""
     sample = long_sample(folder)
     running = Running(program, mpiexec, folder)
     os.truncate(sample.path("second") / "model.safetensors", 4000)
@@ -125,8 +125,7 @@ def weights_cut_short_meanwhile(program, mpiexec, folder):
 
 
 def failing_units_do_not_stop_the_others(program, mpiexec, folder):
-    """Five units on two groups, two of them with NaN: both are reported, three results exist, and a second run skips
-    these."""
+    """Five units on two groups, of which two hold NaN: both are told, three results stand, and a second run knows them."""
     sample = Sample(folder)
     for step in range(5):
         sample.write_model(f"step{step}")

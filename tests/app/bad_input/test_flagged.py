@@ -1,6 +1,6 @@
-"""What is unusual but not an error: exit code 0, and results that flag the values concerned.
+"""What is odd but no error: exit 0 and results that say what they are worth, value by value.
 
-usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name contains it
+usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
 import json
 import re
@@ -22,7 +22,7 @@ def noise(tokens, heads, d, seed=3):
 
 
 def r2(x, y):
-    """Returns the in-sample R2 of each column of y from the columns of x, by least squares on the centred values."""
+    """In-sample R2 of each column of y from the columns of x, by least squares on the centred values."""
     x, y = x - x.mean(0), y - y.mean(0)
     error = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
     return 1 - (error**2).sum(0) / (y**2).sum(0)
@@ -44,7 +44,7 @@ class Study:
         return self.values[name]
 
     def fit_rows(self, z):
-        """Returns the tokens of z that were not held out."""
+        """The tokens of z that were not held out."""
         return z[np.repeat(self["tokens/heldout"], self["tokens/length"]) == 0]
 
 
@@ -71,7 +71,7 @@ def has_bit(status, bit):
 
 
 def too_few_tokens_for_some_references(program, folder):
-    """With 16 tokens p = 4, 8, 12 can be fitted, p = 16 and 20 cannot (p >= n - 1)."""
+    """16 tokens fit: p = 4, 8, 12 are answered, p = 16 and 20 are not (p >= n - 1)."""
     study = of_activations(program, folder, noise(24, 7, 4))
     expect(study.attributes["k"]["n_fit"] == 16, "n_fit")
     for rule in ("pairwise", "forward"):
@@ -106,7 +106,7 @@ def constant_coordinate(program, folder):
 
 
 def coordinate_too_small_to_be_squared(program, folder):
-    """Its squares are denormal: it counts as constant, and everything else is as without it."""
+    """Its squares are denormal: it counts as constant, and all else is as if it were not there."""
     z = noise(80, 3, 4)
     z[:, 1, 2] *= 1e-160
     study = of_activations(program, folder, z)
@@ -130,7 +130,7 @@ def constant_head(program, folder):
 
 
 def constant_head_in_single_products(program, folder):
-    """Rounding may leave a Gram below 0, which is not damage. The same for squares below the range of float32."""
+    """What rounding leaves of its Gram may be below 0: it is no damage. Likewise of squares below what float32 holds."""
     for name, spoil in (("constant", lambda head: np.full_like(head, 1e8 / 3)), ("tiny", lambda head: 1e-25 * head)):
         (folder / name).mkdir()
         z = noise(80, 3, 4)
@@ -141,7 +141,7 @@ def constant_head_in_single_products(program, folder):
 
 
 def duplicate_heads(program, folder):
-    """Head 2 equals head 0: each predicts the other fully, and both together are no better than one."""
+    """Head 2 is head 0 again: each answers the other fully, and both together are no more than one."""
     z = noise(80, 3, 4)
     z[:, 2] = z[:, 0]
     study = of_activations(program, folder, z, predict__references=2)
@@ -200,8 +200,7 @@ def model_study(program, folder, keys=None, config=None, tokens=None):
 
 
 def all_equal_tokens(program, folder):
-    """In layer 0 a key is one vector rotated by its position, a linear function of any other head's; a value does not
-    change."""
+    """In layer 0 a key is one vector turned by its position: linear in any other head's; a value does not change."""
     study = model_study(program, folder, tokens=[5] * 400)
     close(off_diagonal(study["k/r2"][:2, :2]), 1, 1e-9)
     has_bit(off_diagonal(study["v/status"][:2, :2]), CONSTANT)
@@ -209,7 +208,7 @@ def all_equal_tokens(program, folder):
 
 
 def sequences_of_one_token(program, folder):
-    """At position 0 RoPE rotates nothing."""
+    """At position 0 RoPE turns nothing."""
     study = model_study(program, folder, {"tokens.sequence_length": 1, "predict.streams": "k"})
     all_equal(study["tokens/length"], np.ones(400, int))
     expect(study.attributes["k"]["n_fit"] == 300 and study.attributes["k"]["n_heldout"] == 100, "split")
@@ -252,7 +251,7 @@ def limit_below_one_sequence(program, folder):
 
 
 def tokens_of_another_tokenizer(program, folder):
-    """Sidecar and model name different tokenizers: a warning, and both in the result; neither if they agree."""
+    """The sidecar's word against the model's: in a warning and in the result; neither where they agree."""
     sample = Sample(folder)
     for sidecar, vocabulary, line in (
             ({"tokenizer": "lab/GPT-2"}, 32, r"tokenizer = lab/GPT-2: model/config\.json is of a model of another name"),
@@ -272,7 +271,7 @@ def text(attribute):
 
 
 def save_gram(program, folder, keys):
-    """Returns the Gram file of a study, and the attributes of its root."""
+    """The Gram file of a study, and its root's attributes."""
     run = program.study(folder, FLOAT64 | {"output.save_gram": "true", "ceiling.enabled": "false"} | keys)
     expect(run.code == 0, f"exit code {run.code}", run)
     path, = (folder / "out").rglob("*.gram.h5")
@@ -285,7 +284,7 @@ def root_of(path):
 
 
 def another_tokenizer_behind_grams(program, folder):
-    """Reported once for everything that is made from them, and kept in it."""
+    """Told once of each thing that is made of them, and kept in it."""
     sample = Sample(folder)
     sample.write_sidecar(tokenizer="lab/GPT-2")
     gram, attributes = save_gram(program, folder, {"predict.streams": "k,v", "tokens.heldout": 0})
@@ -308,7 +307,7 @@ def another_tokenizer_behind_grams(program, folder):
 
 
 def grams_of_a_model(program, folder):
-    """They name the model, wherever they are, and how they were made; the job in their result can be run again."""
+    """They tell which, wherever they lie, and how they were made; the job of their result is the same job again."""
     Sample(folder)
     gram, attributes = save_gram(program, folder, {"model.init": "random", "predict.streams": "k", "predict.capture": "proj",
                                                    "predict.precision": "split"})
@@ -329,7 +328,7 @@ def grams_of_a_model(program, folder):
 
 
 def text_of_single_tokens(program, folder):
-    """Nothing is predicted, and the log says so. The plan with few bits needs no tokens."""
+    """Nothing is predicted, and the log says so. The plan of few bits needs no tokens."""
     sample = Sample(folder)
     plan = {"model.path": "model", "compress.algorithm": "quantise", "compress.bits": 8, "compress.plan": "plan.h5"}
     run = program.run(folder, ["calibrate", *options(plan)])
@@ -351,8 +350,8 @@ def activations_without_a_stream(program, folder):
 
 
 def compressed(program, folder, bits, **more):
-    """A model with a layer of dead values and linearly dependent keys: every latent of a plan can be computed and
-    inverted, and what it costs to store them all."""
+    """Of a model with a layer of dead values and keys that depend on each other: that every latent of a plan can be
+    computed and undone, and what it costs to store them all."""
     sample = Sample(folder)
     tensors = random_weights(CONFIG)
     keys = tensors["model.layers.0.self_attn.k_proj.weight"]

@@ -1,6 +1,6 @@
-"""Unusual Grams for a plan that are not errors: exit code 0, and the loss is reported.
+"""What is odd about the Grams of a plan but no error: exit 0, and what it costs is told.
 
-usage: test_flagged_plans.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name contains it
+usage: test_flagged_plans.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
 import sys
 
@@ -30,8 +30,7 @@ def calibrate(program, folder, keys):
 
 
 def grams_of_other_weights(program, folder, spoil, keys, line):
-    """With a checkpoint given they are reported, and the plan says so; without one, or if nothing is fitted, there is
-    nothing to report."""
+    """Beside a checkpoint they are told, and the plan keeps it; alone, or where nothing is fitted, there is nothing to tell."""
     Sample(folder)
     gram = save_gram(program, folder, keys)
     spoil(folder / gram)
@@ -62,7 +61,7 @@ def grams_that_do_not_know_their_weights(program, folder):
 
 
 def plan_of(program, folder, drawn, stored):
-    """Returns eigenvalues, columns of each band and bits of each block, and the expected loss of all."""
+    """Eigenvalues, columns of each band and bits of each block, and the expected loss of all."""
     write_grams(folder / "a.gram.h5", drawn)
     calibrate(program, folder, {"grams.paths": "a.gram.h5", "compress.stored": stored})
     with h5py.File(folder / "plan.h5") as plan:
@@ -73,15 +72,14 @@ def plan_of(program, folder, drawn, stored):
 
 
 def beside(live, dead, axis):
-    """Combines layers (axis 0) or heads (axis 1) of both."""
+    """Layers (axis 0) or heads (axis 1) of both."""
     both = {name: np.concatenate([live[name], dead[name]], axis + (name in "kv")) for name in ("k", "v", "query", "output")}
     return both | {"scale": np.concatenate([live["scale"], dead["scale"]]) if axis == 0 else live["scale"]}
 
 
 def dead_among_live(program, folder, axis):
-    """As many dead layers or heads as live ones: the live ones get the same bits and loss as alone, and the dead ones
-    no bits, however large their keys are. (1e-9 of the metric is kept for directions that it does not see, of 900 times
-    the variance.)"""
+    """As many dead layers or heads as live ones: the live ones get the bits that they get alone, at the same loss, and the dead
+    ones none, however large their keys are. (1e-9 of the metric is kept of what it does not see, of 900 times the variance.)"""
     live, dead = (draw(d=8, tokens=200, seed=seed) for seed in (4, 9))
     for drawn in live, dead:
         drawn["query"] /= 3000
@@ -107,7 +105,7 @@ def dead_heads(program, folder):
 
 
 def singular_grams(program, folder):
-    """Heads that are equal, dead or constant, with products of every precision: rounding below 0 is not damage."""
+    """Heads that are equal, dead or constant, in products of every precision: rounding below 0 is no damage."""
     sample = Sample(folder)
     tensors = random_weights(CONFIG)
     keys = tensors["model.layers.0.self_attn.k_proj.weight"]

@@ -1,6 +1,6 @@
-"""Two runs of one job in one folder: the second names the first, and does not touch what the first has open.
+"""Two runs of one job in one folder: who is at work is told, and what the one has open the other leaves alone.
 
-usage: test_locks.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name contains it
+usage: test_locks.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
 import os
 import re
@@ -19,7 +19,7 @@ AT_WORK = r"{}: job \S+ \(process \d+ on \S+, since \S+Z\) is at work on it; wai
 
 
 def start(program, folder, arguments, lock):
-    """Returns a run that has taken `lock`, and the process that holds it."""
+    """A run that has taken `lock`, and the process that holds it."""
     run = subprocess.Popen(program.command(arguments), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
     while time.monotonic() < end:
@@ -42,7 +42,7 @@ def files(folder, output="out"):
 
 
 def study_twice(program, folder):
-    """The first is stopped while the second looks, and then ends undisturbed."""
+    """The first stands still while the second looks, and ends as if nothing had been."""
     sample_of(folder)
     first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
     os.kill(holder, signal.SIGSTOP)
@@ -62,7 +62,7 @@ def study_twice(program, folder):
 
 
 def two_units_of_a_sweep(program, folder):
-    """Runs with the same folder and different units, as in a Slurm array, do not disturb each other."""
+    """Runs with the same folder and other units, as of a Slurm array, do not meet."""
     sample = sample_of(folder)
     for name in ("step1", "step2"):
         sample.write_model(name)
@@ -93,8 +93,7 @@ def a_killed_run_is_in_nobodys_way(program, folder):
 
 
 def a_run_killed_behind_its_result_is_tidied_up(program, folder):
-    """The next run that finds the result complete removes its lock and its state, but not those of a run that is still
-    ending."""
+    """Its lock and its state, when the next run finds the result complete; not those of a run that still is at its end."""
     sample_of(folder)
     first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
     lock, = (folder / "out").rglob("model.h5.lock")
@@ -135,7 +134,7 @@ def calibrate_and_evaluate_twice(program, folder):
 
 
 def a_signal_is_not_kept_waiting(program, folder):
-    """A signal arrives while a run checks whether another one, on a machine that it cannot ask, still lives."""
+    """While a run looks whether another one, on a machine that it cannot ask, still lives."""
     sample = sample_of(folder)
     sample.write_lines("requests.jsonl", {"id": "0", "context": [2, 3], "continuation": [4]})
     runs = {"study": (SMALL | {"output.directory": "out"}, None, 3, "0 of 1 units are done, nothing had to be saved; "),

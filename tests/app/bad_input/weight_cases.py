@@ -1,4 +1,4 @@
-"""Weights: safetensors files and shards that do not match config.json or the format."""
+"""Weights: safetensors files and shards that are not what config.json and the format ask for."""
 import json
 
 import numpy as np
@@ -12,8 +12,7 @@ TENSOR = rf"tensor '{K}'".replace(".", r"\.")
 
 
 def spoiled(change):
-    """Returns a `spoil` for Case that writes the weights after `change(weights)`, which may return arguments of
-    `write`."""
+    """Case's `spoil` that writes the weights after `change(weights)`, which may return arguments of `write`."""
     def spoil(sample):
         weights = Weights(random_weights(CONFIG))
         arguments = change(weights) or {}
@@ -22,7 +21,7 @@ def spoiled(change):
 
 
 def changed_tensors(**changes):
-    """Replaces tensors by name; None removes one."""
+    """With tensors replaced (by name; None takes one out)."""
     def spoil(sample):
         tensors = random_weights(CONFIG) | changes
         Weights({n: t for n, t in tensors.items() if t is not None}).write(sample.model / "model.safetensors")
@@ -30,7 +29,7 @@ def changed_tensors(**changes):
 
 
 def gains(stream, value):
-    """A qwen3 in float64 with gains of about this size after the projections of a stream."""
+    """A qwen3 in float64 with gains of about this size behind the projections of a stream."""
     def spoil(sample):
         sample.write_model(model_type="qwen3", head_dim=4)
         norms = {f"model.layers.{layer}.self_attn.{norm}_norm.weight": np.linspace(1, 2, 4) * (value if norm == stream else 1)
@@ -93,7 +92,7 @@ def misplaced_in_index(sample):
 
 
 def overflowing(stream, **config):
-    """In float16 the second half of the heads of layer 1 exceeds 65504."""
+    """In float16 the second half of the heads of layer 1 is beyond 65504."""
     def spoil(sample):
         sample.write_model(**config)
         tensors = random_weights(CONFIG | config)

@@ -101,7 +101,7 @@ struct PackColumns {
     for (std::int64_t i = 0; i < strip->count; i += kWidth, to += kWidth * strip->tokens) {
       const std::int64_t own = std::min<std::int64_t>(kWidth, strip->count - i);
       std::int64_t places[kWidth];
-      for (std::int64_t j = 0; j < own; ++j) places[j] = panel.place(strip->first + i + j);
+      for (std::int64_t j = 0; j < own; ++j) places[j] = panel.offset(strip->first + i + j);
       if (places[own - 1] == places[0] + own - 1)
         pack_strip<kWidth>({values + places[0], panel.leading_columns, own, strip->tokens}, to);
       else

@@ -35,8 +35,8 @@ class SyrkKernel {
   /// `lanes`: no more than best_lanes().
   explicit SyrkKernel(int lanes = best_lanes()) : lanes_(lanes) {}
 
-  /// c[i, j] += sum_t panel.rows[i, t] panel.columns[place(j), t] for i >= first_row[j]; nothing else of c is
-  /// touched. The threads of this process share the work; the calling one runs `progress` between parts of
+  /// c[i, j] += sum_t panel.rows[i, t] panel.columns[offset(j), t] for i >= first_row[j]; nothing else of c
+  /// is touched. The threads of this process share the work; the calling one runs `progress` between parts of
   /// it. Throws std::bad_alloc.
   void add(const PanelOperands<double>& panel, const Staircase& c, const std::function<void()>& progress);
 

@@ -17,7 +17,7 @@ Matrix scaled_part(const Matrix& from, std::int64_t first, const std::vector<dou
   const auto size = static_cast<std::int64_t>(scale.size());
   const Grid& grid = from.grid();
   Matrix part(grid, size, size, from.rows().block);
-  copy_part(from, first, first, part);
+  copy_submatrix(from, first, first, part);
   scale_both_sides(part, scale);
   return part;
 }

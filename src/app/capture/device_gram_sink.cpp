@@ -14,8 +14,9 @@ class DeviceGramSink : public GramSink<T> {
   explicit DeviceGramSink(const CaptureSetup& setup)
       : setup_(setup),
         device_(*setup.request->device),
-        collector_(setup.team->grid(), setup.team->group_device(), setup.columns, setup.blocks,
-                   setup.request->precision, setup.heldout, device_, setup.model->dtype()) {
+        collector_(setup.team->grid(), setup.team->group_device(),
+                   {setup.columns, setup.blocks, setup.request->precision, setup.heldout}, device_,
+                   setup.model->dtype()) {
     for (auto& rows : rows_) rows.resize(setup.columns.size());
   }
 
@@ -41,11 +42,11 @@ class DeviceGramSink : public GramSink<T> {
 
   void begin(std::size_t pass) override {
     pass_ = pass;
-    share_ = {{}, setup_.passes[pass].parts, setup_.passes[pass].piece};
+    share_ = {{}, setup_.passes[pass].parts, setup_.passes[pass].slice};
     for (const std::size_t place : setup_.passes[pass].streams)
       for (std::int64_t piece = 0; piece < setup_.pieces; ++piece)
         share_.streams.push_back(setup_.gram(place, piece));
-    collector_.begin(share_);
+    collector_.start_share(share_);
   }
 
   void wait() const override { wait_for(device_); }
@@ -56,15 +57,15 @@ class DeviceGramSink : public GramSink<T> {
     PiecesDone there = state.resume<T>(
         [&]() -> Collector<T>& {
           saved = true;
-          return collector_.on_host();
+          return collector_.copy_to_host();
         },
         pieces);
     begin(there.pass);
-    if (saved) collector_.take();
+    if (saved) collector_.upload();
     return there;
   }
   void keep(const UnitState& state, const PiecesDone& pieces) override {
-    state.keep<T>([&]() -> Collector<T>& { return collector_.on_host(); }, pieces);
+    state.keep<T>([&]() -> Collector<T>& { return collector_.copy_to_host(); }, pieces);
   }
 
   /// Parts that a pass does not sum have no tokens in it.

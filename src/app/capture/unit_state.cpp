@@ -159,7 +159,7 @@ template <class T>
 void UnitState::save(Collector<T>& collector, const PiecesDone& pieces) const {
   const Comm& comm = run_.team.group();
   const std::string identity = unit_identity(run_.job, run_.unit), path = state_path(run_.job, run_.unit);
-  collector.settle();
+  collector.drain();
   publish(
       comm, {path, comm.broadcast(job_id(), 0), sha256_hex(identity), run_.lock},
       [&](const std::string& temporary) {

@@ -171,7 +171,8 @@ class LatentPlanner {
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t at = to_size(i + latent * columns());
           block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[at] * scale);
-          block.lift[to_size(latent * columns() + i)] = static_cast<float>(latents.lift[at] / scale);
+          block.lift[to_size(latent * columns() + i)] =
+              static_cast<float>(latents.reconstruction[at] / scale);
         }
     }
   }

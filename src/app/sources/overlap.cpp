@@ -20,6 +20,12 @@ namespace {
 
 constexpr double kLeastForGram = 1e-6;  // a tolerance that eigenvalues of W^T W resolve safely
 
+/// Returns the relative tolerance that a word of the job stands for; nothing for "paper".
+std::optional<double> relative_tolerance(const std::string& word) {
+  if (word == "paper") return std::nullopt;
+  return std::stod(word);
+}
+
 /// One projection of one layer.
 struct Piece {
   std::size_t projection;
@@ -42,7 +48,7 @@ class Overlap {
       table_.values = std::max(table_.values, values_of(stream));
     }
     for (const std::string& tolerance : table_.tolerances)
-      if (!is_paper_tolerance(tolerance) && std::stod(tolerance) < kLeastForGram) table_.from_gram = false;
+      if (relative_tolerance(tolerance).value_or(1) < kLeastForGram) table_.from_gram = false;
   }
 
   OverlapTable compute(Progress& progress) {
@@ -173,8 +179,8 @@ class Overlap {
                       int exponent) {
     const std::size_t axis = piece.projection * table_.effective.size() + effective;
     for (std::size_t t = 0; t < table_.tolerances.size(); ++t) {
-      const OverlapRanks ranks =
-          overlap_ranks(spectrum, projections_.hidden_size(), projections_.head_size(), table_.tolerances[t]);
+      const OverlapRanks ranks = overlap_ranks(spectrum, projections_.hidden_size(), projections_.head_size(),
+                                               relative_tolerance(table_.tolerances[t]));
       const std::size_t at =
           (axis * table_.tolerances.size() + t) * to_size(table_.layers) + to_size(piece.layer);
       table_.rank_sum[at] = static_cast<double>(ranks.sum);

@@ -50,9 +50,8 @@ class ActivationReader {
       : file_(file), places_(places(sample, skip_first)), heldout_(sample.has_heldout()), team_(team) {}
 
   StreamGrams run(Precision precision, Progress& progress, const UnitState& state) {
-    Collector<T> collector(team_.grid(), {columns()},
-                           {gram_block(team_.grid().shape(), file_.heads(), file_.head_size())}, precision,
-                           heldout_);
+    const std::int64_t block = gram_block(team_.grid().shape(), file_.heads(), file_.head_size());
+    Collector<T> collector(team_.grid(), {{columns()}, {block}, precision, heldout_});
     const UnitState::CollectorSource<T> source = [&]() -> Collector<T>& { return collector; };
     PiecesDone chunks = state.resume(source, (total() + kChunkTokens - 1) / kChunkTokens);
     std::vector<std::int64_t> left;

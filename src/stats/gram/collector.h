@@ -54,8 +54,8 @@ template <class T>
 std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>& columns,
                           Precision precision, bool heldout);
 
-/// Returns in how many panels, none above 1.5 `panel_tokens`, the waiting rows of all ranks are added.
-/// `tokens`: those of this rank. Collective over comm.
+/// Returns the number of panels in which the waiting rows of all ranks are added, so that none has more than
+/// 1.5 `panel_tokens` tokens. `tokens`: those of this rank. Collective over comm.
 int panel_count(const Comm& comm, std::int64_t tokens, std::int64_t panel_tokens);
 
 /// T: the type of the values as they arrive, double for a forward pass in float64, else float (which holds

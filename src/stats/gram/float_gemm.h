@@ -17,14 +17,14 @@ class FloatGemm {
 
   /// Returns the fastest kind for values rounded as `precision` says, on this processor.
   static Kind best(Precision precision);
-  /// Returns whether this processor supports `kind`, and gains by it.
+  /// Returns whether this processor supports `kind`; for onednn_float, whether that is faster than BLAS.
   static bool is_possible(Kind kind);
 
   explicit FloatGemm(Kind kind) : kind_(kind) {}
   Kind kind() const { return kind_; }
 
-  /// Sets the panel, of `columns` columns, that the next products are formed from. Its operands must outlive
-  /// them, except for onednn_bfloat16, which copies them: then they hold no bits beyond bfloat16's.
+  /// Sets the panel, of `columns` columns, that the next products are formed from. For onednn_bfloat16 its
+  /// values must be bfloat16 and are copied; otherwise its operands must outlive the products.
   void open(const PanelOperands<float>& panel, std::int64_t columns);
 
   /// Sets block[i + j m] = sum_t rows[row + i, t] columns[column + j, t]: [m, n], column-major.

@@ -28,15 +28,15 @@ struct HeadGram {
   Matrix matrix;             ///< [D, D]
 };
 
-/// Returns the block size, in columns, of a Gram of `heads` heads: whole heads, 64 columns if the heads are
-/// smaller, but fewer if process rows or columns of `grid` would otherwise have no block.
+/// Returns the block of a Gram of `heads` heads, in columns: as many whole heads as fit in 64 columns, at
+/// least one, but few enough to give every process row and column of `grid` two blocks where possible.
 std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t head_size);
 
 /// Adds the tokens of `other`, on the same grid with the same size and block, to `gram`: the update of Chan,
 /// Golub and LeVeque (1979). Local.
 void merge(HeadGram& gram, const HeadGram& other);
 
-/// Adds alpha x x^T to the stored tiles of `matrix`; x: [D]. Local.
+/// Adds alpha x x^T to the stored tiles of a matrix; x: [D]. Local.
 using AddOuterProduct = std::function<void(Matrix& matrix, double alpha, const std::vector<double>& x)>;
 void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& x);
 

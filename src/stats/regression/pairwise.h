@@ -1,7 +1,7 @@
 // R² of every head from every other head of a stream, in-sample and held-out, in one pass over the
 // distributed Gram. Each rank factors its diagonal tiles and sends the factors along its process row and
 // column. A stored tile (i, j) then serves both directions, i from j and j from i. Not joint regressions on
-// several heads (selection.h).
+// several heads (stats/regression/selection.h).
 #pragma once
 
 #include "base/range.h"

@@ -10,8 +10,8 @@
 
 namespace headspan {
 
-/// The heads of a stream in layer-major order. The columns of head h are h * head_size .. (h + 1) * head_size
-/// - 1.
+/// The heads of a stream in layer-major order: layer by layer. Head h has the head_size columns from
+/// h * head_size on.
 struct HeadLayout {
   std::int64_t head_size = 0;
   std::vector<std::int64_t> layer;  ///< [heads] not descending
@@ -22,7 +22,7 @@ struct HeadLayout {
   std::int64_t columns() const { return heads() * head_size; }
 };
 
-/// The vectors are replicated on all ranks; those of the held-out part are empty without one.
+/// Vectors are the same on all ranks; those of the held-out part are empty without one.
 struct RegressionData {
   HeadLayout layout;
   FitRules rules;

@@ -13,8 +13,8 @@ class HostGramSink : public GramSink<T> {
  public:
   explicit HostGramSink(const CaptureSetup& setup)
       : setup_(setup),
-        collector_(setup.processes->grid(), setup.columns, setup.blocks, setup.request->precision,
-                   setup.heldout) {
+        collector_(setup.processes->grid(),
+                   {setup.columns, setup.blocks, setup.request->precision, setup.heldout}) {
     HS_ASSERT(setup.passes.size() == 1);
     for (auto& rows : rows_) rows.resize(setup.columns.size());
   }

@@ -8,11 +8,11 @@
 namespace headspan {
 namespace {
 
-constexpr int kDeepest = 32;
+constexpr int kMaxDepth = 32;
 
-/// How deep objects and lists are nested, whether or not they end.
-int depth_of(const std::string& text) {
-  int depth = 0, deepest = 0;
+/// The depth to which objects and lists are nested, whether or not they are closed.
+int nesting_depth(const std::string& text) {
+  int depth = 0, max_depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -21,11 +21,11 @@ int depth_of(const std::string& text) {
     else if (in_string)
       i += c == '\\' ? 1 : 0;
     else if (c == '{' || c == '[')
-      deepest = std::max(deepest, ++depth);
+      max_depth = std::max(max_depth, ++depth);
     else if (c == '}' || c == ']')
       --depth;
   }
-  return deepest;
+  return max_depth;
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ int depth_of(const std::string& text) {
 nlohmann::json parse_json(const std::string& where, const std::string& text, const std::string& right,
                           const nlohmann::json::parser_callback_t& callback) {
   const auto refuse = [&](const std::string& wrong) { throw InputError(where, "", "", wrong, right); };
-  if (text.find('\0') != std::string::npos) refuse("holds a NUL byte");  // where the parser would end
-  if (depth_of(text) > kDeepest) refuse("nests deeper than " + std::to_string(kDeepest));
+  if (text.find('\0') != std::string::npos) refuse("holds a NUL byte");  // the parser would end there
+  if (nesting_depth(text) > kMaxDepth) refuse("nests deeper than " + std::to_string(kMaxDepth));
   try {
     return nlohmann::json::parse(text, callback);
   } catch (const nlohmann::json::exception& error) {

@@ -1,6 +1,6 @@
-// JSON that others wrote: what every reader of it here refuses before it looks at a field. Deep nesting among
-// it, on which the library's own copying and printing would use up the stack. Headers of safetensors files
-// are not parsed to values (safetensors_header.h): they stop at the third level.
+// JSON text that other programs wrote: the checks that come before anyone looks at a field. Deep nesting is
+// refused, because the library copies and prints values recursively and would exhaust the stack. Headers of
+// safetensors files do not come this way: their parser stops at the third level (safetensors_header.h).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 
 namespace headspan {
 
-/// The value of `text`. Throws InputError(where, .., right) where it is not valid JSON, holds a NUL byte or
-/// nests deeper than 32. `callback`: as nlohmann::json::parse has it.
+/// Parses `text`; `callback` is passed on to nlohmann::json::parse. Throws InputError(where, .., right) if
+/// the text is not valid JSON, holds a NUL byte or nests deeper than 32 levels.
 nlohmann::json parse_json(const std::string& where, const std::string& text, const std::string& right,
                           const nlohmann::json::parser_callback_t& callback = nullptr);
 

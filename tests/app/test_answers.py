@@ -1,4 +1,4 @@
-"""An evaluation that is cut short leaves its answers to the next one; one of another job does not take them.
+"""An evaluation resumes from the answers of one that was killed, but not from those of another job.
 
 usage: test_answers.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -39,20 +39,20 @@ class Answers(StudyTest):
                 "evaluate.answers": self.folder / answers, **more}
         return ["evaluate", *(f"--{key}={value}" for key, value in keys.items())]
 
-    def run_to_end(self, answers, ranks, told="", **more):
+    def run_to_end(self, answers, ranks, message="", **more):
         run = self.run_program(ranks, *self.arguments(answers, **more))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn(told, run.stderr)
-        self.assertEqual("goes on" in run.stderr, bool(told), run.stderr)
+        self.assertIn(message, run.stderr)
+        self.assertEqual("goes on" in run.stderr, bool(message), run.stderr)
         self.assertFalse(self.part(answers).exists())
-        self.said = run.stderr
+        self.printed = run.stderr
         return [json.loads(line) for line in (self.folder / answers).read_text().splitlines()]
 
     def part(self, answers):
         return self.folder / f"{answers}.part"
 
     def see_part(self, answers, kept, **more):
-        """A run, and its part under a second name. A run that is over before its part is seen is run again."""
+        """Starts a run and gives its part a second name, `kept`. A run that ends before its part is seen is started again."""
         for _ in range(20):
             process = subprocess.Popen([self.program, *self.arguments(answers, **more)], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
@@ -65,9 +65,9 @@ class Answers(StudyTest):
             (self.folder / answers).unlink()
         self.fail("no part is seen in 20 runs")
 
-    def kill_behind(self, answers, lines, **more):
-        """Kills a run of one rank once its part has so many lines. Of a run that is faster than that the part, which a
-        second name keeps, is cut there."""
+    def kill_after(self, answers, lines, **more):
+        """Kills a run on one rank once its part has so many lines; returns these. If the run ends earlier, its part, which
+        has a second name, is cut there."""
         part, kept = self.part(answers), self.folder / "kept"
         kept.unlink(missing_ok=True)
         process = self.see_part(answers, kept, **more)
@@ -82,18 +82,18 @@ class Answers(StudyTest):
 
     def assert_same(self, found, expected):
         self.assertEqual([answer["id"] for answer in found], [answer["id"] for answer in expected])
-        for own, other in zip(found, expected):
-            self.assertEqual({**own, "loglikelihood": 0}, {**other, "loglikelihood": 0})
-            self.assertAlmostEqual(own.get("loglikelihood", 0), other.get("loglikelihood", 0), 9)
+        for answer, reference in zip(found, expected):
+            self.assertEqual({**answer, "loglikelihood": 0}, {**reference, "loglikelihood": 0})
+            self.assertAlmostEqual(answer.get("loglikelihood", 0), reference.get("loglikelihood", 0), 9)
 
-    def test_goes_on_on_any_ranks(self):
+    def test_resumes_on_any_ranks(self):
         for ranks, lines in ((1, 20), (3, REQUESTS + 20)):
             name = f"killed{ranks}.jsonl"
-            job, *kept = self.kill_behind(name, lines)
+            job, *kept = self.kill_after(name, lines)
             last = kept.pop() if kept[-1].endswith("\n") else ""
             kept = [line for line in kept if line.endswith("\n")]
             number, answer = kept[0].split(" ", 1)
-            seen = json.dumps(json.loads(answer) | {"loglikelihood": SEEN})  # shows who answered
+            seen = json.dumps(json.loads(answer) | {"loglikelihood": SEEN})  # marks answers of the killed run
             self.part(name).write_text("".join([job, f"{number} {seen}\n", *kept[1:], last[:len(last) // 2]]))
 
             found = self.run_to_end(name, ranks, f"has {len(kept)} of {2 * REQUESTS} answers: goes on from them")
@@ -103,7 +103,7 @@ class Answers(StudyTest):
             self.assert_same(found, self.whole)
 
     def test_another_job_begins_anew(self):
-        self.kill_behind("other.jsonl", 5)
+        self.kill_after("other.jsonl", 5)
         text = (self.folder / "scored.jsonl").read_text()
         (self.folder / "scored.jsonl").write_text(text.replace('"s0"', '"first"'))
 
@@ -114,27 +114,27 @@ class Answers(StudyTest):
         self.assert_begun_anew("other.jsonl")
 
     def test_weights_that_were_written_again_begin_anew(self):
-        """As large as before and none of the bytes that are looked at: the time of change tells."""
+        """The size and the sampled bytes are the same; only the modification time differs."""
         copy = self.folder / "llama_gqa"
         shutil.copytree(GOLDEN / "llama_gqa", copy)
         keys = {"model.path": copy}
         weights = copy / "model.safetensors"
         os.utime(weights, (1e9, 1e9))
-        self.kill_behind("again.jsonl", 5, **keys)
+        self.kill_after("again.jsonl", 5, **keys)
         os.utime(weights, (2e9, 2e9))
         self.assert_same(self.run_to_end("again.jsonl", 1, **keys), self.whole)
         self.assert_begun_anew("again.jsonl")
 
     def assert_begun_anew(self, answers):
         why = "is of another job, or of other contents of its files: begins anew"
-        self.assertIn(f"notice: {self.part(answers)} {why}\n", self.said)
+        self.assertIn(f"notice: {self.part(answers)} {why}\n", self.printed)
 
     def test_a_link_in_place_of_the_part_is_not_followed(self):
-        mine = self.folder / "mine.txt"
-        mine.write_text("mine")
-        self.part("linked.jsonl").symlink_to(mine)
+        target = self.folder / "target.txt"
+        target.write_text("unchanged")
+        self.part("linked.jsonl").symlink_to(target)
         self.assert_same(self.run_to_end("linked.jsonl", 1), self.whole)
-        self.assertEqual(mine.read_text(), "mine")
+        self.assertEqual(target.read_text(), "unchanged")
 
 
 if __name__ == "__main__":

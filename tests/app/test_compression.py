@@ -1,5 +1,5 @@
-"""calibrate and evaluate through the program, against numpy: plans from the moments of the tokens themselves, losses and
-answers from a forward that replaces keys and values.
+"""calibrate and evaluate through the program, against numpy: plans from the moments of the tokens, losses and answers from
+a forward that replaces keys and values.
 
 usage: test_compression.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -58,15 +58,15 @@ class Compression(StudyTest):
         return json.loads(summary.read_text())
 
     def assert_same_latents(self, found, expected, rtol=1e-6):
-        """Of one layer, whatever the scale and sign of each latent."""
+        """Compares the latents of a layer, whose scales and signs are arbitrary."""
         stored = found["projection"].shape[1] if "projection" in found else 0
         np.testing.assert_allclose(found["eigenvalues"], expected.eigenvalues, rtol=1e-8,
                                    atol=1e-12 * expected.eigenvalues[0])
         np.testing.assert_allclose(found["mean"], expected.mean, atol=1e-12)
         if stored:
             kept = found["projection"] @ found["lift"]
-            there = expected.into[:, :stored] @ expected.back[:stored]
-            np.testing.assert_allclose(kept, there, atol=rtol * np.abs(there).max())
+            reference = expected.into[:, :stored] @ expected.back[:stored]
+            np.testing.assert_allclose(kept, reference, atol=rtol * np.abs(reference).max())
 
     def test_latents_are_those_of_the_moments(self):
         for model in MODELS:
@@ -74,12 +74,12 @@ class Compression(StudyTest):
             plan = cached_forward.read_plan(self.calibrate(2, model, f"{model}16", bits=16, stored=0.4))
             expected, loss, _ = latents.plan(latents.blocks_of(found, "kv"), 0.4, "16")
             total = 0.0
-            for number, own in enumerate(latents.blocks_of(found, "kv")):
+            for number, block in enumerate(latents.blocks_of(found, "kv")):
                 with self.subTest(model=model, block=number):
                     layers = len(plan.streams["k"])
                     group = plan.streams["kv"[number // layers]][number % layers]
                     self.assertEqual(group["band_columns"].sum(), np.sum(expected[number]["band_columns"]))
-                    self.assert_same_latents(group, own)
+                    self.assert_same_latents(group, block)
                     total += float(group["expected_loss"])
             self.assertAlmostEqual(total / loss, 1, 9)
 
@@ -97,32 +97,32 @@ class Compression(StudyTest):
             with h5py.File(path) as file:
                 self.assertAlmostEqual(file.attrs["expected_loss"], loss, 9)
             for s in "kv":
-                for layer, (own, other) in enumerate(zip(found.streams[s], expected.streams[s])):
+                for layer, (group, reference) in enumerate(zip(found.streams[s], expected.streams[s])):
                     with self.subTest(case=number, stream=s, layer=layer):
                         for field in ("kept", "targets"):
-                            self.assertEqual(list(own.get(field, [])), list(other[field]), field)
-                        for i in range(len(other["targets"])):
-                            self.assert_same_map(own, other, i)
+                            self.assertEqual(list(group.get(field, [])), list(reference[field]), field)
+                        for i in range(len(reference["targets"])):
+                            self.assert_same_map(group, reference, i)
             if algorithm == "headspan":
                 sequences = self.sequences[:3]
                 np.concatenate(sequences).astype("<u2").tofile(self.folder / "few.bin")
                 kl = self.evaluate(1, model, name, plan=path, texts=self.folder / "few.bin")["texts"]["few"]["kl"]
                 self.assertAlmostEqual(kl / cached_forward.summary(Model(GOLDEN / model), sequences, found)["kl"], 1, 5)
 
-    def assert_same_map(self, own, other, i):
-        """Of target i, whatever the order of its references."""
-        d = own["map"].shape[2]
+    def assert_same_map(self, found, expected, i):
+        """Compares the map of target i, whose references may be in any order."""
+        d = found["map"].shape[2]
 
         def parts(group):
             rows = np.asarray(group["map"][i], float).reshape(-1, d, d)
             return {int(r): rows[k] for k, r in enumerate(np.asarray(group["references"][i])) if r >= 0}
 
-        ours, theirs = parts(own), parts(other)
+        ours, theirs = parts(found), parts(expected)
         self.assertEqual(sorted(ours), sorted(theirs))
         for r, rows in ours.items():
             np.testing.assert_allclose(rows, theirs[r], atol=2e-6 * max(1, np.abs(theirs[r]).max()))
-        np.testing.assert_allclose(own["bias"][i], other["bias"][i], atol=1e-7)
-        np.testing.assert_allclose(own["loss"][i], other["loss"][i], rtol=1e-6)
+        np.testing.assert_allclose(found["bias"][i], expected["bias"][i], atol=1e-7)
+        np.testing.assert_allclose(found["loss"][i], expected["loss"][i], rtol=1e-6)
 
     def test_held_out_r2_of_a_map(self):
         model = "olmo2_mha"
@@ -134,10 +134,10 @@ class Compression(StudyTest):
         expected, _, _ = calibrate(Model(GOLDEN / model), fit, [t for t, h in zip(self.fit, split) if h], "headspan",
                                    "layer", "kv", 0.5, references=2, ridge=0.01)
         for s in "kv":
-            for own, other in zip(plan.streams[s], expected.streams[s]):
-                self.assertEqual(list(own.get("targets", [])), list(other["targets"]))
-                if len(other["targets"]):
-                    np.testing.assert_allclose(own["r2_heldout"], other["r2_heldout"], atol=1e-6)
+            for found, reference in zip(plan.streams[s], expected.streams[s]):
+                self.assertEqual(list(found.get("targets", [])), list(reference["targets"]))
+                if len(reference["targets"]):
+                    np.testing.assert_allclose(found["r2_heldout"], reference["r2_heldout"], atol=1e-6)
 
     @staticmethod
     def held_out(count, share, seed=0):
@@ -165,9 +165,9 @@ class Compression(StudyTest):
                  for ranks in (1, 2, 3, 4)]
         for plan in plans[1:]:
             for s in "kv":
-                for one, other in zip(plans[0].streams[s], plan.streams[s]):
-                    np.testing.assert_array_equal(one["band_columns"], other["band_columns"])
-                    np.testing.assert_allclose(one["eigenvalues"], other["eigenvalues"], rtol=1e-9, atol=1e-15)
+                for expected, found in zip(plans[0].streams[s], plan.streams[s]):
+                    np.testing.assert_array_equal(found["band_columns"], expected["band_columns"])
+                    np.testing.assert_allclose(found["eigenvalues"], expected["eigenvalues"], rtol=1e-9, atol=1e-15)
 
     def test_bits_meet_the_budget_and_beat_the_water_level_alone(self):
         model = "olmo2_mha"
@@ -226,7 +226,7 @@ class Compression(StudyTest):
                 self.assertGreater(kl[0], times * kl[4])
 
     def assert_sink(self, model, tokens):
-        """In the first layer: most attention of every head goes to the first token, whose keys and values are outliers."""
+        """Every head of the first layer attends mostly to the first token, whose keys and values are outliers."""
         found = model.capture(tokens)
         for head in range(model.heads):
             key = head * model.kv_heads // model.heads
@@ -245,18 +245,18 @@ class Compression(StudyTest):
         for field in ("loss", "kl", "full_loss"):
             self.assertAlmostEqual(one["texts"]["text"][field], two["texts"]["text"][field], 9)
 
-    def test_blocks_are_dealt_out_where_they_would_fill_the_memory(self):
-        path = self.calibrate(2, "olmo2_mha", "dealt", stored=0.5, bits=16)
+    def test_blocks_are_sharded_if_they_would_fill_the_memory(self):
+        path = self.calibrate(2, "olmo2_mha", "sharded", stored=0.5, bits=16)
         found = {}
         for gib in (1, 0.0003):
-            found[gib] = self.evaluate(2, "olmo2_mha", f"dealt{gib}", plan=path, texts=self.text,
+            found[gib] = self.evaluate(2, "olmo2_mha", f"sharded{gib}", plan=path, texts=self.text,
                                        **{"run.tensor_parallel": 2, "run.memory_gib": gib})
-        many, few = found.values()
+        replicated, sharded = found.values()
         for field in ("loss", "kl", "full_loss"):
-            self.assertAlmostEqual(many["texts"]["text"][field], few["texts"]["text"][field], 9)
-        self.assertEqual(many["bytes_per_token"]["stored"], 2 * few["bytes_per_token"]["stored"])
+            self.assertAlmostEqual(replicated["texts"]["text"][field], sharded["texts"]["text"][field], 9)
+        self.assertEqual(replicated["bytes_per_token"]["stored"], 2 * sharded["bytes_per_token"]["stored"])
         for field in ("full", "exact"):
-            self.assertEqual(many["bytes_per_token"][field], few["bytes_per_token"][field])
+            self.assertEqual(replicated["bytes_per_token"][field], sharded["bytes_per_token"][field])
 
     def test_requests_and_generation(self):
         model, reference = "llama_gqa", Model(GOLDEN / "llama_gqa")
@@ -287,8 +287,8 @@ class Compression(StudyTest):
                 tokens = np.array(request["context"] + request["continuation"])
                 rows = cached_forward.log_probabilities(cached_forward.logits(reference, tokens, plan))
                 first = len(request["context"])
-                own = [rows[i - 1, tokens[i]] for i in range(first, len(tokens))]
-                self.assertAlmostEqual(answer["loglikelihood"], sum(own), 5)
+                expected = sum(rows[i - 1, tokens[i]] for i in range(first, len(tokens)))
+                self.assertAlmostEqual(answer["loglikelihood"], expected, 5)
                 self.assertEqual(answer["greedy"], all(rows[i - 1].argmax() == tokens[i] for i in range(first, len(tokens))))
             expected = [whole[0], whole[1][:first_stop(whole[1], greedy[1]["stop"][0])], whole[2], whole[3]]
             self.assertEqual([f["tokens"] for f in found[len(scored):]], expected)
@@ -300,8 +300,8 @@ class Compression(StudyTest):
             stored = int(file.attrs["bytes_stored"])
             config = json.loads((GOLDEN / "olmo2_mha" / "config.json").read_text())
         columns = config["hidden_size"] * config["num_hidden_layers"] * 2
-        page, tokens = 64 * len(self.sequences), sum(map(len, self.sequences))  # a page each, float64
-        stored += 2 * config["num_hidden_layers"] * 8 / 64  # pages of codes end with 8 bytes that nobody reads
+        page, tokens = 64 * len(self.sequences), sum(map(len, self.sequences))  # a page per sequence, float64
+        stored += 2 * config["num_hidden_layers"] * 8 / 64  # pages of codes end with 8 unused bytes
         self.assertAlmostEqual(found["bytes_per_token"]["full"], page / tokens * 8 * columns)
         self.assertAlmostEqual(found["bytes_per_token"]["stored"], page / (tokens - 4 * len(self.sequences)) * stored)
         self.assertEqual(found["bytes_per_token"]["exact"], 8 * columns)
@@ -314,8 +314,8 @@ class Compression(StudyTest):
             d, heads, layers = (int(file.attrs[name]) for name in ("head_size", "kv_heads", "layers"))
             read = 0
             for group, layer in ((file[s][str(layer)], layer) for s in "kv" for layer in range(layers)):
-                own = {layer * heads + head for head in group["kept"][...]}
-                read += 2 * d * len(own | set(group["references"][...].ravel()) - {-1})
+                kept = {layer * heads + head for head in group["kept"][...]}
+                read += 2 * d * len(kept | set(group["references"][...].ravel()) - {-1})
             self.assertEqual(file.attrs["bytes_read"], read)
             self.assertGreater(read, file.attrs["bytes_stored"])
 
@@ -346,7 +346,7 @@ class Compression(StudyTest):
         base = {"model.path": GOLDEN / "olmo2_mha", "evaluate.plan": path, "evaluate.texts": self.text}
         answers = {"evaluate.answers": self.folder / "a.jsonl"}
         calibration = {"model.path": GOLDEN / "olmo2_mha", "tokens.path": self.tokens, "compress.plan": self.folder / "p.h5"}
-        for number, (command, keys, told) in enumerate((
+        for number, (command, keys, message) in enumerate((
                 ("evaluate", {**base, "model.path": GOLDEN / "olmo2_gqa"}, "config_sha256"),
                 ("evaluate", {**base, "evaluate.plan": self.folder / "broken.h5"}, "v/0/lift"),
                 ("evaluate", {**base, "evaluate.plan": self.text}, "cannot be read as HDF5"),
@@ -368,7 +368,7 @@ class Compression(StudyTest):
             for ranks in (1, 3) if number % 5 == 0 else (1,):
                 with self.subTest(keys=keys, ranks=ranks):
                     printed = self.run_command(ranks, command, keys, code=2)
-                    self.assertIn(told, printed)
+                    self.assertIn(message, printed)
                     self.assertEqual(len(re.findall("^headspan: (?!notice)", printed, re.M)), 1, printed)
         self.assertFalse((self.folder / "p.h5").exists())
 
@@ -377,9 +377,9 @@ class Compression(StudyTest):
         config = json.loads((GOLDEN / "olmo2_mha" / "config.json").read_text())
         layers = config["num_hidden_layers"]
         columns = config["hidden_size"] * config["num_key_value_heads"] // config["num_attention_heads"]
-        for algorithm, heldout, ranks, pieces in (("latent", 0.5, 1, layers), ("headspan", 0, 2, 1)):
-            side = layers * columns // pieces
-            grams = 2 * (2 if heldout else 1) * pieces * 8 * side * (side + 1) / 2 / ranks / 2**30
+        for algorithm, heldout, ranks, count in (("latent", 0.5, 1, layers), ("headspan", 0, 2, 1)):
+            side = layers * columns // count
+            grams = 2 * (2 if heldout else 1) * count * 8 * side * (side + 1) / 2 / ranks / 2**30
             keys = {"model.path": GOLDEN / "olmo2_mha", "tokens.path": self.tokens, "tokens.eos": EOS,
                     "tokens.sequence_length": LENGTH, "tokens.heldout": heldout, "compress.algorithm": algorithm,
                     "compress.stored": 0.5, "run.tensor_parallel": 1, "compress.plan": self.folder / "m.h5"}
@@ -391,7 +391,7 @@ class Compression(StudyTest):
 
 
 def first_stop(tokens, stop):
-    """Where the first stop sequence begins."""
+    """The position where the first stop sequence begins."""
     return next(i for i in range(len(tokens)) if tokens[i:i + len(stop)] == stop)
 
 

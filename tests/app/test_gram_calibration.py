@@ -1,4 +1,4 @@
-"""calibrate from saved Grams: what a study saves of attention against numpy, plans against those from model and tokens.
+"""calibrate from saved Grams: the moments of attention against numpy, plans against those from a model and tokens.
 
 usage: test_gram_calibration.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -46,7 +46,7 @@ class GramCalibration(StudyTest):
                 "output.directory": self.folder / name, "output.save_gram": "true", **more}
 
     def grams(self, ranks, model, name, tokens=None, **more):
-        """The Gram file of a study."""
+        """Runs a study; returns its Gram file."""
         self.run_command(ranks, "study", self.study_keys(model, name, tokens, **more))
         return self.gram_of(name)
 
@@ -55,7 +55,7 @@ class GramCalibration(StudyTest):
         return path
 
     def plan(self, ranks, name, keys, **compress):
-        """{name: values} of a plan from Grams, or from model and tokens."""
+        """Calibrates from Grams, or from a model and tokens; returns {name: values} of the plan."""
         path = self.folder / f"{name}.plan.h5"
         compress = {f"compress.{key}": value for key, value in compress.items()}
         self.run_command(ranks, "calibrate", {**keys, **compress, "compress.plan": path})
@@ -79,10 +79,10 @@ class GramCalibration(StudyTest):
             return {name: file["attention"][name][...] for name in ("scale", "query", "output")}
 
     def assert_same(self, found, expected, rtol):
-        """Of plans: all but how and when they came about, latents whatever their signs."""
-        made = {"@title", "@job", "@date_created", "@history"}
+        """Compares plans except for how and when they were made; the signs of latents are arbitrary."""
+        ignored = {"@title", "@job", "@date_created", "@history"}
         self.assertEqual(found.keys(), expected.keys())
-        for name in found.keys() - made:
+        for name in found.keys() - ignored:
             ours, theirs = found[name], expected[name]
             block, _, field = name.rpartition("/")
             if field in ("projection", "lift"):
@@ -163,7 +163,7 @@ class GramCalibration(StudyTest):
                 for array, values in expected.items():
                     np.testing.assert_allclose(found[array], values, rtol=0, atol=0 if same else 1e-12 * np.abs(values).max())
 
-    def test_a_state_without_attention_is_not_taken(self):
+    def test_a_state_without_attention_is_not_resumed(self):
         keys = self.study_keys("olmo2_gqa", "without", **{"run.batch_tokens": 200})
         self.run_command(2, "study", {**keys, "output.save_gram": "false", "run.time_limit": 1e-9}, STOPPED)
 
@@ -180,19 +180,19 @@ class GramCalibration(StudyTest):
                 self.assertNotIn("attention", file)
                 self.assertGreater(len(file), 0)
 
-    def test_inspect_says_what_calibrate_can_take(self):
+    def test_inspect_says_whether_calibrate_can_use_a_file(self):
         for name, streams in (("with", "k,v"), ("none", "k")):
             run = self.run_program(1, "inspect", self.grams(1, "olmo2_gqa", f"inspect_{name}", **{"predict.streams": streams}))
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertEqual("attention    of 4 query heads" in run.stdout, name == "with", run.stdout)
 
-    def test_what_does_not_serve_is_refused(self):
+    def test_unsuitable_grams_are_refused(self):
         good = self.grams(1, "olmo2_gqa", "good")
         early = self.grams(1, "olmo2_gqa", "early", **{"tokens.skip_first": 1})
         few = self.grams(1, "olmo2_gqa", "few", **{"tokens.limit": 30})
         other = self.grams(1, "llama_gqa", "other")
         normed = self.grams(1, "olmo2_gqa", "normed", **{"predict.capture": "normed"})
-        keys_alone = self.grams(1, "olmo2_gqa", "keys", **{"predict.streams": "k"})
+        keys_only = self.grams(1, "olmo2_gqa", "keys", **{"predict.streams": "k"})
         drawn, other_seed = (self.grams(1, "olmo2_gqa", name, **{"model.init": "random", "model.seed": seed})
                              for seed, name in enumerate(("drawn", "other_seed")))
 
@@ -209,7 +209,7 @@ class GramCalibration(StudyTest):
         uneven = changed("uneven", lambda file: file["attention"].attrs.modify("tokens", 7))
         fewer = changed("fewer", lambda file: file.move("v", "w"))
         olmo2, plan = GOLDEN / "olmo2_gqa", self.folder / "none.plan.h5"
-        for number, (keys, told) in enumerate((
+        for number, (keys, message) in enumerate((
                 ({"grams.paths": good, "model.path": GOLDEN / "llama_gqa"}, r"good\S+: config_sha256 = \w+: is not that of"),
                 ({"grams.paths": f"{good},{other}"}, r"other\S+: config_sha256 = \w+: the files before have"),
                 ({"grams.paths": f"{good},{drawn}"}, r"drawn\S+: init = random: the files before have pretrained; "),
@@ -218,7 +218,7 @@ class GramCalibration(StudyTest):
                 ({"grams.paths": early}, r"early\S+: skip_first = 1: .*; study with tokens.skip_first = 4, or give "),
                 ({"grams.paths": few}, r"few\S+: tokens = 26: are too few to fit the 16 columns"),
                 ({"grams.paths": normed}, r"normed\S+: k capture = normed: .*; .*predict.capture = roped"),
-                ({"grams.paths": keys_alone}, r"keys\S+: attention: is missing: .*; .*output.save_gram = true"),
+                ({"grams.paths": keys_only}, r"keys\S+: attention: is missing: .*; .*output.save_gram = true"),
                 ({"grams.paths": f"{good},{old}"}, r"old.h5: attention: is missing: .*; .*output.save_gram = true"),
                 ({"grams.paths": broken}, r"broken.h5: attention/output: is missing; "),
                 ({"grams.paths": flat}, r"flat.h5: attention/query: .*; the file is damaged"),
@@ -235,11 +235,11 @@ class GramCalibration(StudyTest):
             for ranks in (1, 3) if number % 5 == 2 else (1,):
                 with self.subTest(keys=keys, ranks=ranks):
                     printed = self.run_command(ranks, "calibrate", {**keys, "compress.plan": plan}, code=2)
-                    self.assertRegex(printed, "headspan: .*" + told)
+                    self.assertRegex(printed, "headspan: .*" + message)
                     self.assertEqual(len(re.findall("^headspan: (?!notice)", printed, re.M)), 1, printed)
         self.assertFalse(plan.exists())
 
-    def test_tokens_that_a_cache_keeps_are_none_of_quantise(self):
+    def test_quantise_ignores_which_tokens_are_kept_exactly(self):
         found = self.plan(2, "int8", {"grams.paths": self.grams(1, "olmo2_gqa", "early8", **{"tokens.skip_first": 1})},
                           algorithm="quantise", bits=8)
         expected = self.plan(1, "int8_of_tokens", self.text("olmo2_gqa", self.tokens), algorithm="quantise", bits=8)

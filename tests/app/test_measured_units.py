@@ -1,5 +1,5 @@
-"""calibrate with compress.units = measured, through the program, against numpy: what one layer of one stream loses alone,
-by a forward that replaces its keys or values, over what the formula expects.
+"""calibrate with compress.units = measured, through the program, against numpy: the divergence of a forward that replaces
+the keys or values of a single layer, over the expected loss.
 
 usage: test_measured_units.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -38,37 +38,37 @@ class MeasuredUnits(StudyTest):
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return cached_forward.read_plan(plan)
 
-    def unit(self, model, blocks, number, kept):
-        """Of block `number`, streams before layers: the divergence with its first `kept` latents, over what the others sum to."""
-        own, s, layer = blocks[number], "kv"[number // model.layers], number % model.layers
-        columns = len(own.mean)
+    def scale(self, model, blocks, number, kept):
+        """The divergence with the first `kept` latents of block `number` (by stream, then layer), over the sum of the others."""
+        block, s, layer = blocks[number], "kv"[number // model.layers], number % model.layers
+        columns = len(block.mean)
         whole = {"band_columns": [columns], "band_bits": [16], "mean": np.zeros(columns), "bias": np.zeros(columns),
                  "projection": np.eye(columns), "lift": np.eye(columns)}
-        groups = [latents.layer_plan(own, [(kept, 16)], 0) if i == layer else whole for i in range(model.layers)]
+        groups = [latents.layer_plan(block, [(kept, 16)], 0) if i == layer else whole for i in range(model.layers)]
         tokens = [t[:MEASURED - LENGTH * i] for i, t in enumerate(self.fit) if LENGTH * i < MEASURED]
-        return cached_forward.summary(model, tokens, cached_forward.Plan("latent", 4, {s: groups}))["kl"] / own.eigenvalues[kept:].sum()
+        return cached_forward.summary(model, tokens, cached_forward.Plan("latent", 4, {s: groups}))["kl"] / block.eigenvalues[kept:].sum()
 
-    def test_latents_in_the_bands_that_the_formula_gives_them(self):
+    def test_latents_by_the_bands_of_the_first_plan(self):
         model = Model(GOLDEN / "llama_gqa")
         blocks = latents.blocks_of(moments(model, self.fit, 4), "kv")
         found = self.calibrate(2, "llama_gqa", algorithm="latent", bits=16, stored=0.5)
         columns = len(blocks[0].mean)
-        least = np.sort([block.eigenvalues for block in blocks], axis=None)[model.layers * columns]
+        threshold = np.sort([block.eigenvalues for block in blocks], axis=None)[model.layers * columns]
         for number in (0, model.layers, 2 * model.layers - 1):
-            own = blocks[number]
-            unit = self.unit(model, blocks, number, int((own.eigenvalues >= least).sum()))
+            block = blocks[number]
+            scale = self.scale(model, blocks, number, int((block.eigenvalues >= threshold).sum()))
             np.testing.assert_allclose(found.streams["kv"[number // model.layers]][number % model.layers]["eigenvalues"],
-                                       unit * own.eigenvalues, rtol=1e-4)
+                                       scale * block.eigenvalues, rtol=1e-4)
 
     def test_heads_by_half_of_the_latents(self):
         for ranks, name, scope, stored in ((3, "olmo2_mha", "causal", 0.5), (1, "olmo2_gqa", "layer", 0.5)):
             model = Model(GOLDEN / name)
             statistics = moments(model, self.fit, 4)
             blocks = latents.blocks_of(statistics, "kv")
-            units = [self.unit(model, blocks, number, len(blocks[0].mean) // 2) for number in range(len(blocks))]
+            scales = [self.scale(model, blocks, number, len(blocks[0].mean) // 2) for number in range(len(blocks))]
             streams = elimination.streams_of(statistics, "kv")
             for i, stream in enumerate(streams.values()):
-                stream.metric *= np.take(units[i * model.layers:(i + 1) * model.layers], stream.layer)[:, None, None]
+                stream.metric *= np.take(scales[i * model.layers:(i + 1) * model.layers], stream.layer)[:, None, None]
             chosen = choose_heads(streams, "headspan", scope, stored, 2)
             found = self.calibrate(ranks, name, algorithm="headspan", scope=scope, stored=stored, references=2)
             heads = model.kv_heads

@@ -1,5 +1,5 @@
-"""calibrate with compress.own_text, through the program, against numpy: the text that a model writes itself, by numbers of
-SplitMix64 and a forward of each beginning, joins the tokens that the plan is made from.
+"""calibrate with compress.own_text, through the program, against numpy: text that is sampled from the model with numbers of
+SplitMix64 is added to the tokens that the plan is made from.
 
 usage: test_self_generated_text.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -18,35 +18,35 @@ from moments import moments
 from program import GOLDEN, StudyTest, main
 from samples import predictable_ids
 
-LENGTH, TOKENS, EOS, SEED, TOGETHER = 24, 600, 63, 5, 16
+LENGTH, TOKENS, EOS, SEED, BATCH = 24, 600, 63, 5, 16
 MASK = (1 << 64) - 1
 
 
 def splitmix64(seed, number):
-    """Output `number`, from 0, of SplitMix64(seed)."""
+    """Output `number`, counted from 0, of SplitMix64(seed)."""
     z = (seed + (number + 1) * 0x9E3779B97F4A7C15) & MASK
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
     z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
     return z ^ z >> 31
 
 
-def write(model, first, count, seed):
-    """Sequences of `count` tokens in all."""
-    written, left = [], count
+def generate(model, first, count, seed):
+    """Sequences of `count` tokens in total."""
+    sequences, left = [], count
     while left > 0:
-        together = min(TOGETHER, left)
-        length = min(LENGTH, -(-left // together))
-        for s in range(len(written), len(written) + together):
+        batch = min(BATCH, left)
+        length = min(LENGTH, -(-left // batch))
+        for s in range(len(sequences), len(sequences) + batch):
             tokens = []
             while len(tokens) < length and tokens[-1:] != [EOS]:
                 logits = model.logits([first, *tokens])[-1]
-                chances = np.exp(logits - logits.max())
-                chance = (splitmix64(seed, (s << 32) + len(tokens)) >> 11) / 2**53
-                tokens.append(int((np.cumsum(chances / chances.sum()) <= chance).sum()))
+                weights = np.exp(logits - logits.max())
+                uniform = (splitmix64(seed, (s << 32) + len(tokens)) >> 11) / 2**53
+                tokens.append(int((np.cumsum(weights / weights.sum()) <= uniform).sum()))
             if tokens[:left]:
-                written.append(np.array(tokens[:left]))
-                left -= len(written[-1])
-    return written
+                sequences.append(np.array(tokens[:left]))
+                left -= len(sequences[-1])
+    return sequences
 
 
 class OwnText(StudyTest):
@@ -78,19 +78,19 @@ class OwnText(StudyTest):
             with self.subTest(model=name, ranks=ranks):
                 model = Model(GOLDEN / name)
                 first = json.loads((GOLDEN / name / "config.json").read_text()).get("bos_token_id")
-                own = write(model, EOS if first is None else first, own_text, SEED)
-                self.assertEqual(sum(map(len, own)), own_text)
-                self.assertGreater(len({len(tokens) for tokens in own}), 1, "an end of text was drawn")
-                self.assert_calibrated_on(self.calibrate(ranks, name, own_text, **more), model, text + own)
+                generated = generate(model, EOS if first is None else first, own_text, SEED)
+                self.assertEqual(sum(map(len, generated)), own_text)
+                self.assertGreater(len({len(tokens) for tokens in generated}), 1, "an end of text was drawn")
+                self.assert_calibrated_on(self.calibrate(ranks, name, own_text, **more), model, text + generated)
 
-    def assert_refused(self, told, **keys):
+    def assert_refused(self, message, **keys):
         keys = {"compress.plan": self.folder / "none.h5", "compress.own_text": 9,
                 **{key.replace("__", "."): value for key, value in keys.items()}}
         run = self.run_program(2, "calibrate", *(f"--{key}={value}" for key, value in keys.items()))
         self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
         lines = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
         self.assertEqual(len(lines), 1, run.stderr)
-        self.assertIn(told, lines[0])
+        self.assertIn(message, lines[0])
 
     def test_nothing_to_begin_with(self):
         folder = shutil.copytree(GOLDEN / "llama_gqa", self.folder / "endless")
@@ -102,9 +102,9 @@ class OwnText(StudyTest):
                             tokens__path=self.tokens, tokens__eos=70000)
 
     def test_nothing_to_calibrate_on_it(self):
-        told = "compress.own_text = 9: "
-        self.assert_refused(told + "runs the model", grams__paths=self.tokens)
-        self.assert_refused(told + "calibrates", model__path=GOLDEN / "llama_gqa", tokens__path=self.tokens,
+        prefix = "compress.own_text = 9: "
+        self.assert_refused(prefix + "runs the model", grams__paths=self.tokens)
+        self.assert_refused(prefix + "calibrates", model__path=GOLDEN / "llama_gqa", tokens__path=self.tokens,
                             compress__algorithm="quantise", compress__bits=4)
 
 

@@ -1,4 +1,4 @@
-"""A plan that may store everything changes nothing: the whole way from tokens to the summary, on any ranks.
+"""A plan that may store everything changes nothing, from the tokens to the summary, on any number of ranks.
 
 usage: test_whole_budget.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -37,7 +37,7 @@ class WholeBudget(StudyTest):
                     self.command(ranks, "evaluate", model, **{"evaluate.plan": plan, "evaluate.texts": text,
                                  "evaluate.cache": cache, "evaluate.summary": summary})
                     found = json.loads(summary.read_text())["texts"]["text"]
-                    self.assertLess(abs(found["kl"]), 1e-9)  # maps are float32: latents come back to 1e-7
+                    self.assertLess(abs(found["kl"]), 1e-9)  # maps are float32: latents are reconstructed to 1e-7
                     self.assertLess(abs(found["dloss"]), 1e-6)
 
 

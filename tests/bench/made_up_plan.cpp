@@ -23,7 +23,7 @@ PlannedBlock latents(std::int64_t columns, std::mt19937& engine) {
   block.bands = {{eighth, 8, false}, {3 * eighth, 5, false}, {3 * eighth, 3, false}};
   block.mean = block.bias = draw<double>(columns, engine);
   block.projection = draw<float>(columns * r, engine);
-  block.lift = draw<float>(r * columns, engine);
+  block.reconstruction = draw<float>(r * columns, engine);
   return block;
 }
 

@@ -1,5 +1,4 @@
-// A fresh folder that all ranks of a communicator see under one name, removed with all that is in it. Making
-// and destroying it are collective.
+// A temporary folder that all ranks of a communicator share. Its constructor and destructor are collective.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,4 @@
-// Writes a parallel file whose last rank may suddenly write no more than a few bytes: the subject of
-// failing_write.py.
+// Writes a parallel file, in which the ranks meet a limit on the size of files. Run by failing_write.py.
 //
 // usage: failing_write PATH [blocked]    blocked: MPI_Abort does not return
 #include <csignal>

@@ -1,5 +1,5 @@
-// Publishes version after version of one file until it is killed, or once: the victim of kill_publish.py. The
-// file holds its version in an attribute and in every element.
+// Publishes version after version of a file until it is killed, or once. Run by kill_publish.py. The file
+// holds its version in an attribute and in every element.
 //
 // usage: publish_loop PATH FIRST_VERSION [once]
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Runs the independent readers and writers of the tests: Python scripts beside the tests, by the Python that
+// Runs the tests' independent readers and writers: Python scripts beside the tests, with the Python that
 // CMake found.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace headspan {
 
-/// Exit status of `SCRIPT ARGUMENTS`; what it prints appears in the test's output. The environment is
-/// emptied: Debian's h5py would otherwise join the MPI job.
+/// Runs `SCRIPT ARGUMENTS` and returns its exit status. The environment is empty, because Debian's h5py would
+/// otherwise join the MPI job.
 inline int run_python(const std::string& script, const std::string& arguments) {
   const std::string command = "env -i PATH=/usr/bin:/bin " HEADSPAN_TEST_PYTHON " -B " HEADSPAN_TEST_FOLDER
                               "/" +

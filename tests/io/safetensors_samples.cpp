@@ -15,21 +15,21 @@ std::string tensor(const std::string& dtype, const std::string& shape, const std
   return "{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
 }
 
-/// A file with the one tensor "a".
-std::string one(const std::string& dtype, const std::string& shape, const std::string& offsets,
-                std::size_t data_bytes) {
+/// Returns a file with a single tensor "a".
+std::string single(const std::string& dtype, const std::string& shape, const std::string& offsets,
+                   std::size_t data_bytes) {
   return safetensors_file("{\"a\":" + tensor(dtype, shape, offsets) + "}", data_bytes);
 }
 
-/// A file with the tensors "a" and "b", both I8.
-std::string two(const std::string& shape_a, const std::string& offsets_a, const std::string& shape_b,
-                const std::string& offsets_b, std::size_t data_bytes) {
+/// Returns a file with the tensors "a" and "b", both I8.
+std::string pair(const std::string& shape_a, const std::string& offsets_a, const std::string& shape_b,
+                 const std::string& offsets_b, std::size_t data_bytes) {
   return safetensors_file(
       "{\"a\":" + tensor("I8", shape_a, offsets_a) + ",\"b\":" + tensor("I8", shape_b, offsets_b) + "}",
       data_bytes);
 }
 
-/// A file with one F32 tensor of 4 bytes, whose object is written out by the caller.
+/// Returns a file with an F32 tensor of 4 bytes that `object` describes.
 std::string written(const std::string& object) { return safetensors_file("{\"a\":" + object + "}", 4); }
 
 std::string on_the_same_range(int count) {
@@ -91,7 +91,7 @@ Samples json() {
       {"name with a line break", safetensors_file("{\"\n\":" + kGood + "}", 4), "not valid JSON"},
       {"deep lists", safetensors_file("{\"a\":" + kDeep + "}", 4), "wrong kind"},
       {"deep objects", safetensors_file("{\"a\":" + kDeepObjects + "}", 4), "no field of a tensor"},
-      {"deep shape", one("F32", kDeep, "[0,4]", 4), "wrong kind"},
+      {"deep shape", single("F32", kDeep, "[0,4]", 4), "wrong kind"},
   };
 }
 
@@ -136,8 +136,8 @@ Samples fields() {
        "data_offsets: is given twice"},
       {"fields in another order", written("{\"data_offsets\":[0,4],\"shape\":[1],\"dtype\":\"F32\"}"),
        nullptr},
-      {"dtype unknown", one("F31", "[1]", "[0,4]", 4), "dtype = F31: is not a dtype"},
-      {"dtype in small letters", one("f32", "[1]", "[0,4]", 4), "dtype = f32: is not a dtype"},
+      {"dtype unknown", single("F31", "[1]", "[0,4]", 4), "dtype = F31: is not a dtype"},
+      {"dtype in small letters", single("f32", "[1]", "[0,4]", 4), "dtype = f32: is not a dtype"},
       {"dtype a number", written("{\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]}"),
        "a text is expected"},
       {"dtype an object", written("{\"dtype\":{\"F32\":null},\"shape\":[1],\"data_offsets\":[0,4]}"),
@@ -148,65 +148,68 @@ Samples fields() {
 
 Samples shapes() {
   return {
-      {"scalar", one("F32", "[]", "[0,4]", 4), nullptr},
-      {"empty tensor", one("F32", "[2,0]", "[0,0]", 0), nullptr},
-      {"F64", one("F64", "[2,3]", "[0,48]", 48), nullptr},
-      {"BF16", one("BF16", "[2,3]", "[0,12]", 12), nullptr},
-      {"C64", one("C64", "[3]", "[0,24]", 24), nullptr},
-      {"F4 in whole bytes", one("F4", "[2]", "[0,1]", 1), nullptr},
-      {"F6 in whole bytes", one("F6_E2M3", "[4]", "[0,3]", 3), nullptr},
-      {"F4 in half a byte", one("F4", "[1]", "[0,1]", 1), "does not fill whole bytes"},
-      {"F6 in part of a byte", one("F6_E3M2", "[2]", "[0,2]", 2), "does not fill whole bytes"},
-      {"shape a number", one("F32", "1", "[0,4]", 4), "a list of non-negative integers"},
-      {"shape a text", one("F32", "\"[1]\"", "[0,4]", 4), "a list of non-negative integers"},
-      {"dimension negative", one("F32", "[-1]", "[0,4]", 4), "shape = -1: is of the wrong kind"},
-      {"dimension minus zero", one("F32", "[-0]", "[0,0]", 0), "is of the wrong kind"},
-      {"dimension a decimal", one("F32", "[1.0]", "[0,4]", 4), "shape = 1.0: is of the wrong kind"},
-      {"dimension with exponent", one("F32", "[1e0]", "[0,4]", 4), "is of the wrong kind"},
-      {"dimension a text", one("F32", "[\"1\"]", "[0,4]", 4), "is of the wrong kind"},
-      {"dimension a list", one("F32", "[[1]]", "[0,4]", 4), "is of the wrong kind"},
-      {"dimension null", one("F32", "[null]", "[0,4]", 4), "is of the wrong kind"},
-      {"dimension true", one("F32", "[true]", "[0,4]", 4), "is of the wrong kind"},
-      {"dimension with leading zero", one("F32", "[01]", "[0,4]", 4), "not valid JSON"},
-      {"dimension 2^64", one("F32", "[18446744073709551616]", "[0,4]", 4), "is of the wrong kind"},
-      {"dimension beyond every number", one("F32", "[1e999]", "[0,4]", 4), "not valid JSON"},
-      {"2 times 2^64 - 2", one("F32", "[2,18446744073709551614]", "[0,16]", 16), "overflows 64 bits"},
-      {"2 times 2^63 - 1 in bits", one("F32", "[2,9223372036854775807]", "[0,16]", 16), "overflows 64 bits"},
-      {"overflow before a zero", one("F32", "[9223372036854775808,4,0]", "[0,0]", 0), "overflows 64 bits"},
-      {"dimension 2^63 - 1 beside a zero", one("F32", "[9223372036854775807,0]", "[0,0]", 0), nullptr},
-      {"dimension 2^63 beside a zero", one("F32", "[9223372036854775808,0]", "[0,0]", 0), "above 2^63 - 1"},
+      {"scalar", single("F32", "[]", "[0,4]", 4), nullptr},
+      {"empty tensor", single("F32", "[2,0]", "[0,0]", 0), nullptr},
+      {"F64", single("F64", "[2,3]", "[0,48]", 48), nullptr},
+      {"BF16", single("BF16", "[2,3]", "[0,12]", 12), nullptr},
+      {"C64", single("C64", "[3]", "[0,24]", 24), nullptr},
+      {"F4 in whole bytes", single("F4", "[2]", "[0,1]", 1), nullptr},
+      {"F6 in whole bytes", single("F6_E2M3", "[4]", "[0,3]", 3), nullptr},
+      {"F4 in half a byte", single("F4", "[1]", "[0,1]", 1), "does not fill whole bytes"},
+      {"F6 in part of a byte", single("F6_E3M2", "[2]", "[0,2]", 2), "does not fill whole bytes"},
+      {"shape a number", single("F32", "1", "[0,4]", 4), "a list of non-negative integers"},
+      {"shape a text", single("F32", "\"[1]\"", "[0,4]", 4), "a list of non-negative integers"},
+      {"dimension negative", single("F32", "[-1]", "[0,4]", 4), "shape = -1: is of the wrong kind"},
+      {"dimension minus zero", single("F32", "[-0]", "[0,0]", 0), "is of the wrong kind"},
+      {"dimension a decimal", single("F32", "[1.0]", "[0,4]", 4), "shape = 1.0: is of the wrong kind"},
+      {"dimension with exponent", single("F32", "[1e0]", "[0,4]", 4), "is of the wrong kind"},
+      {"dimension a text", single("F32", "[\"1\"]", "[0,4]", 4), "is of the wrong kind"},
+      {"dimension a list", single("F32", "[[1]]", "[0,4]", 4), "is of the wrong kind"},
+      {"dimension null", single("F32", "[null]", "[0,4]", 4), "is of the wrong kind"},
+      {"dimension true", single("F32", "[true]", "[0,4]", 4), "is of the wrong kind"},
+      {"dimension with leading zero", single("F32", "[01]", "[0,4]", 4), "not valid JSON"},
+      {"dimension 2^64", single("F32", "[18446744073709551616]", "[0,4]", 4), "is of the wrong kind"},
+      {"dimension beyond every number", single("F32", "[1e999]", "[0,4]", 4), "not valid JSON"},
+      {"2 times 2^64 - 2", single("F32", "[2,18446744073709551614]", "[0,16]", 16), "overflows 64 bits"},
+      {"2 times 2^63 - 1 in bits", single("F32", "[2,9223372036854775807]", "[0,16]", 16),
+       "overflows 64 bits"},
+      {"overflow before a zero", single("F32", "[9223372036854775808,4,0]", "[0,0]", 0), "overflows 64 bits"},
+      {"dimension 2^63 - 1 beside a zero", single("F32", "[9223372036854775807,0]", "[0,0]", 0), nullptr},
+      {"dimension 2^63 beside a zero", single("F32", "[9223372036854775808,0]", "[0,0]", 0),
+       "above 2^63 - 1"},
   };
 }
 
 Samples offsets() {
   const char* huge = "[9223372036854775744]";  // 0x7FFFFFFFFFFFFFC0
   return {
-      {"offsets a number", one("F32", "[1]", "4", 4), "a list of non-negative integers"},
-      {"one offset", one("F32", "[1]", "[0]", 4), "are not two numbers"},
-      {"three offsets", one("F32", "[1]", "[0,4,4]", 4), "are not two numbers"},
-      {"offset negative", one("F32", "[1]", "[-4,0]", 4), "data_offsets = -4: is of the wrong kind"},
-      {"offset a decimal", one("F32", "[1]", "[0,4.0]", 4), "is of the wrong kind"},
-      {"end before begin", one("F32", "[1]", "[4,0]", 4), "end before they begin"},
-      {"range too short", one("F32", "[2]", "[0,4]", 4), "span 4 bytes where F32 [2] needs 8"},
-      {"range too long", one("F32", "[1]", "[0,8]", 8), "span 8 bytes where F32 [1] needs 4"},
-      {"range for another dtype", one("F16", "[2]", "[0,8]", 8), "span 8 bytes where F16 [2] needs 4"},
-      {"two bytes missing", one("F32", "[2,2]", "[0,16]", 14), "reach beyond the data, which has 14 bytes"},
-      {"extra bytes behind", one("F32", "[2,2]", "[0,16]", 20), "4 bytes behind the last tensor"},
-      {"end at 2^64 - 1", one("F32", "[1]", "[18446744073709551611,18446744073709551615]", 4),
+      {"offsets a number", single("F32", "[1]", "4", 4), "a list of non-negative integers"},
+      {"one offset", single("F32", "[1]", "[0]", 4), "are not two numbers"},
+      {"three offsets", single("F32", "[1]", "[0,4,4]", 4), "are not two numbers"},
+      {"offset negative", single("F32", "[1]", "[-4,0]", 4), "data_offsets = -4: is of the wrong kind"},
+      {"offset a decimal", single("F32", "[1]", "[0,4.0]", 4), "is of the wrong kind"},
+      {"end before begin", single("F32", "[1]", "[4,0]", 4), "end before they begin"},
+      {"range too short", single("F32", "[2]", "[0,4]", 4), "span 4 bytes where F32 [2] needs 8"},
+      {"range too long", single("F32", "[1]", "[0,8]", 8), "span 8 bytes where F32 [1] needs 4"},
+      {"range for another dtype", single("F16", "[2]", "[0,8]", 8), "span 8 bytes where F16 [2] needs 4"},
+      {"two bytes missing", single("F32", "[2,2]", "[0,16]", 14),
+       "reach beyond the data, which has 14 bytes"},
+      {"extra bytes behind", single("F32", "[2,2]", "[0,16]", 20), "4 bytes behind the last tensor"},
+      {"end at 2^64 - 1", single("F32", "[1]", "[18446744073709551611,18446744073709551615]", 4),
        "reach beyond the data"},
-      {"data begins late", one("F32", "[1]", "[4,8]", 8), "leave a hole behind byte 0"},
-      {"two in a row", two("[3]", "[0,3]", "[2]", "[3,5]", 5), nullptr},
-      {"two in another order", two("[3]", "[2,5]", "[2]", "[0,2]", 5), nullptr},
-      {"hole between two", two("[3]", "[0,3]", "[2]", "[4,6]", 6),
+      {"data begins late", single("F32", "[1]", "[4,8]", 8), "leave a hole behind byte 0"},
+      {"two in a row", pair("[3]", "[0,3]", "[2]", "[3,5]", 5), nullptr},
+      {"two in another order", pair("[3]", "[2,5]", "[2]", "[0,2]", 5), nullptr},
+      {"hole between two", pair("[3]", "[0,3]", "[2]", "[4,6]", 6),
        "tensor 'b' data_offsets = [4, 6]: leave a hole"},
-      {"overlap by one byte", two("[3]", "[0,3]", "[2]", "[2,4]", 4),
+      {"overlap by one byte", pair("[3]", "[0,3]", "[2]", "[2,4]", 4),
        "tensor 'b' data_offsets = [2, 4]: overlap"},
-      {"one within another", two("[4]", "[0,4]", "[2]", "[1,3]", 4), "overlap"},
+      {"one within another", pair("[4]", "[0,4]", "[2]", "[1,3]", 4), "overlap"},
       {"ten on the same range", on_the_same_range(10), "overlap"},
-      {"empty between two", two("[0]", "[0,0]", "[2]", "[0,2]", 2), nullptr},
-      {"empty at the end", two("[2]", "[0,2]", "[0]", "[2,2]", 2), nullptr},
-      {"empty within another", two("[2]", "[0,2]", "[0]", "[1,1]", 2), "overlap"},
-      {"empty beyond the end", two("[2]", "[0,2]", "[0]", "[3,3]", 2), "reach beyond the data"},
+      {"empty between two", pair("[0]", "[0,0]", "[2]", "[0,2]", 2), nullptr},
+      {"empty at the end", pair("[2]", "[0,2]", "[0]", "[2,2]", 2), nullptr},
+      {"empty within another", pair("[2]", "[0,2]", "[0]", "[1,1]", 2), "overlap"},
+      {"empty beyond the end", pair("[2]", "[0,2]", "[0]", "[3,3]", 2), "reach beyond the data"},
       {"sum of sizes overflows",
        two(huge, "[0,9223372036854775744]", huge, "[9223372036854775744,18446744073709551488]", 0),
        "overflows 64 bits"},

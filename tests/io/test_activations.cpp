@@ -20,7 +20,7 @@ class ActivationsTest : public testing::Test {
 
   static std::string path(const std::string& name) { return folder_->path(name + ".h5"); }
 
-  /// What is said of a faulty file, without the file's name in front.
+  /// Returns the error for a faulty file, without the file's name.
   static std::string fault_of(const std::string& name) {
     const std::string said = input_error_of([&] {
       Activations file = Activations::open(path(name));
@@ -64,15 +64,15 @@ TEST_F(ActivationsTest, ShapeSequencesAndAttributes) {
   EXPECT_EQ(good.heads(), 4);
   EXPECT_EQ(good.head_size(), 4);
   EXPECT_TRUE(good.is_float32());
-  EXPECT_EQ(good.stream(), "q");
+  EXPECT_EQ(good.stream(), Stream::q);
   EXPECT_EQ(good.hidden_size(), 64);
   EXPECT_EQ(starts, (Integers{0, 2, 3}));
   EXPECT_EQ(lengths, (Integers{2, 1, 3}));
   EXPECT_FALSE(plain.is_float32());
-  EXPECT_EQ(plain.stream(), "k");
+  EXPECT_EQ(plain.stream(), Stream::k);
   EXPECT_EQ(plain.hidden_size(), std::nullopt);
   EXPECT_EQ(plain.sequences().size(), 6u);
-  EXPECT_EQ(bytes.stream(), "v");
+  EXPECT_EQ(bytes.stream(), Stream::v);
   EXPECT_EQ(bytes.hidden_size(), 8);
 }
 
@@ -130,7 +130,7 @@ TEST_F(ActivationsTest, OnesOfTheNewestFormatAreRead) {
     std::vector<double> values(6 * 16);
     file.read(0, 6, values.data());
 
-    EXPECT_EQ(file.stream(), "q");
+    EXPECT_EQ(file.stream(), Stream::q);
     EXPECT_EQ(file.hidden_size(), 64);
     EXPECT_EQ(file.sequences().size(), 3u);
     EXPECT_EQ(values[4 * 16], 4);

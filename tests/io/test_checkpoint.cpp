@@ -1,4 +1,4 @@
-// Checkpoint folders made by hand, whole and broken; the bytes of tensor n are all n.
+// Handwritten checkpoint folders, good and bad.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +14,7 @@ namespace headspan {
 namespace fs = std::filesystem;
 namespace {
 
-/// A file with one I8 tensor of `bytes` bytes, each `value`.
+/// Returns a file with an I8 tensor of `bytes` bytes, each `value`.
 std::string one_tensor(const std::string& name, int bytes, char value) {
   const std::string size = std::to_string(bytes);
   const std::string header =
@@ -53,9 +53,9 @@ class CheckpointTest : public testing::Test {
     return "nothing was thrown";
   }
 
-  void expect_refusal(const std::string& place, const std::string& wrong) const {
+  void expect_refusal(const std::string& where, const std::string& wrong) const {
     const std::string line = refusal(folder_);
-    EXPECT_EQ(line.rfind(place + ": ", 0), 0u) << line;
+    EXPECT_EQ(line.rfind(where + ": ", 0), 0u) << line;
     EXPECT_NE(line.find(wrong), std::string::npos) << line;
   }
 
@@ -69,7 +69,7 @@ TEST_F(CheckpointTest, ReadsASingleFile) {
   const auto checkpoint = Checkpoint::open(folder_);
 
   EXPECT_EQ(checkpoint.folder(), folder_);
-  EXPECT_EQ(checkpoint.config_path(), folder_ + "/config.json");
+  EXPECT_EQ(config_of(folder_), folder_ + "/config.json");
   EXPECT_EQ(checkpoint.names(), std::vector<std::string>{"a"});
   EXPECT_TRUE(checkpoint.has("a"));
   EXPECT_FALSE(checkpoint.has("b"));

@@ -1,4 +1,4 @@
-// Digests of contents: the same for copies, another for whatever a digest is to tell apart.
+// Digests of contents: equal for copies, different for what they must distinguish.
 #include <filesystem>
 #include <fstream>
 
@@ -22,7 +22,7 @@ class ContentDigestTest : public testing::Test {
     return path;
   }
 
-  /// Of a folder whose file of weights has this header and data.
+  /// Returns the digest of a folder whose file of weights has this header and data.
   std::string digest_of_weights(const std::string& header, const std::string& data) {
     write("model/config.json", "{}");
     write("model/model.safetensors", safetensors_file(header, 0) + data);
@@ -73,7 +73,7 @@ TEST_F(ContentDigestTest, OfAFewFilesIsOfTheirSizesAndBytes) {
 }
 
 TEST_F(ContentDigestTest, OfALargeFileTellsSizesAndEndsApartWithoutReadingAll) {
-  constexpr std::int64_t kSize = std::int64_t{1} << 40;  // sparse: it could not be read in a test's time
+  constexpr std::int64_t kSize = std::int64_t{1} << 40;  // sparse; too large to be read whole
   const std::string path = write("large", "");
   const auto digest = [&](std::int64_t size, const std::string& end) {
     fs::resize_file(path, 0);

@@ -21,7 +21,7 @@ GramStream stream() {
   return {"k", {0, 0, 1, 1, 1}, {0, 1, 0, 1, 2}, kHeadSize, 64, "roped", "float64", "float64", 0, false};
 }
 
-/// G(i, j) of a Gram whose correlations are 1 / (1 + |i - j|); coordinate 4 does not vary, up to rounding.
+/// G(i, j) of a Gram with correlations 1 / (1 + |i - j|); coordinate 4 is constant, up to rounding.
 double product(std::int64_t i, std::int64_t j) {
   if (i == 4 || j == 4) return i == j ? -1e-26 : 1e-18;
   return static_cast<double>((i + 1) * (j + 1)) / static_cast<double>(1 + std::abs(i - j));
@@ -45,7 +45,7 @@ class GramFileTest : public testing::Test {
     file.close();
   }
 
-  /// What is told on every rank of the file once `spoil` has changed it on one.
+  /// Returns the error that every rank throws after `spoil` has changed the file on rank 0.
   std::string fault_after(const std::function<void(H5File&)>& spoil) {
     if (comm_.is_root()) {
       H5File file = H5File::edit(path_);
@@ -54,7 +54,7 @@ class GramFileTest : public testing::Test {
     }
     comm_.barrier();
     const H5File file = H5File::open(comm_, path_);
-    std::string told = "nothing was refused", alone;
+    std::string message = "nothing was refused", alone;
     try {
       std::vector<GramStream> streams;
       agree(comm_, [&] { streams = read_gram_streams(H5File::open(path_)); });
@@ -63,16 +63,16 @@ class GramFileTest : public testing::Test {
       check_gram(path_, "k/fit", read_gram(file, streams.at(0), "fit", matrix), kHeadSize);
     } catch (const AgreedError& error) {
       EXPECT_EQ(error.exit_code(), 2) << error.what();
-      told = error.what();
+      message = error.what();
     }
     if (!alone.empty()) {
-      EXPECT_EQ(alone, told);
+      EXPECT_EQ(alone, message);
     }
     comm_.barrier();
-    return told.rfind(path_ + ": ", 0) == 0 ? told.substr(path_.size() + 2) : told;
+    return message.rfind(path_ + ": ", 0) == 0 ? message.substr(path_.size() + 2) : message;
   }
 
-  /// By one process from the file, without a matrix.
+  /// Returns the error that a single process throws when it checks the file without a matrix.
   std::string fault_found_alone(const GramStream& stream) const {
     try {
       check_gram(H5File::open(path_), stream, "fit");
@@ -152,13 +152,13 @@ TEST_F(GramFileTest, ProductsBeyondTheSquaresAreRefused) {
 }
 
 TEST_F(GramFileTest, MeansThatAreNotFiniteAreRefused) {
-  const std::string told = fault_after([](H5File& file) {
+  const std::string message = fault_after([](H5File& file) {
     std::vector<double> mean(kColumns, 1.0);
     mean[7] = kNan;
     file.open_dataset("k/fit/mean").write_rows(mean.data(), 0, kColumns);
   });
 
-  EXPECT_EQ(told, "k/fit/mean[7] = nan: is not a finite number" + kDamaged);
+  EXPECT_EQ(message, "k/fit/mean[7] = nan: is not a finite number" + kDamaged);
 }
 
 TEST_F(GramFileTest, AttributesThatNoGramHasAreRefused) {

@@ -19,7 +19,7 @@ class H5Test : public testing::Test {
   CommonFolder folder_{comm_, "h5"};
 };
 
-/// Rows of this rank: none on rank 0 of several, else uneven shares.
+/// The rows of this rank: none on rank 0 if there are others, uneven shares on the others.
 struct Share {
   std::int64_t first, count;
 };
@@ -41,13 +41,13 @@ void expect_round_trip(const Comm& comm, const std::string& path) {
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<T>(share.first * columns + static_cast<int>(i));
 
-  H5Causes causes;
+  std::uint32_t causes = 0;
   {
     H5File file = H5File::create(comm, path);
     file.create_group("k");
     H5Dataset dataset = file.create_dataset<T>("k/values", {rows, columns});
     dataset.write_rows(values.data(), share.first, share.count);
-    causes = dataset.causes();
+    causes = dataset.independence_causes();
     dataset = file.open_dataset("k/values");
     file.close();
   }
@@ -57,8 +57,7 @@ void expect_round_trip(const Comm& comm, const std::string& path) {
   H5File shared = H5File::open(comm, path);
   shared.open_dataset("k/values").read_rows(share.first, share.count, mine.data());
 
-  EXPECT_EQ(causes.local, 0u);
-  EXPECT_EQ(causes.global, 0u);
+  EXPECT_EQ(causes, 0u);
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<T>(i));
   EXPECT_EQ(mine, values);
   comm.barrier();
@@ -75,7 +74,7 @@ TEST_F(H5Test, EveryElementTypeComesBackAndIsWrittenCollectively) {
 TEST_F(H5Test, AttributesComeBack) {
   const std::string path = folder_.path("attributes.h5");
   const std::string long_text(100000, 'x');  // beyond the 64 KiB of a plain attribute
-  std::vector<std::int64_t> many(20000);     // so too: the layers of as many heads
+  std::vector<std::int64_t> many(20000);     // beyond it too: the layers of as many heads
   std::iota(many.begin(), many.end(), 0);
 
   H5File file = H5File::create(comm_, path);
@@ -111,7 +110,7 @@ TEST_F(H5Test, AttributesComeBack) {
   EXPECT_FALSE(read.has("none/none"));
 }
 
-/// A file with text of variable length, as h5py writes it and headspan once did.
+/// Writes a file with strings of variable length, as h5py does.
 void write_variable_strings(const std::string& path, const std::vector<std::string>& texts) {
   H5File file = H5File::create(path);
   const H5Handle type = h5_string_type(H5T_VARIABLE), space(HS_H5(H5Screate(H5S_SCALAR)), H5Sclose);
@@ -136,7 +135,7 @@ TEST_F(H5Test, StringsOfVariableLengthAreRead) {
     EXPECT_EQ(read.read_attribute<std::string>("/", std::to_string(i)), texts[i]);
 }
 
-TEST_F(H5Test, OwnStringsHaveAFixedLength) {
+TEST_F(H5Test, WrittenStringsHaveAFixedLength) {
   const std::string path = folder_.path("fixed.h5");
 
   H5File file = H5File::create(comm_, path);
@@ -151,10 +150,10 @@ TEST_F(H5Test, OwnStringsHaveAFixedLength) {
   comm_.barrier();
 }
 
-TEST_F(H5Test, RowsBeyondOneTransferGoInPiecesOnAllRanks) {
-  const std::string path = folder_.path("pieces.h5");
+TEST_F(H5Test, LongTransfersAreSplitIntoAsManyChunksOnAllRanks) {
+  const std::string path = folder_.path("chunks.h5");
   const std::int64_t columns = 8 << 20,
-                     rows = 11;  // 8 MiB a row, 8 rows a piece: the last rank alone needs two
+                     rows = 11;  // 8 MiB per row, 8 rows per chunk: only the last rank needs two
   const bool last = comm_.rank() == comm_.size() - 1;
   std::vector<std::uint8_t> values(last ? static_cast<std::size_t>(rows * columns) : 0);
   for (std::size_t i = 0; i < values.size(); i += 4096) values[i] = static_cast<std::uint8_t>(i / 4096 % 251);
@@ -191,7 +190,7 @@ TEST_F(H5Test, FailuresNameTheFileOnAllRanks) {
   EXPECT_NE(opened.find(missing), std::string::npos) << opened;
 }
 
-/// It would wait for a reader.
+/// Opening it would wait for a reader.
 TEST_F(H5Test, AFifoIsNotWrittenTo) {
   const std::string path = folder_.path("fifo");
   ASSERT_EQ(comm_.is_root() ? ::mkfifo(path.c_str(), 0666) : 0, 0);
@@ -206,7 +205,7 @@ TEST_F(H5Test, AFifoIsNotWrittenTo) {
   EXPECT_EQ(made, "rank 0: cannot create the file: " + path + ": No such device or address");
 }
 
-/// A file of one dataset that takes room on the disk only where something is written.
+/// Creates a file with a sparse dataset, which takes disk space only where something is written.
 void make_sparse(const std::string& path, const std::string& name, const std::vector<hsize_t>& shape) {
   const H5Handle file(HS_H5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)), H5Fclose);
   const H5Handle space(HS_H5(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr)),
@@ -220,8 +219,8 @@ void make_sparse(const std::string& path, const std::string& name, const std::ve
       .close();
 }
 
-/// Rows behind 2^31 bytes, 2^31 elements and 2^31 rows.
-TEST_F(H5Test, MovesRowsFarBehind) {
+/// Rows beyond 2^31 bytes, 2^31 elements and 2^31 rows.
+TEST_F(H5Test, TransfersRowsBeyond32Bits) {
   const std::string path = folder_.path("far.h5");
   const std::int64_t rows = (std::int64_t{1} << 31) + 100, columns = 3, count = 5 * comm_.size();
   std::vector<float> values(static_cast<std::size_t>(count * columns));

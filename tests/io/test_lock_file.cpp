@@ -1,4 +1,4 @@
-// Locks of runs that live, have died, or run on machines that cannot be asked.
+// Locks of runs that are alive, dead, or on other machines.
 #include <atomic>
 #include <csignal>
 #include <filesystem>
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 class LockFileTest : public testing::Test {
  protected:
-  /// Why the lock cannot be had; empty where it can.
+  /// Returns why the lock cannot be taken; empty if it can.
   std::string refusal() {
     try {
       LockFile::take(path_, "8", silent_, std::chrono::seconds(2));
@@ -47,7 +47,7 @@ class LockFileTest : public testing::Test {
 
 const char* const kElsewhere = "n01 4711 99 00000000-0000-0000-0000-000000000000 pid:[1]";
 
-/// What `child` returns becomes the exit code.
+/// Runs `child` in a child process, whose exit code is what it returns.
 pid_t start(const std::function<int()>& child) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(child());
@@ -75,7 +75,7 @@ TEST_F(LockFileTest, IsHeldUntilItsEnd) {
 
 TEST_F(LockFileTest, OfAProcessThatIsGoneIsTakenAtOnce) {
   const pid_t child = start([&] {
-    static_cast<void>(LockFile::take(path_, "7", silent_).release());  // never given back
+    static_cast<void>(LockFile::take(path_, "7", silent_).release());  // never released
     return 0;
   });
   ASSERT_EQ(exit_code_of(child), 0);
@@ -92,7 +92,7 @@ TEST_F(LockFileTest, OfAProcessThatHasEndedButIsNotLookedAtIsTaken) {
     return 0;
   });
   siginfo_t ended{};
-  ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);  // a zombie from here on
+  ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);  // now a zombie
 
   EXPECT_EQ(refusal(), "");
   ::waitpid(child, nullptr, 0);
@@ -166,7 +166,7 @@ TEST_F(LockFileTest, IsWaitedForNoLongerThanASignal) {
   EXPECT_TRUE(fs::exists(lock_)) << "it may be of a run that lives";
 }
 
-/// Each child takes the lock again and again, and dies with it every second time.
+/// Each child repeatedly takes the lock, and dies holding it every second time.
 TEST_F(LockFileTest, IsNeverHeldByTwo) {
   constexpr int kChildren = 24;
   const std::string inside = folder_.path("inside");

@@ -166,7 +166,7 @@ TEST_F(ManifestTest, RefusesABrokenHeader) {
   EXPECT_THROW(read_manifest(folder_ + "/missing.tsv"), InputError);
 }
 
-/// Names of the rows that `select` takes from a manifest of step0, step10, 3, step30, 1-2.
+/// Returns the names of the rows that `select` names in a manifest of step0, step10, 3, step30, 1-2.
 std::string selected(const std::vector<std::string>& select) {
   std::vector<ManifestRow> rows;
   for (const char* name : {"step0", "step10", "3", "step30", "1-2"}) {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 class PublishTest : public testing::Test {
  protected:
-  /// A file whose `values` are rows x 1024 doubles, equal to `version`.
+  /// Writes a file whose `values` are rows x 1024 doubles, equal to `version`.
   void write(const std::string& path, std::int64_t rows, double version) const {
     NetcdfFile file = NetcdfFile::create(comm_, path);
     file.define_dimension("row", rows);
@@ -32,7 +32,7 @@ class PublishTest : public testing::Test {
     file.close();
   }
 
-  /// The error of a publication, which all ranks share; empty when it succeeded.
+  /// Publishes; returns the error, which all ranks share, or an empty text.
   std::string publish_rows(const std::string& path, std::int64_t rows, double version,
                            const std::string& job = "7") const {
     try {

@@ -1,4 +1,4 @@
-// Requests that are longer than the model reads. (What is no request at all: tests/app/bad_input.)
+// Requests that are longer than the model can read. (Malformed requests: tests/app/bad_input.)
 #include <gtest/gtest.h>
 
 #include "io/inputs/requests.h"

@@ -1,5 +1,4 @@
-// The reader against handcrafted files (safetensors_samples.h), against damaged ones, and against bytes known
-// beforehand.
+// The reader on handwritten files (safetensors_samples.h), on damaged ones, and on known bytes.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +14,7 @@
 namespace headspan {
 namespace {
 
-/// What is wrong with the file; "" when it is accepted. Anything but an InputError leaves the test.
+/// Returns the InputError for a file; empty if it is accepted.
 std::string refusal(const std::string& file) {
   try {
     parse_safetensors_header("FILE", file, static_cast<std::int64_t>(file.size()));
@@ -71,8 +70,7 @@ TEST(SafetensorsHeader, RefusesEveryTruncation) {
     EXPECT_NE(refusal(kTwoTensors.substr(0, size)), "") << "cut to " << size << " bytes";
 }
 
-// Whatever single bytes are changed: accepted with a layout that covers the data, or refused; never anything
-// else.
+// Whatever single byte is changed, the file is refused, or accepted with tensors that cover the data.
 TEST(SafetensorsHeader, SurvivesRandomDamage) {
   std::mt19937_64 random(2);
   int accepted = 0;

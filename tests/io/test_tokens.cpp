@@ -1,4 +1,4 @@
-// True NPY files are numpy's own; the other formats are written byte by byte. Expected digests: sha256sum of
+// NPY files are written by numpy, the other formats byte by byte. Expected digests come from sha256sum of
 // coreutils.
 #include <cstdlib>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-/// numpy.save of [5, 0, 100, 7] as `dtype` with a shape suffix.
+/// Saves an expression of a = [5, 0, 100, 7] with numpy; returns the path.
 std::string save_npy(const TempFolder& folder, const std::string& expression) {
   const std::string path = folder.path("t.npy");
   const std::string command =
@@ -46,7 +46,7 @@ TEST(TokenFile, ReadsRangesOfRawIds) {
   EXPECT_EQ(wide.read(0, 2), (Ids{7, 4000000000}));
 }
 
-/// Ids 0, 7, 14, .. below `end`, as 40 000 tokens of a text may be.
+/// Returns 40 000 ids 0, 7, 14, .. below `end`, repeated: a stand-in for a text.
 Ids many_ids(std::int64_t end) {
   Ids ids(40000);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(7 * i) % end;

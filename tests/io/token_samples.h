@@ -1,4 +1,4 @@
-// Token files for tests, byte by byte as the formats are documented.
+// Token files for tests, written byte by byte as the formats are documented.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ void append(std::string* bytes, T value) {
   bytes->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// `ids` as T, little-endian, without a header.
+/// Returns `ids` as T, little-endian, without a header.
 template <class T>
 std::string raw_ids(const std::vector<std::int64_t>& ids) {
   std::string bytes;
@@ -27,7 +27,7 @@ struct MegatronSample {
   std::vector<std::int64_t> documents;
 };
 
-/// The .idx: magic, version 1, type code, both counts, the three arrays.
+/// Returns the .idx: magic, version 1, type code, both counts, the three arrays.
 inline std::string megatron_index(const MegatronSample& sample) {
   std::string bytes("MMIDIDX\0\0", 9);
   append(&bytes, std::uint64_t{1});

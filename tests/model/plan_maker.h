@@ -48,7 +48,7 @@ class PlanMaker {
     for (const Band& band : bands) r += band.columns;
     block.mean = block.bias = draw<double>(plan_.columns());
     block.projection = draw<float>(plan_.columns() * r);
-    block.lift = draw<float>(r * plan_.columns());
+    block.reconstruction = draw<float>(r * plan_.columns());
     return block;
   }
 

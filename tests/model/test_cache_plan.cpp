@@ -65,13 +65,13 @@ at::Tensor read(const CachedLayer& layer, const std::vector<at::Tensor>& blocks)
 /// Coordinate j of head `head` of `layer`, as a plan of latents says.
 double of_latents(const PlannedBlock& block, const at::Tensor& x, std::int64_t head, std::int64_t j) {
   const std::int64_t column = head * kHeadSize + j,
-                     r = static_cast<std::int64_t>(block.lift.size()) / kColumns;
+                     r = static_cast<std::int64_t>(block.reconstruction.size()) / kColumns;
   double value = block.bias[at_of(column)];
   for (std::int64_t i = 0; i < r; ++i) {
     double z = 0;
     for (std::int64_t k = 0; k < kColumns; ++k)
       z += (x[k].item<double>() - block.mean[at_of(k)]) * double{block.projection[at_of(k * r + i)]};
-    value += z * double{block.lift[at_of(i * kColumns + column)]};
+    value += z * double{block.reconstruction[at_of(i * kColumns + column)]};
   }
   return value;
 }
@@ -195,7 +195,7 @@ TEST(CachePlan, LeavesAStreamThatThePlanDoesNotHaveAsItIs) {
                                : of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
   });
   EXPECT_EQ(make_cache_plan(config, plan, {0, kHeads}, at::kDouble, SharedBlocks::replicated, "plan.h5")
-                .exact_first,
+                .exact.first,
             3);
 }
 
@@ -203,14 +203,13 @@ TEST(CachePlan, OfOneBlockLeavesAllOthersAsTheyAre) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 3);
 
-  const CachePlan cached =
-      one_block_plan(config, plan, Stream::v, 1, plan.streams.at(Stream::v), {0, kHeads}, at::kDouble);
+  const CachePlan cached = one_block_plan(config, plan, Stream::v, 1, {0, kHeads}, at::kDouble);
 
   for (std::size_t layer = 0; layer < at_of(kLayers); ++layer) {
     EXPECT_FALSE(cached.keys[layer].block.projection.defined());
     EXPECT_EQ(cached.values[layer].block.projection.defined(), layer == 1);
   }
-  EXPECT_EQ(cached.exact_first, 3);
+  EXPECT_EQ(cached.exact.first, 3);
 }
 
 TEST(CachePlan, OfAnotherModelIsRefused) {

@@ -34,110 +34,115 @@
 namespace headspan {
 namespace {
 
-/// What is known before any rank works.
+/// What is known before the weights or the Grams are read.
 struct Prepared {
-  GramOrigin origin;                ///< of the model and tokens, from Grams or not
-  std::optional<ModelInput> input;  ///< nothing where Grams are given
+  GramOrigin origin;                ///< of the model and tokens, whether or not from Grams
+  std::optional<ModelInput> input;  ///< nothing if Grams are given
+  Job::Tokens tokens;               ///< of the job; skips the tokens that a cache keeps exactly
   Sample sample;
 };
 
-bool needs_tokens(const Job& job) { return job.compress.algorithm != CompressionAlgorithm::quantise; }
+bool needs_tokens(const Job::Compress& rule) { return rule.algorithm != CompressionAlgorithm::quantise; }
 
-/// [tokens] as calibration takes it: tokens that a cache keeps exactly are not in the statistics.
-Job::Tokens token_rule(const Job& job) {
-  Job::Tokens rule = job.tokens;
-  rule.skip_first = std::max(rule.skip_first, job.compress.exact_first);
-  return rule;
+/// Throws InputError unless `fit` tokens suffice.
+void check_fit_tokens(std::int64_t fit, std::int64_t columns, const Job::Tokens& tokens) {
+  if (fit < 2 * columns)
+    throw InputError(tokens.path, "tokens.limit", std::to_string(tokens.limit),
+                     "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
+                         " columns of a layer on",
+                     "give at least " + std::to_string(2 * columns) + " behind the first " +
+                         std::to_string(tokens.skip_first) + " of each sequence");
 }
 
-/// Throws InputError for everything that is wrong with the job but the values of the weights. Local.
+/// Reads and checks everything that the job names but the values of the weights. Throws InputError. Local.
 Prepared prepare(const Job& job) {
   Prepared prepared;
+  prepared.tokens = job.tokens;
+  prepared.tokens.skip_first = std::max(job.tokens.skip_first, job.compress.exact_first);
   if (job.grams.paths.empty()) {
     prepared.input = open_model(job.model, job.model.path, false, true);
     prepared.origin = {
         prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}, {}};
   } else {
     prepared.origin = check_calibration_grams(job);
-    if (needs_tokens(job)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
+    if (needs_tokens(job.compress)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
   }
   const ModelConfig& config = prepared.origin.config;
   check_latents(job.compress, config);
   check_references(job.compress, config.layers, config.kv_heads);
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
-  if (!prepared.input || !needs_tokens(job)) return prepared;
-  prepared.sample = take_sample(token_rule(job), config, prepared.input->config_path, job.model.name);
-  check_self_generated_text(job, *prepared.input, prepared.sample);
+  if (!prepared.input || !needs_tokens(job.compress)) return prepared;
+  prepared.sample = take_sample(prepared.tokens, config, prepared.input->config_path, job.model.name);
+  if (job.compress.own_text > 0) check_self_generated_text(*prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
     if (prepared.sample.heldout[s] == 0)
-      fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - token_rule(job).skip_first);
-  const std::int64_t columns = config.kv_heads * config.head_size;
-  if (fit < 2 * columns)
-    throw InputError(job.tokens.path, "tokens.limit", std::to_string(job.tokens.limit),
-                     "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
-                         " columns of a layer on",
-                     "give at least " + std::to_string(2 * columns) + " behind the first " +
-                         std::to_string(token_rule(job).skip_first) + " of each sequence");
+      fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - prepared.tokens.skip_first);
+  check_fit_tokens(fit, config.kv_heads * config.head_size, prepared.tokens);
   return prepared;
 }
 
-/// Of the Grams of keys and values, of each layer where those will do.
-double calibration_bytes(const Job& job, const Prepared& prepared) {
-  if (!needs_tokens(job)) return 0;
+/// Returns the bytes of the Grams of keys and values: of whole streams, or of each layer if these suffice.
+double calibration_bytes(const Job::Compress& rule, const Prepared& prepared) {
+  if (!needs_tokens(rule)) return 0;
   const ModelConfig& config = prepared.origin.config;
-  const bool by_layer = prepared.input && job.compress.algorithm == CompressionAlgorithm::latent;
-  const std::int64_t pieces = by_layer ? config.layers : 1, columns = config.kv_heads * config.head_size;
-  const std::vector<double> of_piece(2, real(columns * (config.layers / pieces)));
-  return real(pieces) * gram_bytes(of_piece, prepared.sample.has_heldout() ? 2 : 1);
+  const bool by_layer = prepared.input && rule.algorithm == CompressionAlgorithm::latent;
+  const std::int64_t grams = by_layer ? config.layers : 1;
+  const std::vector<double> columns(2, real(config.kv_heads * config.head_size * (config.layers / grams)));
+  return real(grams) * gram_bytes(columns, prepared.sample.has_heldout() ? 2 : 1);
 }
 
-/// The heads of one of `count` equal pieces of a stream.
-HeadLayout piece_of(const HeadLayout& layout, std::size_t piece, std::size_t count) {
-  const auto heads = static_cast<std::ptrdiff_t>(layout.layer.size() / count),
-             first = static_cast<std::ptrdiff_t>(piece) * heads;
+/// Returns the heads of part i of a stream in `parts` equal parts.
+HeadLayout part_of(const HeadLayout& layout, std::size_t i, std::size_t parts) {
+  const auto heads = static_cast<std::ptrdiff_t>(layout.layer.size() / parts),
+             first = static_cast<std::ptrdiff_t>(i) * heads;
   return {layout.head_size,
           {layout.layer.begin() + first, layout.layer.begin() + first + heads},
           {layout.head.begin() + first, layout.head.begin() + first + heads},
           layout.hidden_size};
 }
 
-/// Runs the model over the tokens. Collective over the team.
+/// Runs the model over the tokens. Collective over the group.
 Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model,
-                      const ProcessLayout& team, const Log& log) {
+                      const ProcessLayout& processes, const Log& log) {
   const ModelInput& input = *prepared.input;
   CaptureRequest request;
   request.streams = {Stream::k, Stream::v};
-  request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
-  request.skip_first = token_rule(job).skip_first;
+  request.batch_tokens = batch_tokens(job.run, prepared.sample, processes);
+  request.skip_first = prepared.tokens.skip_first;
   request.by_layer = job.compress.algorithm == CompressionAlgorithm::latent;
   AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
+  request.attention = &sums;
   Progress progress(log, "forward", "tokens", prepared.sample.total());
   Profile profile;
   const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, input.config, prepared.sample, request, team, progress,
-                                         profile, nullptr, &sums);
+    return capture_grams<decltype(zero)>(model, prepared.sample, request, processes, progress, profile);
   };
   std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
   log.event("seconds", profile_fields(profile));
   Calibration calibration{input.config,
                           stream_layout(input.config, Stream::k),
                           fit_rules(job.predict.mode, input.dtype, Precision::float64),
-                          finish_attention(sums, model, team, grams[0].fit.tokens),
+                          finish_attention(sums, model, processes, grams[0].fit.tokens),
                           {},
                           {}};
   const std::size_t of_stream = grams.size() / request.streams.size();
   for (std::size_t i = 0; i < grams.size(); ++i) {
     const Stream stream = request.streams[i / of_stream];
-    check_value_range(job.model.path, {stream, CapturePoint::roped, input.dtype, Precision::float64, 0},
-                      piece_of(calibration.layout, i % of_stream, of_stream), calibration.rules, grams[i]);
+    StreamEvidence evidence;
+    evidence.origin = {stream, CapturePoint::roped, input.dtype, Precision::float64, 0};
+    evidence.layout = part_of(calibration.layout, i % of_stream, of_stream);
+    evidence.rules = calibration.rules;
+    evidence.grams = std::move(grams[i]);
+    check_value_range(job.model.path, evidence);
     if (request.by_layer)
-      calibration.layer_grams[stream].push_back(std::move(grams[i].fit));
+      calibration.layer_grams[stream].push_back(std::move(evidence.grams->fit));
     else
-      calibration.grams.emplace(stream, std::move(grams[i]));
+      calibration.grams.emplace(stream, std::move(*evidence.grams));
   }
   const AttentionMoments& moments = calibration.moments;
-  check_value_range(team.group(), job.model.path, input.dtype, moments.heads, moments.scale, moments.query);
+  check_attention_range(job.model.path, input.dtype, moments.heads, moments.scale, moments.query,
+                        processes.group());
   return calibration;
 }
 
@@ -174,7 +179,8 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
       [&](const std::string& path) { read_plan(path); });
 }
 
-CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayout& team, const Log& log) {
+CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayout& processes,
+                          const Log& log) {
   const ModelConfig& config = prepared.origin.config;
   CompressionPlan plan;
   plan.algorithm = job.compress.algorithm;
@@ -189,14 +195,15 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   }
   plan.weights_digest = prepared.origin.weights_digest;
   std::optional<Transformer> model;
-  if (prepared.input) model = load_model(job.model, *prepared.input, true, team, log, job.model.path);
+  if (prepared.input) model = load_model(job.model, *prepared.input, true, processes, log, job.model.path);
   if (job.compress.own_text > 0)
-    add_self_generated_text(job, *prepared.input, *model, team, log, prepared.sample);
-  Calibration calibration =
-      model ? run_model(job, prepared, *model, team, log) : calibration_of_grams(job, prepared.origin, team);
+    add_self_generated_text({job.compress.own_text, job.tokens.sequence_length, job.tokens.seed},
+                            *prepared.input, *model, processes, log, prepared.sample);
+  Calibration calibration = model ? run_model(job, prepared, *model, processes, log)
+                                  : calibration_of_grams(job, prepared.origin, processes);
   MeasuredKl measure;
   if (job.compress.units == LossUnits::measured)
-    measure = make_measured_kl(*model, *prepared.input, prepared.sample, job.compress.exact_first, team);
+    measure = make_measured_kl(*model, *prepared.input, prepared.sample, job.compress.exact_first, processes);
   else
     model.reset();
   if (plan.algorithm == CompressionAlgorithm::latent) {
@@ -209,6 +216,14 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   for (const auto& [stream, blocks] : plan.streams)
     for (const PlannedBlock& block : blocks) plan.expected_loss += block.expected_loss;
   return plan;
+}
+
+void print_stopped(const std::string& plan) {
+  std::fprintf(
+      stderr,
+      "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the same "
+      "command begins anew\n",
+      escaped(plan).c_str());
 }
 
 }  // namespace
@@ -226,34 +241,30 @@ int calibrate(const Job& job, const Comm& world) {
     for (const char* suffix : {"", ".done", ".lock"})
       check_target({"compress.plan", job.compress.plan, job.compress.plan + suffix}, input_files(job));
     prepared = prepare(job);
-    check_grams_fit(job.run, calibration_bytes(job, prepared), world.size(), memory);
+    check_grams_fit(job.run, calibration_bytes(job.compress, prepared), world.size(), memory);
     check_one_group(job.run, world.size());
     if (!prepared.input) return;
     tensor_parallel = choose_tensor_parallel(job.run, job.model, {{job.model.path, prepared.input->config}},
                                              prepared.input->dtype, world.size(), memory);
   });
-  if (prepared.input && needs_tokens(job)) prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
+  if (prepared.input && needs_tokens(job.compress))
+    prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
   agree(world, [&] {
     if (world.is_root() && prepared.input)
       prepared.origin.weights_digest = weights_digest(*prepared.input->checkpoint);
   });
   const std::string id = world.broadcast(job_id(), 0);
-  std::unique_ptr<LockFile> lock;  // on the root
+  std::unique_ptr<LockFile> lock;
   CompressionPlan plan;
   try {
     lock = take_lock(job.compress.plan, id, world, log);
     if (!prepared.input) check_done(world, job.grams.paths, log);
     tell(prepared.sample, log);
     if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
-    const ProcessLayout team(world, 1, tensor_parallel, job.run.grid);
-    plan = make_plan(job, prepared, team, log);
+    const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
+    plan = make_plan(job, prepared, processes, log);
   } catch (const Stopped&) {
-    if (world.is_root())
-      std::fprintf(
-          stderr,
-          "headspan: stopped by a signal: %s is not written; calibrate saves nothing on the way, the "
-          "same command begins anew\n",
-          escaped(job.compress.plan).c_str());
+    if (world.is_root()) print_stopped(job.compress.plan);
     return 1;
   }
   publish_plan(job, prepared, plan,

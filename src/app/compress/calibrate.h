@@ -1,4 +1,4 @@
-// The command calibrate: finds how the KV cache of a model is best stored, and writes it as a plan.
+// The command calibrate: plans how to store the KV cache of a model in few bytes, and writes the plan.
 #pragma once
 
 #include "app/job/job.h"
@@ -6,7 +6,7 @@
 
 namespace headspan {
 
-/// Returns the exit code. Throws AgreedError. Collective over world.
+/// Runs the command; returns its exit code. Throws AgreedError. Collective over world.
 int calibrate(const Job& job, const Comm& world);
 
 }  // namespace headspan

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "base/checked.h"
 #include "dist/threads.h"
@@ -12,19 +11,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kPool = 20;  // candidates of a target
-
-std::vector<std::int64_t> range(std::int64_t count) {
-  std::vector<std::int64_t> all(to_size(count));
-  std::iota(all.begin(), all.end(), std::int64_t{0});
-  return all;
-}
-
-/// A target on the rank that answers for it.
-struct Pool {
-  std::vector<std::int64_t> candidates;
-  MetricProblem problem;
-};
+constexpr std::size_t kPool = 20;  // maximum candidates of a target
 
 class CausalReferences {
  public:
@@ -32,15 +19,15 @@ class CausalReferences {
 
   References choose() {
     const std::int64_t heads = input_.layout().heads();
-    std::vector<std::vector<std::vector<std::int64_t>>> candidates;
-    for (std::size_t s = 0; s < input_.streams(); ++s) {
-      std::vector<std::int64_t> table(to_size(heads * kPool), 0);  // head + 1
-      for (std::int64_t first = 0; first < heads; first += input_.comm().size())
-        make_pool(s, first + input_.comm().rank() < heads ? first + input_.comm().rank() : -1, table);
-      input_.comm().sum(table.data(), heads * kPool);
-      candidates.emplace_back(to_size(heads));
-      for (std::int64_t at = 0; at < heads * kPool; ++at)
-        if (table[to_size(at)] > 0) candidates.back()[to_size(at / kPool)].push_back(table[to_size(at)] - 1);
+    References candidates(input_.streams());
+    for (std::size_t s = 0; s < candidates.size(); ++s) {
+      candidates[s].resize(to_size(heads));
+      for (std::int64_t first = 0; first < heads; first += input_.comm().size()) {
+        const std::int64_t target = first + input_.comm().rank();
+        std::vector<std::int64_t> pool = make_pool(s, target < heads ? target : -1);
+        if (target < heads) candidates[s][to_size(target)] = std::move(pool);
+      }
+      share_lists(input_.comm(), candidates[s]);
     }
     References chosen =
         eliminate_causally(candidates, input_.layout().layer, input_.budget(),
@@ -50,24 +37,20 @@ class CausalReferences {
   }
 
  private:
-  /// -1: no target here, but others need this rank's tiles. Collective.
-  void make_pool(std::size_t stream, std::int64_t target, std::vector<std::int64_t>& table) {
+  /// Returns the candidates of a target, and keeps its problem; without a target (-1) only supplies tiles to
+  /// other ranks. Collective.
+  std::vector<std::int64_t> make_pool(std::size_t stream, std::int64_t target) {
     std::vector<std::int64_t> heads = best_sources(stream, target);
-    for (std::size_t i = 0; i < heads.size(); ++i) table[to_size(target * kPool) + i] = heads[i] + 1;
     if (target >= 0) heads.push_back(target);
-    const TileViews views = view_tiles(input_.data(stream).fit.matrix, d_, tiles_among(heads));
-    if (target < 0) return;
-    const std::int64_t side = static_cast<std::int64_t>(heads.size()) * d_;
-    std::vector<double> moments(to_size(side * side));
-    assemble(heads, d_, views.tiles.data(), moments.data());
-    MetricProblem problem = input_.problem(stream, std::move(moments), heads);
+    std::vector<double> moments = dense_moments(input_.data(stream).fit.matrix, heads, d_);
+    if (target < 0) return {};
+    problems_.emplace(std::make_pair(static_cast<std::int64_t>(stream), target),
+                      input_.problem(stream, std::move(moments), heads));
     heads.pop_back();
-    pools_.emplace(std::make_pair(static_cast<std::int64_t>(stream), target),
-                   Pool{heads, std::move(problem)});
+    return heads;
   }
 
-  /// The causal heads that leave least of the target on their own, at most kPool, ascending by that loss.
-  /// Collective.
+  /// Returns the causal heads that alone explain most of the target, at most kPool, best first. Collective.
   std::vector<std::int64_t> best_sources(std::size_t stream, std::int64_t target) const {
     std::vector<std::int64_t> sources;
     for (std::int64_t h = 0; h < input_.layout().heads() && target >= 0; ++h)
@@ -79,32 +62,30 @@ class CausalReferences {
       tiles.push_back({std::max(source, target), std::min(source, target)});
     }
     const TileViews views = view_tiles(input_.data(stream).fit.matrix, d_, tiles);
-    std::vector<double> gain(sources.size());
+    std::vector<std::pair<double, std::int64_t>> ranked(sources.size());  // by what each explains
     const SingleThreadedBlas single;
 #pragma omp parallel for schedule(dynamic)
     for (std::size_t i = 0; i < sources.size(); ++i)
-      gain[i] = pair_gain(stream, views.tiles[2 * i], views.tiles[2 * i + 1], sources[i], target);
-    std::vector<std::int64_t> order = range(static_cast<std::int64_t>(sources.size()));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int64_t a, std::int64_t b) { return gain[to_size(a)] > gain[to_size(b)]; });
+      ranked[i] = {explained(stream, views.tiles[2 * i], views.tiles[2 * i + 1], sources[i], target),
+                   sources[i]};
+    std::stable_sort(ranked.begin(), ranked.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    ranked.resize(std::min(ranked.size(), kPool));
     std::vector<std::int64_t> best;
-    for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), kPool); ++i)
-      best.push_back(sources[to_size(order[i])]);
+    for (const auto& [gain, source] : ranked) best.push_back(source);
     return best;
   }
 
-  /// tr(M X X^T) for X = G_tr L^-T: what the source alone explains.
-  double pair_gain(std::size_t stream, const TileView& own, const TileView& cross, std::int64_t source,
+  /// Returns tr(M X X^T) for X = G_tr L^-T: what the source alone explains of the target. diagonal: G_rr = L
+  /// L^T; cross: the tile of source and target.
+  double explained(std::size_t stream, const TileView& diagonal, const TileView& cross, std::int64_t source,
                    std::int64_t target) const {
     const RegressionData& data = input_.data(stream);
-    std::vector<double> turned(to_size(d_ * d_));  // G_tr
-    for (std::int64_t j = 0; j < d_; ++j)
-      for (std::int64_t i = 0; i < d_; ++i)
-        turned[to_size(i + j * d_)] =
-            target > source ? cross.values[i + j * cross.leading] : cross.values[j + i * cross.leading];
-    const Factor factor = factor_regressors(own.values, d_, own.leading, &data.sst[to_size(source * d_)],
-                                            data.rules.pivot_tolerance(d_));
-    const std::vector<double> x = whiten(factor, turned.data(), d_, d_);
+    std::vector<double> target_rows(to_size(d_ * d_));  // G_tr
+    copy_tile(cross, d_, target < source, target_rows.data(), d_);
+    const Factor factor = factor_regressors(diagonal.values, d_, diagonal.leading,
+                                            &data.sst[to_size(source * d_)], data.rules.pivot_tolerance(d_));
+    const std::vector<double> x = whiten(factor, target_rows.data(), d_, d_);
     const double* m = input_.metric(stream, target);
     double gain = 0;
     for (std::int64_t k = 0; k < factor.rank; ++k)
@@ -116,34 +97,31 @@ class CausalReferences {
     return gain;
   }
 
-  /// Each rank answers for its targets; all learn all answers. Collective.
+  /// Answers queries, each on the rank that has the target's problem; returns all answers on every rank.
+  /// Collective.
   std::vector<MetricChoice> answer(const std::vector<ReferenceQuery>& queries) const {
-    const std::int64_t width = input_.references() + 1;  // loss, then positions + 1
-    std::vector<double> table(queries.size() * to_size(width), 0.0);
+    std::vector<double> losses(queries.size(), 0.0);
+    std::vector<std::vector<std::int64_t>> references(queries.size());
     const SingleThreadedBlas single;
 #pragma omp parallel for schedule(dynamic)
     for (std::size_t q = 0; q < queries.size(); ++q) {
-      const auto pool = pools_.find({queries[q].target.stream, queries[q].target.head});
-      if (pool == pools_.end()) continue;
-      const MetricChoice choice = pool->second.problem.choose(queries[q].allowed, input_.references());
-      table[q * to_size(width)] = choice.loss;
-      for (std::size_t i = 0; i < choice.references.size(); ++i)
-        table[q * to_size(width) + 1 + i] = static_cast<double>(choice.references[i] + 1);
+      const auto problem = problems_.find({queries[q].target.stream, queries[q].target.head});
+      if (problem == problems_.end()) continue;
+      MetricChoice choice = problem->second.choose(queries[q].allowed, input_.references());
+      losses[q] = choice.loss;
+      references[q] = std::move(choice.references);
     }
-    input_.comm().sum(table.data(), static_cast<std::int64_t>(table.size()));
+    input_.comm().sum(losses.data(), static_cast<std::int64_t>(losses.size()));
+    share_lists(input_.comm(), references);
     std::vector<MetricChoice> choices;
-    for (std::size_t q = 0; q < queries.size(); ++q) {
-      choices.push_back({{}, table[q * to_size(width)]});
-      for (std::int64_t i = 1; i < width && table[q * to_size(width) + to_size(i)] > 0; ++i)
-        choices.back().references.push_back(
-            static_cast<std::int64_t>(table[q * to_size(width) + to_size(i)]) - 1);
-    }
+    for (std::size_t q = 0; q < queries.size(); ++q) choices.push_back({references[q], losses[q]});
     return choices;
   }
 
   const ReferenceInput& input_;
   std::int64_t d_;
-  std::map<std::pair<std::int64_t, std::int64_t>, Pool> pools_;
+  std::map<std::pair<std::int64_t, std::int64_t>, MetricProblem>
+      problems_;  // of this rank, by stream and target
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Headspan's elimination of heads with references of the target's own layer and those before.
+// Headspan's elimination of heads with references in the target's own and earlier layers.
 #pragma once
 
 #include "app/compress/reference_input.h"
@@ -6,8 +6,8 @@
 
 namespace headspan {
 
-/// Throws AgreedError where the budget is out of reach. The same on every rank. Collective over the Grams'
-/// grid.
+/// Returns the references, the same on every rank. Throws AgreedError if the budget cannot be met. Collective
+/// over the Grams' grid.
 References causal_references(const ReferenceInput& input);
 
 }  // namespace headspan

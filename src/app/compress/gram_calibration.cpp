@@ -7,6 +7,7 @@
 #include "app/job/job_rules.h"
 #include "app/sources/merge_grams.h"
 #include "app/sources/value_range.h"
+#include "base/checked.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
 #include "dist/matrix/linear_algebra.h"
@@ -14,13 +15,6 @@
 
 namespace headspan {
 namespace {
-
-/// [grams] as calibration takes them: keys and values.
-Job of_keys_and_values(const Job& job) {
-  Job own = job;
-  own.predict.streams = {Stream::k, Stream::v};
-  return own;
-}
 
 void check_attention(const GramFiles& files, const std::string& path) {
   const GramStream& first = files.streams.front();
@@ -35,7 +29,7 @@ void check_attention(const GramFiles& files, const std::string& path) {
                      "output.save_gram = true and output.overwrite = true");
 }
 
-/// The sizes of attention, from Grams of all KV heads of all layers.
+/// Returns the sizes of attention, from Grams of all KV heads of all layers.
 ModelConfig sizes_of(const GramFiles& files, const std::string& path) {
   const GramAttention& attention = *files.attention;
   const GramStream& keys = files.streams.front();
@@ -51,8 +45,8 @@ ModelConfig sizes_of(const GramFiles& files, const std::string& path) {
     whole =
         whole && stream.head_size == config.head_size && stream.heads() == config.layers * config.kv_heads;
     for (std::int64_t h = 0; whole && h < stream.heads(); ++h)
-      whole = stream.layer[static_cast<std::size_t>(h)] == h / config.kv_heads &&
-              stream.head[static_cast<std::size_t>(h)] == h % config.kv_heads;
+      whole =
+          stream.layer[to_size(h)] == h / config.kv_heads && stream.head[to_size(h)] == h % config.kv_heads;
   }
   if (!whole)
     throw InputError(path, "attention", "", "does not go with the heads of k and v in the file",
@@ -60,37 +54,37 @@ ModelConfig sizes_of(const GramFiles& files, const std::string& path) {
   return config;
 }
 
-/// Returns in what the Grams may be of other weights than those of model.path; throws where they are.
-std::string check_model(const Job& job, const GramFiles& files) {
-  if (job.model.path.empty()) return {};
-  const std::string config_path = job.model.path + "/config.json";
+/// Returns why the Grams may be of other weights than those of the model, if it is named; throws InputError
+/// if they are. `path`: of the first Gram file.
+std::string check_model(const std::string& model, const std::string& path, const GramFiles& files) {
+  if (model.empty()) return {};
+  const std::string config_path = model + "/config.json";
   const std::string digest = sha256_file(config_path);
   if (files.config_sha256 != digest)
-    throw InputError(job.grams.paths.front(), "config_sha256", files.config_sha256.substr(0, 12),
+    throw InputError(path, "config_sha256", files.config_sha256.substr(0, 12),
                      "is not that of " + config_path + " (" + digest.substr(0, 12) + ")",
                      "give Grams of this model");
-  const std::string weights = weights_digest(Checkpoint::open(job.model.path));
+  const std::string weights = weights_digest(Checkpoint::open(model));
   if (files.weights_digest.empty())
-    return job.grams.paths.front() + ": weights_digest: " +
+    return path + ": weights_digest: " +
            (value_of(weight_source_words(), files.init) == WeightSource::random
                 ? "its Grams are of random weights, not of those of "
                 : "is not there: its Grams may be of other weights than those of ") +
-           job.model.path;
+           model;
   if (files.weights_digest != weights)
-    throw InputError(job.grams.paths.front(), "weights_digest", files.weights_digest.substr(0, 12),
-                     "is not that of " + job.model.path + " (" + weights.substr(0, 12) + ")",
+    throw InputError(path, "weights_digest", files.weights_digest.substr(0, 12),
+                     "is not that of " + model + " (" + weights.substr(0, 12) + ")",
                      "give Grams of this checkpoint");
   return {};
 }
 
-void check_tokens(const Job& job, const GramFiles& files) {
+void check_tokens(std::int64_t exact_first, const std::string& path, const GramFiles& files) {
   const GramStream& keys = files.streams.front();
-  const std::string& path = job.grams.paths.front();
-  if (keys.skip_first < job.compress.exact_first)
+  if (keys.skip_first < exact_first)
     throw InputError(path, "skip_first", std::to_string(keys.skip_first),
                      "lets tokens into the Grams that a cache with compress.exact_first = " +
-                         std::to_string(job.compress.exact_first) + " keeps exactly",
-                     "study with tokens.skip_first = " + std::to_string(job.compress.exact_first) +
+                         std::to_string(exact_first) + " keeps exactly",
+                     "study with tokens.skip_first = " + std::to_string(exact_first) +
                          ", or give compress.exact_first = " + std::to_string(keys.skip_first));
   const std::int64_t columns = keys.heads() / files.attention->layers * keys.head_size;
   if (files.fit_tokens < 2 * columns)
@@ -99,19 +93,19 @@ void check_tokens(const Job& job, const GramFiles& files) {
                      "give Grams of at least " + std::to_string(2 * columns) + " fit tokens together");
 }
 
-/// Variances up to which columns first .. first + columns do not vary.
-std::vector<double> least_variances(const Calibration& calibration, const HeadGram& gram, std::int64_t first,
-                                    std::int64_t columns) {
-  std::vector<double> least;
+/// Returns the variances below which columns first .. first + columns count as constant.
+std::vector<double> min_variances(const Calibration& calibration, const HeadGram& gram, std::int64_t first,
+                                  std::int64_t columns) {
+  std::vector<double> variances;
   for (std::int64_t i = first; i < first + columns; ++i) {
-    const double error = 64 * std::numeric_limits<double>::epsilon() * gram.mean[static_cast<std::size_t>(i)];
-    least.push_back(std::max(error * error, calibration.rules.smallest_square()));
+    const double error = 64 * std::numeric_limits<double>::epsilon() * gram.mean[to_size(i)];
+    variances.push_back(std::max(error * error, calibration.rules.smallest_square()));
   }
-  return least;
+  return variances;
 }
 
-/// Refuses Grams that are those of no data: the heads of a layer together below 0 by more than the rounding
-/// that R² is allowed. Each rank looks at every size()-th layer. Collective.
+/// Throws AgreedError unless the Gram of the heads of each layer is positive semidefinite, up to the rounding
+/// allowed for R2. Each rank checks every size()-th layer. Collective.
 void check_definite(const std::string& path, const Calibration& calibration) {
   const Comm& comm = calibration.comm();
   const std::int64_t layers = calibration.config.layers, heads = calibration.config.kv_heads,
@@ -119,14 +113,13 @@ void check_definite(const std::string& path, const Calibration& calibration) {
   for (const auto& [stream, grams] : calibration.grams)
     for (std::int64_t first = 0; first < layers; first += comm.size()) {
       const std::int64_t layer = first + comm.rank();
-      std::vector<std::int64_t> own(layer < layers ? static_cast<std::size_t>(heads) : 0);
-      std::iota(own.begin(), own.end(), layer * heads);
-      std::vector<double> covariance = covariance_of(grams.fit, own, d);
+      std::vector<std::int64_t> layer_heads(layer < layers ? to_size(heads) : 0);
+      std::iota(layer_heads.begin(), layer_heads.end(), layer * heads);
+      std::vector<double> covariance = covariance_of(grams.fit, layer_heads, d);
       agree(comm, [&, &name = stream, &fit = grams.fit] {
-        if (own.empty()) return;
-        if (!is_semidefinite(std::move(covariance), heads * d,
-                             least_variances(calibration, fit, layer * heads * d, heads * d),
-                             calibration.rules.band()))
+        if (layer < layers && !is_semidefinite(std::move(covariance), heads * d,
+                                               min_variances(calibration, fit, layer * heads * d, heads * d),
+                                               calibration.rules.band()))
           throw InputError(path, word_of(stream_words(), name) + ", layer " + std::to_string(layer), "",
                            "its Gram is not positive semidefinite", "the file is damaged");
       });
@@ -136,9 +129,9 @@ void check_definite(const std::string& path, const Calibration& calibration) {
 }  // namespace
 
 GramOrigin check_calibration_grams(const Job& job) {
-  const GramFiles files = read_gram_files(of_keys_and_values(job));
+  const GramFiles files = read_gram_files(job.grams.paths, {Stream::k, Stream::v});
   const std::string& path = job.grams.paths.front();
-  const std::string mismatch = check_model(job, files);
+  const std::string mismatch = check_model(job.model.path, path, files);
   check_attention(files, path);
   GramOrigin origin{sizes_of(files, path),
                     files.config_sha256,
@@ -148,14 +141,16 @@ GramOrigin check_calibration_grams(const Job& job) {
                     files.tokens_mismatch,
                     {}};
   if (job.compress.algorithm == CompressionAlgorithm::quantise) return origin;  // fits nothing
-  check_tokens(job, files);
+  check_tokens(job.compress.exact_first, path, files);
   origin.weights_mismatch = mismatch;
   return origin;
 }
 
-Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& team) {
-  UnitEvidence evidence = merge_grams(of_keys_and_values(job), team, true);
-  check_value_range(team.group(), job.grams.paths.front(), evidence);
+Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& processes) {
+  Job::Predict predict = job.predict;
+  predict.streams = {Stream::k, Stream::v};
+  UnitEvidence evidence = merge_grams(job.grams.paths, predict, processes, true);
+  check_value_range(job.grams.paths.front(), evidence, processes.group());
   StreamEvidence& keys = evidence.streams.front();
   GramAttention& attention = *evidence.attention;
   Calibration calibration{origin.config, keys.layout, keys.rules, {}, {}, {}};

@@ -1,4 +1,4 @@
-// A calibration from saved Grams in place of a run of the model over tokens.
+// A calibration from saved Grams, instead of a run of the model over tokens.
 #pragma once
 
 #include "app/compress/calibration.h"
@@ -6,21 +6,23 @@
 
 namespace headspan {
 
-/// What the job's Gram files say of their model and tokens.
+/// The model and the tokens of Grams.
 struct GramOrigin {
-  ModelConfig config;  ///< model_type and the sizes of attention alone
+  ModelConfig config;  ///< only model_type and the sizes of attention
   std::string config_sha256;
-  std::string weights_digest;  ///< empty: not told
+  std::string weights_digest;  ///< empty: unknown
   std::string tokens_path, tokens_sha256, tokens_mismatch;
-  std::string weights_mismatch;  ///< how they may be of other weights than model.path; empty: not
+  std::string
+      weights_mismatch;  ///< why the Grams may be of other weights than model.path; empty: they are not
 };
 
-/// Throws InputError where the files do not serve the job: of another model than model.path, without what
-/// attention does, with tokens that a cache keeps exactly, with too few. Local.
+/// Reads what the job's Gram files say. Throws InputError if they do not suit the job: if they are of another
+/// model than model.path, lack the moments of attention, include tokens that a cache keeps exactly, or have
+/// too few tokens. Local.
 GramOrigin check_calibration_grams(const Job& job);
 
-/// The files merged; `origin` as they say it. Throws AgreedError, also for Grams that no data has. Collective
-/// over the team's group.
-Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& team);
+/// Reads and merges the job's Gram files. Throws AgreedError, also for Grams that cannot come from data.
+/// Collective over the group.
+Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& processes);
 
 }  // namespace headspan

@@ -1,4 +1,4 @@
-// The references that the paper's graphs of pairwise R² choose, as its text says or as its code does.
+// Chooses references by the paper's graphs of pairwise R2, as its text describes them or as its code does.
 #pragma once
 
 #include "app/compress/reference_input.h"
@@ -6,7 +6,7 @@
 
 namespace headspan {
 
-/// The same on every rank. Collective over the Grams' grid.
+/// Returns the references, the same on every rank. Collective over the Grams' grid.
 References graph_references(const ReferenceInput& input);
 
 }  // namespace headspan

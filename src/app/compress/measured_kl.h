@@ -1,4 +1,4 @@
-// What compressing one layer of one stream does to a model, measured on some of its tokens.
+// Measures what compressing a layer of a stream does to a model, on some of its tokens.
 #pragma once
 
 #include "app/compress/calibration.h"
@@ -7,9 +7,9 @@
 
 namespace headspan {
 
-/// Measures on the first 512 fit tokens of the sample; everything must outlive the function that is returned.
-/// Its calls are collective over the team, all data-parallel rows doing the same.
+/// Returns a function that measures on the first 512 fit tokens of the sample. The arguments must outlive it.
+/// Its calls are collective over the layout's group; all data-parallel rows compute the same.
 MeasuredKl make_measured_kl(const Transformer& model, const ModelInput& input, const Sample& sample,
-                            std::int64_t exact_first, const ProcessLayout& team);
+                            std::int64_t exact_first, const ProcessLayout& processes);
 
 }  // namespace headspan

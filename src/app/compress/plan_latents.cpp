@@ -14,16 +14,16 @@
 namespace headspan {
 namespace {
 
-/// One layer of a stream on the rank that works on it.
-struct OwnLatents {
+/// The latents of a layer of a stream, on the rank that found them.
+struct BlockLatents {
   Stream stream;
   std::int64_t layer;
   Latents latents;
 };
 
-/// The power of two by which the first latent of a band, of this variance, is about 1: then scales of 16 bits
-/// are exact enough whatever the unit of the loss. What is below the rounding of the layer's largest is as
-/// good as that; 1 where nothing varies. Columns in FP32 hold it, and its inverse.
+/// Returns the power of two that scales the first latent of a band, of this variance, to about 1, so that
+/// scales of 16 bits are accurate whatever the unit of the loss; 1 if nothing varies. A variance below the
+/// rounding of the layer's largest is replaced by that. FP32 holds the result and its inverse.
 double band_scale(double variance, double largest) {
   const double resolved = std::max(variance, std::numeric_limits<double>::epsilon() * largest);
   return resolved > 0 ? std::exp2(std::clamp(-std::round(std::log2(resolved) / 2), -64.0, 64.0)) : 1;
@@ -43,9 +43,9 @@ class LatentPlanner {
   PlannedStreams plan(const MeasuredKl& measure) {
     std::vector<Spectrum> spectra = find_latents();
     if (measure) {
-      const std::vector<double> units = measured_units(measure, spectra, allocate(spectra));
+      const std::vector<double> scales = measured_scales(measure, spectra, allocate(spectra));
       for (std::size_t block = 0; block < spectra.size(); ++block)
-        for (double& value : spectra[block]) value *= units[block];
+        for (double& value : spectra[block]) value *= scales[block];
     }
     return collect(spectra, allocate(spectra));
   }
@@ -54,28 +54,30 @@ class LatentPlanner {
     const std::vector<Spectrum> spectra = find_latents();
     Allocation halves;
     for (const Spectrum& spectrum : spectra) {
-      const Allocation own = allocate_columns({spectrum}, columns() / 2);
-      halves.bands.push_back(own.bands.front());
-      halves.loss.push_back(own.loss.front());
+      const Allocation half = allocate_columns({spectrum}, columns() / 2);
+      halves.bands.push_back(half.bands.front());
+      halves.loss.push_back(half.loss.front());
     }
-    const std::vector<double> units = measured_units(measure, spectra, halves);
+    const std::vector<double> scales = measured_scales(measure, spectra, halves);
     std::map<Stream, std::vector<double>> by_stream;
     for (const Stream stream : rule_.streams) {
-      const auto first = units.begin() + static_cast<std::ptrdiff_t>(block_of(stream, 0));
+      const auto first = scales.begin() + static_cast<std::ptrdiff_t>(block_index(stream, 0));
       by_stream[stream] = {first, first + layers_};
     }
     return by_stream;
   }
 
  private:
-  /// Spectra of all layers and streams, on every rank. Collective.
+  /// Finds the latents of all blocks, one layer per rank and round; returns their spectra by block, on every
+  /// rank. Collective.
   std::vector<Spectrum> find_latents() {
     std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
     for (std::int64_t first = 0; first < layers_; first += comm_.size()) {
       stop_where_asked(comm_);
-      work_on(first);
+      find_latents_of_layer(first);
     }
-    for (const OwnLatents& own : own_) spectra[block_of(own.stream, own.layer)] = own.latents.eigenvalues;
+    for (const BlockLatents& block : latents_)
+      spectra[block_index(block.stream, block.layer)] = block.latents.eigenvalues;
     for (Spectrum& spectrum : spectra) {
       spectrum.resize(to_size(columns()), 0.0);
       comm_.sum(spectrum.data(), columns());
@@ -85,67 +87,72 @@ class LatentPlanner {
 
   std::int64_t columns() const { return heads_ * d_; }
 
-  std::size_t block_of(Stream stream, std::int64_t layer) const {
-    const auto at = std::find(rule_.streams.begin(), rule_.streams.end(), stream) - rule_.streams.begin();
-    return to_size(at * layers_ + layer);
+  /// Blocks are ordered by stream, as the job names them, then by layer.
+  std::size_t block_index(Stream stream, std::int64_t layer) const {
+    const auto s = std::find(rule_.streams.begin(), rule_.streams.end(), stream) - rule_.streams.begin();
+    return to_size(s * layers_ + layer);
   }
 
-  /// Of the columns of this rank's layer of a round, first + rank; of none beyond the last. Collective.
+  /// Returns the covariance of this rank's layer in the round of layers that starts with `first`; empty if
+  /// the round has none for it. Collective.
   std::vector<double> covariance(Stream stream, std::int64_t first) const {
-    const std::int64_t own = first + comm_.rank();
-    std::vector<std::int64_t> heads(own < layers_ ? to_size(heads_) : 0);
+    const std::int64_t rank_layer = first + comm_.rank();
+    std::vector<std::int64_t> heads(rank_layer < layers_ ? to_size(heads_) : 0);
     if (!calibration_.grams.empty()) {
-      std::iota(heads.begin(), heads.end(), own * heads_);
+      std::iota(heads.begin(), heads.end(), rank_layer * heads_);
       return covariance_of(calibration_.grams.at(stream).fit, heads, d_);
     }
     std::iota(heads.begin(), heads.end(), 0);
     std::vector<double> covariance;
     for (std::int64_t layer = first; layer < std::min(layers_, first + comm_.size()); ++layer) {
       const HeadGram& gram = calibration_.layer_grams.at(stream)[to_size(layer)];
-      std::vector<double> some = covariance_of(gram, layer == own ? heads : std::vector<std::int64_t>(), d_);
-      if (layer == own) covariance = std::move(some);
+      if (layer == rank_layer)
+        covariance = covariance_of(gram, heads, d_);
+      else
+        covariance_of(gram, {}, d_);
     }
     return covariance;
   }
 
   std::vector<double> mean(Stream stream, std::int64_t layer) const {
     if (calibration_.grams.empty()) return calibration_.layer_grams.at(stream)[to_size(layer)].mean;
-    const auto all = calibration_.grams.at(stream).fit.mean.begin();
-    return {all + layer * columns(), all + (layer + 1) * columns()};
+    const auto first = calibration_.grams.at(stream).fit.mean.begin() + layer * columns();
+    return {first, first + columns()};
   }
 
-  /// This rank's layer of a round that begins with layer `first`. Collective.
-  void work_on(std::int64_t first) {
-    const std::int64_t layer = first + comm_.rank();
+  /// Finds the latents of this rank's layer in the round that starts with `first`. Collective.
+  void find_latents_of_layer(std::int64_t first) {
+    const std::int64_t layer = first + comm_.rank(), metric_size = heads_ * d_ * d_;
     for (const Stream stream : rule_.streams) {
-      std::vector<double> own = covariance(stream, first);
+      std::vector<double> layer_covariance = covariance(stream, first);
       if (layer >= layers_) continue;
-      const auto metric = metrics_.at(stream).begin() + layer * heads_ * d_ * d_;
-      own_.push_back(
-          {stream, layer, make_latents(std::move(own), {metric, metric + heads_ * d_ * d_}, heads_, d_)});
+      const auto metric = metrics_.at(stream).begin() + layer * metric_size;
+      latents_.push_back(
+          {stream, layer,
+           make_latents(std::move(layer_covariance), {metric, metric + metric_size}, heads_, d_)});
     }
   }
 
-  /// What each layer of each stream is measured to lose with its bands over what it is expected to; 1 where
-  /// that is nothing. Collective.
-  std::vector<double> measured_units(const MeasuredKl& measure, const std::vector<Spectrum>& spectra,
-                                     const Allocation& allocation) const {
-    std::vector<double> units(spectra.size(), 1.0);
+  /// Returns the measured loss over the expected loss of each block as allocated; 1 if nothing is expected.
+  /// Collective.
+  std::vector<double> measured_scales(const MeasuredKl& measure, const std::vector<Spectrum>& spectra,
+                                      const Allocation& allocation) const {
+    std::vector<double> scales(spectra.size(), 1.0);
     for (const Stream stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
-        const std::size_t at = block_of(stream, layer);
-        if (!(allocation.loss[at] > 0)) continue;
+        const std::size_t b = block_index(stream, layer);
+        if (!(allocation.loss[b] > 0)) continue;
         stop_where_asked(comm_);
-        PlannedBlock block = block_with(stream, layer, allocation.bands[at], spectra[at]);
+        PlannedBlock block = make_block(stream, layer, allocation.bands[b], spectra[b]);
         std::int64_t size = 0;
         for (const Band& band : block.bands) size += columns() * band.columns;
-        for (std::vector<float>* values : {&block.projection, &block.lift}) {
+        for (std::vector<float>* values : {&block.projection, &block.reconstruction}) {
           values->resize(to_size(size));
           comm_.broadcast(values->data(), size, 0);
         }
-        units[at] = std::max(measure(stream, layer, block), 1e-12) / allocation.loss[at];
+        scales[b] = std::max(measure(stream, layer, block), 1e-12) / allocation.loss[b];
       }
-    return units;
+    return scales;
   }
 
   Allocation allocate(const std::vector<Spectrum>& spectra) const {
@@ -155,57 +162,57 @@ class LatentPlanner {
     return allocate_bands(spectra, rule_.bits.bands);
   }
 
-  /// Columns of the projection, scaled band by band.
-  void cut(const Latents& latents, PlannedBlock& block) const {
+  /// Sets projection and reconstruction to those of the stored latents, scaled by band.
+  void set_maps(const Latents& latents, PlannedBlock& block) const {
     std::int64_t r = 0;
     for (const Band& band : block.bands) r += band.columns;
     block.projection.resize(to_size(columns() * r));
-    block.lift.resize(to_size(r * columns()));
+    block.reconstruction.resize(to_size(r * columns()));
     std::int64_t latent = 0;
     for (const Band& band : block.bands) {
       const double scale = band_scale(latents.variances[to_size(latent)], latents.variances.front());
       for (const std::int64_t last = latent + band.columns; latent < last; ++latent)
         for (std::int64_t i = 0; i < columns(); ++i) {
-          const std::size_t at = to_size(i + latent * columns());
-          block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[at] * scale);
-          block.lift[to_size(latent * columns() + i)] = static_cast<float>(latents.lift[at] / scale);
+          const std::size_t k = to_size(i + latent * columns());
+          block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[k] * scale);
+          block.reconstruction[k] = static_cast<float>(latents.reconstruction[k] / scale);
         }
     }
   }
 
-  /// One layer of a stream in given bands; projection and lift on rank 0 alone. Collective.
-  PlannedBlock block_with(Stream stream, std::int64_t layer, std::vector<Band> bands,
+  /// Returns the block of a layer of a stream with these bands; projection and reconstruction on rank 0 only.
+  /// Collective.
+  PlannedBlock make_block(Stream stream, std::int64_t layer, std::vector<Band> bands,
                           const Spectrum& spectrum) const {
     PlannedBlock block;
     block.bands = std::move(bands);
     block.eigenvalues = spectrum;
     block.mean = block.bias = mean(stream, layer);
-    for (const OwnLatents& own : own_)
-      if (own.stream == stream && own.layer == layer) cut(own.latents, block);
+    for (const BlockLatents& found : latents_)
+      if (found.stream == stream && found.layer == layer) set_maps(found.latents, block);
     send_to_root(block.projection);
-    send_to_root(block.lift);
+    send_to_root(block.reconstruction);
     return block;
   }
 
-  /// The blocks of all layers, on rank 0. Collective.
+  /// Returns the blocks of all layers, on rank 0. Collective.
   PlannedStreams collect(const std::vector<Spectrum>& spectra, const Allocation& allocation) const {
     PlannedStreams planned;
     for (const Stream stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
-        const std::size_t at = block_of(stream, layer);
-        PlannedBlock block = block_with(stream, layer, allocation.bands[at], spectra[at]);
-        block.expected_loss = allocation.loss[at];
+        const std::size_t b = block_index(stream, layer);
+        PlannedBlock block = make_block(stream, layer, allocation.bands[b], spectra[b]);
+        block.expected_loss = allocation.loss[b];
         if (comm_.is_root()) planned[stream].push_back(std::move(block));
       }
     return planned;
   }
 
-  /// `values` of the one rank that has some becomes rank 0's. Collective.
+  /// Moves `values` from the single rank that has any to rank 0. Collective.
   void send_to_root(std::vector<float>& values) const {
-    std::vector<std::vector<float>> send(to_size(comm_.size()));
-    send[0] = std::move(values);
+    std::vector<std::vector<float>> gathered = comm_.gather(std::move(values));
     values.clear();
-    for (std::vector<float>& part : comm_.exchange(send))
+    for (std::vector<float>& part : gathered)
       if (!part.empty()) values = std::move(part);
   }
 
@@ -214,16 +221,16 @@ class LatentPlanner {
   const Comm& comm_;
   std::int64_t heads_, d_, layers_;
   std::map<Stream, std::vector<double>> metrics_;
-  std::vector<OwnLatents> own_;
+  std::vector<BlockLatents> latents_;  // of this rank
 };
 
 }  // namespace
 
 void check_latents(const Job::Compress& rule, const ModelConfig& config) {
   const std::int64_t columns = config.kv_heads * config.head_size;
-  if (columns > kMostEigenvectors) {
+  if (columns > kMaxEigenvectors) {
     const std::string what = "takes the latents of layers, of which each has " + std::to_string(columns) +
-                             " columns, above the " + std::to_string(kMostEigenvectors) +
+                             " columns, above the " + std::to_string(kMaxEigenvectors) +
                              " whose eigenvectors LAPACK can count";
     if (rule.algorithm == CompressionAlgorithm::latent)
       throw InputError("", "compress.algorithm", "latent", what,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 #include "stats/regression/joint_fit.h"
 
@@ -26,17 +27,34 @@ const double* ReferenceInput::metric(std::size_t stream, std::int64_t head) cons
 MetricProblem ReferenceInput::problem(std::size_t stream, std::vector<double> moments,
                                       const std::vector<std::int64_t>& heads) const {
   const std::int64_t d = layout().head_size;
-  const double* own = metric(stream, heads.back());
+  const double* target_metric = metric(stream, heads.back());
   return {data(stream).rules, d, std::move(moments), gather(data(stream).sst, heads, d),
-          std::vector<double>(own, own + d * d)};
+          std::vector<double>(target_metric, target_metric + d * d)};
 }
 
-void ReferenceInput::refuse_budget(std::int64_t least) const {
+void ReferenceInput::refuse_budget(std::int64_t needed) const {
   char share[32];
-  std::snprintf(share, sizeof share, "%.4f", std::ceil(1e4 * static_cast<double>(least) / heads()) / 1e4);
+  std::snprintf(share, sizeof share, "%.4f", std::ceil(1e4 * static_cast<double>(needed) / heads()) / 1e4);
   throw AgreedError("compress.stored = " + std::to_string(rule_.stored) +
                         ": cannot be reached by dropping heads; " + std::string(share) + " can",
                     2);
+}
+
+void share_lists(const Comm& comm, std::vector<std::vector<std::int64_t>>& lists) {
+  std::vector<std::int64_t> lengths, values;
+  for (const auto& list : lists) lengths.push_back(static_cast<std::int64_t>(list.size()));
+  comm.sum(lengths.data(), static_cast<std::int64_t>(lengths.size()));
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    lists[i].resize(to_size(lengths[i]), 0);
+    values.insert(values.end(), lists[i].begin(), lists[i].end());
+  }
+  comm.sum(values.data(), static_cast<std::int64_t>(values.size()));
+  auto first = values.begin();
+  for (auto& list : lists) {
+    const auto last = first + static_cast<std::ptrdiff_t>(list.size());
+    list.assign(first, last);
+    first = last;
+  }
 }
 
 }  // namespace headspan

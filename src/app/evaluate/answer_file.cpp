@@ -12,18 +12,18 @@
 
 namespace headspan {
 
-AnswerFile::AnswerFile(const Comm& comm, std::string path, const std::string& job, std::size_t requests,
+AnswerFile::AnswerFile(const Comm& comm, std::string path, const std::string& identity, std::size_t requests,
                        const Log& log)
     : comm_(comm), path_(std::move(path)), done_(requests, 0) {
   agree(comm_, [&] {
     if (!comm_.is_root()) return;
     lines_.resize(requests);
-    if (!path_.empty()) read(job, log);
+    if (!path_.empty()) read(identity, log);
   });
   comm_.broadcast(done_.data(), static_cast<std::int64_t>(done_.size()), 0);
-  const auto there = std::count(done_.begin(), done_.end(), 1);
-  if (there > 0)
-    log.notice(part() + " has " + std::to_string(there) + " of " + std::to_string(requests) +
+  const auto answered = std::count(done_.begin(), done_.end(), 1);
+  if (answered > 0)
+    log.notice(part() + " has " + std::to_string(answered) + " of " + std::to_string(requests) +
                " answers: goes on from them");
 }
 
@@ -33,25 +33,24 @@ AnswerFile::~AnswerFile() {
   std::filesystem::remove(part(), ignored);
 }
 
-void AnswerFile::read(const std::string& job, const Log& log) {
+void AnswerFile::read(const std::string& identity, const Log& log) {
   namespace fs = std::filesystem;
   make_folder(folder_of(path_));
   std::istringstream old(fs::exists(part()) ? read_whole_file(part()) : "");
-  std::string line, kept = job + "\n";
-  const bool begun = static_cast<bool>(std::getline(old, line));
-  if (begun && line != job)
+  std::string line, kept = identity + "\n";
+  if (std::getline(old, line) && line != identity)
     log.notice(part() + " is of another job, or of other contents of its files: begins anew");
-  if (begun && line == job)
-    while (std::getline(old, line) && !old.eof()) take(line);  // eof: the last line was cut short
+  if (line == identity)
+    while (std::getline(old, line) && !old.eof()) store(line);  // eof: the last line is incomplete
   for (std::size_t request = 0; request < lines_.size(); ++request)
     if (has(request)) kept += std::to_string(request) + " " + lines_[request];
-  const std::string fresh = part() + ".tmp";  // a run that is killed here leaves the old part
-  file_.emplace(fresh);
+  const std::string temporary = part() + ".tmp";  // a run killed here leaves the old PATH.part
+  file_.emplace(temporary);
   file_->append(kept);
-  fs::rename(fresh, part());
+  fs::rename(temporary, part());
 }
 
-void AnswerFile::take(const std::string& numbered_line) {
+void AnswerFile::store(const std::string& numbered_line) {
   std::istringstream text(numbered_line);
   std::size_t request = 0;
   if (!(text >> request) || request >= lines_.size() || text.get() != ' ') return;
@@ -62,23 +61,20 @@ void AnswerFile::take(const std::string& numbered_line) {
 }
 
 void AnswerFile::add(const std::vector<std::size_t>& requests, const std::vector<std::string>& lines) {
-  std::vector<std::vector<char>> send(static_cast<std::size_t>(comm_.size()));
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const std::string numbered = std::to_string(requests[i]) + " " + lines[i];
-    send[0].insert(send[0].end(), numbered.begin(), numbered.end());
-  }
-  const auto received = comm_.exchange(send);
+  std::string numbered;
+  for (std::size_t i = 0; i < requests.size(); ++i) numbered += std::to_string(requests[i]) + " " + lines[i];
+  const auto gathered = comm_.gather(std::vector<char>(numbered.begin(), numbered.end()));
   agree(comm_, [&] {
     if (!comm_.is_root()) return;
-    for (const auto& own : received) {
-      const std::string text(own.begin(), own.end());
-      std::istringstream numbered(text);
-      for (std::string line; std::getline(numbered, line);) take(line);
+    for (const auto& characters : gathered) {
+      const std::string text(characters.begin(), characters.end());
+      std::istringstream answers(text);
+      for (std::string line; std::getline(answers, line);) store(line);
       if (file_) file_->append(text);
     }
   });
   comm_.broadcast(done_.data(), static_cast<std::int64_t>(done_.size()), 0);
-  kept_since_ = !path_.empty();
+  has_new_answers_ = !path_.empty();
 }
 
 void AnswerFile::publish() {

@@ -25,20 +25,16 @@ CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
   CacheSpeed speed;
   speed.prefill = rows * tokens / group.max(steady_seconds() - start);
   const CacheBytes bytes = cache->bytes();
-  const auto of_model = [&](std::int64_t own) {
-    double sum = static_cast<double>(own);
-    model.processes().tensor().sum(&sum, 1);
-    return sum;
-  };
-  speed.stored_bytes =
-      of_model(bytes.stored) / std::max(1.0, tokens - (kind == CacheKind::compressed ? exact : 0));
-  speed.exact_bytes = exact > 0 ? of_model(bytes.exact) / exact : of_model(0);
-  std::vector<std::vector<std::int64_t>> fresh(next.size());
+  double row_bytes[] = {static_cast<double>(bytes.stored), static_cast<double>(bytes.exact)};
+  model.processes().tensor().sum(row_bytes, 2);
+  speed.stored_bytes = row_bytes[0] / std::max(1.0, tokens - (kind == CacheKind::compressed ? exact : 0));
+  speed.exact_bytes = exact > 0 ? row_bytes[1] / exact : 0;
+  std::vector<std::vector<std::int64_t>> new_tokens(next.size());
   group.barrier();
   start = steady_seconds();
   for (std::int64_t step = 0; step < steps; ++step) {
-    for (std::size_t s = 0; s < next.size(); ++s) fresh[s] = {std::max<std::int64_t>(0, next[s])};
-    next = next_tokens(model.model(), fresh, *cache);
+    for (std::size_t s = 0; s < next.size(); ++s) new_tokens[s] = {std::max<std::int64_t>(0, next[s])};
+    next = next_tokens(model.model(), new_tokens, *cache);
   }
   speed.decode = rows * static_cast<double>(steps * static_cast<std::int64_t>(prompts.size())) /
                  group.max(steady_seconds() - start);

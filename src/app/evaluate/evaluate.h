@@ -1,5 +1,5 @@
-// The command evaluate: runs a model with a full and a compressed KV cache, and tells what that costs and
-// saves.
+// The command evaluate: runs a model with a full and a compressed KV cache, and reports what compression
+// costs and saves.
 #pragma once
 
 #include "app/job/job.h"
@@ -7,7 +7,7 @@
 
 namespace headspan {
 
-/// Returns the exit code. Throws AgreedError. Collective over world.
+/// Runs the command; returns its exit code. Throws AgreedError. Collective over world.
 int evaluate(const Job& job, const Comm& world);
 
 }  // namespace headspan

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "app/run/run_clock.h"
+#include "base/progress.h"
 #include "dist/comm/agreement.h"
 #include "model/forward/inference.h"
 
@@ -16,12 +17,12 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Sums over the predicted tokens of each sequence: [sequences].
+/// Sums over the predicted tokens of each sequence: [sequences] each.
 struct Sums {
   std::vector<double> tokens, loss, full_loss, kl;
 };
 
-/// sum of values over sum of counts, and its standard error with the sequences that have a count as a sample.
+/// Returns the sum of values over the sum of counts, and its standard error over the sequences with a count.
 std::pair<double, double> ratio(const std::vector<double>& values, const std::vector<double>& counts) {
   const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
   if (total == 0) return {kNan, kNan};
@@ -33,7 +34,7 @@ std::pair<double, double> ratio(const std::vector<double>& values, const std::ve
   return {mean, n > 1 ? std::sqrt(squares * n / (n - 1)) / total : kNan};
 }
 
-/// One batch of one row. Collective over the row.
+/// Scores a batch of the row's sequences. Collective over the row.
 void score_batch(const CachedModel& model, CacheKind kind, bool reference, const Sample& sample,
                  const std::vector<std::size_t>& numbers, Sums& sums) {
   std::vector<std::vector<std::int64_t>> tokens;
@@ -62,10 +63,16 @@ InputError forward_overflow(const CachedModel& model, const std::string& what) {
                     dtype == Dtype::float16 ? "set model.dtype to bfloat16 or float32" : "check the weights");
 }
 
-TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const std::string& name,
-                     const Sample& sample, std::int64_t batch, Progress& progress) {
+TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const Text& text, const Log& log) {
   const ProcessLayout& team = model.processes();
+  const Sample& sample = text.sample;
+  const CacheKind kind = rule.cache;
+  const bool reference = rule.reference && kind != CacheKind::full;
   const std::size_t count = sample.sequences.size();
+  std::int64_t longest = 0;
+  for (const Sequence& sequence : sample.sequences) longest = std::max(longest, sequence.length);
+  const std::int64_t batch = batch_sequences(rule.batch, longest);
+  Progress progress(log, "score", "tokens", sample.total(), {{"text", text.name}});
   Sums sums{std::vector<double>(count), std::vector<double>(count), std::vector<double>(count),
             std::vector<double>(count)};
   std::vector<std::size_t> order(count);
@@ -91,7 +98,7 @@ TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, c
   agree(team.group(), [&] {
     for (const std::vector<double>* values : {&sums.loss, &sums.full_loss, &sums.kl})
       if (!std::all_of(values->begin(), values->end(), [](double x) { return std::isfinite(x); }))
-        throw forward_overflow(model, "text " + name);
+        throw forward_overflow(model, "text " + text.name);
   });
   TextScore score;
   score.tokens = static_cast<std::int64_t>(std::accumulate(sums.tokens.begin(), sums.tokens.end(), 0.0));

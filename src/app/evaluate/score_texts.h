@@ -1,4 +1,4 @@
-// The loss of a model on texts with one kind of KV cache, and how far it is from the full cache.
+// Computes the loss of a model on texts with one kind of KV cache, and its divergence from the full cache.
 #pragma once
 
 #include <string>
@@ -6,29 +6,34 @@
 #include "app/run/cached_model.h"
 #include "app/run/sample.h"
 #include "base/error.h"
-#include "base/progress.h"
+#include "base/log.h"
 
 namespace headspan {
 
-/// Of one text; per predicted token, in nats. Standard errors are over sequences (of a ratio of sums). What
-/// was not asked for, or what a single sequence does not tell, is NaN.
+/// A text to score.
+struct Text {
+  std::string name;  ///< of its file, without folder and last extension
+  Sample sample;
+};
+
+/// The score of a text, in nats per predicted token. Standard errors (_se) are those of a ratio of sums over
+/// sequences. What was not requested, or cannot be estimated from a single sequence, is NaN.
 struct TextScore {
   std::int64_t tokens = 0;  ///< predicted: all but the first of each sequence
   double loss = 0, loss_se = 0;
-  double full_loss = 0;
-  double dloss = 0, dloss_se = 0;  ///< loss less full_loss, of the same tokens
-  double kl = 0, kl_se = 0;
+  double full_loss = 0;            ///< with the full cache
+  double dloss = 0, dloss_se = 0;  ///< loss - full_loss
+  double kl = 0, kl_se = 0;        ///< KL(full cache || this cache)
 };
 
-/// Runs the sequences, `batch` at a time on each data-parallel row; with `reference` beside a full cache.
-/// Throws AgreedError that names the text, `name`, where its loss is not finite. Collective over the team.
-TextScore score_text(const CachedModel& model, CacheKind kind, bool reference, const std::string& name,
-                     const Sample& sample, std::int64_t batch, Progress& progress);
+/// Scores a text with the cache of evaluate.cache, and with the full cache too if evaluate.reference asks for
+/// it. Throws AgreedError naming the text if its loss is not finite. Collective over the group.
+TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const Text& text, const Log& log);
 
-/// What is wrong where a number that a forward gave for `what` is not finite.
+/// Returns the error for a forward of `what` that gave a number that is not finite.
 InputError forward_overflow(const CachedModel& model, const std::string& what);
 
-/// Sequences at a time: `asked`, or as many as have 4096 tokens together.
+/// Returns how many sequences a batch has: `asked`, or as many as have 4096 tokens together, from 1 to 64.
 std::int64_t batch_sequences(const std::optional<std::int64_t>& asked, std::int64_t longest);
 
 }  // namespace headspan

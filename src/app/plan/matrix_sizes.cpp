@@ -18,31 +18,27 @@ struct HeadMatrix {
 
   /// The most elements that a rank of the grid holds.
   std::int64_t local_elements(const GridShape& grid) const {
-    return most_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
+    return max_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
   }
 };
 
 /// Returns the smallest grid, square or one column wider, that holds the matrix.
 GridShape enough_ranks(const HeadMatrix& matrix) {
   GridShape grid{1, 1};
-  while (matrix.local_elements(grid) > kMostLocalElements) grid = {grid.columns, grid.rows + 1};
+  while (matrix.local_elements(grid) > kMaxLocalElements) grid = {grid.columns, grid.rows + 1};
   return grid;
-}
-
-std::string text(const GridShape& grid) {
-  return std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
 }
 
 void check(const std::string& what, const HeadMatrix& matrix, const GridShape& grid,
            const std::string& instead) {
   const std::int64_t elements = matrix.local_elements(grid);
-  if (elements <= kMostLocalElements) return;
+  if (elements <= kMaxLocalElements) return;
   const GridShape enough = enough_ranks(matrix);
-  throw InputError("", "run.grid", text(grid),
+  throw InputError("", "run.grid", to_string(grid),
                    "leaves " + std::to_string(elements) + " elements of " + what + " on a rank, above the " +
-                       std::to_string(kMostLocalElements) + " that ScaLAPACK can count",
+                       std::to_string(kMaxLocalElements) + " that ScaLAPACK can count",
                    "run on " + std::to_string(enough.rows * enough.columns) + " ranks of a group (" +
-                       text(enough) + "), or set " + instead);
+                       to_string(enough) + "), or set " + instead);
 }
 
 /// Checks the projections whose overlap a group of `ranks` computes.
@@ -89,7 +85,7 @@ void check_model_sizes(const Job& job, const ModelConfig& config, const GridShap
 }
 
 std::int64_t overlap_subgroups(std::int64_t elements, std::int64_t matrices, std::int64_t ranks,
-                           std::int64_t large) {
+                               std::int64_t large) {
   return elements >= large ? 1 : std::min(ranks, matrices);
 }
 

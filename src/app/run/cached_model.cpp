@@ -1,5 +1,6 @@
 #include "app/run/cached_model.h"
 
+#include "model/cache/paged_cache.h"
 #include "model/device_cache/device_cache.h"
 
 namespace headspan {
@@ -12,7 +13,7 @@ SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int 
   for (const auto& [stream, blocks] : plan.streams)
     for (const PlannedBlock& block : blocks) {
       record += RecordFormat(block.bands, plain).bytes();
-      numbers += block.lift.size() + block.map.size() + block.bias.size();
+      numbers += block.reconstruction.size() + block.map.size() + block.bias.size();
     }
   const double stored = static_cast<double>(record) * tokens,
                maps = static_cast<double>(numbers) * (plain == Dtype::float64 ? 8 : 4);
@@ -32,7 +33,7 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
   CachePlan compressed =
       make_cache_plan(input.config, *plan, model.heads(Stream::k), scalar_type(compute_), shared, plan_path);
   CachePlan replaced = full_.host;
-  compressed.exact_recent = replaced.exact_recent = exact_recent;
+  compressed.exact.recent = replaced.exact.recent = exact_recent;
   compressed_ = make_plan(std::move(compressed));
   replaced_ = make_plan(std::move(replaced));
 }
@@ -46,9 +47,10 @@ CachedModel::Plan CachedModel::make_plan(CachePlan plan) const {
 std::unique_ptr<StoringCache> CachedModel::make_storing(const Plan& plan, std::size_t sequences,
                                                         Dtype plain) const {
   const auto count = static_cast<std::int64_t>(sequences);
+  const CacheTypes types{compute_, plain};
   if (plan.device)
-    return std::make_unique<DeviceCache>(*plan.device, count, compute_, plain, processes_.tensor_device());
-  return std::make_unique<PagedCache>(plan.host, count, compute_, plain, processes_.tensor_device());
+    return std::make_unique<DeviceCache>(*plan.device, count, types, processes_.tensor_device());
+  return std::make_unique<PagedCache>(plan.host, count, types, processes_.tensor_device());
 }
 
 std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t sequences) const {

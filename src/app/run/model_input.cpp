@@ -23,17 +23,16 @@ ModelInput open_model(const Job::Model& rule, const std::string& path, bool rand
 Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits,
                        const ProcessLayout& processes, const Log& log, const std::string& name) {
   const double start = steady_seconds();
-  const Extent extent{input.config.layers, logits};
-  const at::Device device = processes.gpu()
-                                ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*processes.gpu()))
-                                : at::Device(at::kCPU);
+  TransformerOptions options{input.dtype, {input.config.layers, logits}};
+  if (processes.gpu())
+    options.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*processes.gpu()));
   set_exact_products();
   std::optional<Transformer> model;
   agree(processes.group(), [&] {
-    model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, input.dtype, extent,
-                                                 processes.tensor_device(), processes.data(), device)
+    model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, options,
+                                                 processes.tensor_device(), processes.data())
                              : Transformer::random(input.config, static_cast<std::uint64_t>(rule.seed),
-                                                   input.dtype, extent, processes.tensor_device(), device);
+                                                   options, processes.tensor_device());
   });
   log.event("loaded", {{"unit", name},
                        {"layers", std::to_string(input.config.layers)},

@@ -22,7 +22,7 @@ bool is_partial(const fs::path& path) { return path.extension() == ".incomplete"
 
 constexpr const char* kExpected = "a folder with config.json and model.safetensors is expected";
 
-/// Whether a manifest tells where its checkpoints can be had, as checkpoints/fetch.py reads it.
+/// Whether a manifest names the repositories of its checkpoints, which checkpoints/fetch.py downloads.
 bool names_repositories(const fs::path& manifest) {
   std::error_code error;
   if (!fs::is_regular_file(manifest, error)) return false;
@@ -31,8 +31,8 @@ bool names_repositories(const fs::path& manifest) {
          std::string::npos;
 }
 
-/// What to do about a folder that lacks something: a script fetch.sh beside it brings it, or a manifest tells
-/// from where; else `otherwise`.
+/// Returns the advice for a folder that lacks something: to run a script fetch.sh beside it, or fetch.py with
+/// a manifest that names repositories; else `otherwise`.
 std::string how_to_get(const std::string& folder, const std::string& otherwise) {
   const fs::path path = fs::path(folder + "/").parent_path(), script = path.parent_path() / "fetch.sh",
                  manifest = path.parent_path() / "manifest.tsv";
@@ -44,7 +44,7 @@ std::string how_to_get(const std::string& folder, const std::string& otherwise) 
   return otherwise;
 }
 
-/// What to do about a folder without weights. Where config.json is alone, only the sizes are known.
+/// Returns the advice for a folder without weights, which may hold nothing but config.json.
 std::string how_to_fill(const std::string& folder) {
   std::error_code error;
   const fs::directory_iterator files(folder, error);
@@ -70,7 +70,7 @@ void check_folder(const std::string& folder) {
                    is_cache ? "give one of the folders in its snapshots/" : how_to_get(folder, kExpected));
 }
 
-/// Opens a file of weights; what is told of a missing one fits the links of the Hugging Face cache.
+/// Opens a file of weights. In the Hugging Face cache it is a link, whose target may not be downloaded yet.
 SafetensorsFile open_weights(const std::string& path) {
   std::error_code error;
   const fs::path target = fs::is_symlink(path, error) ? fs::read_symlink(path, error) : fs::path();
@@ -84,7 +84,7 @@ SafetensorsFile open_weights(const std::string& path) {
 }  // namespace
 
 std::string config_of(const std::string& folder) {
-  const std::string path = folder + "/config.json";
+  std::string path = folder + "/config.json";
   std::error_code error;
   if (!fs::exists(path, error)) check_folder(folder);
   return path;
@@ -112,13 +112,13 @@ void Checkpoint::open_single(const std::string& path) {
 
 void Checkpoint::open_sharded(const std::string& index_path) {
   const ShardIndex index = read_shard_index(index_path);
-  std::int64_t total = 0;
-  std::map<std::string, std::size_t> position;  // of a shard's file name in shards_
+  std::int64_t total_bytes = 0;
+  std::map<std::string, std::size_t> shard_index;  // file name -> index into shards_
   for (const auto& [name, file] : index.weight_map) {
     const auto refuse = [&, &name = name, &file = file](const char* wrong, const char* right) {
       throw InputError(index_path, "weight_map '" + printable(name) + "'", printable(file), wrong, right);
     };
-    const auto [found, is_new] = position.emplace(file, shards_.size());
+    const auto [found, is_new] = shard_index.emplace(file, shards_.size());
     if (is_new) {
       const std::string path = folder_ + "/" + file;
       std::error_code error;
@@ -131,12 +131,12 @@ void Checkpoint::open_sharded(const std::string& index_path) {
     if (entry == tensors.end())
       refuse("does not hold this tensor", "index and shards must be of one checkpoint");
     shard_of_[name] = found->second;
-    total += entry->second.bytes();
+    total_bytes += entry->second.bytes();
   }
   warn_of_unused_tensors();
-  if (index.total_size && *index.total_size != static_cast<std::uint64_t>(total))
+  if (index.total_size && *index.total_size != static_cast<std::uint64_t>(total_bytes))
     warnings_.push_back(index_path + ": metadata.total_size = " + std::to_string(*index.total_size) +
-                        ": the tensors have " + std::to_string(total) + " bytes");
+                        ": the tensors have " + std::to_string(total_bytes) + " bytes");
 }
 
 void Checkpoint::warn_of_unused_tensors() {

@@ -4,26 +4,26 @@
 
 #include <sys/stat.h>
 
-#include "base/error.h"
+#include "base/checked.h"
 #include "base/input_file.h"
 #include "base/sha256.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kOfTensor = 8 << 10;
-constexpr std::int64_t kWhole = 16 << 20;
-constexpr std::int64_t kPiece = 4 << 10;
-constexpr std::int64_t kPieces = 1024;
+constexpr std::int64_t kTensorSample = 8 << 10;  // bytes
+constexpr std::int64_t kMaxWholeFile = 16 << 20;
+constexpr std::int64_t kBlock = 4 << 10;
+constexpr std::int64_t kBlocks = 1024;
 
 void add(Sha256& digest, const std::string& text) {
   digest.update(text.data(), static_cast<std::int64_t>(text.size()));
 }
 
 void add(Sha256& digest, const InputFile& file, std::int64_t offset, std::int64_t bytes) {
-  std::string piece(static_cast<std::size_t>(bytes), '\0');
-  file.read(offset, bytes, piece.data());
-  add(digest, piece);
+  std::string block(to_size(bytes), '\0');
+  file.read(offset, bytes, block.data());
+  add(digest, block);
 }
 
 }  // namespace
@@ -35,8 +35,8 @@ std::string weights_digest(const Checkpoint& checkpoint) {
     std::string header = name + '\0' + tensor.dtype;
     for (const std::int64_t extent : tensor.shape) header += " " + std::to_string(extent);
     add(digest, header + '\0');
-    const std::int64_t bytes = std::min(kOfTensor, tensor.bytes());
-    std::string sample(static_cast<std::size_t>(bytes), '\0');
+    const std::int64_t bytes = std::min(kTensorSample, tensor.bytes());
+    std::string sample(to_size(bytes), '\0');
     checkpoint.read(name, (tensor.bytes() - bytes) / 2, bytes, sample.data());
     add(digest, sample);
   }
@@ -48,13 +48,13 @@ std::string files_digest(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const InputFile file(path);
     add(digest, std::to_string(file.size()) + '\0');
-    if (file.size() <= kWhole) {
+    if (file.size() <= kMaxWholeFile) {
       add(digest, file, 0, file.size());
       continue;
     }
-    const std::int64_t step = (file.size() - kPiece) / (kPieces - 1);
-    for (std::int64_t piece = 0; piece + 1 < kPieces; ++piece) add(digest, file, piece * step, kPiece);
-    add(digest, file, file.size() - kPiece, kPiece);
+    const std::int64_t step = (file.size() - kBlock) / (kBlocks - 1);
+    for (std::int64_t i = 0; i + 1 < kBlocks; ++i) add(digest, file, i * step, kBlock);
+    add(digest, file, file.size() - kBlock, kBlock);
   }
   return digest.hex();
 }

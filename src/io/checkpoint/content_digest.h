@@ -1,7 +1,7 @@
-// Digests by which a run knows again what an earlier one has read, wherever it lies and whoever reads it:
-// equal for equal contents, on every rank and for copies under other names. Of what is large they take sizes,
-// headers and a sample of the bytes, a few MB in all: other training steps, other inputs and files cut short
-// are told apart, one changed byte need not be. Not checksums (io/outputs/publish.h).
+// Digests by which a run recognises input that an earlier run has read: equal for equal contents, on every
+// rank and for copies under other names. Of large files they cover sizes, headers and a sample of the bytes,
+// a few MB in all: they distinguish training steps, inputs and truncated files, but may miss a single changed
+// byte. Not checksums (io/outputs/publish.h).
 #pragma once
 
 #include <string>
@@ -11,16 +11,18 @@
 
 namespace headspan {
 
-/// Of the weights: each tensor's name, dtype, shape and up to 8 KiB from its middle. The same however the
-/// tensors are dealt out over files. Throws Error when a file cannot be read. One rank is enough.
+/// Returns the digest of a model's weights: of each tensor's name, dtype, shape and up to 8 KiB from its
+/// middle. It does not depend on how the tensors are distributed over files. Throws Error if a file cannot be
+/// read. Local.
 std::string weights_digest(const Checkpoint& checkpoint);
 
-/// Of files in this order: their sizes, and all bytes of those of at most 16 MiB, of others 1024 pieces of
-/// 4 KiB from the first byte to the last. Throws as InputFile does. One rank is enough.
+/// Returns the digest of files in this order: of their sizes and, up to 16 MiB, of all their bytes, else of
+/// 1024 evenly spaced blocks of 4 KiB that include the first and the last byte. Throws as InputFile does.
+/// Local.
 std::string files_digest(const std::vector<std::string>& paths);
 
-/// When the files were last changed, in seconds, and their sizes: for who asks whether these very files are
-/// still as they were, not for copies. Throws Error. One rank is enough.
+/// Returns the sizes of the files and when they were last changed, in seconds: to check that these very files
+/// are still as they were; copies differ. Throws Error. Local.
 std::string change_times(const std::vector<std::string>& paths);
 
 }  // namespace headspan

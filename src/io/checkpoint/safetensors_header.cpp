@@ -14,19 +14,8 @@ namespace {
 
 constexpr const char* kDamaged = "the file is damaged: fetch or write it again";
 
-/// "[2, 3]", no longer than a message needs.
-template <typename Number>
-std::string list_text(const std::vector<Number>& numbers) {
-  std::string text = "[";
-  for (const Number number : numbers) {
-    if (text.size() > 100) return text + "...]";
-    text += (text.size() > 1 ? ", " : "") + std::to_string(number);
-  }
-  return text + "]";
-}
-
-/// Receives the JSON header token by token: nothing is built but the tensors, and whatever the format does
-/// not foresee at a place ends the parse there, so that no nesting goes deeper than a tensor's lists.
+/// Receives the JSON header token by token. It builds nothing but the tensors, and refuses at once what the
+/// format does not allow at a position, so that nesting never goes deeper than a tensor's lists.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(const std::string& file, std::int64_t data_bytes) : file_(file), data_bytes_(data_bytes) {}
@@ -40,14 +29,14 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool binary(nlohmann::json::binary_t&) override { refuse("binary"); }
 
   bool number_unsigned(std::uint64_t value) override {
-    if (place_ != Place::kList) refuse(std::to_string(value));
+    if (level_ != Level::kList) refuse(std::to_string(value));
     list().push_back(value);
     return true;
   }
 
   bool string(std::string& value) override {
-    if (place_ == Place::kMetadata) return true;
-    if (place_ != Place::kTensor || field_ != "dtype") refuse(value);
+    if (level_ == Level::kMetadata) return true;
+    if (level_ != Level::kTensor || field_ != "dtype") refuse(value);
     if (dtype_bits(value) == 0)
       throw InputError(file_, where(), printable(value), "is not a dtype of safetensors",
                        "F32, F16 or BF16 are usual");
@@ -56,10 +45,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(std::size_t) override {
-    if (place_ == Place::kOutside) {
-      place_ = Place::kTop;
-    } else if (place_ == Place::kTop) {
-      place_ = name_ == "__metadata__" ? Place::kMetadata : Place::kTensor;
+    if (level_ == Level::kOutside) {
+      level_ = Level::kTop;
+    } else if (level_ == Level::kTop) {
+      level_ = name_ == "__metadata__" ? Level::kMetadata : Level::kTensor;
       seen_.clear();
       shape_.clear();
       offsets_.clear();
@@ -70,27 +59,27 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(std::string& value) override {
-    (place_ == Place::kTop ? name_ : field_) = value;
-    if (place_ == Place::kTensor && value != "dtype" && value != "shape" && value != "data_offsets")
+    (level_ == Level::kTop ? name_ : field_) = value;
+    if (level_ == Level::kTensor && value != "dtype" && value != "shape" && value != "data_offsets")
       throw InputError(file_, where(), "", "is no field of a tensor", "dtype, shape and data_offsets are");
     if (!is_new(value)) throw InputError(file_, where(), "", "is given twice", kDamaged);
     return true;
   }
 
   bool end_object() override {
-    if (place_ == Place::kTensor) tensors_.emplace(name_, finished_tensor());
-    place_ = place_ == Place::kTop ? Place::kOutside : Place::kTop;
+    if (level_ == Level::kTensor) tensors_.emplace(name_, finished_tensor());
+    level_ = level_ == Level::kTop ? Level::kOutside : Level::kTop;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    if (place_ != Place::kTensor || field_ == "dtype") refuse("a list");
-    place_ = Place::kList;
+    if (level_ != Level::kTensor || field_ == "dtype") refuse("a list");
+    level_ = Level::kList;
     return true;
   }
 
   bool end_array() override {
-    place_ = Place::kTensor;
+    level_ = Level::kTensor;
     return true;
   }
 
@@ -107,10 +96,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Place { kOutside, kTop, kMetadata, kTensor, kList };  // the innermost thing that is open
+  enum class Level { kOutside, kTop, kMetadata, kTensor, kList };  // the innermost open object or list
 
   bool is_new(const std::string& key) {
-    if (place_ != Place::kTop) return seen_.insert(key).second;
+    if (level_ != Level::kTop) return seen_.insert(key).second;
     if (key == "__metadata__") return !std::exchange(has_metadata_, true);
     return tensors_.count(key) == 0;
   }
@@ -119,35 +108,35 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   std::string tensor() const { return "tensor '" + printable(name_) + "'"; }
 
-  /// The place of the last key, for a message.
+  /// Names the last key, for a message.
   std::string where() const {
-    if (place_ == Place::kTop) return name_ == "__metadata__" ? name_ : tensor();
-    return (place_ == Place::kMetadata ? "__metadata__" : tensor()) + " " + printable(field_);
+    if (level_ == Level::kTop) return name_ == "__metadata__" ? name_ : tensor();
+    return (level_ == Level::kMetadata ? "__metadata__" : tensor()) + " " + printable(field_);
   }
 
-  /// A value of a kind that has no business where it stands.
+  /// Refuses a value of a kind that does not belong at its position.
   [[noreturn]] void refuse(const std::string& value) const {
     const char* right = "a non-negative integer of 64 bits is expected";
-    if (place_ == Place::kTop)
+    if (level_ == Level::kTop)
       right = name_ == "__metadata__" ? "an object of texts is expected"
                                       : "an object of dtype, shape and data_offsets is expected";
-    else if (place_ == Place::kMetadata || (place_ == Place::kTensor && field_ == "dtype"))
+    else if (level_ == Level::kMetadata || (level_ == Level::kTensor && field_ == "dtype"))
       right = "a text is expected";
-    else if (place_ == Place::kTensor)
+    else if (level_ == Level::kTensor)
       right = "a list of non-negative integers is expected";
     throw InputError(file_, where(), printable(value), "is of the wrong kind", right);
   }
 
-  /// Bytes that the dtype and the shape ask for.
+  /// Returns the bytes that the dtype and the shape ask for.
   std::uint64_t needed_bytes() const {
     std::uint64_t bits = 1;
     bool overflow = false;
     for (const std::uint64_t dimension : shape_) overflow |= __builtin_mul_overflow(bits, dimension, &bits);
     overflow |= __builtin_mul_overflow(bits, static_cast<std::uint64_t>(dtype_bits(dtype_)), &bits);
     if (overflow)
-      throw InputError(file_, tensor() + " shape", list_text(shape_), "overflows 64 bits", kDamaged);
+      throw InputError(file_, tensor() + " shape", printable(shape_), "overflows 64 bits", kDamaged);
     if (bits % 8 != 0)
-      throw InputError(file_, tensor() + " shape", list_text(shape_),
+      throw InputError(file_, tensor() + " shape", printable(shape_),
                        "does not fill whole bytes with " + dtype_, kDamaged);
     return bits / 8;
   }
@@ -158,7 +147,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
         throw InputError(file_, tensor(), "", std::string("has no ") + field, kDamaged);
     const std::uint64_t needed = needed_bytes();
     const auto wrong_offsets = [&](const std::string& wrong) {
-      return InputError(file_, tensor() + " data_offsets", list_text(offsets_), wrong, kDamaged);
+      return InputError(file_, tensor() + " data_offsets", printable(offsets_), wrong, kDamaged);
     };
     if (offsets_.size() != 2) throw wrong_offsets("are not two numbers");
     const std::uint64_t begin = offsets_[0], end = offsets_[1];
@@ -167,12 +156,12 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       throw wrong_offsets("reach beyond the data, which has " + std::to_string(data_bytes_) + " bytes");
     if (end - begin != needed)
       throw wrong_offsets("span " + std::to_string(end - begin) + " bytes where " + dtype_ + " " +
-                          list_text(shape_) + " needs " + std::to_string(needed));
+                          printable(shape_) + " needs " + std::to_string(needed));
 
     TensorEntry entry{dtype_, {}, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)};
     for (const std::uint64_t dimension : shape_) {
       if (dimension > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-        throw InputError(file_, tensor() + " shape", list_text(shape_), "has a dimension above 2^63 - 1",
+        throw InputError(file_, tensor() + " shape", printable(shape_), "has a dimension above 2^63 - 1",
                          kDamaged);
       entry.shape.push_back(static_cast<std::int64_t>(dimension));
     }
@@ -181,16 +170,16 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string& file_;
   const std::int64_t data_bytes_;
-  Place place_ = Place::kOutside;
+  Level level_ = Level::kOutside;
   std::string name_, field_;    // the last key of the header, and of the object within it
-  std::set<std::string> seen_;  // keys of the object that is open within the header
+  std::set<std::string> seen_;  // keys of the open object within the header
   bool has_metadata_ = false;
   std::string dtype_;
   std::vector<std::uint64_t> shape_, offsets_;
   TensorMap tensors_;
 };
 
-/// The tensors cover the data from its first byte to its last, each byte once.
+/// Throws InputError unless the tensors cover every byte of the data exactly once.
 void check_coverage(const std::string& file, const TensorMap& tensors, std::int64_t data_bytes) {
   std::vector<const TensorMap::value_type*> order;
   order.reserve(tensors.size());
@@ -203,7 +192,7 @@ void check_coverage(const std::string& file, const TensorMap& tensors, std::int6
     const auto& [name, entry] = *tensor;
     if (entry.begin != covered)
       throw InputError(file, "tensor '" + printable(name) + "' data_offsets",
-                       list_text<std::int64_t>({entry.begin, entry.end}),
+                       printable(std::vector<std::int64_t>{entry.begin, entry.end}),
                        (entry.begin < covered ? "overlap another tensor, which ends at byte "
                                               : "leave a hole behind byte ") +
                            std::to_string(covered),
@@ -255,7 +244,7 @@ TensorMap parse_safetensors_header(const std::string& file, std::string_view sta
   const std::size_t first = header.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || header[first] != '{')
     throw InputError(file, "header", "", "does not begin with '{'", "is it a safetensors file?");
-  if (header.find('\0') != std::string_view::npos)  // where the JSON parser would take the text to end
+  if (header.find('\0') != std::string_view::npos)  // the JSON parser would end there
     throw InputError(file, "header", "", "holds a NUL byte", kDamaged);
 
   HeaderReader reader(file, file_size - 8 - length);

@@ -13,9 +13,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The document, without a key given twice in one object.
+/// Parses the index; refuses a key given twice in one object.
 Json parse(const std::string& path, const std::string& text) {
-  std::vector<std::set<std::string>> open_keys;  // of every object that is open
+  std::vector<std::set<std::string>> open_keys;  // keys of every open object
   const auto check = [&](int, Json::parse_event_t event, Json& value) {
     if (event == Json::parse_event_t::object_start) open_keys.emplace_back();
     if (event == Json::parse_event_t::object_end) open_keys.pop_back();

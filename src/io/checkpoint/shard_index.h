@@ -1,5 +1,5 @@
 // The index of a sharded checkpoint, model.safetensors.index.json: which file of the same folder holds which
-// tensor. Only what it says; whether the shards agree is for Checkpoint.
+// tensor. Checkpoint checks whether the shards agree with it.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 namespace headspan {
 
 struct ShardIndex {
-  std::map<std::string, std::string> weight_map;  // tensor -> file name, without any folder
-  std::optional<std::uint64_t> total_size;        // bytes of all tensors, where the index has it
+  std::map<std::string, std::string> weight_map;  // tensor -> file name, without a folder
+  std::optional<std::uint64_t> total_size;        // bytes of all tensors, if the index says it
 };
 
-/// Throws InputError naming `path` when it is no JSON object with a `weight_map` of texts, holds a key twice,
-/// nests as deep as json_text.h refuses, is above 100 MB, or when a shard is anything but a plain file name.
+/// Reads an index. Throws InputError naming `path` if it is not a JSON object with a `weight_map` of texts,
+/// holds a key twice, nests deeper than parse_json allows or is above 100 MB, or if a shard is not a plain
+/// file name.
 ShardIndex read_shard_index(const std::string& path);
 
 }  // namespace headspan

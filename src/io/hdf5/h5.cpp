@@ -9,14 +9,14 @@ namespace {
 
 struct ErrorStack {
   std::string text;
-  bool of_system = false;
+  bool is_system = false;
 };
 
 herr_t collect_description(unsigned, const H5E_error2_t* error, void* stack) {
   auto& joined = *static_cast<ErrorStack*>(stack);
   const std::string description = error->desc ? error->desc : "";
   if (joined.text.find(description) == std::string::npos) joined.text += ": " + description;
-  joined.of_system = joined.of_system || description.find("errno = ") != std::string::npos ||
+  joined.is_system = joined.is_system || description.find("errno = ") != std::string::npos ||
                      error->min_num == H5E_MPI || error->min_num == H5E_MPIERRSTR;
   return 0;
 }
@@ -28,7 +28,7 @@ void throw_h5(const char* call, const char* file, int line) {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect_description, &stack);
   const std::string function(call, std::string_view(call).find('('));
   throw H5Error("HDF5" + stack.text + " in " + function + " (" + file + ":" + std::to_string(line) + ")",
-                stack.of_system);
+                stack.is_system);
 }
 
 std::size_t h5_type_bytes(hid_t type) {
@@ -38,7 +38,7 @@ std::size_t h5_type_bytes(hid_t type) {
 }
 
 void throw_unreadable(const H5Error& error, const std::string& path, const std::string& object) {
-  if (error.of_system()) throw Error(path + ": " + object + (object.empty() ? "" : ": ") + error.what());
+  if (error.is_system()) throw Error(path + ": " + object + (object.empty() ? "" : ": ") + error.what());
   throw InputError(path, object, "", std::string("cannot be read as HDF5 (") + error.what() + ")",
                    "the file is damaged, cut short or something else");
 }
@@ -61,27 +61,6 @@ H5Handle& H5Handle::operator=(H5Handle&& other) noexcept {
 
 void H5Handle::close() {
   if (id_ >= 0) HS_H5(closer_(std::exchange(id_, H5I_INVALID_HID)));
-}
-
-template <>
-hid_t h5_type<double>() {
-  return H5T_NATIVE_DOUBLE;
-}
-template <>
-hid_t h5_type<float>() {
-  return H5T_NATIVE_FLOAT;
-}
-template <>
-hid_t h5_type<std::int64_t>() {
-  return H5T_NATIVE_INT64;
-}
-template <>
-hid_t h5_type<std::int32_t>() {
-  return H5T_NATIVE_INT32;
-}
-template <>
-hid_t h5_type<std::uint8_t>() {
-  return H5T_NATIVE_UINT8;
 }
 
 H5Handle h5_string_type(std::size_t bytes) {

@@ -1,10 +1,11 @@
-// HDF5's C API made safe to call: checked calls, owned identifiers, the element types that headspan stores.
-// Not a binding of all of HDF5: what a file needs beyond io/hdf5/h5_dataset.h and io/hdf5/h5_file.h is called
-// directly, through HS_H5.
+// The parts of HDF5's C API that its callers here share, made safe: checked calls, owned identifiers, the
+// element types that headspan stores. Not a complete binding: everything else is called directly, through
+// HS_H5.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -14,16 +15,16 @@
 
 namespace headspan {
 
-/// HDF5 itself failed. `what()`: the call and HDF5's own error stack, outermost complaint first.
+/// An HDF5 call failed. `what()` names the call and HDF5's error stack, outermost error first.
 class H5Error : public Error {
  public:
-  H5Error(const std::string& what, bool of_system) : Error(what), of_system_(of_system) {}
+  H5Error(const std::string& what, bool is_system) : Error(what), is_system_(is_system) {}
 
-  /// Whether a call of the system or of MPI failed, and not HDF5 over what stands in the file.
-  bool of_system() const { return of_system_; }
+  /// Whether a call of the system or of MPI failed, rather than HDF5 because of the file's contents.
+  bool is_system() const { return is_system_; }
 
  private:
-  bool of_system_;
+  bool is_system_;
 };
 
 [[noreturn]] void throw_h5(const char* call, const char* file, int line);
@@ -34,21 +35,20 @@ T check_h5(T code, const char* call, const char* file, int line) {
   return code;
 }
 
-/// The value of an HDF5 call (an identifier, a truth value, a count); throws H5Error when it is negative.
+/// Evaluates an HDF5 call and returns its value (an identifier, a truth value, a count); throws H5Error if
+/// that is negative.
 #define HS_H5(call) ::headspan::check_h5((call), #call, __FILE__, __LINE__)
 
-/// The size of a type in bytes; throws H5Error.
+/// Returns the size of a type in bytes; throws H5Error.
 std::size_t h5_type_bytes(hid_t type);
 
-/// Throws what a failure means for who reads `object` of a file: InputError, or Error where the system
-/// failed.
+/// Rethrows a failure to read `object` of a file: as InputError, or as Error if the system failed.
 [[noreturn]] void throw_unreadable(const H5Error& error, const std::string& path, const std::string& object);
 
-/// Stops HDF5 from printing its error stack on its own; what opens a file calls it.
+/// Stops HDF5 from printing its error stack. Called before a file is opened.
 void silence_h5();
 
-/// Owner of one HDF5 identifier. Move-only. The destructor closes it and prints a failure, for it cannot
-/// throw.
+/// Owns an HDF5 identifier. Move-only. The destructor closes it and prints a failure, since it cannot throw.
 class H5Handle {
  public:
   using Closer = herr_t (*)(hid_t);
@@ -60,24 +60,30 @@ class H5Handle {
   H5Handle& operator=(H5Handle&& other) noexcept;
 
   hid_t get() const { return id_; }
-  void close();  ///< Closes now and throws H5Error on failure. Does nothing on an empty handle.
+  void close();  ///< Closes now; throws H5Error on failure. Does nothing if empty.
 
  private:
   hid_t id_ = H5I_INVALID_HID;
   Closer closer_ = nullptr;
 };
 
-/// HDF5's native type of T: one of double, float, std::int64_t, std::int32_t, std::uint8_t.
+/// Returns HDF5's native type of T: double, float, std::int64_t, std::int32_t or std::uint8_t.
 template <class T>
-hid_t h5_type();
+hid_t h5_type() {
+  if constexpr (std::is_same_v<T, double>) return H5T_NATIVE_DOUBLE;
+  if constexpr (std::is_same_v<T, float>) return H5T_NATIVE_FLOAT;
+  if constexpr (std::is_same_v<T, std::int64_t>) return H5T_NATIVE_INT64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return H5T_NATIVE_INT32;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return H5T_NATIVE_UINT8;
+}
 
-/// UTF-8 text of `bytes` bytes, at least one, or of any length with H5T_VARIABLE.
+/// Returns the type of a UTF-8 string of `bytes` bytes, at least one, or of any length for H5T_VARIABLE.
 H5Handle h5_string_type(std::size_t bytes);
 
-/// An empty property list of HDF5's class `type`.
+/// Returns an empty property list of HDF5's class `type`.
 H5Handle h5_property_list(hid_t type);
 
-/// A simple dataspace of these extents; extents may be 0.
+/// Returns a simple dataspace of these extents, which may be 0.
 H5Handle h5_dataspace(const std::vector<std::int64_t>& shape);
 
 /// The value of an attribute.

@@ -16,18 +16,18 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kPieceBytes = std::int64_t{1} << 26;  // moved by one call
+constexpr std::int64_t kChunkBytes = std::int64_t{1} << 26;  // transferred by one call
 constexpr std::int64_t kLargestRow = std::int64_t{1} << 30;  // MPI-IO counts bytes in an int
 
-/// All ranks take part, and each moves its own bytes: a slab of rows is one piece of the file, which
-/// gathering on a few ranks first could only slow down, and Open MPI's gathering writers do not report a
-/// failure (4.1, four ranks or more).
+/// Makes the transfer collective, but lets each rank move its own bytes: a range of rows is contiguous in the
+/// file, so that two-phase I/O would only slow it down, and that of Open MPI 4.1 does not report a failing
+/// write on four ranks or more.
 void set_collective(const H5Handle& plist) {
   HS_H5(H5Pset_dxpl_mpio(plist.get(), H5FD_MPIO_COLLECTIVE));
   HS_H5(H5Pset_dxpl_mpio_collective_opt(plist.get(), H5FD_MPIO_INDIVIDUAL_IO));
 }
 
-/// Removes the file, and the lock file that Open MPI keeps beside an open one (NAME-JOB-PID.lock).
+/// Removes an open file, and the lock file that Open MPI keeps beside it (NAME-JOB-PID.lock).
 void remove_open_file(const std::string& path) {
   namespace fs = std::filesystem;
   const std::string name = fs::path(path).filename().string();
@@ -48,18 +48,18 @@ std::vector<hsize_t> extents_of(hid_t dataset) {
   return extents;
 }
 
-/// Whether so many values of so many bytes can be had from a file, compressed at most as far as deflate can.
+/// Whether a file of `file_bytes` bytes can hold an array, even compressed as far as deflate can.
 bool fit(const std::vector<hsize_t>& extents, std::size_t value_bytes, std::int64_t file_bytes) {
   constexpr hsize_t kLargestRatio = 1032;
-  hsize_t room = (static_cast<hsize_t>(file_bytes) / value_bytes + 1) * kLargestRatio;
+  hsize_t values = (static_cast<hsize_t>(file_bytes) / value_bytes + 1) * kLargestRatio;
   for (const hsize_t extent : extents) {
-    if (extent > room) return false;
-    room /= std::max<hsize_t>(1, extent);
+    if (extent > values) return false;
+    values /= std::max<hsize_t>(1, extent);
   }
   return true;
 }
 
-/// Whether each chunk of a dataset, or the whole, has its place in the file.
+/// Whether all of a dataset, or every chunk of it, is allocated in the file.
 bool is_allocated(hid_t dataset, hid_t creation, const std::vector<hsize_t>& extents) {
   if (HS_H5(H5Pget_layout(creation)) != H5D_CHUNKED) {
     H5D_space_status_t status = H5D_SPACE_STATUS_ERROR;
@@ -91,10 +91,10 @@ void check_stored(hid_t dataset, const std::string& path, const std::string& nam
 
 void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why) {
   if (comm.is_root()) {
-    constexpr std::uint64_t kFew = std::uint64_t{1} << 20;
+    constexpr std::uint64_t kFullBelow = std::uint64_t{1} << 20;  // bytes
     struct statvfs disk {};
     const bool full =
-        ::statvfs(path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kFew;
+        ::statvfs(path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kFullBelow;
     remove_open_file(path);
     std::fprintf(stderr, "headspan: %s%s\n", escaped(why).c_str(), full ? " (no space left on device)" : "");
     end_job();
@@ -119,11 +119,11 @@ std::int64_t H5Dataset::element_bytes() const {
 }
 
 void H5Dataset::write(const void* rows, std::int64_t first, std::int64_t count, hid_t type) {
-  const H5Handle own(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
-  HS_ASSERT(HS_H5(H5Tequal(own.get(), type)) > 0);
-  const auto move = [&](const Piece& piece) {
-    HS_H5(H5Dwrite(dataset_.get(), type, piece.memory, piece.file, piece.transfer_plist,
-                   static_cast<const char*>(rows) + piece.byte));
+  const H5Handle stored(HS_H5(H5Dget_type(dataset_.get())), H5Tclose);
+  HS_ASSERT(HS_H5(H5Tequal(stored.get(), type)) > 0);
+  const auto move = [&](const Chunk& chunk) {
+    HS_H5(H5Dwrite(dataset_.get(), type, chunk.memory, chunk.file, chunk.transfer_plist,
+                   static_cast<const char*>(rows) + chunk.offset));
   };
   try {
     transfer(first, count, type, move);
@@ -133,15 +133,15 @@ void H5Dataset::write(const void* rows, std::int64_t first, std::int64_t count, 
 }
 
 void H5Dataset::read(void* rows, std::int64_t first, std::int64_t count, hid_t type) {
-  const H5T_class_t kind = type_class(), asked = HS_H5(H5Tget_class(type));
-  if (kind != asked && (kind != H5T_INTEGER || asked != H5T_FLOAT))
+  const H5T_class_t stored = type_class(), requested = HS_H5(H5Tget_class(type));
+  if (stored != requested && (stored != H5T_INTEGER || requested != H5T_FLOAT))
     throw InputError(path_, name_, "",
-                     std::string("does not hold ") + (asked == H5T_FLOAT ? "numbers" : "integers"),
+                     std::string("does not hold ") + (requested == H5T_FLOAT ? "numbers" : "integers"),
                      "the file is damaged or something else");
-  transfer(first, count, type, [&](const Piece& piece) {
+  transfer(first, count, type, [&](const Chunk& chunk) {
     try {
-      HS_H5(H5Dread(dataset_.get(), type, piece.memory, piece.file, piece.transfer_plist,
-                    static_cast<char*>(rows) + piece.byte));
+      HS_H5(H5Dread(dataset_.get(), type, chunk.memory, chunk.file, chunk.transfer_plist,
+                    static_cast<char*>(rows) + chunk.offset));
     } catch (const H5Error& e) {
       throw_unreadable(e, path_, name_);
     }
@@ -157,54 +157,53 @@ std::int64_t H5Dataset::row_bytes(hid_t type) const {
   return bytes;
 }
 
-/// In pieces of about kPieceBytes: equally often on all ranks, with empty selections where a rank has no
-/// rows left, and with an agreement after each, since a transfer can fail on one rank alone.
+/// Transfers chunks of about kChunkBytes, equally many on all ranks (a rank without rows selects none), and
+/// agrees on success after each, since a transfer can fail on a single rank.
 void H5Dataset::transfer(std::int64_t first, std::int64_t count, hid_t type,
-                         const std::function<void(const Piece&)>& move) {
+                         const std::function<void(const Chunk&)>& move) {
   HS_ASSERT(!shape_.empty() && first >= 0 && count >= 0 && first + count <= shape_[0]);
   const std::int64_t bytes = row_bytes(type);
-  const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(bytes, 1));
-  const std::int64_t longest = comm_ ? comm_->max(count) : count;
-  for (std::int64_t done = 0; done < longest; done += step) {
-    Piece piece{};
-    piece.count = std::clamp<std::int64_t>(count - done, 0, step);
-    piece.first = piece.count > 0 ? first + done : 0;
-    piece.byte = piece.count > 0 ? done * bytes : 0;
-    const auto step_of_all = [&] {
+  const std::int64_t step = std::max<std::int64_t>(1, kChunkBytes / std::max<std::int64_t>(bytes, 1));
+  const std::int64_t max_count = comm_ ? comm_->max(count) : count;
+  for (std::int64_t done = 0; done < max_count; done += step) {
+    Chunk chunk{};
+    chunk.count = std::clamp<std::int64_t>(count - done, 0, step);
+    chunk.first = chunk.count > 0 ? first + done : 0;
+    chunk.offset = chunk.count > 0 ? done * bytes : 0;
+    const auto transfer_named = [&] {
       try {
-        transfer_piece(piece, move);
+        transfer_chunk(chunk, move);
       } catch (const H5Error& e) {
         throw Error(path_ + ": " + name_ + ": " + e.what());
       }
     };
-    comm_ ? agree(*comm_, step_of_all) : step_of_all();
+    comm_ ? agree(*comm_, transfer_named) : transfer_named();
   }
 }
 
-void H5Dataset::transfer_piece(Piece piece, const std::function<void(const Piece&)>& move) {
+void H5Dataset::transfer_chunk(Chunk chunk, const std::function<void(const Chunk&)>& move) {
   std::vector<std::int64_t> extents = shape_;
-  extents[0] = piece.count;
+  extents[0] = chunk.count;
   const H5Handle memory = h5_dataspace(extents);
   const H5Handle file(HS_H5(H5Dget_space(dataset_.get())), H5Sclose);
-  if (piece.count == 0) {
+  if (chunk.count == 0) {
     HS_H5(H5Sselect_none(file.get()));
   } else {
     std::vector<hsize_t> start(shape_.size(), 0);
-    start[0] = static_cast<hsize_t>(piece.first);
+    start[0] = static_cast<hsize_t>(chunk.first);
     const std::vector<hsize_t> block(extents.begin(), extents.end());
     HS_H5(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr));
   }
   const H5Handle plist = h5_property_list(H5P_DATASET_XFER);
   if (comm_) set_collective(plist);
-  piece.memory = memory.get();
-  piece.file = file.get();
-  piece.transfer_plist = plist.get();
-  move(piece);
+  chunk.memory = memory.get();
+  chunk.file = file.get();
+  chunk.transfer_plist = plist.get();
+  move(chunk);
   if (!comm_) return;
-  H5Causes causes;
-  HS_H5(H5Pget_mpio_no_collective_cause(plist.get(), &causes.local, &causes.global));
-  causes_.local |= causes.local;
-  causes_.global |= causes.global;
+  std::uint32_t on_this_rank = 0, on_any_rank = 0;
+  HS_H5(H5Pget_mpio_no_collective_cause(plist.get(), &on_this_rank, &on_any_rank));
+  independence_causes_ |= on_any_rank;
 }
 
 }  // namespace headspan

@@ -20,20 +20,20 @@ namespace {
 
 constexpr unsigned kOrder = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
 
-/// What is written is for HDF5 from 1.8 on; what is read may be of any version that this HDF5 knows.
+/// Returns the access properties: files are written for HDF5 1.8 and later, and read in any version.
 H5Handle file_access(const Comm* comm, bool writes) {
   H5Handle access = h5_property_list(H5P_FILE_ACCESS);
   if (writes) HS_H5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18));
   HS_H5(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG));
-  HS_H5(H5Pset_file_locking(access.get(), true,
-                            true));  // locks where the file system has them; no error elsewhere
+  // Locks the file if the file system supports that; no error otherwise.
+  HS_H5(H5Pset_file_locking(access.get(), true, true));
   if (comm == nullptr) return access;
   HS_H5(H5Pset_fapl_mpio(access.get(), comm->get(), MPI_INFO_NULL));
   HS_H5(H5Pset_coll_metadata_write(access.get(), true));
   return access;
 }
 
-/// Of a group, or of a file for its root group.
+/// Returns the creation properties of a group, or of a file for its root group.
 H5Handle ordered_creation(hid_t type) {
   H5Handle creation = h5_property_list(type);
   HS_H5(H5Pset_link_creation_order(creation.get(), kOrder));
@@ -41,27 +41,26 @@ H5Handle ordered_creation(hid_t type) {
   return creation;
 }
 
-/// Makes an empty file with the system's own call, whose errno HDF5 over MPI-IO hides. O_NONBLOCK: a FIFO
-/// must not hang.
+/// Creates an empty file with a system call, whose errno HDF5 over MPI-IO would hide. O_NONBLOCK: opening a
+/// FIFO must not hang.
 void create_empty(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) throw_errno("cannot create the file", path);
   ::close(file);
 }
 
-/// Opens a file for a moment with the system's own call. Where one rank cannot (its node does not see the
-/// folder, its open files are used up), Open MPI's collective opening never returns; InputFile serves for
-/// that where a file is read.
-void check_reach(const std::string& path) {
+/// Throws Error unless this rank can open the file. Open MPI's collective open never returns if one rank
+/// cannot (because its node does not mount the folder, or it has too many open files).
+void check_can_open(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) throw_errno("cannot open", path);
   ::close(file);
 }
 
-/// Reserves the dataset's bytes and room for metadata behind them, so that a full disk, a quota or a size
-/// limit is met here, with its errno. Needed for more than a good message: Open MPI's collective writes can
-/// lose data on a full disk and return success. Where a file system cannot reserve, its free space is
-/// compared.
+/// Reserves the dataset's bytes and some for metadata after them, so that a full disk, a quota or a size
+/// limit fails here, with its errno. This is not only for the message: Open MPI's collective writes can lose
+/// data on a full disk and return success. If the file system cannot reserve, its free space is compared
+/// instead.
 void reserve(const std::string& path, hid_t dataset) {
   constexpr off_t kMetadata = off_t{1} << 20;
   const hsize_t stored = H5Dget_storage_size(dataset);
@@ -89,31 +88,31 @@ H5Handle create_attribute(hid_t object, const std::string& name, hid_t type, con
   return {HS_H5(H5Acreate2(object, name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT)), H5Aclose};
 }
 
-void put(hid_t object, const std::string& name, const std::string& text) {
+void write(hid_t object, const std::string& name, const std::string& text) {
   const H5Handle type = h5_string_type(std::max<std::size_t>(1, text.size()));
-  HS_H5(H5Tset_strpad(type.get(), H5T_STR_NULLPAD));  // the last byte is text too
+  HS_H5(H5Tset_strpad(type.get(), H5T_STR_NULLPAD));  // no terminating null: the last byte is text
   const H5Handle attribute =
       create_attribute(object, name, type.get(), H5Handle(HS_H5(H5Screate(H5S_SCALAR)), H5Sclose));
   HS_H5(H5Awrite(attribute.get(), type.get(), text.c_str()));
 }
 
 template <class T>
-void put(hid_t object, const std::string& name, const std::vector<T>& values) {
+void write(hid_t object, const std::string& name, const std::vector<T>& values) {
   const H5Handle space = h5_dataspace({static_cast<std::int64_t>(values.size())});
   const H5Handle attribute = create_attribute(object, name, h5_type<T>(), space);
   if (!values.empty()) HS_H5(H5Awrite(attribute.get(), h5_type<T>(), values.data()));
 }
 
 template <class T>
-void put(hid_t object, const std::string& name, T value) {
+void write(hid_t object, const std::string& name, T value) {
   const H5Handle attribute =
       create_attribute(object, name, h5_type<T>(), H5Handle(HS_H5(H5Screate(H5S_SCALAR)), H5Sclose));
   HS_H5(H5Awrite(attribute.get(), h5_type<T>(), &value));
 }
 
-/// Links to other files are not followed.
-herr_t refuse_link(const char*, const char*, const char*, const char*, unsigned*, hid_t, void* refused) {
-  *static_cast<bool*>(refused) = true;
+/// Called by HDF5 on a link to another file, which must not be followed.
+herr_t refuse_link(const char*, const char*, const char*, const char*, unsigned*, hid_t, void* is_external) {
+  *static_cast<bool*>(is_external) = true;
   return -1;
 }
 
@@ -122,15 +121,15 @@ constexpr bool kIsVector = false;
 template <class T>
 constexpr bool kIsVector<std::vector<T>> = true;
 
-/// HDF5 turns an unsigned number that is too large for T into T's largest.
+/// Whether HDF5 may have clipped a number to the largest T.
 template <class T>
 bool is_clipped(T value) {
   return std::is_integral_v<T> && value == std::numeric_limits<T>::max();
 }
 
-/// The value of an attribute that is told as `field`.
+/// Reads an attribute, which messages call `field`.
 template <class T>
-T get(hid_t attribute, const std::string& path, const std::string& field) {
+T read(hid_t attribute, const std::string& path, const std::string& field) {
   const H5Handle type(HS_H5(H5Aget_type(attribute)), H5Tclose);
   const H5Handle space(HS_H5(H5Aget_space(attribute)), H5Sclose);
   const auto count = static_cast<std::size_t>(HS_H5(H5Sget_simple_extent_npoints(space.get())));
@@ -168,7 +167,7 @@ T get(hid_t attribute, const std::string& path, const std::string& field) {
 
 }  // namespace
 
-/// Failures are told with the file's name; in a file opened for reading its contents are at fault.
+/// Runs a local step. Errors name the file; in a file opened for reading they blame its contents.
 void H5File::local(const std::string& object, const std::function<void()>& step) const {
   try {
     step();
@@ -178,7 +177,8 @@ void H5File::local(const std::string& object, const std::function<void()>& step)
   }
 }
 
-void H5File::together(const std::string& object, const std::function<void()>& step) const {
+/// Runs a step of all ranks, which agree on its success.
+void H5File::collective(const std::string& object, const std::function<void()>& step) const {
   const auto named = [&] { local(object, step); };
   comm_ ? agree(*comm_, named) : named();
 }
@@ -190,28 +190,28 @@ H5File H5File::open(const std::string& path) { return open(nullptr, path, H5F_AC
 H5File H5File::edit(const std::string& path) { return open(nullptr, path, H5F_ACC_RDWR); }
 
 H5File H5File::create(const Comm* comm, const std::string& path) {
-  H5File made(comm, path);
-  made.together("", [&] {
+  H5File created(comm, path);
+  created.collective("", [&] {
     silence_h5();
     if (comm == nullptr || comm->is_root()) create_empty(path);
   });
-  if (comm != nullptr) made.together("", [&] { check_reach(path); });
-  made.together("", [&] {
+  if (comm != nullptr) created.collective("", [&] { check_can_open(path); });
+  created.collective("", [&] {
     const H5Handle creation = ordered_creation(H5P_FILE_CREATE);
-    made.file_ =
+    created.file_ =
         H5Handle(HS_H5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(comm, true).get())),
                  H5Fclose);
   });
-  return made;
+  return created;
 }
 
 H5File H5File::open(const Comm* comm, const std::string& path, unsigned flags) {
   H5File opened(comm, path);
-  opened.together("", [&] {
-    const InputFile regular(path);  // names what is missing, not readable or no file
-    if (flags == H5F_ACC_RDONLY) opened.bytes_ = regular.size();
+  opened.collective("", [&] {
+    const InputFile file(path);  // throws if the file is missing, not readable or not regular
+    if (flags == H5F_ACC_RDONLY) opened.bytes_ = file.size();
   });
-  opened.together("", [&] {
+  opened.collective("", [&] {
     silence_h5();
     const H5Handle access = file_access(comm, flags != H5F_ACC_RDONLY);
     opened.file_ = H5Handle(HS_H5(H5Fopen(path.c_str(), flags, access.get())), H5Fclose);
@@ -219,16 +219,16 @@ H5File H5File::open(const Comm* comm, const std::string& path, unsigned flags) {
   return opened;
 }
 
-/// Runs a step along links, none of which may lead out of the file.
+/// Runs a local step with properties that refuse links to other files.
 void H5File::follow(const std::string& name, const std::function<void(hid_t link_access)>& step) const {
-  bool leaves = false;
+  bool is_external = false;
   local(name, [&] {
     const H5Handle access = h5_property_list(H5P_LINK_ACCESS);
-    HS_H5(H5Pset_elink_cb(access.get(), refuse_link, &leaves));
+    HS_H5(H5Pset_elink_cb(access.get(), refuse_link, &is_external));
     try {
       step(access.get());
     } catch (const H5Error&) {
-      if (!leaves) throw;
+      if (!is_external) throw;
       throw InputError(path_, name, "", "is a link to another file", "copy what it names into this file");
     }
   });
@@ -252,7 +252,7 @@ H5Handle H5File::open_object(const std::string& name) const {
 }
 
 void H5File::create_group(const std::string& name) {
-  together(name, [&] {
+  collective(name, [&] {
     const H5Handle creation = ordered_creation(H5P_GROUP_CREATE);
     H5Handle(HS_H5(H5Gcreate2(id(), name.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)), H5Gclose)
         .close();
@@ -262,12 +262,12 @@ void H5File::create_group(const std::string& name) {
 H5Dataset H5File::create_dataset(const std::string& name, const std::vector<std::int64_t>& shape,
                                  hid_t type) {
   H5Handle dataset;
-  together(name, [&] {
+  collective(name, [&] {
     const H5Handle creation = h5_property_list(H5P_DATASET_CREATE);
     HS_H5(H5Pset_attr_creation_order(creation.get(), kOrder));
     HS_H5(H5Pset_layout(creation.get(), H5D_CONTIGUOUS));
     HS_H5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY));
-    const bool numbers = HS_H5(H5Tget_class(type)) != H5T_STRING;  // unwritten strings must be null pointers
+    const bool numbers = HS_H5(H5Tget_class(type)) != H5T_STRING;  // unwritten strings must be null
     HS_H5(H5Pset_fill_time(creation.get(), numbers ? H5D_FILL_TIME_NEVER : H5D_FILL_TIME_IFSET));
     const H5Handle space = h5_dataspace(shape);
     dataset = H5Handle(
@@ -276,7 +276,7 @@ H5Dataset H5File::create_dataset(const std::string& name, const std::vector<std:
   });
   try {
     if (comm_) agree(*comm_, [&] { comm_->is_root() ? reserve(path_, dataset.get()) : void(); });
-  } catch (const AgreedError&) {  // take it out again: a file that cannot have its size cannot be closed
+  } catch (const AgreedError&) {  // without its bytes on the disk the file could not be closed
     dataset.close();
     HS_H5(H5Ldelete(id(), name.c_str(), H5P_DEFAULT));
     throw;
@@ -286,7 +286,7 @@ H5Dataset H5File::create_dataset(const std::string& name, const std::vector<std:
 
 H5Dataset H5File::open_dataset(const std::string& name) const {
   H5Handle dataset;
-  together(name, [&] {
+  collective(name, [&] {
     dataset = open_object(name);
     if (H5Iget_type(dataset.get()) != H5I_DATASET)
       throw InputError(path_, name, "", "is not a dataset", "a dataset of this name is needed");
@@ -302,16 +302,17 @@ void H5File::create_strings(const std::string& name, std::int64_t count) {
 void H5File::write_strings(const std::string& name, const std::vector<std::string>& values) {
   HS_ASSERT(comm_ == nullptr);
   const H5Handle dataset(HS_H5(H5Dopen2(id(), name.c_str(), H5P_DEFAULT)), H5Dclose);
-  std::vector<const char*> pointers;
-  for (const std::string& value : values) pointers.push_back(value.c_str());
+  std::vector<const char*> pointers(values.size());
+  std::transform(values.begin(), values.end(), pointers.begin(),
+                 [](const std::string& value) { return value.c_str(); });
   HS_H5(H5Dwrite(dataset.get(), h5_string_type(H5T_VARIABLE).get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
                  pointers.data()));
 }
 
 void H5File::write_attribute(const std::string& object, const std::string& name, const H5Value& value) {
-  together(object, [&] {
+  collective(object, [&] {
     const H5Handle owner = open_object(object);
-    std::visit([&](const auto& alternative) { put(owner.get(), name, alternative); }, value);
+    std::visit([&](const auto& alternative) { write(owner.get(), name, alternative); }, value);
   });
 }
 
@@ -325,7 +326,7 @@ std::optional<T> H5File::read_attribute(const std::string& object, const std::st
     const H5Handle attribute(HS_H5(H5Aopen(owner.get(), name.c_str(), H5P_DEFAULT)), H5Aclose);
     if (bytes_ && H5Aget_storage_size(attribute.get()) > static_cast<hsize_t>(*bytes_))
       throw InputError(path_, field, "", "is larger than the file", "the file is damaged");
-    value = get<T>(attribute.get(), path_, field);
+    value = read<T>(attribute.get(), path_, field);
   });
   return value;
 }
@@ -340,8 +341,8 @@ template std::optional<std::vector<double>> H5File::read_attribute(const std::st
 
 void H5File::close() {
   try {
-    together("", [&] { HS_H5(H5Fflush(id(), H5F_SCOPE_GLOBAL)); });
-    together("", [&] { file_.close(); });
+    collective("", [&] { HS_H5(H5Fflush(id(), H5F_SCOPE_GLOBAL)); });
+    collective("", [&] { file_.close(); });
   } catch (const AgreedError& e) {
     abandon_parallel_file(*comm_, path_, e.what());
   }

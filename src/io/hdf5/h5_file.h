@@ -1,18 +1,19 @@
-// One HDF5 file, of one process or of all ranks of a communicator. Objects are named by their path in the
-// file: "/", "k", "k/r2". Datasets are contiguous arrays of double, float, int64, int32, uint8 or strings,
-// made once with their final shape and written completely (no fill values, no chunks, no filters). Creation
-// order is tracked and indexed everywhere, as netCDF-4 asks; every HDF5 from 1.8 on can read the file;
-// HDF5_USE_FILE_LOCKING is respected.
+// An HDF5 file, opened by a single process or by all ranks of a communicator. Objects are named by their path
+// in the file: "/", "k", "k/r2". Datasets are contiguous arrays of double, float, int64, int32, uint8 or
+// strings, created with their final shape and written completely (no fill values, chunks or filters).
+// Creation order is tracked and indexed everywhere, as netCDF-4 requires; HDF5 1.8 and later can read the
+// file; HDF5_USE_FILE_LOCKING is respected.
 //
-// What is read stands in the file itself, and all of it: external links, external storage, virtual datasets
-// and datasets that are stored in part are refused. Strings of attributes have a fixed length, for HDF5 does
-// not survive damage to others (io/hdf5/h5_string.h); a dataset of strings, which netCDF-4 has of variable
-// length only, is written and never read.
+// Everything that is read must be in the file itself: external links, external storage, virtual datasets and
+// partly written datasets are refused. Attributes hold strings of fixed length, because HDF5 does not survive
+// damage to strings of variable length (io/hdf5/h5_string.h). Datasets of strings, which netCDF-4 requires to
+// be of variable length, are written but never read.
 //
-// A file made with a Comm is parallel: every member function is collective over it, with equal arguments on
-// all ranks, and fails on all ranks alike: with AgreedError, but a write that fails ends the job
-// (abandon_parallel_file). The Comm must outlive the file. A file made without one belongs to a single
-// process and throws Error, or InputError where the contents of a file opened for reading are at fault.
+// A file opened with a Comm is parallel: every member function is collective over it, with equal arguments on
+// all ranks, and fails on all ranks: with AgreedError, except that a failing write ends the job
+// (abandon_parallel_file). The Comm must outlive the file. A file opened without a Comm belongs to a single
+// process; its functions throw Error, or InputError if the contents of a file opened for reading are at
+// fault.
 #pragma once
 
 #include <cstdint>
@@ -29,44 +30,46 @@ namespace headspan {
 
 class H5File {
  public:
-  static H5File create(const Comm& comm, const std::string& path);  ///< Replaces what is there.
-  static H5File open(const Comm& comm, const std::string& path);    ///< For reading.
-  static H5File create(const std::string& path);                    ///< Replaces what is there.
-  static H5File open(const std::string& path);                      ///< For reading.
-  static H5File edit(const std::string& path);                      ///< For reading and writing.
+  static H5File create(const Comm& comm, const std::string& path);  ///< Replaces an existing file.
+  static H5File open(const Comm& comm, const std::string& path);    ///< Opens for reading.
+  static H5File create(const std::string& path);                    ///< Replaces an existing file.
+  static H5File open(const std::string& path);                      ///< Opens for reading.
+  static H5File edit(const std::string& path);                      ///< Opens for reading and writing.
 
   const std::string& path() const { return path_; }
   hid_t id() const { return file_.get(); }
 
   bool has(const std::string& name) const;
-  H5Handle open_object(const std::string& name) const;  ///< a group or a dataset of this file
+  H5Handle open_object(const std::string& name) const;  ///< Opens a group or a dataset.
 
   void create_group(const std::string& name);
 
-  /// Its bytes are reserved on the disk at once, so that a full disk is told here, with errno's text. The
-  /// values are undefined until they are written.
+  /// Creates a dataset and reserves its bytes on the disk, so that a full disk fails here, with errno's text.
+  /// The values are undefined until they are written.
   template <class T>
   H5Dataset create_dataset(const std::string& name, const std::vector<std::int64_t>& shape) {
     return create_dataset(name, shape, h5_type<T>());
   }
 
-  /// A file opened for reading has to hold every value of it; throws InputError otherwise.
+  /// Opens a dataset. Throws InputError if the file was opened for reading and does not hold every value.
   H5Dataset open_dataset(const std::string& name) const;
 
-  /// A dataset of `count` empty strings. Only a file of one process can fill it: HDF5 writes no strings in
-  /// parallel.
+  /// Creates a dataset of `count` empty strings.
   void create_strings(const std::string& name, std::int64_t count);
+  /// Fills such a dataset, in a file of a single process only: HDF5 cannot write strings in parallel.
   void write_strings(const std::string& name, const std::vector<std::string>& values);
 
+  /// Writes an attribute, replacing one of the same name.
   void write_attribute(const std::string& object, const std::string& name, const H5Value& value);
 
-  /// Nothing when the attribute is missing; InputError when it is not of T's kind. T is std::string (of any
-  /// HDF5 string type), std::int64_t, double, or a std::vector of one of the last two. Local.
+  /// Reads an attribute; nothing if it is missing. T is std::string (for any HDF5 string type), std::int64_t,
+  /// double, or a std::vector of one of the last two. Throws InputError if the attribute holds something
+  /// else. Local.
   template <class T>
   std::optional<T> read_attribute(const std::string& object, const std::string& name) const;
 
-  /// Flushes to the disk on every rank, then closes. Every written file is ended by this and not by the
-  /// destructor, which could not report a failure. The file's datasets must be gone.
+  /// Flushes to the disk on every rank, then closes. Call it for every written file: the destructor could not
+  /// report a failure. The file's datasets must have been destroyed.
   void close();
 
  private:
@@ -76,7 +79,7 @@ class H5File {
   H5Dataset create_dataset(const std::string& name, const std::vector<std::int64_t>& shape, hid_t type);
   void follow(const std::string& name, const std::function<void(hid_t link_access)>& step) const;
   void local(const std::string& object, const std::function<void()>& step) const;
-  void together(const std::string& object, const std::function<void()>& step) const;
+  void collective(const std::string& object, const std::function<void()>& step) const;
 
   const Comm* comm_ = nullptr;
   std::string path_;

@@ -11,14 +11,14 @@
 namespace headspan {
 namespace {
 
-/// Where a string of variable length lies, as HDF5 stores it: 4, 8 and 4 bytes.
+/// HDF5's reference to a string of variable length: stored as 4, 8 and 4 bytes.
 struct HeapId {
   std::uint32_t length = 0;
-  std::uint64_t address = 0;  ///< of its collection
+  std::uint64_t address = 0;  ///< of the heap collection that holds it
   std::uint32_t index = 0;    ///< of its object in the collection
 };
 
-constexpr std::size_t kHeader = 16;  // bytes, of a collection and of an object in it
+constexpr std::size_t kHeader = 16;  // bytes of the header of a collection, and of an object in it
 
 using Bytes = std::array<char, kHeader>;
 
@@ -29,7 +29,7 @@ T field(const Bytes& bytes, std::size_t offset) {
   return value;
 }
 
-/// For HDF5 a conversion; it leaves the identifier as it stands in the file.
+/// A type conversion for HDF5 that leaves the bytes as they are in the file.
 herr_t keep_bytes(hid_t, hid_t, H5T_cdata_t*, std::size_t, std::size_t, std::size_t, void*, void*, hid_t) {
   return 0;
 }
@@ -44,17 +44,17 @@ HeapId read_heap_id(hid_t attribute, const H5Handle& type) {
   return {field<std::uint32_t>(bytes, 0), field<std::uint64_t>(bytes, 4), field<std::uint32_t>(bytes, 12)};
 }
 
-/// The string in the global heap, or nothing where it is not there. A collection is "GCOL", version 1, three
-/// bytes, its size (8 bytes), then objects: index (2), references (2), four bytes, size (8), data filled up
-/// to 8 bytes; index 0 is the free space at the end.
+/// Reads a string from the global heap; nothing if it is not there. A collection consists of "GCOL", version
+/// 1, three reserved bytes, its size (8 bytes) and its objects: index (2), reference count (2), four reserved
+/// bytes, size (8), data padded to a multiple of 8 bytes. Index 0 is the free space at the end.
 std::optional<std::string> find_in_heap(const InputFile& file, std::uint64_t base, const HeapId& id) {
   auto end = static_cast<std::uint64_t>(file.size());
-  const auto holds = [&](std::uint64_t place, std::uint64_t bytes) {
-    return place <= end && bytes <= end - place;
+  const auto holds = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return offset <= end && bytes <= end - offset;
   };
-  const auto header_at = [&](std::uint64_t place) {
+  const auto header_at = [&](std::uint64_t offset) {
     Bytes bytes{};
-    if (holds(place, kHeader)) file.read(static_cast<std::int64_t>(place), kHeader, bytes.data());
+    if (holds(offset, kHeader)) file.read(static_cast<std::int64_t>(offset), kHeader, bytes.data());
     return bytes;
   };
   const std::uint64_t begin = base + id.address;
@@ -62,20 +62,20 @@ std::optional<std::string> find_in_heap(const InputFile& file, std::uint64_t bas
   const auto size = field<std::uint64_t>(collection, 8);
   if (std::memcmp(collection.data(), "GCOL\1", 5) != 0 || !holds(begin, size)) return std::nullopt;
   end = begin + size;
-  std::uint64_t place = begin + kHeader;
+  std::uint64_t offset = begin + kHeader;
   for (int object = 0; object <= UINT16_MAX; ++object) {
-    const Bytes header = header_at(place);
-    place += kHeader;
+    const Bytes header = header_at(offset);
+    offset += kHeader;
     const auto index = field<std::uint16_t>(header, 0);
     const auto bytes = field<std::uint64_t>(header, 8);
-    if (index == 0 || !holds(place, bytes)) break;
+    if (index == 0 || !holds(offset, bytes)) break;
     if (index == id.index) {
       if (id.length > bytes) break;
       std::string text(id.length, '\0');
-      file.read(static_cast<std::int64_t>(place), id.length, text.data());
+      file.read(static_cast<std::int64_t>(offset), id.length, text.data());
       return text;
     }
-    place += (bytes + 7) / 8 * 8;
+    offset += (bytes + 7) / 8 * 8;
   }
   return std::nullopt;
 }

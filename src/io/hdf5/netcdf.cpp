@@ -17,12 +17,22 @@ std::string group_of(const std::string& path) { return path.substr(0, path.rfind
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-/// netCDF's name for a scale without values.
+/// Returns netCDF's label of a dimension without a coordinate variable.
 std::string bare_dimension_label(std::int64_t length) {
   char text[80];
   std::snprintf(text, sizeof text, "This is a netCDF dimension but not a netCDF variable.%10lld",
                 static_cast<long long>(length));
   return text;
+}
+
+void write_values(H5File& file, const std::string& path, const NetcdfValues& values) {
+  const auto write = [&](const auto& list) {
+    if constexpr (std::is_same_v<decltype(list), const std::vector<std::string>&>)
+      file.write_strings(path, list);
+    else
+      file.open_dataset(path).write_rows(list.data(), 0, static_cast<std::int64_t>(list.size()));
+  };
+  std::visit(write, values);
 }
 
 }  // namespace
@@ -39,10 +49,10 @@ void NetcdfFile::make_group_of(const std::string& path) {
 }
 
 std::string NetcdfFile::find_dimension(const std::string& variable, const std::string& name) const {
-  const std::string own = group_of(variable) + name;
-  const std::string found = dimensions_.count(own) > 0 ? own : name;
-  HS_ASSERT(dimensions_.count(found) > 0);
-  return found;
+  std::string in_group = group_of(variable) + name;
+  if (dimensions_.count(in_group) > 0) return in_group;
+  HS_ASSERT(dimensions_.count(name) > 0);
+  return name;
 }
 
 void NetcdfFile::define_dimension(const std::string& path, std::int64_t length) {
@@ -66,18 +76,19 @@ void NetcdfFile::define_coordinate(const std::string& path, const std::string& d
   add_variable({path, {scale}, true}, attributes);
 }
 
-/// Creates the dataset, keeps the values for `finish`, and returns how many there are.
+/// Creates the dataset, keeps the values for `finish`, and returns their number.
 std::int64_t NetcdfFile::create_values(const std::string& path, const NetcdfValues& values) {
-  const auto count =
-      std::visit([](const auto& list) { return static_cast<std::int64_t>(list.size()); }, values);
-  if (std::holds_alternative<std::vector<std::string>>(values))
-    file_.create_strings(path, count);
-  else if (std::holds_alternative<std::vector<double>>(values))
-    file_.create_dataset<double>(path, {count});
-  else
-    file_.create_dataset<std::int64_t>(path, {count});
   values_.emplace_back(path, values);
-  return count;
+  const auto create = [&](const auto& list) {
+    using T = typename std::decay_t<decltype(list)>::value_type;
+    const auto count = static_cast<std::int64_t>(list.size());
+    if constexpr (std::is_same_v<T, std::string>)
+      file_.create_strings(path, count);
+    else
+      file_.create_dataset<T>(path, {count});
+    return count;
+  };
+  return std::visit(create, values);
 }
 
 void NetcdfFile::add_variable(const Variable& variable, const NetcdfAttributes& attributes) {
@@ -102,8 +113,7 @@ void NetcdfFile::write(const std::string& path, const std::vector<std::string>& 
                 " rows given for a dimension of " + std::to_string(shape[0]));
   H5Dataset dataset = file_.create_dataset<T>(path, shape);
   dataset.write_rows(rows, first, count);
-  causes_.local |= dataset.causes().local;
-  causes_.global |= dataset.causes().global;
+  independence_causes_ |= dataset.independence_causes();
 
   NetcdfAttributes all;
   if constexpr (std::is_floating_point_v<T>)
@@ -135,17 +145,10 @@ void NetcdfFile::close() {
   });
 }
 
-/// Rank 0 alone, on the file that all ranks have closed.
+/// Writes everything that was kept. On rank 0, after all ranks have closed the file.
 void NetcdfFile::finish() const {
   H5File file = H5File::edit(file_.path());
-  for (const auto& [path, values] : values_) {
-    if (const auto* strings = std::get_if<std::vector<std::string>>(&values))
-      file.write_strings(path, *strings);
-    if (const auto* numbers = std::get_if<std::vector<double>>(&values))
-      file.open_dataset(path).write_rows(numbers->data(), 0, static_cast<std::int64_t>(numbers->size()));
-    if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&values))
-      file.open_dataset(path).write_rows(numbers->data(), 0, static_cast<std::int64_t>(numbers->size()));
-  }
+  for (const auto& [path, values] : values_) write_values(file, path, values);
   for (const auto& [path, dimension] : dimensions_) {
     const std::string label = dimension.has_values ? name_of(path) : bare_dimension_label(dimension.length);
     HS_H5(H5DSset_scale(file.open_object(path).get(), label.c_str()));
@@ -165,15 +168,15 @@ void NetcdfFile::finish() const {
   file.close();
 }
 
-/// The names of the coordinates of the variable's group along any of its dimensions, in their order of
-/// definition.
+/// Returns the names of the auxiliary coordinates of the variable's group along any of its dimensions, in
+/// their order of definition.
 std::string NetcdfFile::coordinates_of(const Variable& variable) const {
   std::string names;
   if (variable.is_coordinate) return names;
-  const auto& own = variable.dimensions;
+  const auto& dimensions = variable.dimensions;
   for (const Variable& other : variables_) {
     if (!other.is_coordinate || group_of(other.path) != group_of(variable.path)) continue;
-    if (std::find(own.begin(), own.end(), other.dimensions[0]) == own.end()) continue;
+    if (std::find(dimensions.begin(), dimensions.end(), other.dimensions[0]) == dimensions.end()) continue;
     names += (names.empty() ? "" : " ") + name_of(other.path);
   }
   return names;

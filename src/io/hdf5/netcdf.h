@@ -1,16 +1,16 @@
-// Writer of HDF5 files that are netCDF-4 files too, as h5py, xarray and ncdump open them: groups, dimensions
-// (HDF5 dimension scales), coordinates, variables with CF attributes. Not a reader, and not all of netCDF-4:
-// no unlimited dimension, no compression, no scalar variables.
+// Writer of netCDF-4 files (HDF5 files that h5py, xarray and ncdump open): groups, dimensions (HDF5 dimension
+// scales), coordinates, variables with CF attributes. Not a reader, and only a subset of netCDF-4: no
+// unlimited dimensions, no compression, no scalar variables.
 //
-// Objects are named by their path, "r2" or "k/r2"; a group comes into being with its first object. A
-// variable's dimensions are named without path and looked up in its own group, then at the root. Values of
-// variables are written at once and collectively; whatever is small (coordinate values, attributes, the
-// scales) is kept until `close`, when rank 0 writes it alone. Variables of double or float get _FillValue =
-// NaN, and every variable the `coordinates` attribute that CF asks.
+// Objects are named by their path, "r2" or "k/r2"; a group is created with its first object. A variable's
+// dimensions are named without a path and looked up in its group, then at the root. Values of variables are
+// written at once and collectively; whatever is small (coordinate values, attributes, the scales) is kept
+// until `close`, when rank 0 writes it. Variables of double or float get _FillValue = NaN, and every variable
+// gets the `coordinates` attribute of CF.
 //
-// Every member function is collective over the Comm of `create`, with equal arguments on all ranks apart from
-// a slab's rows, and fails on all ranks alike (AgreedError, or the end of the job: io/hdf5/h5_dataset.h). The
-// Comm must outlive the file.
+// Every member function is collective over the Comm of `create`, with equal arguments on all ranks except for
+// the rows that a rank writes, and fails on all ranks (AgreedError, or the end of the job:
+// io/hdf5/h5_dataset.h). The Comm must outlive the file.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ namespace headspan {
 using NetcdfAttributes = std::vector<std::pair<std::string, H5Value>>;
 using NetcdfValues = std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
 
-/// CF's flag_masks and flag_meanings for a variable of type T (std::int32_t or std::uint8_t) that holds a sum
-/// of masks.
+/// Returns CF's attributes flag_masks and flag_meanings for a variable of type T (std::int32_t or
+/// std::uint8_t) whose values are sums of these masks.
 template <class T>
 NetcdfAttributes flag_attributes(const std::vector<std::pair<T, std::string>>& flags) {
   std::vector<T> masks;
@@ -43,36 +43,37 @@ NetcdfAttributes flag_attributes(const std::vector<std::pair<T, std::string>>& f
 
 class NetcdfFile {
  public:
-  /// Replaces what is at `path`.
+  /// Creates a file, replacing an existing one.
   static NetcdfFile create(const Comm& comm, const std::string& path);
 
-  /// A dimension that only counts.
+  /// Defines a dimension without a coordinate variable.
   void define_dimension(const std::string& path, std::int64_t length);
-  /// A dimension with one value for each index, its coordinate variable of the same name.
+  /// Defines a dimension and its coordinate variable of the same name, with a value for each index.
   void define_dimension(const std::string& path, const NetcdfValues& values,
                         const NetcdfAttributes& attributes = {});
-  /// One more variable along `dimension` that labels it: target_layer(target).
+  /// Defines an auxiliary coordinate: a further variable that labels `dimension`, as target_layer(target).
   void define_coordinate(const std::string& path, const std::string& dimension, const NetcdfValues& values,
                          const NetcdfAttributes& attributes = {});
 
-  /// A variable of shape [lengths of the dimensions], row-major; this rank holds rows first .. first + count
-  /// of the first dimension. Throws Error unless the ranks' counts add up to all rows.
+  /// Writes a variable of shape [lengths of the dimensions], row-major, of which this rank holds rows
+  /// first .. first + count of the first dimension. Throws Error unless the counts of the ranks add up to all
+  /// rows.
   template <class T>
   void write(const std::string& path, const std::vector<std::string>& dimensions, const T* rows,
              std::int64_t first, std::int64_t count, const NetcdfAttributes& attributes = {});
 
-  /// The same when rank 0 holds all values; the others' are not looked at.
+  /// Writes a variable whose values rank 0 holds; those of other ranks are ignored.
   template <class T>
   void write_root(const std::string& path, const std::vector<std::string>& dimensions,
                   const std::vector<T>& values, const NetcdfAttributes& attributes = {});
 
-  /// Of a variable, a group ("k") or the file ("/").
+  /// Sets an attribute of a variable, a group ("k") or the file ("/").
   void set_attribute(const std::string& object, const std::string& name, const H5Value& value);
 
-  /// Why any of the writes so far was not collective.
-  H5Causes causes() const { return causes_; }
+  /// Returns why any write so far was not collective, as H5Dataset does.
+  std::uint32_t independence_causes() const { return independence_causes_; }
 
-  /// Completes the file. What is destroyed without it is not a netCDF file.
+  /// Completes the file, which is not a netCDF file before.
   void close();
 
  private:
@@ -97,10 +98,10 @@ class NetcdfFile {
   const Comm* comm_;
   H5File file_;
   std::map<std::string, Dimension> dimensions_;  // by path
-  std::vector<Variable> variables_;              // all but the dimensions' own
+  std::vector<Variable> variables_;              // all but those of the dimensions
   std::vector<std::pair<std::string, NetcdfValues>> values_;
   std::vector<std::pair<std::string, NetcdfAttributes>> attributes_;
-  H5Causes causes_;
+  std::uint32_t independence_causes_ = 0;
 };
 
 }  // namespace headspan

@@ -12,13 +12,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kBlockBytes = std::int64_t{1} << 24;  // read at once when heads change places
-
-std::string to_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t extent : shape) text += (text.empty() ? "[" : ", ") + std::to_string(extent);
-  return (text.empty() ? "[" : text) + "]";
-}
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 24;  // read at once, to be reordered
 
 H5Dataset open_dataset(const H5File& file, const std::string& name, const std::string& right) {
   if (!file.has(name)) throw InputError(file.path(), name, "", "the dataset is missing", right);
@@ -34,7 +28,7 @@ H5Dataset open_values(const H5File& file) {
   const auto& shape = values.shape();
   const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
   if (shape.size() != 3 || empty)
-    throw InputError(file.path(), "activations", "shape " + to_text(shape),
+    throw InputError(file.path(), "activations", "shape " + printable(shape),
                      empty ? "is empty" : "has not 3 dimensions", right);
   return values;
 }
@@ -59,11 +53,11 @@ std::vector<std::int64_t> Activations::read_integers(const std::string& name, st
   if (dataset.type_class() != H5T_INTEGER)
     throw InputError(path(), name, "", "does not hold integers", right);
   if (dataset.shape() != std::vector<std::int64_t>{length})
-    throw InputError(path(), name, "shape " + to_text(dataset.shape()), "does not fit `activations`", right);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(length));
+    throw InputError(path(), name, "shape " + printable(dataset.shape()), "does not fit `activations`",
+                     right);
+  std::vector<std::int64_t> values(to_size(length));
   dataset.read_rows(0, length, values.data());
-  constexpr std::int64_t kClipped =
-      std::numeric_limits<std::int64_t>::max();  // HDF5's, of larger unsigned numbers
+  constexpr std::int64_t kClipped = std::numeric_limits<std::int64_t>::max();  // HDF5 clips larger numbers
   for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i] < 0 || values[i] == kClipped)
       throw InputError(path(), name + "[" + std::to_string(i) + "]", std::to_string(values[i]),
@@ -74,27 +68,26 @@ std::vector<std::int64_t> Activations::read_integers(const std::string& name, st
 void Activations::read_heads() {
   const auto layer = read_integers("layer", heads(), "head");
   const auto head = read_integers("head", heads(), "head");
-  place_.resize(layer.size());
-  std::iota(place_.begin(), place_.end(), std::int64_t{0});
-  const auto key = [&](std::int64_t place) {
-    const auto i = static_cast<std::size_t>(place);
-    return std::make_pair(layer[i], head[i]);
+  column_.resize(layer.size());
+  std::iota(column_.begin(), column_.end(), std::int64_t{0});
+  const auto key = [&](std::int64_t column) {
+    return std::make_pair(layer[to_size(column)], head[to_size(column)]);
   };
-  std::sort(place_.begin(), place_.end(), [&](std::int64_t a, std::int64_t b) { return key(a) < key(b); });
-  for (std::size_t i = 0; i < place_.size(); ++i) {
-    const auto [this_layer, this_head] = key(place_[i]);
-    if (i > 0 && key(place_[i]) == key(place_[i - 1]))
-      throw InputError(path(), "layer, head", std::to_string(this_layer) + ", " + std::to_string(this_head),
-                       "stands twice, at [" + std::to_string(std::min(place_[i - 1], place_[i])) + "] and [" +
-                           std::to_string(std::max(place_[i - 1], place_[i])) + "]",
+  std::stable_sort(column_.begin(), column_.end(),
+                   [&](std::int64_t a, std::int64_t b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < column_.size(); ++i) {
+    layer_.push_back(layer[to_size(column_[i])]);
+    head_.push_back(head[to_size(column_[i])]);
+    if (i > 0 && key(column_[i]) == key(column_[i - 1]))
+      throw InputError(path(), "layer, head", std::to_string(layer_[i]) + ", " + std::to_string(head_[i]),
+                       "stands twice, at [" + std::to_string(column_[i - 1]) + "] and [" +
+                           std::to_string(column_[i]) + "]",
                        "each pair of layer and head names one head");
-    layer_.push_back(this_layer);
-    head_.push_back(this_head);
   }
 }
 
 void Activations::read_sequences() {
-  std::vector<std::int64_t> id(static_cast<std::size_t>(tokens()));
+  std::vector<std::int64_t> id(to_size(tokens()));
   std::iota(id.begin(), id.end(), std::int64_t{0});
   if (file_.has("sequence")) id = read_integers("sequence", tokens(), "token");
   for (std::size_t i = 0; i < id.size(); ++i) {
@@ -103,22 +96,23 @@ void Activations::read_sequences() {
   }
 }
 
-/// Attributes stand at the file's root, or at the dataset `activations`; at both, they agree.
+/// Attributes may be at the root of the file or at the dataset `activations`; if at both, they must agree.
 void Activations::read_attributes() {
   const auto read = [&](const char* name, auto& value) {
     using T = typename std::decay_t<decltype(value)>::value_type;
     for (const char* owner : {"/", "activations"}) {
-      const std::optional<T> told = file_.read_attribute<T>(owner, name);
-      if (told && value && *told != *value)
+      const std::optional<T> attribute = file_.read_attribute<T>(owner, name);
+      if (attribute && value && *attribute != *value)
         throw InputError(path(), name, "", "is one thing at the root and another at `activations`",
                          "keep one of the two attributes");
-      if (told) value = told;
+      if (attribute) value = attribute;
     }
   };
-  read("stream", stream_);
+  std::optional<std::string> stream;
+  read("stream", stream);
   read("hidden_size", hidden_size_);
-  if (!value_of(stream_words(), stream()))
-    throw InputError(path(), "stream", printable(stream()), "is no stream", "k, q or v");
+  if (stream) stream_ = value_of(stream_words(), *stream);
+  if (stream && !stream_) throw InputError(path(), "stream", printable(*stream), "is no stream", "k, q or v");
   if (hidden_size_ && *hidden_size_ < 1)
     throw InputError(path(), "hidden_size", std::to_string(*hidden_size_), "is not positive",
                      "the model's hidden size, or no such attribute");
@@ -136,23 +130,20 @@ void Activations::read(std::int64_t start, std::int64_t count, T* out) {
 template <class T>
 void Activations::read_block(std::int64_t start, std::int64_t count, T* out) {
   const std::int64_t columns = heads() * head_size();
-  std::vector<T> in_file_order(static_cast<std::size_t>(count * columns));
-  values_.read_rows(start, count, in_file_order.data());
-  const T* const file = in_file_order.data();
-  const T* const bad =
-      std::find_if(file, file + count * columns, [](T value) { return !std::isfinite(value); });
-  if (bad != file + count * columns) {
-    const std::int64_t token = (bad - file) / columns, place = (bad - file) % columns / head_size();
-    const std::int64_t coordinate = (bad - file) % head_size();
+  std::vector<T> values(to_size(count * columns));
+  values_.read_rows(start, count, values.data());
+  const auto bad = std::find_if(values.begin(), values.end(), [](T value) { return !std::isfinite(value); });
+  if (bad != values.end()) {
+    const std::int64_t i = bad - values.begin();
     throw InputError(path(),
-                     "activations[" + std::to_string(start + token) + ", " + std::to_string(place) + ", " +
-                         std::to_string(coordinate) + "]",
+                     "activations" + printable(std::vector<std::int64_t>{
+                                         start + i / columns, i % columns / head_size(), i % head_size()}),
                      std::to_string(*bad), "is not a finite number",
                      "remove the token or the head that made it");
   }
   for (std::int64_t token = 0; token < count; ++token)
-    for (std::int64_t place : place_)
-      out = std::copy_n(file + token * columns + place * head_size(), head_size(), out);
+    for (const std::int64_t head : column_)
+      out = std::copy_n(&values[to_size(token * columns + head * head_size())], head_size(), out);
 }
 
 template void Activations::read(std::int64_t, std::int64_t, double*);

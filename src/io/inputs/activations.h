@@ -1,11 +1,11 @@
-// The user's own activations, in HDF5: dataset `activations` [token, head, coordinate] of float32 or float64,
-// `layer` [head], `head` [head], optional `sequence` [token] (each run of one id is a sequence; without it
-// every token is its own); attributes `stream` (k, q or v; default k) and optional `hidden_size`. Not a store
-// of activations that headspan makes: those are never written.
+// Activations that the user supplies in HDF5: dataset `activations` [token, head, coordinate] of float32 or
+// float64, `layer` [head], `head` [head] and optionally `sequence` [token] (a run of equal ids is one
+// sequence; without the dataset, every token is a sequence of its own); attributes `stream` (k, q or v;
+// default k) and, optionally, `hidden_size`. Only a reader: headspan never writes activations.
 //
-// Heads may stand in any order in the file. Here they come in ascending order of layer, then head, as ties in
-// the statistics are decided; `read` delivers columns in this order. Nothing here communicates: any rank may
-// open and read on its own.
+// A file may list its heads in any order. The accessors and `read` present them in ascending order of layer,
+// then head, the order by which the statistics break ties. Nothing here communicates: each rank opens and
+// reads on its own.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@
 
 #include "io/hdf5/h5_file.h"
 #include "io/inputs/sequences.h"
+#include "io/stream.h"
 
 namespace headspan {
 
 class Activations {
  public:
-  /// Opens and checks everything but the activations' values. Throws InputError naming the dataset or
-  /// attribute that is missing or not as it should be.
+  /// Opens the file and checks everything but the values of the activations. Throws InputError naming the
+  /// dataset or attribute that is missing or wrong.
   static Activations open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
@@ -30,19 +31,19 @@ class Activations {
   std::int64_t head_size() const { return values_.shape()[2]; }
   bool is_float32() const { return values_.element_bytes() == 4; }
 
-  /// [heads], ascending by (layer, head); no pair twice.
+  /// [heads], ascending by (layer, head), no pair twice.
   const std::vector<std::int64_t>& layer() const { return layer_; }
   const std::vector<std::int64_t>& head() const { return head_; }
 
-  std::string stream() const { return stream_.value_or("k"); }
-  bool names_stream() const { return stream_.has_value(); }  ///< else it is k by default
+  Stream stream() const { return stream_.value_or(Stream::k); }
+  bool names_stream() const { return stream_.has_value(); }  ///< false: `stream` is the default
   std::optional<std::int64_t> hidden_size() const { return hidden_size_; }
 
-  /// Consecutive; together all tokens.
+  /// The sequences in the order of the file; together they are all tokens.
   const std::vector<Sequence>& sequences() const { return sequences_; }
 
-  /// out: [count, heads * head_size], row-major, tokens start .. start + count. T is double or float. Throws
-  /// InputError at the first value that is not finite in T, naming its place in the file.
+  /// Reads tokens start .. start + count into out: [count, heads * head_size], row-major. T is double or
+  /// float. Throws InputError naming the position in the file of the first value that is not finite in T.
   template <class T>
   void read(std::int64_t start, std::int64_t count, T* out);
 
@@ -59,9 +60,9 @@ class Activations {
   H5File file_;
   H5Dataset values_;
   std::vector<std::int64_t> layer_, head_;
-  std::vector<std::int64_t> place_;  // [heads]: of each head in the file
+  std::vector<std::int64_t> column_;  // [heads] position of each head along the file's head axis
   std::vector<Sequence> sequences_;
-  std::optional<std::string> stream_;
+  std::optional<Stream> stream_;
   std::optional<std::int64_t> hidden_size_;
 };
 

@@ -3,30 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
-#include "base/error.h"
+#include "base/checked.h"
 
 namespace headspan {
 namespace {
 
 constexpr std::int64_t kHeaderBytes = 34;  // magic 9, version u64, type u8, sequences u64, documents u64
-constexpr char kMagic[] = "MMIDIDX\0";     // with the final zero nine bytes
+constexpr char kMagic[] = "MMIDIDX\0";     // nine bytes with the final zero
 constexpr std::int64_t kChunk = 1 << 14;   // documents read at once
 
-struct IdType {
-  const char* name;
-  std::int64_t bytes;
-};
-/// By the code in the header; code 0 is not in use, 6 and 7 are floating point.
-constexpr std::array<IdType, 9> kIdTypes{{{"", 0},
-                                          {"uint8", 1},
-                                          {"int8", 1},
-                                          {"int16", 2},
-                                          {"int32", 4},
-                                          {"int64", 8},
-                                          {"", 0},
-                                          {"", 0},
-                                          {"uint16", 2}}};
+/// Indexed by the code in the header; code 0 is unused, 6 and 7 are floating point.
+constexpr const char* kIdTypes[] = {"", "uint8", "int8", "int16", "int32", "int64", "", "", "uint16"};
+constexpr std::int64_t kIdBytes[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
 
 std::uint64_t little_endian(const char* bytes) {
   std::uint64_t value = 0;
@@ -43,7 +33,7 @@ void MegatronIndex::refuse(const std::string& wrong) const {
 template <class T>
 std::vector<T> MegatronIndex::read(std::int64_t array_begin, std::int64_t start, std::int64_t count) const {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
-  std::vector<T> values(static_cast<std::size_t>(count));
+  std::vector<T> values(to_size(count));
   file_.read(array_begin + start * size, count * size, values.data());
   return values;
 }
@@ -55,23 +45,23 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   if (std::memcmp(header.data(), kMagic, 9) != 0) refuse("does not start with Megatron's MMIDIDX");
   if (little_endian(&header[9]) != 1) refuse("has an index version other than 1");
   const auto code = static_cast<unsigned char>(header[17]);
-  if (code >= kIdTypes.size() || kIdTypes[code].bytes == 0)
+  if (code >= std::size(kIdBytes) || kIdBytes[code] == 0)
     refuse("has data type code " + std::to_string(code) + ", which is not an integer type");
-  dtype_ = kIdTypes[code].name;
-  id_bytes_ = kIdTypes[code].bytes;
+  dtype_ = kIdTypes[code];
+  id_bytes_ = kIdBytes[code];
 
   const std::uint64_t sequences = little_endian(&header[18]);
   const std::uint64_t documents = little_endian(&header[26]);
-  const auto room = static_cast<std::uint64_t>(file_.size());
+  const auto file_bytes = static_cast<std::uint64_t>(file_.size());
   if (sequences == 0 || documents < 2) refuse("holds no documents");
-  if (sequences > room || documents > room) refuse("is shorter than its header says");
+  if (sequences > file_bytes || documents > file_bytes) refuse("is shorter than its header says");
   sequences_ = static_cast<std::int64_t>(sequences);
   documents_ = static_cast<std::int64_t>(documents);
   lengths_begin_ = kHeaderBytes;
   pointers_begin_ = lengths_begin_ + 4 * sequences_;
   documents_begin_ = pointers_begin_ + 8 * sequences_;
   const std::int64_t end = documents_begin_ + 8 * documents_;
-  if (file_.size() != end && file_.size() != end + sequences_)  // multimodal sets add one byte per sequence
+  if (file_.size() != end && file_.size() != end + sequences_)  // multimodal datasets add a byte per sequence
     refuse("has " + std::to_string(file_.size()) + " bytes where its header asks for " + std::to_string(end));
 
   const auto last_pointer = read<std::int64_t>(pointers_begin_, sequences_ - 1, 1)[0];
@@ -107,7 +97,7 @@ std::vector<std::int64_t> MegatronIndex::document_ends(std::int64_t limit) const
       refuse("has documents out of order");
     const auto starts = sequence_starts(bounds.front(), bounds.back(), position);
     for (std::size_t document = 1; document < bounds.size() && position < limit; ++document) {
-      const std::int64_t end = starts[static_cast<std::size_t>(bounds[document] - bounds.front())];
+      const std::int64_t end = starts[to_size(bounds[document] - bounds.front())];
       if (end > position) ends.push_back(end);
       position = end;
     }

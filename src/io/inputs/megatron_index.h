@@ -1,8 +1,8 @@
 // The .idx of a Megatron-LM dataset: the integer type of its .bin, and where documents begin there. Its
-// arrays follow an odd-sized header unaligned: i32 lengths[sequences], i64 pointers[sequences] (bytes into
-// the .bin), i64 documents[documents], the first sequence of each document, with the number of sequences at
-// the end. Megatron's "sequences" are what its writer was given, not the pieces that headspan cuts
-// (io/inputs/sequences.h).
+// arrays follow a header of odd size, unaligned: i32 lengths[sequences], i64 pointers[sequences] (byte
+// offsets into the .bin), i64 documents[documents] (the first sequence of each document, and at the end the
+// number of sequences). Megatron's "sequences" are what its writer was given, not the sequences into which
+// headspan cuts documents (io/inputs/sequences.h).
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,26 @@ namespace headspan {
 
 class MegatronIndex {
  public:
-  /// Checks header, sizes and both ends of every array. Throws InputError.
+  /// Opens the index and checks its header, its sizes and both ends of every array. Throws InputError.
   explicit MegatronIndex(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
 
-  /// "uint16", "int32", ...; the type of an id in the .bin.
+  /// The type of an id in the .bin: "uint16", "int32", ...
   const std::string& dtype() const { return dtype_; }
 
-  /// Bytes that the .bin must have.
+  /// The size that the .bin must have, in bytes.
   std::int64_t data_bytes() const { return data_bytes_; }
 
-  /// The positions, in ids, one past the last id of each document that is not empty, ascending, up to the
-  /// first at or beyond `limit`. Throws InputError where the sequences do not follow each other without a
-  /// gap.
+  /// Returns where each document that is not empty ends: the position, in ids, one past its last id;
+  /// ascending, up to the first at or beyond `limit`. Throws InputError if the sequences are not contiguous.
   std::vector<std::int64_t> document_ends(std::int64_t limit) const;
 
  private:
   template <class T>
   std::vector<T> read(std::int64_t array_begin, std::int64_t start, std::int64_t count) const;
-  /// Where the sequences [first, last) begin, in ids, when the first begins at `position`; and where the last
-  /// ends.
+  /// Returns where the sequences [first, last) begin, in ids, and where the last one ends, given that the
+  /// first begins at `position`.
   std::vector<std::int64_t> sequence_starts(std::int64_t first, std::int64_t last,
                                             std::int64_t position) const;
   [[noreturn]] void refuse(const std::string& wrong) const;

@@ -62,11 +62,11 @@ class RequestLine {
     return value.get<std::int64_t>();
   }
 
-  /// The model reads every token but the last, which it predicts.
-  void check_length(const char* name, std::size_t context, std::int64_t more) const {
-    const std::int64_t all = static_cast<std::int64_t>(context) + more;
-    if (max_positions_ > 0 && all > max_positions_ + 1)
-      throw InputError(where_, "context, " + std::string(name), std::to_string(all) + " tokens",
+  /// Refuses sequences that the model cannot hold; it reads every token but the last.
+  void check_length(const char* name, std::size_t context, std::int64_t new_tokens) const {
+    const std::int64_t length = static_cast<std::int64_t>(context) + new_tokens;
+    if (max_positions_ > 0 && length > max_positions_ + 1)
+      throw InputError(where_, "context, " + std::string(name), std::to_string(length) + " tokens",
                        "are more than the " + std::to_string(max_positions_) +
                            " positions that the model was made for, and the one that it predicts",
                        "shorten the context");

@@ -4,7 +4,7 @@
 //
 //   generated   {"id": .., "context": [ids], "max_new_tokens": n, "stop": [[ids], ..]}  ->  {"id", "tokens"}
 //
-// An id is any JSON value and comes back as it was.
+// The id of a request is any JSON value; the answer repeats it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace headspan {
 
 struct ScoredRequest {
-  std::string id;                          ///< JSON text
+  std::string id;                          ///< as JSON text
   std::vector<std::int64_t> context;       ///< at least one token
   std::vector<std::int64_t> continuation;  ///< may be empty
 };
@@ -26,14 +26,15 @@ struct GenerationRequest {
   std::vector<std::vector<std::int64_t>> stop;  ///< none of them empty
 };
 
-/// Throws InputError naming the line. Every token is below `vocab_size`, and no sequence longer than a model
-/// of `max_positions` (0: any) reads and predicts.
+/// Reads the requests of a file, one per line that is not blank. Throws InputError naming the line, also for
+/// a token that is not below `vocab_size` and for a sequence of more than `max_positions` + 1 tokens: the
+/// last token is predicted but not read (max_positions 0: any length).
 std::vector<ScoredRequest> read_scored_requests(const std::string& path, std::int64_t vocab_size,
                                                 std::int64_t max_positions);
 std::vector<GenerationRequest> read_generation_requests(const std::string& path, std::int64_t vocab_size,
                                                         std::int64_t max_positions);
 
-/// One line, with its newline.
+/// Returns the answer as one line, with its newline.
 std::string answer_line(const ScoredRequest& request, double log_likelihood, bool greedy);
 std::string answer_line(const GenerationRequest& request, const std::vector<std::int64_t>& tokens);
 

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
+#include "base/checked.h"
 #include "base/splitmix64.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kScanIds = 1 << 18;
+constexpr std::int64_t kChunk = 1 << 18;  // ids read at once
 
 void check_vocabulary(const TokenFile& file, const std::vector<std::int64_t>& ids, std::int64_t start,
                       std::int64_t vocab_size) {
@@ -21,6 +21,13 @@ void check_vocabulary(const TokenFile& file, const std::vector<std::int64_t>& id
       file.path(), "token at position " + std::to_string(start + (bad - ids.begin())), std::to_string(*bad),
       "is not an id of a vocabulary of " + std::to_string(vocab_size),
       "read as " + file.type().name + ": is tokens.dtype right, and the file of this model's tokenizer?");
+}
+
+std::int64_t heldout_count(std::int64_t sequences, double share) {
+  HS_ASSERT(share >= 0 && share < 1);
+  if (share == 0 || sequences < 2) return 0;
+  const auto rounded = static_cast<std::int64_t>(std::floor(share * static_cast<double>(sequences) + 0.5));
+  return std::clamp(rounded, std::int64_t{1}, sequences - 1);
 }
 
 }  // namespace
@@ -34,8 +41,8 @@ std::vector<Sequence> cut_sequences(const TokenFile& file, const CutRule& rule) 
 
   std::vector<Sequence> sequences;
   std::int64_t start = 0;
-  for (std::int64_t done = 0; done < total; done += kScanIds) {
-    const auto ids = file.read(done, std::min(kScanIds, total - done));
+  for (std::int64_t done = 0; done < total; done += kChunk) {
+    const auto ids = file.read(done, std::min(kChunk, total - done));
     check_vocabulary(file, ids, done, rule.vocab_size);
     std::int64_t position = done;
     for (const std::int64_t id : ids) {
@@ -51,15 +58,8 @@ std::vector<Sequence> cut_sequences(const TokenFile& file, const CutRule& rule) 
   return sequences;
 }
 
-std::int64_t heldout_count(std::int64_t sequences, double share) {
-  HS_ASSERT(share >= 0 && share < 1);
-  if (share == 0 || sequences < 2) return 0;
-  const auto rounded = static_cast<std::int64_t>(std::floor(share * static_cast<double>(sequences) + 0.5));
-  return std::clamp(rounded, std::int64_t{1}, sequences - 1);
-}
-
 std::vector<std::uint8_t> choose_heldout(std::int64_t sequences, double share, std::uint64_t seed) {
-  std::vector<std::uint8_t> heldout(static_cast<std::size_t>(sequences), 0);
+  std::vector<std::uint8_t> heldout(to_size(sequences), 0);
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   SplitMix64 random(seed);
   for (std::size_t i = 0; i < heldout.size(); ++i) order.emplace_back(random.next(), i);

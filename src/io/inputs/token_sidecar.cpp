@@ -16,47 +16,44 @@ using nlohmann::json;
 constexpr std::int64_t kLargestSidecar = 1 << 20;
 
 json parse_object(const std::string& path) {
-  const InputFile file(path);
-  if (file.size() > kLargestSidecar)
+  if (InputFile(path).size() > kLargestSidecar)
     throw InputError(path, "", "", "is too large for the sidecar of a token file", "at most 1 MiB");
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, file.size(), text.data());
+  const std::string text = read_small_file(path);
   const std::string right = "correct it or remove this sidecar of the token file";
   json object = parse_json(path, text, right);
   if (!object.is_object()) throw InputError(path, "", "", "is not a JSON object", right);
   return object;
 }
 
-/// `value` as an integer of at least `least`.
-std::int64_t integer(const std::string& path, const char* field, const json& value, std::int64_t least) {
+std::int64_t integer(const std::string& path, const char* field, const json& value, std::int64_t lowest) {
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
-  if (!fits || value.get<std::int64_t>() < least)
+  if (!fits || value.get<std::int64_t>() < lowest)
     throw InputError(path, field, printable(value.dump()),
-                     "is not an integer of at least " + std::to_string(least));
+                     "is not an integer of at least " + std::to_string(lowest));
   return value.get<std::int64_t>();
 }
 
 std::optional<std::int64_t> optional_integer(const std::string& path, const char* field, const json& object,
-                                             std::int64_t least) {
-  const auto found = object.find(field);
-  if (found == object.end() || found->is_null()) return std::nullopt;
-  return integer(path, field, *found, least);
+                                             std::int64_t lowest) {
+  const json value = object.value(field, json());
+  if (value.is_null()) return std::nullopt;
+  return integer(path, field, value, lowest);
 }
 
 std::string optional_text(const std::string& path, const char* field, const json& object) {
-  const auto found = object.find(field);
-  if (found == object.end() || found->is_null()) return {};
-  if (!found->is_string()) throw InputError(path, field, printable(found->dump()), "is not a text");
-  return found->get<std::string>();
+  const json value = object.value(field, json());
+  if (value.is_null()) return {};
+  if (!value.is_string()) throw InputError(path, field, printable(value.dump()), "is not a text");
+  return value.get<std::string>();
 }
 
 std::vector<std::int64_t> read_eos(const std::string& path, const json& object) {
-  const auto found = object.find("eos");
-  if (found == object.end() || found->is_null()) return {};
-  if (!found->is_array()) return {integer(path, "eos", *found, 0)};
+  const json eos = object.value("eos", json());
+  if (eos.is_null()) return {};
+  if (!eos.is_array()) return {integer(path, "eos", eos, 0)};
   std::vector<std::int64_t> ids;
-  for (const json& id : *found) ids.push_back(integer(path, "eos", id, 0));
+  for (const json& id : eos) ids.push_back(integer(path, "eos", id, 0));
   return ids;
 }
 

@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::int64_t kLargestNpyHeader = 1 << 16;
-constexpr std::int64_t kReadIds = 1 << 20;
+constexpr std::int64_t kChunk = 1 << 20;  // ids read at once
 constexpr std::int64_t kUint16Ids = 1 << 16;
-constexpr std::int64_t kLargestVocabulary = 1 << 18;  // of the tokenizers in use: Gemma's
+constexpr std::int64_t kLargestVocabulary = 1 << 18;  // of the tokenizers in use, Gemma's
 
 const std::array<TokenType, 8>& token_types() {
   static const std::array<TokenType, 8> types{{{"uint8", 1, false},
@@ -38,13 +38,13 @@ struct NpyHeader {
   std::int64_t data_begin = 0;
 };
 
-/// What stands between `open` and `close` after 'key': in NPY's header, a Python dictionary as text.
+/// Returns what is between `open` and `close` after 'key': in an NPY header, a Python dictionary as text.
 std::string npy_value(const std::string& header, const std::string& key, char open, char close) {
-  std::size_t at = header.find("'" + key + "'");
-  if (at != std::string::npos) at = header.find_first_not_of(" :", at + key.size() + 2);
-  if (at == std::string::npos || header[at] != open) return {};
-  const std::size_t end = header.find(close, at + 1);
-  return end == std::string::npos ? std::string() : header.substr(at + 1, end - at - 1);
+  std::size_t begin = header.find("'" + key + "'");
+  if (begin != std::string::npos) begin = header.find_first_not_of(" :", begin + key.size() + 2);
+  if (begin == std::string::npos || header[begin] != open) return {};
+  const std::size_t end = header.find(close, begin + 1);
+  return end == std::string::npos ? std::string() : header.substr(begin + 1, end - begin - 1);
 }
 
 std::string npy_dtype(const std::string& path, const std::string& descr) {
@@ -64,7 +64,7 @@ std::int64_t npy_count(const std::string& path, const std::string& shape) {
   return std::stoll(shape.substr(0, digits));
 }
 
-/// Versions 1 (length in two bytes) to 3 (in four) of the NPY header.
+/// Reads an NPY header of version 1 (its length in two bytes), 2 or 3 (in four bytes).
 NpyHeader read_npy_header(const InputFile& file) {
   std::array<unsigned char, 12> fixed{};
   const auto refuse = [&] {
@@ -77,7 +77,7 @@ NpyHeader read_npy_header(const InputFile& file) {
   std::uint32_t length = 0;
   std::memcpy(&length, &fixed[8], wide ? 4 : 2);
   if (fixed[6] < 1 || fixed[6] > 3 || length > kLargestNpyHeader || begin + length > file.size()) refuse();
-  std::string text(static_cast<std::size_t>(length), '\0');
+  std::string text(length, '\0');
   file.read(begin, length, text.data());
   return {npy_dtype(file.path(), npy_value(text, "descr", '\'', '\'')),
           npy_count(file.path(), npy_value(text, "shape", '(', ')')), begin + length};
@@ -105,14 +105,14 @@ void widen(const TokenType& type, const std::vector<char>& bytes, std::int64_t* 
   }
 }
 
-/// Whether most words are ids below `bound`. Not all have to be: one that is none is told when it is run. Of
-/// text in uint16 few are, for every second id would have to be next to 0.
+/// Whether most words are ids below `bound`. Not all need to be: an id that is not in the vocabulary is
+/// reported later. In text stored as uint16 few words are, because every second id would have to be near 0.
 bool reads_as_uint32(const std::vector<std::uint32_t>& words, std::int64_t bound) {
   const auto ids = std::count_if(words.begin(), words.end(), [&](std::uint32_t id) { return id < bound; });
   return 2 * static_cast<std::size_t>(ids) > words.size();
 }
 
-/// Whether words are ids below `bound`, and nearly every second one the upper half of the id before it.
+/// Whether words alternate between ids below `bound` and the upper halves of these ids, nearly all of them 0.
 bool reads_as_int64(const std::vector<std::uint32_t>& words, std::int64_t bound) {
   std::size_t ids = 0, upper = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
@@ -141,31 +141,24 @@ TokenFile TokenFile::open(const std::string& path, std::optional<TokenFormat> fo
   TokenFile tokens(path);
   tokens.sidecar_ = read_token_sidecar(path);
   tokens.choose_format(format);
-  if (tokens.format_ == TokenFormat::raw) {
-    tokens.choose_type("", dtype, vocab_size);
-    tokens.count_ids();
-  } else if (tokens.format_ == TokenFormat::npy) {
-    const NpyHeader header = read_npy_header(tokens.file_);
-    tokens.data_begin_ = header.data_begin;
-    tokens.choose_type(header.dtype, dtype, vocab_size);
-    tokens.count_ids();
-    if (tokens.count_ != header.count)
-      throw InputError(path, "shape", std::to_string(header.count),
-                       "the file holds " + std::to_string(tokens.count_) + " ids",
-                       "it is cut short or overlong");
-  } else {
-    if (tokens.index_->data_bytes() != tokens.file_.size())
-      throw InputError(path, "", "",
-                       "has " + std::to_string(tokens.file_.size()) + " bytes where " +
-                           tokens.index_->path() + " asks for " + std::to_string(tokens.index_->data_bytes()),
-                       "give a .bin and .idx of one dataset");
-    tokens.choose_type(tokens.index_->dtype(), dtype, vocab_size);
-    tokens.count_ids();
-  }
+  NpyHeader header;
+  if (tokens.format_ == TokenFormat::npy) header = read_npy_header(tokens.file_);
+  if (tokens.index_ && tokens.index_->data_bytes() != tokens.file_.size())
+    throw InputError(path, "", "",
+                     "has " + std::to_string(tokens.file_.size()) + " bytes where " + tokens.index_->path() +
+                         " asks for " + std::to_string(tokens.index_->data_bytes()),
+                     "give a .bin and .idx of one dataset");
+  tokens.data_begin_ = header.data_begin;
+  tokens.choose_type(tokens.index_ ? tokens.index_->dtype() : header.dtype, dtype, vocab_size);
+  tokens.count_ids();
+  if (tokens.format_ == TokenFormat::npy && tokens.count_ != header.count)
+    throw InputError(path, "shape", std::to_string(header.count),
+                     "the file holds " + std::to_string(tokens.count_) + " ids",
+                     "it is cut short or overlong");
   return tokens;
 }
 
-/// Sets format_, and opens index_ where that is megatron.
+/// Sets format_, and opens index_ if that is megatron.
 void TokenFile::choose_format(std::optional<TokenFormat> asked) {
   const bool is_npy = starts_with_npy_magic(file_);
   const std::string index = std::filesystem::path(path()).replace_extension(".idx").string();
@@ -183,7 +176,7 @@ void TokenFile::choose_format(std::optional<TokenFormat> asked) {
   }
 }
 
-/// Sets type_ from what is said, in the order header, job, sidecar; whoever says anything must say the same.
+/// Sets type_ from the first of header, job and sidecar that names one; the others must not contradict it.
 void TokenFile::choose_type(const std::string& header, std::optional<RawIdType> asked,
                             std::optional<std::int64_t> vocab_size) {
   const std::string job = asked ? word_of(raw_id_words(), *asked) : "";
@@ -207,7 +200,7 @@ void TokenFile::choose_type(const std::string& header, std::optional<RawIdType> 
   type_ = *found;
 }
 
-/// The type of raw ids that nobody names. Refuses a file whose first ids could be of another type.
+/// Infers the type of raw ids from the vocabulary. Refuses a file whose first ids could be of another type.
 std::string TokenFile::infer_raw_type(std::optional<std::int64_t> vocab_size) const {
   if (!vocab_size && sidecar_) vocab_size = sidecar_->vocab_size;
   const std::int64_t bound = vocab_size.value_or(kLargestVocabulary);
@@ -227,15 +220,15 @@ std::string TokenFile::infer_raw_type(std::optional<std::int64_t> vocab_size) co
       "give tokens.dtype = uint16 or uint32, or write {\"dtype\": \"uint16\"} or \"uint32\" to " + beside);
 }
 
-/// The first of the file's words of 4 bytes; none where it does not hold whole ones.
+/// Returns the first 4-byte words of the file; none if its size is no multiple of 4.
 std::vector<std::uint32_t> TokenFile::first_words() const {
   if (file_.size() % 4 != 0) return {};
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(std::min(file_.size() / 4, kReadIds)));
+  std::vector<std::uint32_t> words(to_size(std::min(file_.size() / 4, kChunk)));
   file_.read(0, static_cast<std::int64_t>(4 * words.size()), words.data());
   return words;
 }
 
-/// Sets count_ from the file's size, and holds the sidecar's against it.
+/// Sets count_ from the file's size, and compares it with the sidecar's.
 void TokenFile::count_ids() {
   const std::int64_t bytes = file_.size() - data_begin_;
   if (bytes == 0) throw InputError(path(), "", "", "holds no tokens", "give a file with at least one id");
@@ -252,13 +245,13 @@ void TokenFile::count_ids() {
 
 std::vector<std::int64_t> TokenFile::read(std::int64_t start, std::int64_t count) const {
   HS_ASSERT(start >= 0 && count >= 0 && count <= count_ - start);
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> ids(to_size(count));
   std::vector<char> bytes;
-  for (std::int64_t done = 0; done < count; done += kReadIds) {
-    const std::int64_t part = std::min(kReadIds, count - done);
-    bytes.resize(static_cast<std::size_t>(part * type_.bytes));
-    file_.read(data_begin_ + (start + done) * type_.bytes, part * type_.bytes, bytes.data());
-    widen(type_, bytes, &ids[static_cast<std::size_t>(done)]);
+  for (std::int64_t done = 0; done < count; done += kChunk) {
+    bytes.resize(to_size(std::min(kChunk, count - done) * type_.bytes));
+    file_.read(data_begin_ + (start + done) * type_.bytes, static_cast<std::int64_t>(bytes.size()),
+               bytes.data());
+    widen(type_, bytes, &ids[to_size(done)]);
   }
   return ids;
 }

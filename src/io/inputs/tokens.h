@@ -2,10 +2,10 @@
 //   raw       little-endian integers without a header (numpy's tofile, OLMo's headerless .npy);
 //   npy       a true NPY file: one axis, any integer type, little-endian;
 //   megatron  NAME.bin beside NAME.idx, which says the integer type and where documents begin.
-// A sidecar (io/inputs/token_sidecar.h) may say what the file holds; it must not contradict the file. Not a
-// tokenizer, and not the cutting into sequences (io/inputs/sequences.h).
+// A sidecar (io/inputs/token_sidecar.h) may say what the file holds; it must not contradict the file. Neither
+// a tokenizer nor what cuts ids into sequences (io/inputs/sequences.h).
 //
-// Nothing here communicates: any rank may open and read on its own.
+// Nothing here communicates: each rank opens and reads on its own.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ inline const WordList<TokenFormat>& token_format_words() {
   return words;
 }
 
-/// The integer types that a job may say raw ids have.
+/// The types of raw ids that a job can name.
 enum class RawIdType { uint16, uint32 };
 
 inline const WordList<RawIdType>& raw_id_words() {
@@ -36,7 +36,7 @@ inline const WordList<RawIdType>& raw_id_words() {
   return words;
 }
 
-/// The integer type of one id: "uint16" and the like.
+/// The integer type of an id; `name` is numpy's, such as "uint16".
 struct TokenType {
   std::string name;
   int bytes;
@@ -45,11 +45,11 @@ struct TokenType {
 
 class TokenFile {
  public:
-  /// Opens and checks headers, sizes and the sidecar. Without a `format` the file is npy by its magic bytes,
-  /// megatron by a NAME.idx beside it, else raw. Without a `dtype` header or sidecar say the type of ids.
-  /// Where neither does, raw ids are uint32 for a model whose
-  /// vocabulary of `vocab_size` needs it, else uint16; the first ids are read, and a file that could be of
-  /// another type is refused. Throws InputError where the file is not what it is said to be.
+  /// Opens a file and checks its header, its size and its sidecar. Without a `format` the file is npy if it
+  /// has the magic bytes, megatron if it has a NAME.idx beside it, else raw. Without a `dtype` the header or
+  /// the sidecar says the type of ids; if neither does, raw ids are uint32 for a model whose vocabulary of
+  /// `vocab_size` needs it, else uint16; the first ids are then read, and a file that could be of another
+  /// type is refused. Throws InputError if the file is not what it is said to be.
   static TokenFile open(const std::string& path, std::optional<TokenFormat> format = {},
                         std::optional<RawIdType> dtype = {}, std::optional<std::int64_t> vocab_size = {});
 
@@ -58,14 +58,14 @@ class TokenFile {
   const TokenType& type() const { return type_; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
 
-  /// Ids in the file, at least 1.
+  /// The number of ids in the file, at least 1.
   std::int64_t count() const { return count_; }
 
-  /// The ids at [start, start + count), a range within count(). An id of 2^63 or more comes out negative.
+  /// Reads the ids at [start, start + count), a range within count(). An id of 2^63 or more becomes negative.
   std::vector<std::int64_t> read(std::int64_t start, std::int64_t count) const;
 
-  /// Megatron: the positions one past the last id of each document, ascending, up to the first at or beyond
-  /// `limit`. Empty for the other formats, which do not know their documents.
+  /// Returns where the documents of a megatron file end (MegatronIndex::document_ends); empty for the other
+  /// formats, which do not know their documents.
   std::vector<std::int64_t> document_ends(std::int64_t limit) const;
 
  private:
@@ -86,8 +86,8 @@ class TokenFile {
   std::optional<TokenSidecar> sidecar_;
 };
 
-/// SHA-256 of the whole token file at `path`, of whatever format and type, read once. Throws InputError when
-/// its sidecar names another. One rank is enough.
+/// Returns the SHA-256 of the whole token file at `path`, whatever its format, read once. Throws InputError
+/// if its sidecar names another digest. Local.
 std::string hash_token_file(const std::string& path);
 
 }  // namespace headspan

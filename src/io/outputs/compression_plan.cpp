@@ -14,11 +14,11 @@ namespace headspan {
 namespace {
 
 constexpr const char* kSchema = "1.0";
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 20;  // so that products of three sizes fit
+constexpr const char* kReadableSchema = "1.";             // prefix of every schema that can be read
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 20;  // so that products of three sizes fit in 64 bits
 constexpr const char* kCapture = "roped";
-constexpr const char* kReadable = "1.";  // what every schema that can be read begins with
 
-std::int64_t encode_tokens(const PlannedBlock& block) {
+std::int64_t stored_columns(const PlannedBlock& block) {
   return std::accumulate(block.bands.begin(), block.bands.end(), std::int64_t{0},
                          [](std::int64_t sum, const Band& band) { return sum + band.columns; });
 }
@@ -49,13 +49,13 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   file.write_attribute(group, "band_columns", columns);
   file.write_attribute(group, "band_bits", bits);
   file.write_attribute(group, "expected_loss", block.expected_loss);
-  const std::int64_t d = plan.head_size, all = plan.columns(), r = encode_tokens(block);
+  const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
   if (plan.algorithm == CompressionAlgorithm::latent) {
     write_array(file, group + "/mean", block.mean, {all});
     write_array(file, group + "/bias", block.bias, {all});
     write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
     write_array(file, group + "/projection", block.projection, {all, r});
-    write_array(file, group + "/lift", block.lift, {r, all});
+    write_array(file, group + "/lift", block.reconstruction, {r, all});
   } else if (plan.algorithm != CompressionAlgorithm::quantise) {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
     write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});
@@ -68,37 +68,36 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   }
 }
 
-/// One file that is being read.
+/// Reads and checks one file.
 class PlanReader {
  public:
   explicit PlanReader(const std::string& path) : path_(path), file_(H5File::open(path)) {}
 
   CompressionPlan read() {
     check_schema();
-    CompressionPlan plan;
     const auto algorithm = attribute<std::string>("/", "algorithm");
     const std::optional<CompressionAlgorithm> known = value_of(algorithm_words(), algorithm);
     if (!known) refuse("algorithm", algorithm, "is not known to this version of headspan");
-    plan.algorithm = *known;
+    plan_.algorithm = *known;
     const std::string capture = file_.read_attribute<std::string>("/", "capture").value_or(kCapture);
     if (capture != kCapture) refuse("capture", capture, "is not how a cache holds keys");
-    plan.config_sha256 = attribute<std::string>("/", "config_sha256");
-    plan.weights_digest = file_.read_attribute<std::string>("/", "weights_digest").value_or("");
-    plan.layers = size("layers", 1);
-    plan.kv_heads = size("kv_heads", 1);
-    plan.head_size = size("head_size", 1);
-    plan.exact_first = size("exact_first", 0);
-    plan.references = size("references", 0);
-    plan.expected_loss = loss("/");
+    plan_.config_sha256 = attribute<std::string>("/", "config_sha256");
+    plan_.weights_digest = file_.read_attribute<std::string>("/", "weights_digest").value_or("");
+    plan_.layers = size("layers", 1);
+    plan_.kv_heads = size("kv_heads", 1);
+    plan_.head_size = size("head_size", 1);
+    plan_.exact_first = size("exact_first", 0);
+    plan_.references = size("references", 0);
+    plan_.expected_loss = loss("/");
     for (const auto& [name, stream] : cached_stream_words()) {
       if (!file_.has(name)) continue;
-      auto& blocks = plan.streams[stream];
-      for (std::int64_t layer = 0; layer < plan.layers; ++layer)
-        blocks.push_back(read_block(name + "/" + std::to_string(layer), plan));
+      auto& blocks = plan_.streams[stream];
+      for (std::int64_t layer = 0; layer < plan_.layers; ++layer)
+        blocks.push_back(read_block(name + "/" + std::to_string(layer)));
     }
-    check_streams(plan);
-    check_references(plan);
-    return plan;
+    check_streams();
+    check_references();
+    return std::move(plan_);
   }
 
  private:
@@ -109,10 +108,10 @@ class PlanReader {
 
   void check_schema() const {
     const auto schema = attribute<std::string>("/", "headspan_schema");
-    if (schema.rfind(kReadable, 0) != 0)
+    if (schema.rfind(kReadableSchema, 0) != 0)
       throw InputError(
           path_, "headspan_schema", schema, "is not known",
-          std::string("this headspan reads ") + kReadable + "x; take the one that wrote the plan");
+          std::string("this headspan reads ") + kReadableSchema + "x; take the one that wrote the plan");
   }
 
   template <class T>
@@ -122,9 +121,9 @@ class PlanReader {
     return *value;
   }
 
-  std::int64_t size(const std::string& name, std::int64_t least) const {
+  std::int64_t size(const std::string& name, std::int64_t lowest) const {
     const auto value = attribute<std::int64_t>("/", name);
-    if (value < least || value > kLargestSize) refuse(name, std::to_string(value), "is no size");
+    if (value < lowest || value > kMaxSize) refuse(name, std::to_string(value), "is no size");
     return value;
   }
 
@@ -135,12 +134,12 @@ class PlanReader {
     if (dataset.shape() != shape) refuse(name, "", "has another shape than the attributes say");
     std::int64_t size = 1;
     for (const std::int64_t extent : shape) size = checked_mul(size, extent, "values of a plan");
-    std::vector<T> values(static_cast<std::size_t>(size));
+    std::vector<T> values(to_size(size));
     if (size > 0) dataset.read_rows(0, shape[0], values.data());
     return values;
   }
 
-  /// Every value finite.
+  /// Reads numbers, which must be finite.
   template <class T>
   std::vector<T> numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
     std::vector<T> values = array<T>(name, shape);
@@ -149,7 +148,7 @@ class PlanReader {
     return values;
   }
 
-  /// Every value such that a cache can compute with it: in float32, or better.
+  /// Reads numbers of float64 that a cache will hold in float32.
   std::vector<double> cached_numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
     std::vector<double> values = numbers<double>(name, shape);
     for (const double value : values)
@@ -171,92 +170,96 @@ class PlanReader {
     return array<std::int64_t>(name, shape);
   }
 
-  PlannedBlock read_block(const std::string& group, const CompressionPlan& plan) {
+  PlannedBlock read_block(const std::string& group) {
     if (!file_.has(group)) refuse(group, "", "is missing");
     PlannedBlock block;
-    read_bands(group, plan, block);
+    read_bands(group, block);
     block.expected_loss = loss(group);
-    const std::int64_t all = plan.columns(), r = encode_tokens(block);
-    if (plan.algorithm == CompressionAlgorithm::quantise) {
+    const std::int64_t all = plan_.columns(), r = stored_columns(block);
+    if (plan_.algorithm == CompressionAlgorithm::quantise) {
       if (r != all) refuse(group, "", "must store every column");
-    } else if (plan.algorithm == CompressionAlgorithm::latent) {
+    } else if (plan_.algorithm == CompressionAlgorithm::latent) {
       if (r > all) refuse(group, "", "stores more columns than there are");
       block.mean = cached_numbers(group + "/mean", {all});
       block.bias = cached_numbers(group + "/bias", {all});
       block.eigenvalues = numbers<double>(group + "/eigenvalues", {all});
       block.projection = numbers<float>(group + "/projection", {all, r});
-      block.lift = numbers<float>(group + "/lift", {r, all});
+      block.reconstruction = numbers<float>(group + "/lift", {r, all});
     } else {
       block.kept = list(group + "/kept");
       block.targets = list(group + "/targets");
-      read_targets(group, plan, block);
-      check_heads(group, plan, block);
+      read_targets(group, block);
+      check_heads(group, block);
     }
     return block;
   }
 
-  void read_bands(const std::string& group, const CompressionPlan& plan, PlannedBlock& block) const {
+  void read_bands(const std::string& group, PlannedBlock& block) const {
     const auto columns = attribute<std::vector<std::int64_t>>(group, "band_columns"),
                bits = attribute<std::vector<std::int64_t>>(group, "band_bits");
     static const std::set<std::int64_t> known{2, 3, 4, 5, 6, 8, kPlainBits};
     if (columns.size() != bits.size())
       refuse(group, "", "names other bands in band_columns than in band_bits");
     for (std::size_t b = 0; b < bits.size(); ++b) {
-      if (known.count(bits[b]) == 0 || columns[b] < 0 || columns[b] > plan.columns())
+      if (known.count(bits[b]) == 0 || columns[b] < 0 || columns[b] > plan_.columns())
         refuse(group, std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
-      block.bands.push_back({columns[b], to_int(bits[b]), plan.algorithm == CompressionAlgorithm::quantise});
+      block.bands.push_back({columns[b], to_int(bits[b]), plan_.algorithm == CompressionAlgorithm::quantise});
     }
   }
 
-  void read_targets(const std::string& group, const CompressionPlan& plan, PlannedBlock& block) {
+  void read_targets(const std::string& group, PlannedBlock& block) {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
-    const std::int64_t d = plan.head_size;
-    block.references = array<std::int64_t>(group + "/references", {targets, plan.references});
+    const std::int64_t d = plan_.head_size;
+    block.references = array<std::int64_t>(group + "/references", {targets, plan_.references});
     block.map =
-        numbers<float>(group + "/map", {targets, checked_mul(plan.references, d, "rows of a map"), d});
+        numbers<float>(group + "/map", {targets, checked_mul(plan_.references, d, "rows of a map"), d});
     block.bias = cached_numbers(group + "/bias", {targets, d});
     block.r2_heldout = array<double>(group + "/r2_heldout", {targets});
     block.loss = numbers<double>(group + "/loss", {targets});
   }
 
-  /// Each head of the layer is kept or a target, and what is stored is the kept ones.
-  void check_heads(const std::string& group, const CompressionPlan& plan, const PlannedBlock& block) const {
+  /// Refuses a block unless each head of the layer is kept or a target, and the kept ones are stored.
+  void check_heads(const std::string& group, const PlannedBlock& block) const {
     std::vector<std::int64_t> heads(block.kept);
     heads.insert(heads.end(), block.targets.begin(), block.targets.end());
     std::sort(heads.begin(), heads.end());
-    std::vector<std::int64_t> expected(static_cast<std::size_t>(plan.kv_heads));
+    std::vector<std::int64_t> expected(to_size(plan_.kv_heads));
     std::iota(expected.begin(), expected.end(), 0);
     if (heads != expected) refuse(group, "", "must have each head once among kept and targets");
-    if (encode_tokens(block) != static_cast<std::int64_t>(block.kept.size()) * plan.head_size)
+    if (stored_columns(block) != static_cast<std::int64_t>(block.kept.size()) * plan_.head_size)
       refuse(group, "", "stores other columns than those of the kept heads");
   }
 
-  /// A cache has keys and values; those that the plan names are there, and nothing else.
-  void check_streams(const CompressionPlan& plan) const {
-    const std::string there = stream_names(plan);
-    if (there.empty()) refuse("/", "", "holds neither k nor v");
-    const std::string named = file_.read_attribute<std::string>("/", "streams").value_or(there);
-    if (named != there) refuse("streams", named, "are not those that the plan holds, " + there);
+  /// Refuses a plan unless it holds keys or values, those that it names, and no queries.
+  void check_streams() const {
+    const std::string found = stream_names(plan_);
+    if (found.empty()) refuse("/", "", "holds neither k nor v");
+    const std::string named = file_.read_attribute<std::string>("/", "streams").value_or(found);
+    if (named != found) refuse("streams", named, "are not those that the plan holds, " + found);
     if (file_.has("q")) refuse("q", "", "is no stream of a cache");
   }
 
-  /// References are kept heads of the same layer or of one before.
-  void check_references(const CompressionPlan& plan) const {
-    for (const auto& [stream, blocks] : plan.streams)
+  /// Refuses references that are not kept heads of the same or an earlier layer.
+  void check_references() const {
+    for (const auto& [stream, blocks] : plan_.streams)
       for (std::size_t layer = 0; layer < blocks.size(); ++layer)
-        for (const std::int64_t head : blocks[layer].references) {
-          if (head == -1) continue;
-          const std::int64_t at = head / plan.kv_heads;
-          const bool causal = head >= 0 && at <= static_cast<std::int64_t>(layer);
-          const auto& kept = blocks[causal ? static_cast<std::size_t>(at) : 0].kept;
-          if (!causal || std::find(kept.begin(), kept.end(), head % plan.kv_heads) == kept.end())
+        for (const std::int64_t head : blocks[layer].references)
+          if (head != -1 && !is_kept(head, layer, blocks))
             refuse(word_of(stream_words(), stream) + "/" + std::to_string(layer) + "/references",
                    std::to_string(head), "is no kept head of this layer or one before");
-        }
+  }
+
+  /// Whether a head of the stream is kept in this layer or an earlier one.
+  bool is_kept(std::int64_t head, std::size_t layer, const std::vector<PlannedBlock>& blocks) const {
+    const std::int64_t head_layer = head / plan_.kv_heads;
+    if (head < 0 || head_layer > static_cast<std::int64_t>(layer)) return false;
+    const auto& kept = blocks[to_size(head_layer)].kept;
+    return std::find(kept.begin(), kept.end(), head % plan_.kv_heads) != kept.end();
   }
 
   std::string path_;
   H5File file_;
+  CompressionPlan plan_;
 };
 
 }  // namespace
@@ -275,10 +278,11 @@ double CompressionPlan::read_bytes() const {
   double bytes = stored_bytes();
   for (const auto& [stream, blocks] : streams)
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-      std::set<std::int64_t> elsewhere;  // heads of earlier layers, which are read once for all targets
-      for (const std::int64_t head : blocks[layer].references)
-        if (head >= 0 && head / kv_heads != static_cast<std::int64_t>(layer)) elsewhere.insert(head);
-      bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(elsewhere.size()));
+      // Referenced heads of earlier layers, each of which is read once for all targets.
+      std::set<std::int64_t> heads(blocks[layer].references.begin(), blocks[layer].references.end());
+      heads.erase(heads.begin(), heads.lower_bound(0));
+      heads.erase(heads.lower_bound(static_cast<std::int64_t>(layer) * kv_heads), heads.end());
+      bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(heads.size()));
     }
   return bytes;
 }
@@ -287,30 +291,30 @@ double CompressionPlan::map_bytes() const {
   std::size_t numbers = 0;
   for (const auto& [stream, blocks] : streams)
     for (const PlannedBlock& block : blocks)
-      numbers += block.projection.size() + block.lift.size() + block.map.size() + block.bias.size();
+      numbers += block.projection.size() + block.reconstruction.size() + block.map.size() + block.bias.size();
   return 2 * static_cast<double>(numbers);
 }
 
-void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& more) {
+void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& attributes) {
   H5File file = H5File::create(path);
-  const NetcdfAttributes own{{"headspan_schema", std::string(kSchema)},
-                             {"algorithm", word_of(algorithm_words(), plan.algorithm)},
-                             {"config_sha256", plan.config_sha256},
-                             {"weights_digest", plan.weights_digest},
-                             {"streams", stream_names(plan)},
-                             {"layers", plan.layers},
-                             {"kv_heads", plan.kv_heads},
-                             {"head_size", plan.head_size},
-                             {"exact_first", plan.exact_first},
-                             {"references", plan.references},
-                             {"expected_loss", plan.expected_loss},
-                             {"stored", plan.stored_bytes() / plan.full_bytes()},
-                             {"bytes_full", plan.full_bytes()},
-                             {"bytes_stored", plan.stored_bytes()},
-                             {"bytes_read", plan.read_bytes()},
-                             {"bytes_maps", plan.map_bytes()}};
-  for (const NetcdfAttributes* attributes : {&own, &more})
-    for (const auto& [name, value] : *attributes) file.write_attribute("/", name, value);
+  const NetcdfAttributes members{{"headspan_schema", std::string(kSchema)},
+                                 {"algorithm", word_of(algorithm_words(), plan.algorithm)},
+                                 {"config_sha256", plan.config_sha256},
+                                 {"weights_digest", plan.weights_digest},
+                                 {"streams", stream_names(plan)},
+                                 {"layers", plan.layers},
+                                 {"kv_heads", plan.kv_heads},
+                                 {"head_size", plan.head_size},
+                                 {"exact_first", plan.exact_first},
+                                 {"references", plan.references},
+                                 {"expected_loss", plan.expected_loss},
+                                 {"stored", plan.stored_bytes() / plan.full_bytes()},
+                                 {"bytes_full", plan.full_bytes()},
+                                 {"bytes_stored", plan.stored_bytes()},
+                                 {"bytes_read", plan.read_bytes()},
+                                 {"bytes_maps", plan.map_bytes()}};
+  for (const NetcdfAttributes* list : {&members, &attributes})
+    for (const auto& [name, value] : *list) file.write_attribute("/", name, value);
   for (const auto& [stream, blocks] : plan.streams) {
     const std::string& name = word_of(stream_words(), stream);
     file.create_group(name);

@@ -1,8 +1,8 @@
-// A compression plan (HDF5): what a KV cache stores of each token, and how every head is had from it. The
-// numbers alone; model/cache/cache_plan.h makes of them what a cache works with.
+// A compression plan (HDF5): what a KV cache stores of each token, and how it reconstructs every head from
+// that. Only the numbers; model/cache/cache_plan.h turns them into what a cache works with.
 //
-//   /                 attributes: headspan_schema, the members of CompressionPlan, and whatever else its
-//                     maker tells
+//   /                 attributes: headspan_schema, the members of CompressionPlan, and others that describe
+//                     the run
 //
 //   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss
 //
@@ -11,10 +11,11 @@
 //   heads             kept: [n]; targets: [t]; references: [t, R]; map: [t, R d, d]; bias: [t, d];
 //                     r2_heldout, loss: [t]
 //
-// D = kv_heads * d columns of a layer. z = (x - mean) projection is stored and x is had as z lift + bias; a
-// kept head is stored as it is, and target t is its references' columns side by side times map[t], plus
-// bias[t]. `kept` and `targets` count heads within the layer, `references` over the stream in layer-major
-// order, -1 where there is none. `quantise` stores the columns as they are, in bands with an offset.
+// D = kv_heads * d is the number of columns of a layer. Of latents, z = (x - mean) projection is stored, and
+// x is reconstructed as z lift + bias. Of heads, the kept ones are stored, and target t is reconstructed as
+// the columns of its references, side by side, times map[t], plus bias[t]. `kept` and `targets` number the
+// heads of the layer, `references` those of the stream in layer-major order, -1 for none. `quantise` stores
+// the columns themselves, in bands with an offset.
 #pragma once
 
 #include <map>
@@ -41,12 +42,12 @@ inline const WordList<CompressionAlgorithm>& algorithm_words() {
   return words;
 }
 
-/// Of one stream and layer. What the algorithm has no use for is empty.
+/// The plan of a layer of a stream. What the algorithm does not use is empty.
 struct PlannedBlock {
   std::vector<Band> bands;  ///< of the stored columns, in order
   double expected_loss = 0;
   std::vector<double> mean, bias;
-  std::vector<float> projection, lift;
+  std::vector<float> projection, reconstruction;  ///< `reconstruction` is the file's `lift`
   std::vector<double> eigenvalues;
   std::vector<std::int64_t> kept, targets, references;
   std::vector<float> map;
@@ -56,8 +57,7 @@ struct PlannedBlock {
 struct CompressionPlan {
   CompressionAlgorithm algorithm = CompressionAlgorithm::latent;
   std::string config_sha256;
-  std::string
-      weights_digest;  ///< of what it was made for (io/checkpoint/content_digest.h); empty: it does not tell
+  std::string weights_digest;  ///< of the calibrated model (io/checkpoint/content_digest.h); empty: unknown
   std::int64_t layers = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_size = 0;
@@ -65,24 +65,22 @@ struct CompressionPlan {
   std::int64_t references = 0;  ///< R
   double expected_loss = 0;
   std::map<Stream, std::vector<PlannedBlock>>
-      streams;  ///< [layers] of keys, values; one without is kept whole
+      streams;  ///< [layers] of k, v; one that is missing is kept whole
 
-  std::int64_t columns() const { return kv_heads * head_size; }
-  /// Bytes of a token in a full cache and in this one, in numbers of 16 bits.
-  double full_bytes() const;
-  double stored_bytes() const;
-  /// What a decode step reads of each token, likewise: more than is stored where layers refer to earlier
-  /// ones.
-  double read_bytes() const;
-  /// Of projections, lifts, maps and biases in 16 bits.
-  double map_bytes() const;
+  std::int64_t columns() const { return kv_heads * head_size; }  ///< of a layer of a stream
+
+  // Bytes with full columns of 16 bits.
+  double full_bytes() const;    ///< of a token in a full cache
+  double stored_bytes() const;  ///< of a token in the compressed cache
+  double read_bytes() const;    ///< read per token by a decode step: earlier layers may be read again
+  double map_bytes() const;     ///< of the maps themselves, with 16 bits per number
 };
 
-/// Writes a file of one process; `more` are further attributes of it. Throws Error.
-void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& more);
+/// Writes a plan with further attributes of its root. Throws Error. Local.
+void write_plan(const std::string& path, const CompressionPlan& plan, const NetcdfAttributes& attributes);
 
-/// Throws InputError, naming the object, for what is no plan, is of a schema that is not known, contradicts
-/// itself or holds a number that is not finite (r2_heldout may be NaN).
+/// Reads a plan. Throws InputError naming the object if the file is not a plan, has an unknown schema, is
+/// inconsistent or holds a number that is not finite (r2_heldout may be NaN). Local.
 CompressionPlan read_plan(const std::string& path);
 
 }  // namespace headspan

@@ -13,26 +13,25 @@
 namespace headspan {
 namespace {
 
-constexpr double kSlack = 1e-4;  // products may have been formed in float32
+constexpr double kSlack = 1e-4;  // relative; products may have been formed in float32
 constexpr double kBand = 1e-9;   // of moments, which are summed in FP64 (FitRules::band)
-constexpr double kLeast = std::numeric_limits<double>::min();  // below it squares have lost digits
+constexpr double kMinNormal = std::numeric_limits<double>::min();  // smaller squares have lost digits
 
-/// What the numbers of one Gram have to be, in the order in which they are looked at: the diagonal, then the
-/// products. Throws InputError.
+/// Checks the numbers of one Gram: first every coordinate of the diagonal in order, then products. Throws
+/// InputError.
 class GramRules {
  public:
   GramRules(std::string path, std::string group, std::int64_t head_size, std::int64_t tokens)
       : path_(std::move(path)), group_(std::move(group)), d_(head_size), tokens_(tokens) {}
 
-  /// The next coordinate: how large the products with it can be is taken down.
-  void take_coordinate(double mean, double squares) {
+  /// Checks the next coordinate, and notes its length for the bound on products.
+  void add_coordinate(double mean, double squares) {
     const auto i = static_cast<std::int64_t>(lengths_.size());
     if (!std::isfinite(mean))
       throw InputError(path_, group_ + "/mean[" + std::to_string(i) + "]", printable(mean),
                        "is not a finite number", "the file is damaged");
     if (!std::isfinite(squares)) refuse(i, i, squares, "is not a finite number");
-    const double error =
-        64 * std::numeric_limits<double>::epsilon() * mean;  // of a coordinate that does not vary
+    const double error = 64 * std::numeric_limits<double>::epsilon() * mean;  // if it does not vary
     const double rounding = static_cast<double>(tokens_) * error * error;
     if (squares < -rounding) refuse(i, i, squares, "is a negative sum of squares");
     if (tokens_ == 0 && squares > 0) refuse(i, i, squares, "is a sum of squares of no tokens");
@@ -41,17 +40,17 @@ class GramRules {
 
   void check_product(std::int64_t row, std::int64_t column, double product) const {
     if (!std::isfinite(product)) refuse(row, column, product, "is not a finite number");
-    if (std::abs(product) > (1 + kSlack) * most(row, column))
+    if (std::abs(product) > (1 + kSlack) * bound(row, column))
       refuse(row, column, product, "is more than the sums of squares allow");
   }
 
   void check_mirrored(std::int64_t row, std::int64_t column, double product, double mirrored) const {
-    if (std::abs(product - mirrored) > kSlack * most(row, column))
+    if (std::abs(product - mirrored) > kSlack * bound(row, column))
       refuse(row, column, product, "differs from its mirror image");
   }
 
  private:
-  double most(std::int64_t row, std::int64_t column) const {
+  double bound(std::int64_t row, std::int64_t column) const {
     return lengths_[to_size(row)] * lengths_[to_size(column)];
   }
 
@@ -65,10 +64,10 @@ class GramRules {
 
   std::string path_, group_;
   std::int64_t d_, tokens_;
-  std::vector<double> lengths_;  // [columns] of the centred coordinates
+  std::vector<double> lengths_;  // [columns] Euclidean norms of the centred coordinates
 };
 
-/// The diagonal of a matrix, on all ranks.
+/// Returns the diagonal of a matrix, on all ranks. Collective over its grid.
 std::vector<double> diagonal_of(const Matrix& matrix) {
   std::vector<double> squares(to_size(matrix.rows().size), 0.0);
   for (std::int64_t i = 0; i < matrix.local_rows(); ++i) {
@@ -80,7 +79,7 @@ std::vector<double> diagonal_of(const Matrix& matrix) {
   return squares;
 }
 
-/// A local column of a matrix, from the tile on the diagonal down.
+/// Checks local column j of a matrix, from the diagonal tile down.
 void check_column(const GramRules& rules, const Matrix& matrix, std::int64_t d, std::int64_t j) {
   const std::int64_t column = matrix.columns().global(matrix.grid().column(), j), head = column / d;
   std::int64_t i = matrix.rows().local_before(matrix.grid().row(), head * d);
@@ -94,23 +93,22 @@ void check_column(const GramRules& rules, const Matrix& matrix, std::int64_t d, 
   }
 }
 
-/// A row of tiles as it lies in a file, from the first to that on the diagonal.
+/// Checks a row of tiles as stored in a file, from the first to the diagonal tile.
 void check_row(const GramRules& rules, std::int64_t head, std::int64_t d, const std::vector<double>& tiles) {
-  for (std::int64_t b = 0; b <= head; ++b)
-    for (std::int64_t i = 0; i < d; ++i)
-      for (std::int64_t j = 0; j < d; ++j) {
-        const std::int64_t row = head * d + i, column = b * d + j;
-        const double product = tiles[to_size((b * d + i) * d + j)];
-        rules.check_product(row, column, product);
-        if (row > column && b == head)
-          rules.check_mirrored(row, column, product, tiles[to_size((b * d + j) * d + i)]);
-      }
+  for (std::int64_t k = 0; k < (head + 1) * d; ++k)
+    for (std::int64_t j = 0; j < d; ++j) {
+      const std::int64_t tile = k / d, i = k % d, row = head * d + i, column = tile * d + j;
+      const double product = tiles[to_size(k * d + j)];
+      rules.check_product(row, column, product);
+      if (row > column && tile == head)
+        rules.check_mirrored(row, column, product, tiles[to_size((tile * d + j) * d + i)]);
+    }
 }
 
-/// One matrix of what attention does, which stands at `place` of the file.
-void check_moment(const std::string& path, const std::string& place, const double* matrix, std::int64_t d) {
+/// Checks a moment of attention; `index` is where the file has it, without the closing bracket.
+void check_moment(const std::string& path, const std::string& index, const double* matrix, std::int64_t d) {
   const auto refuse = [&](std::int64_t i, std::int64_t j, const char* wrong) {
-    throw InputError(path, place + ", " + std::to_string(i) + ", " + std::to_string(j) + "]",
+    throw InputError(path, index + ", " + std::to_string(i) + ", " + std::to_string(j) + "]",
                      printable(matrix[i * d + j]), wrong, "the file is damaged");
   };
   for (std::int64_t i = 0; i < d; ++i) {
@@ -120,15 +118,15 @@ void check_moment(const std::string& path, const std::string& place, const doubl
   for (std::int64_t i = 0; i < d; ++i)
     for (std::int64_t j = 0; j < d; ++j) {
       const double value = matrix[i * d + j],
-                   most = std::sqrt(matrix[i * d + i]) * std::sqrt(matrix[j * d + j]);
+                   bound = std::sqrt(matrix[i * d + i]) * std::sqrt(matrix[j * d + j]);
       if (!std::isfinite(value)) refuse(i, j, "is not a finite number");
-      if (std::abs(value) > (1 + kSlack) * most + kLeast)
+      if (std::abs(value) > (1 + kSlack) * bound + kMinNormal)
         refuse(i, j, "is more than the sums of squares allow");
-      if (i > j && std::abs(value - matrix[j * d + i]) > kSlack * most + kLeast)
+      if (i > j && std::abs(value - matrix[j * d + i]) > kSlack * bound + kMinNormal)
         refuse(i, j, "differs from its mirror image");
     }
-  if (!is_semidefinite({matrix, matrix + d * d}, d, std::vector<double>(to_size(d), kLeast), kBand))
-    throw InputError(path, place + "]", "", "is not positive semidefinite", "the file is damaged");
+  if (!is_semidefinite({matrix, matrix + d * d}, d, std::vector<double>(to_size(d), kMinNormal), kBand))
+    throw InputError(path, index + "]", "", "is not positive semidefinite", "the file is damaged");
 }
 
 }  // namespace
@@ -139,7 +137,7 @@ void check_gram(const std::string& path, const std::string& group, const GramPar
   const std::vector<double> squares = diagonal_of(matrix);
   agree(matrix.grid().comm(), [&] {
     GramRules rules(path, group, head_size, gram.tokens);
-    for (std::size_t i = 0; i < squares.size(); ++i) rules.take_coordinate(gram.mean[i], squares[i]);
+    for (std::size_t i = 0; i < squares.size(); ++i) rules.add_coordinate(gram.mean[i], squares[i]);
     for (std::int64_t j = 0; j < matrix.local_columns(); ++j) check_column(rules, matrix, head_size, j);
   });
 }
@@ -154,7 +152,7 @@ void check_gram(const H5File& file, const GramStream& stream, const std::string&
   for (std::int64_t h = 0; h < stream.heads(); ++h) {
     dataset.read_rows(h * (h + 3) / 2, 1, tiles.data());
     for (std::int64_t i = 0; i < d; ++i)
-      rules.take_coordinate(mean[to_size(h * d + i)], tiles[to_size(i * (d + 1))]);
+      rules.add_coordinate(mean[to_size(h * d + i)], tiles[to_size(i * (d + 1))]);
   }
   for (std::int64_t h = 0; h < stream.heads(); ++h) {
     dataset.read_rows(h * (h + 1) / 2, h + 1, tiles.data());
@@ -165,16 +163,16 @@ void check_gram(const H5File& file, const GramStream& stream, const std::string&
 void check_attention(const std::string& path, const GramAttention& attention) {
   const std::int64_t d = attention.head_size;
   for (std::int64_t layer = 0; layer < attention.layers; ++layer) {
-    const std::string at = "[" + std::to_string(layer);
+    const std::string index = "[" + std::to_string(layer);
     const double scale = attention.scale[to_size(layer)];
     if (!(scale > 0) || !std::isfinite(scale))
-      throw InputError(path, "attention/scale" + at + "]", printable(scale), "is no mean of 1 / squares",
+      throw InputError(path, "attention/scale" + index + "]", printable(scale), "is no mean of 1 / squares",
                        "the file is damaged");
     for (std::int64_t h = 0; h < attention.heads; ++h) {
       const std::size_t first = to_size((layer * attention.heads + h) * d * d);
-      const std::string place = at + ", " + std::to_string(h);
-      check_moment(path, "attention/query" + place, &attention.query[first], d);
-      check_moment(path, "attention/output" + place, &attention.output[first], d);
+      const std::string head_index = index + ", " + std::to_string(h);
+      check_moment(path, "attention/query" + head_index, &attention.query[first], d);
+      check_moment(path, "attention/output" + head_index, &attention.output[first], d);
     }
   }
 }

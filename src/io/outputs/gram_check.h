@@ -1,6 +1,5 @@
-// The check of what a Gram file holds: whether its numbers can be those of any data. Linear in their number,
-// so that not everything is found: that the Gram of all heads together is positive semidefinite is for its
-// factors to tell.
+// Checks whether the numbers of a Gram file can come from any data. Linear in their number, so that it cannot
+// find everything: only a factorisation shows whether a whole Gram is positive semidefinite.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +9,20 @@
 
 namespace headspan {
 
-// A Gram is refused for numbers that are not finite, negative sums of squares, any squares of no tokens, and
-// products that are larger than the squares allow or differ from their mirror image by more than rounding.
+// A Gram is refused if it holds a number that is not finite, a negative sum of squares, squares of no tokens,
+// or a product that exceeds the Cauchy-Schwarz bound or differs from its mirror image by more than rounding.
 
-/// Of a Gram that was read into a matrix. `group` of the file at `path` is where it stands, in tiles of
-/// head_size. Throws AgreedError. Collective over the matrix's grid.
+/// Checks a Gram that was read into a matrix, in tiles of head_size, from `group` of the file at `path`.
+/// Throws AgreedError. Collective over the matrix's grid.
 void check_gram(const std::string& path, const std::string& group, const GramPart& gram,
                 std::int64_t head_size);
 
-/// Of a Gram in a file, "fit" or "heldout", a row of tiles at a time. Throws InputError. Local.
+/// Checks the Gram of a stream and part ("fit" or "heldout") in a file, a row of tiles at a time. Throws
+/// InputError. Local.
 void check_gram(const H5File& file, const GramStream& stream, const std::string& part);
 
-/// Likewise of what attention does: the scale of a layer has to be above 0, each matrix symmetric and
-/// positive semidefinite. Throws InputError. Local.
+/// Checks the moments of attention: the scale of a layer must be positive, each matrix symmetric and positive
+/// semidefinite. Throws InputError. Local.
 void check_attention(const std::string& path, const GramAttention& attention);
 
 }  // namespace headspan

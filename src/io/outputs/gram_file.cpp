@@ -12,12 +12,12 @@ namespace headspan {
 namespace {
 
 constexpr const char* kAttention = "attention";
-constexpr std::int64_t kLargestHead = std::int64_t{1} << 20;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 53;  // counted exactly in FP64 too
+constexpr std::int64_t kMaxHeadSize = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 53;  // FP64 counts exactly up to here
 
-/// A tile's number, and back.
 std::int64_t tile_count(std::int64_t heads) { return checked_mul(heads, heads + 1, "tiles of a Gram") / 2; }
 
+/// Inverts number = row (row + 1) / 2 + column.
 Tile tile_at(std::int64_t number) {
   auto row = static_cast<std::int64_t>((std::sqrt(8.0 * static_cast<double>(number) + 1) - 1) / 2);
   while (row * (row + 1) / 2 > number) --row;
@@ -31,26 +31,24 @@ std::vector<Tile> tiles_between(std::int64_t first, std::int64_t last) {
   return tiles;
 }
 
-/// Each tile of d x d turned between column-major and row-major.
+/// Converts each d x d tile between column-major and row-major.
 void transpose_tiles(std::vector<double>& values, std::int64_t d) {
-  for (std::size_t tile = 0; tile < values.size(); tile += static_cast<std::size_t>(d * d))
+  for (std::size_t tile = 0; tile < values.size(); tile += to_size(d * d))
     for (std::int64_t j = 0; j < d; ++j)
       for (std::int64_t i = 0; i < j; ++i)
-        std::swap(values[tile + static_cast<std::size_t>(i + j * d)],
-                  values[tile + static_cast<std::size_t>(j + i * d)]);
+        std::swap(values[tile + to_size(i + j * d)], values[tile + to_size(j + i * d)]);
 }
 
-/// Goes through this rank's share of the tiles in pieces of about 64 MiB, as many on every rank.
-template <class Piece>
-void for_each_column_run(const Comm& comm, const GramStream& stream, const Piece& piece) {
+/// Calls use(first, last) for chunks of about 64 MiB of this rank's share of the tiles, equally many on every
+/// rank.
+template <class Use>
+void for_each_tile_chunk(const Comm& comm, const GramStream& stream, const Use& use) {
   const std::int64_t d = stream.head_size;
   const std::int64_t step = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / (d * d));
   const Range share = range_of(tile_count(stream.heads()), comm.size(), comm.rank());
-  const std::int64_t pieces = comm.max((share.count + step - 1) / step);
-  for (std::int64_t k = 0; k < pieces; ++k) {
-    const std::int64_t first = share.first + std::min(share.count, k * step);
-    piece(first, share.first + std::min(share.count, (k + 1) * step));
-  }
+  const std::int64_t chunks = comm.max((share.count + step - 1) / step);
+  for (std::int64_t i = 0; i < chunks; ++i)
+    use(share.first + std::min(share.count, i * step), share.first + std::min(share.count, (i + 1) * step));
 }
 
 void write_part(H5File& file, const std::string& group, const GramStream& stream, const GramPart& part) {
@@ -61,7 +59,7 @@ void write_part(H5File& file, const std::string& group, const GramStream& stream
   auto mean = file.create_dataset<double>(group + "/mean", {stream.columns()});
   mean.write_rows(part.mean.data(), 0, comm.is_root() ? stream.columns() : 0);
   auto tiles = file.create_dataset<double>(group + "/tiles", {tile_count(stream.heads()), d, d});
-  for_each_column_run(comm, stream, [&](std::int64_t first, std::int64_t last) {
+  for_each_tile_chunk(comm, stream, [&](std::int64_t first, std::int64_t last) {
     std::vector<double> values = fetch_tiles(*part.matrix, d, tiles_between(first, last));
     transpose_tiles(values, d);
     tiles.write_rows(values.data(), first, last - first);
@@ -84,12 +82,12 @@ void check_shape(const H5File& file, const std::string& name, const std::vector<
                      "the file is damaged");
 }
 
-/// Throws InputError unless the heads ascend by (layer, head), and for sizes that are none.
+/// Throws InputError unless the sizes are possible and the heads ascend by (layer, head).
 void check_heads(const H5File& file, const GramStream& stream) {
   const auto refuse = [&](const std::string& attribute, const std::string& value, const char* wrong) {
     throw InputError(file.path(), stream.name + ": " + attribute, value, wrong, "the file is damaged");
   };
-  if (stream.head_size < 1 || stream.head_size > kLargestHead)
+  if (stream.head_size < 1 || stream.head_size > kMaxHeadSize)
     refuse("head_size", std::to_string(stream.head_size), "is no size of a head");
   if (stream.hidden_size < 0) refuse("hidden_size", std::to_string(stream.hidden_size), "is negative");
   if (stream.skip_first < 0) refuse("skip_first", std::to_string(stream.skip_first), "is negative");
@@ -107,7 +105,7 @@ void check_heads(const H5File& file, const GramStream& stream) {
 
 std::int64_t read_tokens(const H5File& file, const std::string& group) {
   const auto tokens = require<std::int64_t>(file, group, "tokens");
-  if (tokens < 0 || tokens > kMostTokens)
+  if (tokens < 0 || tokens > kMaxTokens)
     throw InputError(file.path(), group + ": tokens", std::to_string(tokens), "is no number of tokens",
                      "the file is damaged");
   return tokens;
@@ -127,22 +125,23 @@ GramStream read_stream(const H5File& file, const std::string& name) {
   stream.heldout = file.has(name + "/heldout");
   check_heads(file, stream);
   const std::int64_t d = stream.head_size;
-  for (const std::string part : {"fit", "heldout"}) {
-    if (part == "heldout" && !stream.heldout) continue;
-    read_tokens(file, name + "/" + part);
-    check_shape(file, name + "/" + part + "/mean", {checked_mul(stream.heads(), d, "columns of a Gram")});
-    check_shape(file, name + "/" + part + "/tiles", {tile_count(stream.heads()), d, d});
-  }
+  const auto check_part = [&](const std::string& group) {
+    read_tokens(file, group);
+    check_shape(file, group + "/mean", {checked_mul(stream.heads(), d, "columns of a Gram")});
+    check_shape(file, group + "/tiles", {tile_count(stream.heads()), d, d});
+  };
+  check_part(name + "/fit");
+  if (stream.heldout) check_part(name + "/heldout");
   return stream;
 }
 
-/// Throws InputError where two parts of a file are not of the same tokens: each token has a key, a value and
-/// a query.
+/// Throws InputError unless two groups of a file are of equally many tokens: each token has a key, a value
+/// and a query.
 void check_same_tokens(const H5File& file, const std::string& group, const std::string& first) {
-  const std::int64_t here = read_tokens(file, group), there = read_tokens(file, first);
-  if (here != there)
-    throw InputError(file.path(), group + ": tokens", std::to_string(here),
-                     "are not the " + std::to_string(there) + " of " + first, "the file is damaged");
+  const std::int64_t tokens = read_tokens(file, group), expected = read_tokens(file, first);
+  if (tokens != expected)
+    throw InputError(file.path(), group + ": tokens", std::to_string(tokens),
+                     "are not the " + std::to_string(expected) + " of " + first, "the file is damaged");
 }
 
 }  // namespace
@@ -192,32 +191,33 @@ GramPart read_gram(const H5File& file, const GramStream& stream, const std::stri
   const Comm& comm = matrix.grid().comm();
   const std::int64_t d = stream.head_size;
   const std::string group = stream.name + "/" + part;
-  GramPart gram{require<std::int64_t>(file, group, "tokens"),
-                std::vector<double>(static_cast<std::size_t>(stream.columns())), &matrix};
+  GramPart gram{require<std::int64_t>(file, group, "tokens"), std::vector<double>(to_size(stream.columns())),
+                &matrix};
   file.open_dataset(group + "/mean").read_rows(0, stream.columns(), gram.mean.data());
   auto tiles = file.open_dataset(group + "/tiles");
-  for_each_column_run(comm, stream, [&](std::int64_t first, std::int64_t last) {
-    std::vector<double> values(static_cast<std::size_t>((last - first) * d * d));
+  for_each_tile_chunk(comm, stream, [&](std::int64_t first, std::int64_t last) {
+    std::vector<double> values(to_size((last - first) * d * d));
     tiles.read_rows(first, last - first, values.data());
     transpose_tiles(values, d);
-    deliver_tiles(matrix, d, tiles_between(first, last), values.data());
+    store_tiles(matrix, d, tiles_between(first, last), values.data());
   });
   return gram;
 }
 
 void write_attention(H5File& file, const Comm& comm, const GramAttention& attention) {
-  const std::int64_t d = attention.head_size, layer = attention.heads * d * d;
+  const std::int64_t d = attention.head_size, layer_size = attention.heads * d * d;
   file.create_group(kAttention);
   file.write_attribute(kAttention, "tokens", attention.tokens);
-  const Range mine = range_of(attention.layers, comm.size(), comm.rank());
+  const Range share = range_of(attention.layers, comm.size(), comm.rank());
   const auto write = [&](const std::string& name, const std::vector<std::int64_t>& shape,
                          const double* values) {
-    file.create_dataset<double>(kAttention + ("/" + name), shape).write_rows(values, mine.first, mine.count);
+    file.create_dataset<double>(kAttention + ("/" + name), shape)
+        .write_rows(values, share.first, share.count);
   };
-  write("scale", {attention.layers}, attention.scale.data() + mine.first);
+  write("scale", {attention.layers}, attention.scale.data() + share.first);
   const std::vector<std::int64_t> shape{attention.layers, attention.heads, d, d};
-  write("query", shape, attention.query.data() + mine.first * layer);
-  write("output", shape, attention.output.data() + mine.first * layer);
+  write("query", shape, attention.query.data() + share.first * layer_size);
+  write("output", shape, attention.output.data() + share.first * layer_size);
 }
 
 std::optional<GramAttention> read_attention_sizes(const H5File& file) {
@@ -237,16 +237,16 @@ std::optional<GramAttention> read_attention_sizes(const H5File& file) {
 
 GramAttention read_attention(const H5File& file, const Comm& comm) {
   GramAttention attention = read_attention_sizes(file).value();
-  const std::int64_t layer = attention.heads * attention.head_size * attention.head_size;
-  const auto read = [&](const std::string& name, std::int64_t row, std::vector<double>& values) {
-    values.resize(static_cast<std::size_t>(attention.layers * row));
+  const std::int64_t layer_size = attention.heads * attention.head_size * attention.head_size;
+  const auto read = [&](const std::string& name, std::int64_t row_size, std::vector<double>& values) {
+    values.resize(to_size(attention.layers * row_size));
     file.open_dataset(kAttention + ("/" + name))
         .read_rows(0, comm.is_root() ? attention.layers : 0, values.data());
     comm.broadcast(values.data(), static_cast<std::int64_t>(values.size()), 0);
   };
   read("scale", 1, attention.scale);
-  read("query", layer, attention.query);
-  read("output", layer, attention.output);
+  read("query", layer_size, attention.query);
+  read("output", layer_size, attention.output);
   return attention;
 }
 

@@ -23,21 +23,21 @@
 namespace headspan {
 namespace {
 
-constexpr std::chrono::seconds kRenewal{15}, kLook{1};
+constexpr std::chrono::seconds kRenewal{15}, kPoll{1};
 
-/// Who holds a lock; nothing where nobody does, or it changes hands just now.
+/// Reads a lock; nothing if there is none, or if it is just being replaced.
 std::optional<std::string> read_lock(const std::string& path) {
   try {
     return read_small_file(path);
   } catch (const InputError&) {
     struct stat status {};
-    const bool there = ::stat(path.c_str(), &status) == 0;
-    if (there ? !S_ISREG(status.st_mode) || ::access(path.c_str(), R_OK) != 0 : errno != ENOENT) throw;
+    const bool exists = ::stat(path.c_str(), &status) == 0;
+    if (exists ? !S_ISREG(status.st_mode) || ::access(path.c_str(), R_OK) != 0 : errno != ENOENT) throw;
     return std::nullopt;
   }
 }
 
-/// The rest of the line of a lock that begins with `key`.
+/// Returns the value of `key` in the text of a lock.
 std::string field(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
@@ -45,6 +45,7 @@ std::string field(const std::string& text, const std::string& key) {
   return "?";
 }
 
+/// Returns who wrote the text of a lock, for messages.
 std::string holder(const std::string& text) {
   std::istringstream process(field(text, "process"));
   std::string host, pid;
@@ -53,34 +54,35 @@ std::string holder(const std::string& text) {
                    field(text, "since") + ")");
 }
 
-/// When a lock was last renewed; opened, for what NFS knows of a closed file may be old.
-std::optional<timespec> renewed(const std::string& path) {
+/// Returns when a lock was last renewed. Opens it, because NFS caches the attributes of closed files.
+std::optional<timespec> renewal_time(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
-  const bool there = file >= 0 && ::fstat(file, &status) == 0;
+  const bool known = file >= 0 && ::fstat(file, &status) == 0;
   if (file >= 0) ::close(file);
-  return there ? std::optional(status.st_mtim) : std::nullopt;
+  return known ? std::optional(status.st_mtim) : std::nullopt;
 }
 
-/// Of the run that wrote `text` into the lock at `path`: as its process tells, else as the lock's time of
-/// change does. Unknown where the lock has gone or changed hands meanwhile, or a signal to stop has come.
+/// Finds out whether the run that wrote `text` into the lock at `path` is alive: from its process or, if that
+/// cannot be seen from here, from renewals of the lock. Unknown if the lock changes meanwhile, or a signal to
+/// stop comes.
 Life life_of_holder(const std::string& path, const std::string& text, std::chrono::seconds patience,
                     const Log& log) {
   const Life life = life_of(field(text, "process"));
   if (life != Life::unknown) return life;
   log.notice(path + " is of " + holder(text) + ": looking for up to " + std::to_string(patience.count()) +
              " s whether that still runs");
-  const auto first = renewed(path);
-  for (std::chrono::seconds waited{0}; waited < patience; waited += kLook) {
-    std::this_thread::sleep_for(kLook);
-    const auto now = renewed(path);
+  const auto first = renewal_time(path);
+  for (std::chrono::seconds waited{0}; waited < patience; waited += kPoll) {
+    std::this_thread::sleep_for(kPoll);
+    const auto now = renewal_time(path);
     if (!now || !first || read_lock(path) != text || stop_signal_seen()) return Life::unknown;
     if (now->tv_sec != first->tv_sec || now->tv_nsec != first->tv_nsec) return Life::alive;
   }
   return Life::dead;
 }
 
-/// Writes a new file; false where there is one of this name.
+/// Writes a new file; returns false if one of this name exists.
 bool create(const std::string& path, const std::string& text) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0 && errno == EEXIST) return false;
@@ -94,21 +96,22 @@ bool create(const std::string& path, const std::string& text) {
   throw_errno("cannot write the file", path);
 }
 
-/// Puts `text` in place of the lock `dead`; false where another run did so first. Runs that found the same
-/// dead lock exclude each other by flock, which ends with a process; on a file system without it two that
-/// rename within the same instant could both go on, and the first would find its lock lost (check).
-bool replace(const std::string& path, const std::string& dead, const std::string& text) {
+/// Replaces the abandoned lock by `text`; returns false if another run did so first. Runs that found the same
+/// abandoned lock exclude each other by flock, which the kernel releases when a process ends. On a file
+/// system without flock two runs that rename at the same instant may both continue; `check` tells the first
+/// one that it has lost the lock.
+bool replace(const std::string& path, const std::string& abandoned, const std::string& text) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  const bool others_turn = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool is_locked = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   bool replaced = false;
-  if (!others_turn && read_lock(path) == dead) {
-    const std::string mine = path + ".tmp." + hostname() + "-" + std::to_string(::getpid());
-    ::unlink(mine.c_str());  // of a dead process of this number
-    create(mine, text);
-    replaced = std::rename(mine.c_str(), path.c_str()) == 0;
+  if (!is_locked && read_lock(path) == abandoned) {
+    const std::string temporary = path + ".tmp." + hostname() + "-" + std::to_string(::getpid());
+    ::unlink(temporary.c_str());  // left by a dead process with the same id
+    create(temporary, text);
+    replaced = std::rename(temporary.c_str(), path.c_str()) == 0;
     if (!replaced) {
       const int code = errno;
-      ::unlink(mine.c_str());
+      ::unlink(temporary.c_str());
       errno = code;
       throw_errno("cannot take over", path);
     }
@@ -150,7 +153,7 @@ LockFile::~LockFile() {
   renewer_.join();
   try {
     if (read_lock(path_) == text_) ::unlink(path_.c_str());
-  } catch (const std::exception&) {  // it is left to be found dead
+  } catch (const std::exception&) {  // the lock is left behind and counts as abandoned
   }
 }
 
@@ -160,7 +163,7 @@ void LockFile::renew() {
     try {
       check();
       if (!create(path_, text_)) ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
-    } catch (const std::exception&) {  // a lost lock is told by who asks; anything else may pass
+    } catch (const std::exception&) {  // `check` reports a lost lock; other failures may pass
     }
   }
 }

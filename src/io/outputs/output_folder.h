@@ -1,15 +1,15 @@
-// The folder that an output stands in.
+// The folder of an output file.
 #pragma once
 
 #include <string>
 
 namespace headspan {
 
-/// The folder of the file at `path`; "." for a bare name.
+/// Returns the folder of the file at `path`; "." for a bare name.
 std::string folder_of(const std::string& path);
 
-/// Makes the folder and those above it; throws Error when that fails or when no file could be made in it. One
-/// rank.
+/// Creates the folder and its parents. Throws Error if that fails or if no file could be created in it.
+/// Local.
 void make_folder(const std::string& folder);
 
 }  // namespace headspan

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Forces a file, or the names in a folder, to the disk.
+/// Flushes a file, or the names in a folder, to the disk.
 void sync(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) throw_errno("cannot open", path);
@@ -37,7 +37,7 @@ void sync(const std::string& path) {
   throw_errno("cannot write to the disk", path);
 }
 
-/// From the temporary to the final name, for good.
+/// Renames a file to its final name, durably.
 void move_into_place(const std::string& temporary, const std::string& path) {
   sync(temporary);
   if (std::rename(temporary.c_str(), path.c_str()) != 0)
@@ -50,7 +50,7 @@ std::string to_text(const Done& done) {
          "\njob_digest " + done.job_digest + "\n";
 }
 
-/// Removes PATH.tmp.* and PATH.done.tmp.*, whoever made them.
+/// Removes PATH.tmp.* and PATH.done.tmp.* of any run.
 void remove_leftovers(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   std::error_code ignored;
@@ -65,14 +65,14 @@ std::string done_temporary(const Publication& publication) {
   return publication.path + ".done.tmp." + publication.job_id;
 }
 
-/// Rank 0, after the write: temporary -> final name -> .done.
+/// Verifies the written file, renames it, and writes its .done. On rank 0.
 void complete(const Publication& publication, const std::string& temporary,
               const std::function<void(const std::string&)>& verify) {
   const std::string& path = publication.path;
   try {
     H5File::open(temporary).close();
     verify(temporary);
-  } catch (const InputError& e) {  // what was written just now is no input
+  } catch (const InputError& e) {  // the program wrote this file: it is no input
     throw Error(e.what());
   }
   const Done done{static_cast<std::int64_t>(fs::file_size(temporary)), sha256_file(temporary),
@@ -89,7 +89,7 @@ std::optional<Done> read_done(const std::string& path) {
   std::istringstream file;
   try {
     file.str(read_small_file(path + ".done"));
-  } catch (const InputError&) {  // missing, or no regular file
+  } catch (const InputError&) {  // missing, or not a regular file
     return std::nullopt;
   }
   Done done;
@@ -122,15 +122,15 @@ bool check_done(const std::string& path) {
 }
 
 void check_done(const Comm& comm, const std::vector<std::string>& paths, const Log& log) {
-  std::vector<int> without(paths.size(), 0);
+  std::vector<int> lacks_done(paths.size(), 0);
   agree(comm, [&] {
     const auto ranks = static_cast<std::size_t>(comm.size());
     for (auto p = static_cast<std::size_t>(comm.rank()); p < paths.size(); p += ranks)
-      without[p] = check_done(paths[p]) ? 0 : 1;
+      lacks_done[p] = check_done(paths[p]) ? 0 : 1;
   });
-  comm.sum(without.data(), static_cast<std::int64_t>(without.size()));
+  comm.sum(lacks_done.data(), static_cast<std::int64_t>(lacks_done.size()));
   for (std::size_t p = 0; p < paths.size(); ++p)
-    if (without[p] != 0)
+    if (lacks_done[p] != 0)
       log.warning(paths[p] + " has no .done beside it: it is not known to be whole and unchanged");
 }
 
@@ -153,7 +153,7 @@ void publish(const Comm& comm, const Publication& publication,
       if (comm.is_root()) complete(publication, temporary, verify);
     });
   } catch (const AgreedError&) {
-    if (comm.is_root()) {  // no more than its own: a lock may be lost
+    if (comm.is_root()) {  // removes only this run's files: the lock may have been lost
       ::unlink(temporary.c_str());
       ::unlink(done_temporary(publication).c_str());
     }

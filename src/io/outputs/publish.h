@@ -1,9 +1,8 @@
-// Publishing: how a file comes to stand under its final name whole or not at all. It is written beside the
-// target as PATH.tmp.JOBID, forced to the disk, checked, and renamed; then PATH.done, which says what the
-// complete file is, follows in the same way. After a crash at any instant PATH is the previous complete file
-// or the new one, and only a PATH that agrees with its PATH.done counts. Not a lock: who publishes a path
-// that others may be at work on holds the lock of it (io/outputs/lock_file.h) and names it in the
-// Publication.
+// Publishing: how a file gets its final name, complete or not at all. It is written as PATH.tmp.JOBID beside
+// the target, forced to the disk, checked, and renamed; then PATH.done, which describes the complete file,
+// follows in the same way. After a crash at any instant PATH is the previous complete file or the new one,
+// and it counts only if it agrees with PATH.done. Publishing takes no lock: if other runs may work on the
+// same path, the caller holds its lock (io/outputs/lock_file.h) and names it in the Publication.
 #pragma once
 
 #include <cstdint>
@@ -18,60 +17,58 @@
 
 namespace headspan {
 
-/// The contents of PATH.done: one "key value" a line.
+/// The contents of PATH.done, a "key value" per line.
 struct Done {
-  std::int64_t size = 0;   ///< of the file, bytes
+  std::int64_t size = 0;   ///< of the file, in bytes
   std::string sha256;      ///< of the file
   std::string job_id;      ///< of the run that made it
   std::string job_digest;  ///< equal for runs that would make the same file
 };
 
-/// What PATH.done says; nothing when it is missing or not of this form.
+/// Reads PATH.done; nothing if it is missing or malformed.
 std::optional<Done> read_done(const std::string& path);
 
-/// Whether the file at `path` is the one its .done speaks of: size first, then SHA-256, for which it is read
-/// once.
+/// Whether the file at `path` agrees with its .done: in its size, then in its SHA-256, for which the file is
+/// read once.
 bool is_complete(const std::string& path);
 
-/// Holds the file against its .done, where it has one: false where it has none. Throws InputError where the
-/// file is not the one that its .done speaks of. One rank.
+/// Compares the file with its .done; returns false if it has none. Throws InputError if they disagree. Local.
 bool check_done(const std::string& path);
 
-/// The same of all these files, dealt out over the ranks, for who goes on to read them; warns of those
-/// without a .done. Throws AgreedError. Collective over comm.
+/// Compares each of these files with its .done, the files shared out among the ranks; logs a warning for
+/// those without a .done. Throws AgreedError. Collective over comm.
 void check_done(const Comm& comm, const std::vector<std::string>& paths, const Log& log);
 
 struct Publication {
   std::string path;
   std::string job_id;  ///< becomes part of a file name
   std::string job_digest;
-  const LockFile* lock = nullptr;  ///< on the root: must still be this run's when the file gets its name
+  const LockFile* lock = nullptr;  ///< on the root: checked before the file gets its name
 };
 
-/// Publishes one HDF5 file, replacing what was there; makes its folder, and removes what dead jobs left of it
-/// unfinished, as which every other PATH.tmp.* counts. Collective. `write(temporary)` runs on every rank and
-/// must leave the file closed; it may be collective over `comm` and must then let a failure of one rank fail
-/// all (AgreedError) before the next collective call. `verify(temporary)` runs on rank 0 and throws when the
-/// file is not as it should be. On failure the temporary file is removed, the old file stays, and AgreedError
-/// is thrown on all ranks.
+/// Publishes an HDF5 file, replacing an existing one. Creates its folder, and removes every other PATH.tmp.*
+/// as left unfinished by a dead job. `write(temporary)` runs on every rank and must leave the file closed; it
+/// may be collective over `comm`, and must then make a failure of one rank fail all (AgreedError) before the
+/// next collective call. `verify(temporary)` runs on rank 0 and throws if the file is wrong. On failure the
+/// temporary file is removed, the old file stays, and all ranks throw AgreedError. Collective over comm.
 void publish(const Comm& comm, const Publication& publication,
              const std::function<void(const std::string& temporary)>& write,
              const std::function<void(const std::string& temporary)>& verify);
 
-/// Bytes of the path of a file that several ranks open: Open MPI's shared file pointers (kind lockedfile)
-/// write it and up to 27 bytes more into 256, without a look at its length.
+/// Maximum bytes of the path of a file that several ranks open: Open MPI's shared file pointers (component
+/// lockedfile) write it and up to 27 more bytes into a buffer of 256, without checking its length.
 constexpr std::size_t kLongestSharedPath = 228;
 
-/// Throws InputError where a file that ranks write together at `path`, or its state, would have a longer path
-/// while it is made. Local.
+/// Throws InputError if a file that several ranks write at `path`, or its state, would have a longer path
+/// while it is written. Local.
 void check_shared_path(const std::string& path);
 
-/// Throws InputError, which blames `field` = `value`, where a name is too long for a file system: of a folder
-/// of `path`, or of a file that stands beside it while it is made and published. Local.
+/// Throws InputError, blaming `field` = `value`, if a name is too long for a file system: that of a folder of
+/// `path`, or of a file beside it while it is written and published. Local.
 void check_file_name(const std::string& path, const std::string& field, const std::string& value);
 
-/// Publishes a small text file without a .done: the old one or the new one stands there. Makes its folder.
-/// Throws Error. One rank.
+/// Publishes a small text file without a .done: at any instant the old or the new one is there. Creates its
+/// folder. Throws Error. Local.
 void publish_text(const std::string& path, const std::string& text);
 
 }  // namespace headspan

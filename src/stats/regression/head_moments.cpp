@@ -4,6 +4,12 @@
 
 namespace headspan {
 
+std::vector<Tile> diagonal_tiles(Range heads) {
+  std::vector<Tile> tiles;
+  for (std::int64_t h = heads.first; h < heads.first + heads.count; ++h) tiles.push_back({h, h});
+  return tiles;
+}
+
 std::vector<Tile> tiles_among(const std::vector<std::int64_t>& heads) {
   std::vector<Tile> tiles;
   for (std::size_t a = 0; a < heads.size(); ++a)
@@ -27,6 +33,14 @@ void assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const Tile
       double* block = out + static_cast<std::int64_t>(a) * d + static_cast<std::int64_t>(b) * d * ld;
       copy_tile(*tiles, d, heads[a] < heads[b], block, ld);
     }
+}
+
+std::vector<double> dense_moments(const Matrix& matrix, const std::vector<std::int64_t>& heads,
+                                  std::int64_t d) {
+  const TileViews views = view_tiles(matrix, d, tiles_among(heads));
+  std::vector<double> moments(heads.size() * heads.size() * static_cast<std::size_t>(d * d));
+  if (!heads.empty()) assemble(heads, d, views.tiles.data(), moments.data());
+  return moments;
 }
 
 }  // namespace headspan

@@ -21,7 +21,7 @@ def qwen3_window(sample):
 
 
 def field(**changes):
-    """Fields of config.json that say nothing of the weights that lie beside it."""
+    """Changes fields of config.json that do not concern the weights."""
     def spoil(sample):
         path = sample.model / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))

@@ -1,4 +1,4 @@
-"""Token files, manifests, activations and Grams."""
+"""Bad token files, manifests, activations and Grams."""
 import h5py
 import numpy as np
 
@@ -37,7 +37,7 @@ def bad_id(sample):
 
 
 def broken_fifth_of_nine(sample):
-    """All nine are looked at before work begins, so that not even the first is computed."""
+    """All nine are checked before work begins, so that not even the first is computed."""
     for step in range(9):
         sample.write_model(f"step{step}")
     (sample.path("step5") / "model.safetensors").write_bytes(b"\1\2")
@@ -72,7 +72,7 @@ def out_of_range(name, place, wrong, scale, d=4, right="multiply all values by o
 
 
 def grams(**changes):
-    """Of two heads of size 3 in one layer, with other attributes."""
+    """Writes Grams of two heads of size 3 in one layer, with changed attributes."""
     def write(sample):
         with h5py.File(sample.path("a.gram.h5"), "w") as file:
             file["k/fit/mean"], file["k/fit/tiles"] = np.zeros(6), np.stack([np.eye(3), np.zeros((3, 3)), np.eye(3)])

@@ -1,4 +1,4 @@
-"""evaluate: plans and requests."""
+"""evaluate: bad plans and requests."""
 import h5py
 import numpy as np
 
@@ -54,7 +54,7 @@ def element(name, value):
 
 
 def wide(name, value):
-    """The array in float64."""
+    """Replaces an array by its values in float64."""
     def change(file):
         values = file[name][()].astype("f8")
         values[1, 1] = value
@@ -64,7 +64,7 @@ def wide(name, value):
 
 
 def head_plan(name, value):
-    """A head plan in which head 1 of each layer is head 0; `value` at [0, 1] of an array."""
+    """Writes a head plan in which head 1 of each layer is head 0, with `value` at [0, 1] of an array."""
     def change(file):
         file.attrs.update({"algorithm": "headspan", "references": 1})
         for layer in range(2):
@@ -87,7 +87,7 @@ def cut_short(sample):
 
 
 def deep(text, levels=200_000):
-    """`text` with a list of lists in place of @."""
+    """Returns `text` with a list of lists in place of @."""
     return text.replace("@", "[" * levels + "]" * levels)
 
 

@@ -1,4 +1,4 @@
-"""Gram files of keys and values with what attention does, as calibrate and inspect read them: numbers that none has."""
+"""Gram files of keys and values with the moments of attention, for calibrate and inspect: numbers that no data gives."""
 import h5py
 import numpy as np
 
@@ -13,7 +13,7 @@ DAMAGED = "; the file is damaged"
 
 
 def draw(layers=LAYERS, heads=HEADS, d=D, tokens=TOKENS, seed=4):
-    """Keys and values, and what attention does with them: two query heads read each head."""
+    """Keys and values, and moments of attention in which two query heads read each KV head."""
     chance = np.random.default_rng(seed)
     squares = [x.swapaxes(-1, -2) @ x for x in chance.standard_normal((2, layers, 2 * heads, 2 * d, d))]
     return {"k": chance.standard_normal((tokens, layers, heads, d)), "v": chance.standard_normal((tokens, layers, heads, d)),
@@ -21,7 +21,7 @@ def draw(layers=LAYERS, heads=HEADS, d=D, tokens=TOKENS, seed=4):
 
 
 def write_grams(path, drawn, heldout=None, precision="float64"):
-    """drawn, heldout: as `draw` gives them."""
+    """drawn, heldout: as `draw` returns them."""
     with h5py.File(path, "w") as file:
         for stream in "kv":
             tokens, layers, heads, d = drawn[stream].shape
@@ -44,18 +44,18 @@ def tokens(group, count):
     return lambda file: file[group].attrs.__setitem__("tokens", np.int64(count))
 
 
-def element(name, place, value):
+def element(name, index, value):
     def change(file):
-        file[name][place] = value
+        file[name][index] = value
     return change
 
 
 def indefinite_layer(file):
-    """Keys of layer 1: each head is sound, and each coordinate of one is bound to all of the other."""
+    """Keys of layer 1: the Gram of each head is sound, but both together are indefinite."""
     lengths = np.sqrt(np.concatenate([file["k/fit/tiles"][tile].diagonal() for tile in (5, 9)]))
     file["k/fit/tiles"][8] = 0.99 * np.outer(lengths[D:], lengths[:D])
-    for tile, own in ((5, lengths[:D]), (9, lengths[D:])):
-        file["k/fit/tiles"][tile] = np.diag(own**2)
+    for tile, norms in ((5, lengths[:D]), (9, lengths[D:])):
+        file["k/fit/tiles"][tile] = np.diag(norms**2)
 
 
 def drop_heldout(file):
@@ -110,7 +110,7 @@ CASES = [
              element("attention/query", (0, 0, 0, 1), 99)),
     *in_each("attention that is not positive semidefinite", r"attention/query\[1, 0\]: is not positive semidefinite",
              element("attention/query", (1, 0), 1.9 * np.eye(3) - 0.9)),
-    *(line for value, told in ((0, "0"), (-1, "-1"), (np.nan, "nan"), (np.inf, "inf"))
-      for line in in_each(f"attention with a scale of {told}", rf"attention/scale\[1\] = {told}: is no mean of 1 / squares",
+    *(line for value, text in ((0, "0"), (-1, "-1"), (np.nan, "nan"), (np.inf, "inf"))
+      for line in in_each(f"attention with a scale of {text}", rf"attention/scale\[1\] = {text}: is no mean of 1 / squares",
                           element("attention/scale", 1, value))),
 ]

@@ -1,4 +1,4 @@
-"""Runs the program in a sample's folder and holds what it did against a table of cases."""
+"""Runs the program in a sample's folder and compares what it does with a table of cases."""
 import os
 import re
 import subprocess
@@ -17,7 +17,7 @@ SECONDS = 20  # the contract says 10; the machine of a test may be busy
 @dataclass
 class Outcome:
     code: int
-    told: list  # lines "headspan: ..." without notices and warnings
+    errors: list  # lines "headspan: ..." without notices and warnings
     warnings: list
     last: str  # of standard output
     seconds: float
@@ -31,7 +31,7 @@ class Program:
     ranks: int
 
     def command(self, arguments):
-        """One rank runs without a launcher, as on a laptop."""
+        """A single rank runs without a launcher, as on a laptop."""
         launcher = [self.mpiexec, "-n", str(self.ranks)] if self.ranks > 1 else []
         return launcher + [self.path, *arguments]
 
@@ -46,9 +46,9 @@ class Program:
 
 def outcome(code, stdout, stderr, seconds):
     lines = [line[len("headspan: "):] for line in stderr.splitlines() if line.startswith("headspan: ")]
-    told = [line for line in lines if not line.startswith(("notice: ", "warning: "))]
+    errors = [line for line in lines if not line.startswith(("notice: ", "warning: "))]
     warnings = [line[len("warning: "):] for line in lines if line.startswith("warning: ")]
-    return Outcome(code, told, warnings, (stdout.splitlines() or [""])[-1], seconds, stderr)
+    return Outcome(code, errors, warnings, (stdout.splitlines() or [""])[-1], seconds, stderr)
 
 
 def options(keys):
@@ -57,11 +57,11 @@ def options(keys):
 
 @dataclass
 class Case:
-    """`spoil(sample)` makes the bad thing; `line` matches the whole line that is told."""
+    """`spoil(sample)` makes the input bad; `line` matches the whole error line."""
     name: str
     line: str
     spoil: Callable = lambda sample: None
-    keys: dict = field(default_factory=dict)  # changed or added ones; None takes one out
+    keys: dict = field(default_factory=dict)  # changed or added ones; None removes one
     code: int = 2
     base: dict = field(default_factory=lambda: KEYS)
     arguments: list | None = None  # in place of `study` and keys
@@ -73,8 +73,8 @@ class Case:
         keys = {key: value for key, value in (self.base | self.keys).items() if value is not None}
         found = program.run(folder, self.arguments or ["study", *options(keys)])
         expect(found.code == self.code, f"exit code {found.code}, expected {self.code}", found)
-        expect(len(found.told) == 1, f"{len(found.told)} lines were told", found)
-        expect(re.fullmatch(self.line, found.told[0]), f"told: {found.told[0]}\n  expected: {self.line}", found)
+        expect(len(found.errors) == 1, f"{len(found.errors)} error lines", found)
+        expect(re.fullmatch(self.line, found.errors[0]), f"printed: {found.errors[0]}\n  expected: {self.line}", found)
         expect(found.seconds < SECONDS, f"took {found.seconds:.1f} s", found)
         expect(found.last == "", f"standard output ends with {found.last}", found)
         changed = sorted(set(before.items()) ^ set(snapshot(folder).items()))
@@ -87,7 +87,7 @@ def expect(holds, what, found=None):
 
 
 def snapshot(folder):
-    """Every file below the folder with its contents."""
+    """Returns {path: contents} of every file below the folder."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
 
 
@@ -101,7 +101,7 @@ def run_all(checks):
                 if why:
                     skipped.append(name)
                     print(f"SKIPPED {name}: {why}")
-            except Exception as error:  # one bad case must not hide the others
+            except Exception as error:  # a failing check must not hide the others
                 failed.append(name)
                 text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
                 print(f"FAILED {name}: {text}\n", flush=True)

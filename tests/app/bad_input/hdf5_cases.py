@@ -11,7 +11,7 @@ DAMAGED = "; the file is damaged"
 
 
 def write_gram(sample, layer=(0, 0), hidden_size=16, indefinite=False, **spoiled):
-    """Two heads of three coordinates; `spoiled`: values of the three tiles by name."""
+    """Writes Grams of two heads of three coordinates; `spoiled`: values of the three tiles by name."""
     chance = np.random.default_rng(4)
     z = chance.standard_normal((40, 6))
     gram = (z - z.mean(0)).T @ (z - z.mean(0))
@@ -55,7 +55,7 @@ def never_written(sample):
 
 
 def damaged_string(sample):
-    """The first string of variable length: of the heap's objects the first has no size that a file could have."""
+    """Gives the first object of the heap a size that no file could have."""
     prepared(sample)
     data = bytearray(sample.path("plan.h5").read_bytes())
     begin = data.index(b"GCOL") + 16 + 8

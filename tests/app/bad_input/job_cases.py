@@ -1,4 +1,4 @@
-"""The job: its keys, values and how they fit the ranks."""
+"""Bad jobs: their keys, their values, and whether they suit the ranks."""
 from harness import Case, options
 from samples import ACTIVATIONS, KEYS
 
@@ -18,7 +18,7 @@ def small_activations(sample):
 
 
 def wide_layer(sample):
-    """A layer of 65536 columns: above 10^9 elements of its matrix on each of up to four ranks."""
+    """A layer of 65536 columns, whose matrix has more than 10^9 elements on each of up to four ranks."""
     sample.write_activations(np.zeros((4, 512, 128), np.float32))
 
 

@@ -1,4 +1,4 @@
-"""Small inputs that are right as they are made; each case spoils one of them.
+"""Small valid inputs; each case spoils one of them.
 
 A `Sample` is a folder with `model/` (a random llama of two layers), `tokens.bin` and what a case writes. Paths given to the
 program are relative to it, so that messages name `model/config.json` and not where the test runs.
@@ -45,7 +45,7 @@ def random_weights(config, seed=1):
 
 
 class Weights:
-    """A safetensors file as its header and its data, which a case may change apart from each other."""
+    """A safetensors file as header and data, which a case may change separately."""
 
     def __init__(self, tensors, dtype="F32"):
         self.header, self.data = {}, b""
@@ -71,7 +71,7 @@ class Sample:
         return self.folder / name
 
     def write_model(self, name="model", **changes):
-        """`changes` of the config; None takes a field out."""
+        """Applies `changes` to config.json; None removes a field."""
         config = {key: value for key, value in (CONFIG | changes).items() if value is not None}
         self.path(name).mkdir(exist_ok=True)
         (self.path(name) / "config.json").write_text(json.dumps(config))
@@ -80,7 +80,7 @@ class Sample:
         Weights(random_weights(config if fits else CONFIG)).write(self.path(name) / "model.safetensors")
 
     def write_shards(self):
-        """Two shards and their index in place of the single file."""
+        """Writes two shards and their index instead of the single file."""
         (self.model / "model.safetensors").unlink()
         tensors, index = random_weights(CONFIG), {}
         names = sorted(tensors)
@@ -94,7 +94,7 @@ class Sample:
         np.asarray(ids, dtype).tofile(self.path("tokens.bin"))
 
     def write_megatron(self, pointers, lengths=(200, 200)):
-        """m.bin and m.idx: two documents of so many ids, 400 together, which begin at these bytes."""
+        """Writes m.bin and m.idx: two documents with these numbers of ids, 400 in total, that begin at these bytes."""
         (np.arange(400) % 29 + 2).astype("<u2").tofile(self.path("m.bin"))
         header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 3)
         arrays = np.array(lengths, "<i4"), np.array(pointers, "<i8"), np.array([0, 1, 2], "<i8")
@@ -107,7 +107,7 @@ class Sample:
         self.path("manifest.tsv").write_text("\n".join([header, *rows]) + "\n")
 
     def write_activations(self, z, layer=None, **attributes):
-        """z: [token, head, coordinate]; all heads in layer 0 unless told. Sequences of eight tokens."""
+        """Writes z: [token, head, coordinate]; all heads are in layer 0 by default. Sequences of eight tokens."""
         tokens, heads = z.shape[:2]
         layer = np.zeros(heads, int) if layer is None else np.asarray(layer)
         with h5py.File(self.path("z.h5"), "w") as file:
@@ -117,7 +117,7 @@ class Sample:
             file.attrs.update(attributes)
 
     def write_plan(self):
-        """Four 4-bit latents of the eight columns of each layer of the model, drawn at random."""
+        """Writes a plan of four random 4-bit latents of the eight columns of each layer."""
         chance = np.random.default_rng(3)
         columns, stored, layers = 8, 4, CONFIG["num_hidden_layers"]
         with h5py.File(self.path("plan.h5"), "w") as file:
@@ -134,5 +134,5 @@ class Sample:
                     group[name] = values.astype("<f4") if values.ndim == 2 else values
 
     def write_lines(self, name, *objects):
-        """A JSON value each; what is a text already stands as it is."""
+        """Writes each value as JSON; a text is written unchanged."""
         self.path(name).write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in objects))

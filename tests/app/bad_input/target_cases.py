@@ -1,4 +1,4 @@
-"""Files that a command would write where something stands that it reads, or that is no file."""
+"""Outputs that would replace an input of the command, or something that is not a file."""
 import os
 import stat
 
@@ -21,7 +21,7 @@ def prepared(sample):
 
 
 def prepared_and(make):
-    """make(path of `target`, sample)."""
+    """Calls make(path of `target`, sample)."""
     def spoil(sample):
         prepared(sample)
         make(sample.path("target"), sample)
@@ -37,7 +37,7 @@ def hard_link(name):
 
 
 def no_file(target, _):
-    """The node of a device, which only root can make, or else a pipe."""
+    """Creates a device node, which only root can, or else a pipe."""
     if is_root():
         os.mknod(target, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
     else:
@@ -50,7 +50,7 @@ def replaces(name, what, arguments, key, target, spoil=prepared):
 
 
 def result(name, line, make, **more):
-    """make(folder of the results of `model`, sample)."""
+    """Calls make(folder of the results of `model`, sample)."""
     def spoil(sample):
         folder = sample.folder / "out" / "model"
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Every bad input through the program: exit code, the one line that is told, time, and nothing left behind.
+"""Every bad input through the program: exit code, a single error line, time, and no files left.
 
 usage: test_bad_input.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the cases whose name holds it
 """

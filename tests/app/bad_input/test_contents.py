@@ -1,4 +1,4 @@
-"""Files that were replaced under their names: what was saved, finished or planned from the old ones is not mixed with the new.
+"""Input files that were replaced: what was saved, finished or planned from the old ones is not mixed with the new.
 
 usage: test_contents.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
@@ -26,7 +26,7 @@ def tokens(seed, count=400):
 
 
 def fresh(program, folder, keys):
-    """What the inputs that lie there now give: {"k/r2": ...} of a study of its own."""
+    """Returns {"k/r2": ...} of a separate study of the present inputs."""
     run = program.study(folder, keys | {"output.directory": "fresh"})
     expect(run.code == 0, f"exit code {run.code}", run)
     found = read(folder, "fresh")
@@ -40,15 +40,15 @@ def read(folder, output):
         return {name: file[name]["r2"][:] for name in "kqv" if name in file}
 
 
-def starts_anew(program, folder, keys, spoil, told, compare=False):
-    """Stops a study, spoils its input, and runs it again; `compare`: with a study that has seen nothing else."""
+def starts_anew(program, folder, keys, spoil, reason, compare=False):
+    """Stops a study, spoils its input, and runs it again; with `compare`, compares the result with a separate study."""
     run = program.study(folder, keys | STOP)
     expect(run.code == 3, f"exit code {run.code}, expected 3", run)
     spoil()
     run = program.study(folder, keys)
     expect(run.code == 0 and " resumed " not in run.stderr, f"exit code {run.code}", run)
     notices = [line for line in run.stderr.splitlines() if "starts anew" in line]
-    expect(len(notices) == 1 and re.fullmatch(f"headspan: notice: \\w+ starts anew: {told}", notices[0]), str(notices), run)
+    expect(len(notices) == 1 and re.fullmatch(f"headspan: notice: \\w+ starts anew: {reason}", notices[0]), str(notices), run)
     for name, r2 in fresh(program, folder, keys).items() if compare else ():
         np.testing.assert_allclose(read(folder, keys["output.directory"])[name], r2, atol=1e-9)
 
@@ -66,7 +66,7 @@ def tokens_grown_while_stopped(program, folder):
 
 
 def documents_cut_otherwise_while_stopped(program, folder):
-    """The sidecar's end of text, of the same tokens."""
+    """The tokens are the same, but the sidecar's end of text is not."""
     sample = Sample(folder)
     starts_anew(program, folder, KEYS, lambda: sample.write_sidecar(eos=7), "tokens changed since its state was saved")
 
@@ -94,7 +94,7 @@ def weights_replaced_while_stopped(program, folder):
 
 
 def one_weight_replaced_while_stopped(program, folder):
-    """As large as before and none of the bytes that are looked at: the time of change tells."""
+    """The size and the sampled bytes are the same; only the modification time differs."""
     sample = Sample(folder)
     path = sample.model / "model.safetensors"
     os.utime(path, (1e9, 1e9))
@@ -159,7 +159,7 @@ def state_that_says_what_cannot_be(program, folder):
 
 
 def mark(path):
-    """Makes its .done speak of the file as it is now."""
+    """Makes the .done of the file describe it as it is now."""
     done = path.with_name(path.name + ".done")
     data = path.read_bytes()
     text = re.sub(r"size \d+\nsha256 \w+", f"size {len(data)}\nsha256 {hashlib.sha256(data).hexdigest()}", done.read_text())
@@ -167,7 +167,7 @@ def mark(path):
 
 
 def unchanged_goes_on(program, folder):
-    """The same tokens written again, with more behind those that are run, are the same."""
+    """The same tokens written again, with more after those that are run, count as the same."""
     sample = Sample(folder)
     keys = KEYS | {"tokens.limit": 400}
     expect(program.study(folder, keys | STOP).code == 3, "did not stop")
@@ -178,11 +178,11 @@ def unchanged_goes_on(program, folder):
 
 def refused(program, folder, keys, line):
     run = program.study(folder, keys)
-    expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(line, run.told[0]), f"exit code {run.code}, {run.told}", run)
+    expect(run.code == 2 and len(run.errors) == 1 and re.fullmatch(line, run.errors[0]), f"exit code {run.code}, {run.errors}", run)
 
 
 def finished_from_other_contents(program, folder):
-    """Refused as the result of another job is; with output.overwrite it is computed anew."""
+    """It is refused like the result of another job; with output.overwrite it is computed anew."""
     sample = Sample(folder)
     weights = sample.model / "model.safetensors"
     old = weights.read_bytes()
@@ -202,7 +202,7 @@ def finished_from_other_contents(program, folder):
 
 
 def finished_from_tokens_cut_otherwise(program, folder):
-    """The same ids: what beside them says where documents end has changed, or has gone."""
+    """The ids are the same, but what says where documents end has changed or is gone."""
     sample = Sample(folder)
     line = r"{}/.+/model\.h5: tokens_cut_digest = \w{{12}}: " + CHANGED.replace("{}", "what stands beside {}")
     sample.write_sidecar(dtype="uint16", eos=1)
@@ -249,7 +249,7 @@ def finished_and_its_inputs_gone(program, folder):
 
 
 def finished_and_its_inputs_damaged(program, folder):
-    """Told, and finished all the same; the result knows no other weights."""
+    """A notice says what can no longer be read; the unit still counts as finished."""
     sample = Sample(folder)
     weights, result = sample.model / "model.safetensors", r"out/model/model\.h5"
     expect(program.study(folder, KEYS).code == 0, "the first run")
@@ -258,10 +258,10 @@ def finished_and_its_inputs_damaged(program, folder):
                          (whole, None)):
         weights.write_bytes(damaged)
         run = program.study(folder, KEYS)
-        told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
+        notices = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
         line = rf"headspan: notice: {result} is finished; what it was made from can no longer be read: {why}"
         expect(run.last.startswith("status=done units=0 skipped=1"), run.last, run)
-        expect(len(told) == (why is not None) and all(re.fullmatch(line, text) for text in told), str(told), run)
+        expect(len(notices) == (why is not None) and all(re.fullmatch(line, text) for text in notices), str(notices), run)
 
 
 def evaluate(program, folder, model):
@@ -273,7 +273,7 @@ def evaluate(program, folder, model):
 
 
 def plan_of_other_weights(program, folder):
-    """A plan knows its weights, in copies and shards too; the text is one sequence, which has no standard error."""
+    """A plan recognises its weights, also in copies and shards. (The text is a single sequence, which has no standard error.)"""
     sample = Sample(folder)
     keys = {"model.path": "model", "tokens.path": "tokens.bin", "compress.plan": "plan.h5", "compress.stored": 0.5}
     run = program.run(folder, ["calibrate", *options(keys)])
@@ -300,7 +300,7 @@ CHANGED_FILE = r"is not the file that its \.done speaks of: it was changed or cu
 
 
 def flip(path, at):
-    """One bit."""
+    """Flips a bit."""
     with open(path, "r+b") as file:
         file.seek(at)
         byte = file.read(1)[0]
@@ -339,7 +339,7 @@ def plan_with_a_flipped_bit(program, folder):
         at = file["k/0/lift"].id.get_offset()
     flip(plan, at)
     run = program.run(folder, ["evaluate", *options(keys)])
-    expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(r"plan\.h5: " + CHANGED_FILE, run.told[0]), str(run.told), run)
+    expect(run.code == 2 and len(run.errors) == 1 and re.fullmatch(r"plan\.h5: " + CHANGED_FILE, run.errors[0]), str(run.errors), run)
 
 
 def result_with_a_flipped_bit(program, folder):
@@ -354,7 +354,7 @@ def result_with_a_flipped_bit(program, folder):
         at = file["k/r2"].id.get_offset() + 8
     flip(path, at)
     run = program.run(folder, theory)
-    expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(r"out/.+\.h5: " + CHANGED_FILE, run.told[0]), str(run.told), run)
+    expect(run.code == 2 and len(run.errors) == 1 and re.fullmatch(r"out/.+\.h5: " + CHANGED_FILE, run.errors[0]), str(run.errors), run)
     path.with_name(path.name + ".done").unlink()
     run = program.run(folder, theory)
     expect(run.code == 0 and len(run.warnings) == 1, str(run.warnings), run)
@@ -362,14 +362,14 @@ def result_with_a_flipped_bit(program, folder):
 
 
 def done_that_is_no_file(program, folder):
-    """A FIFO is neither waited for nor believed, and not replaced."""
+    """A FIFO is neither read nor replaced."""
     Sample(folder)
     expect(program.study(folder, KEYS).code == 0, "the first run")
     done, = (folder / "out").rglob("*.done")
     done.unlink()
     os.mkfifo(done)
     run = program.run(folder, ["inspect", str(done.relative_to(folder))[:-len(".done")]])
-    expect(run.code == 2 and run.told and re.fullmatch(r"out/.+\.h5: " + CHANGED_FILE, run.told[0]), str(run.told), run)
+    expect(run.code == 2 and run.errors and re.fullmatch(r"out/.+\.h5: " + CHANGED_FILE, run.errors[0]), str(run.errors), run)
     refused(program, folder, KEYS, r"output\.directory = out: would replace out/.+\.h5\.done, which is no regular file; .+")
 
 

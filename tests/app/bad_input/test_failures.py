@@ -1,4 +1,4 @@
-"""What goes wrong while ranks work: one rank is killed or loses its resources, or one of several units fails.
+"""Failures during a run: a rank is killed or runs out of resources, or one of several units fails.
 
 usage: test_failures.py HEADSPAN MPIEXEC [NAME]     NAME: only the checks whose name holds it
 """
@@ -23,7 +23,7 @@ del SWEEP["model.path"]
 
 
 def long_sample(folder, **second):
-    """Two units of which the first runs seconds. `second`: what differs in the config of the other."""
+    """Two units, the first of which runs for seconds. `second`: changes of the config of the other."""
     sample = Sample(folder)
     sample.write_tokens(np.random.default_rng(2).integers(2, 32, 600_000))
     sample.write_model("second", **second)
@@ -32,7 +32,7 @@ def long_sample(folder, **second):
 
 
 class Running:
-    """A study under way on four ranks, from the moment its first unit's weights are loaded."""
+    """A study running on four ranks, from the moment the weights of its first unit are loaded."""
 
     def __init__(self, program, mpiexec, folder, keys=None):
         self.mark = f"HEADSPAN_TEST={os.getpid()}.{time.monotonic_ns()}"
@@ -46,7 +46,7 @@ class Running:
             time.sleep(0.01)
 
     def ranks(self):
-        """{rank: process id} of what still runs."""
+        """Returns {rank: process id} of the ranks that are still running."""
         found = {}
         for entry in Path("/proc").iterdir():
             try:
@@ -58,7 +58,7 @@ class Running:
         return found
 
     def end(self):
-        """Waits; no rank may be left."""
+        """Waits for the end, after which no rank may be left."""
         start = time.monotonic()
         try:
             stdout = self.process.communicate(timeout=2 * SECONDS)[0]
@@ -75,7 +75,7 @@ class Running:
 
 
 def finished_files(folder):
-    """Without what a run that is ended leaves: a file that it had open, and its lock."""
+    """Removes what a killed run leaves: a file that it had open, and its lock."""
     names = snapshot(folder / "out") if (folder / "out").exists() else {}
     return {name for name in names if ".tmp." not in name and not name.endswith(".lock")}
 
@@ -90,7 +90,7 @@ def one_rank_killed(program, mpiexec, folder):
 
 
 def one_rank_out_of_memory(program, mpiexec, folder):
-    """The second model's embedding, drawn at random, does not fit what is left to rank 2."""
+    """The random embedding of the second model does not fit in what rank 2 has left."""
     long_sample(folder, vocab_size=1 << 20)
     running = Running(program, mpiexec, folder, SWEEP | {"model.init": "random", "tokens.dtype": "uint16"})
     victim = running.ranks()[2]
@@ -98,34 +98,34 @@ def one_rank_out_of_memory(program, mpiexec, folder):
     resource.prlimit(victim, resource.RLIMIT_AS, (used + (16 << 20), used + (16 << 20)))
     found = running.end()
     expect(found.code == 1 and found.seconds < SECONDS, f"{found.code} after {found.seconds} s", found)
-    expect(len(found.told) == 1 and re.fullmatch(r"rank 2: .*memory.*", found.told[0]), str(found.told), found)
+    expect(len(found.errors) == 1 and re.fullmatch(r"rank 2: .*memory.*", found.errors[0]), str(found.errors), found)
     expect(not any("second" in name for name in finished_files(folder)), str(finished_files(folder)), found)
 
 
 def one_rank_cannot_open_files(program, mpiexec, folder):
-    """It would leave the others waiting in MPI_File_open when the result is written."""
+    """Otherwise the other ranks would wait in MPI_File_open when the result is written."""
     long_sample(folder)
     running = Running(program, mpiexec, folder, SWEEP | {"model.select": "first"})
     resource.prlimit(running.ranks()[2], resource.RLIMIT_NOFILE, (3, 3))
     found = running.end()
     expect(found.code == 1 and found.seconds < SECONDS, f"{found.code} after {found.seconds} s", found)
-    expect(len(found.told) == 1 and re.fullmatch(r"rank 2: .*Too many open files", found.told[0]), str(found.told), found)
+    expect(len(found.errors) == 1 and re.fullmatch(r"rank 2: .*Too many open files", found.errors[0]), str(found.errors), found)
     expect(finished_files(folder) == set(), str(finished_files(folder)), found)
 
 
 def weights_cut_short_meanwhile(program, mpiexec, folder):
-    """The unit that fails is told; the other one stands."""
+    """The failing unit is reported; the result of the other is there."""
     sample = long_sample(folder)
     running = Running(program, mpiexec, folder)
     os.truncate(sample.path("second") / "model.safetensors", 4000)
     found = running.end()
     expect(found.code == 2 and found.last == "", f"exit code {found.code}", found)
-    expect(len(found.told) == 1 and found.told[0].startswith("second/model.safetensors: "), str(found.told), found)
+    expect(len(found.errors) == 1 and found.errors[0].startswith("second/model.safetensors: "), str(found.errors), found)
     expect({Path(name).name for name in finished_files(folder)} == {"first.h5", "first.h5.done"}, str(finished_files(folder)))
 
 
 def failing_units_do_not_stop_the_others(program, mpiexec, folder):
-    """Five units on two groups, of which two hold NaN: both are told, three results stand, and a second run knows them."""
+    """Five units on two groups, of which two hold NaN: both are reported, three results are there, and a second run skips them."""
     sample = Sample(folder)
     for step in range(5):
         sample.write_model(f"step{step}")
@@ -140,15 +140,15 @@ def failing_units_do_not_stop_the_others(program, mpiexec, folder):
                              text=True, timeout=60, check=False)
         found = outcome(run.returncode, run.stdout, run.stderr, 0)
         expect(found.code == 2 and found.last == "", f"exit code {found.code}", found)
-        expect(sorted(found.told) == [f"step{step}/model.safetensors: model.layers.0.input_layernorm.weight: holds NaN or "
-                                      "infinity; fetch or save the checkpoint again" for step in (1, 3)], str(found.told))
+        expect(sorted(found.errors) == [f"step{step}/model.safetensors: model.layers.0.input_layernorm.weight: holds NaN or "
+                                      "infinity; fetch or save the checkpoint again" for step in (1, 3)], str(found.errors))
         expect(f"skipped={skipped}" in found.stderr, "skipped units", found)
         expect({Path(name).name for name in finished_files(folder) if name.endswith(".h5")} ==
                {"step0.h5", "step2.h5", "step4.h5"}, str(finished_files(folder)))
 
 
 def one_rank_sees_no_file(program, mpiexec, folder):
-    """As on a node without the file system: rank 3 works in another folder, without the job file or without tokens."""
+    """As on a node without the file system: rank 3 works in another folder, which lacks the job file or the tokens."""
     sample = Sample(folder)
     other = folder / "elsewhere"
     other.mkdir()
@@ -159,8 +159,8 @@ def one_rank_sees_no_file(program, mpiexec, folder):
         run = subprocess.run([mpiexec, "-n", "3", *command, ":", "-n", "1", "-wdir", other, *command], cwd=folder,
                              capture_output=True, text=True, timeout=60, check=False)
         found = outcome(run.returncode, run.stdout, run.stderr, 0)
-        expect(found.code == 2 and len(found.told) == 1, str(found.told), found)
-        expect(found.told[0].startswith(f"{missing}: cannot be opened: No such file"), found.told[0])
+        expect(found.code == 2 and len(found.errors) == 1, str(found.errors), found)
+        expect(found.errors[0].startswith(f"{missing}: cannot be opened: No such file"), found.errors[0])
         expect(not finished_files(folder), "nothing published")
 
 

@@ -1,4 +1,4 @@
-"""What is odd but no error: exit 0 and results that say what they are worth, value by value.
+"""What is odd but no error: exit code 0, and results that flag the affected values.
 
 usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
@@ -29,11 +29,11 @@ def r2(x, y):
 
 
 class Study:
-    """A finished study of `sample`, with its one result in memory."""
+    """A finished study of `sample`, with its result in memory."""
 
     def __init__(self, program, sample, keys):
         self.run = program.study(sample.folder, keys)
-        expect(self.run.code == 0 and self.run.told == [], f"exit code {self.run.code}", self.run)
+        expect(self.run.code == 0 and self.run.errors == [], f"exit code {self.run.code}", self.run)
         expect(self.run.last.startswith("status=done units=1 skipped=0"), self.run.last)
         with h5py.File(next(sample.folder.glob("out/*/*.h5"))) as file:
             self.attributes = {name: dict(group.attrs) for name, group in (("/", file), *file.items())}
@@ -44,7 +44,7 @@ class Study:
         return self.values[name]
 
     def fit_rows(self, z):
-        """The tokens of z that were not held out."""
+        """Returns the tokens of z that were not held out."""
         return z[np.repeat(self["tokens/heldout"], self["tokens/length"]) == 0]
 
 
@@ -71,7 +71,7 @@ def has_bit(status, bit):
 
 
 def too_few_tokens_for_some_references(program, folder):
-    """16 tokens fit: p = 4, 8, 12 are answered, p = 16 and 20 are not (p >= n - 1)."""
+    """16 fit tokens: there are answers for p = 4, 8 and 12, but not for p = 16 and 20 (p >= n - 1)."""
     study = of_activations(program, folder, noise(24, 7, 4))
     expect(study.attributes["k"]["n_fit"] == 16, "n_fit")
     for rule in ("pairwise", "forward"):
@@ -106,7 +106,7 @@ def constant_coordinate(program, folder):
 
 
 def coordinate_too_small_to_be_squared(program, folder):
-    """Its squares are denormal: it counts as constant, and all else is as if it were not there."""
+    """Its squares are denormal: it counts as constant, and all else is as if it were absent."""
     z = noise(80, 3, 4)
     z[:, 1, 2] *= 1e-160
     study = of_activations(program, folder, z)
@@ -130,7 +130,7 @@ def constant_head(program, folder):
 
 
 def constant_head_in_single_products(program, folder):
-    """What rounding leaves of its Gram may be below 0: it is no damage. Likewise of squares below what float32 holds."""
+    """What rounding leaves of its Gram may be below 0, which is no damage. The same holds for squares below the range of float32."""
     for name, spoil in (("constant", lambda head: np.full_like(head, 1e8 / 3)), ("tiny", lambda head: 1e-25 * head)):
         (folder / name).mkdir()
         z = noise(80, 3, 4)
@@ -141,7 +141,7 @@ def constant_head_in_single_products(program, folder):
 
 
 def duplicate_heads(program, folder):
-    """Head 2 is head 0 again: each answers the other fully, and both together are no more than one."""
+    """Head 2 is a copy of head 0: each predicts the other exactly, and both together predict no more than one."""
     z = noise(80, 3, 4)
     z[:, 2] = z[:, 0]
     study = of_activations(program, folder, z, predict__references=2)
@@ -200,7 +200,7 @@ def model_study(program, folder, keys=None, config=None, tokens=None):
 
 
 def all_equal_tokens(program, folder):
-    """In layer 0 a key is one vector turned by its position: linear in any other head's; a value does not change."""
+    """In layer 0 a key is a constant vector rotated by its position, so linear in any other head's; a value is constant."""
     study = model_study(program, folder, tokens=[5] * 400)
     close(off_diagonal(study["k/r2"][:2, :2]), 1, 1e-9)
     has_bit(off_diagonal(study["v/status"][:2, :2]), CONSTANT)
@@ -208,7 +208,7 @@ def all_equal_tokens(program, folder):
 
 
 def sequences_of_one_token(program, folder):
-    """At position 0 RoPE turns nothing."""
+    """At position 0 RoPE rotates nothing."""
     study = model_study(program, folder, {"tokens.sequence_length": 1, "predict.streams": "k"})
     all_equal(study["tokens/length"], np.ones(400, int))
     expect(study.attributes["k"]["n_fit"] == 300 and study.attributes["k"]["n_heldout"] == 100, "split")
@@ -251,7 +251,7 @@ def limit_below_one_sequence(program, folder):
 
 
 def tokens_of_another_tokenizer(program, folder):
-    """The sidecar's word against the model's: in a warning and in the result; neither where they agree."""
+    """Where the sidecar contradicts the model there is a warning and an attribute of the result; where they agree there is neither."""
     sample = Sample(folder)
     for sidecar, vocabulary, line in (
             ({"tokenizer": "lab/GPT-2"}, 32, r"tokenizer = lab/GPT-2: model/config\.json is of a model of another name"),
@@ -271,7 +271,7 @@ def text(attribute):
 
 
 def save_gram(program, folder, keys):
-    """The Gram file of a study, and its root's attributes."""
+    """Returns the Gram file of a study, and the attributes of its root."""
     run = program.study(folder, FLOAT64 | {"output.save_gram": "true", "ceiling.enabled": "false"} | keys)
     expect(run.code == 0, f"exit code {run.code}", run)
     path, = (folder / "out").rglob("*.gram.h5")
@@ -284,7 +284,7 @@ def root_of(path):
 
 
 def another_tokenizer_behind_grams(program, folder):
-    """Told once of each thing that is made of them, and kept in it."""
+    """Warned of once for each file made from them, which keeps it."""
     sample = Sample(folder)
     sample.write_sidecar(tokenizer="lab/GPT-2")
     gram, attributes = save_gram(program, folder, {"predict.streams": "k,v", "tokens.heldout": 0})
@@ -307,7 +307,7 @@ def another_tokenizer_behind_grams(program, folder):
 
 
 def grams_of_a_model(program, folder):
-    """They tell which, wherever they lie, and how they were made; the job of their result is the same job again."""
+    """They say of which weights they are, wherever these lie, and how they were made; the job in their result runs again."""
     Sample(folder)
     gram, attributes = save_gram(program, folder, {"model.init": "random", "predict.streams": "k", "predict.capture": "proj",
                                                    "predict.precision": "split"})
@@ -328,7 +328,7 @@ def grams_of_a_model(program, folder):
 
 
 def text_of_single_tokens(program, folder):
-    """Nothing is predicted, and the log says so. The plan of few bits needs no tokens."""
+    """Nothing is predicted, and the log says so. The plan of plain columns in few bits needs no tokens."""
     sample = Sample(folder)
     plan = {"model.path": "model", "compress.algorithm": "quantise", "compress.bits": 8, "compress.plan": "plan.h5"}
     run = program.run(folder, ["calibrate", *options(plan)])
@@ -350,8 +350,8 @@ def activations_without_a_stream(program, folder):
 
 
 def compressed(program, folder, bits, **more):
-    """Of a model with a layer of dead values and keys that depend on each other: that every latent of a plan can be
-    computed and undone, and what it costs to store them all."""
+    """A model with a layer of dead values and dependent keys: every latent of a plan can be computed and inverted; the cost of
+    storing them all."""
     sample = Sample(folder)
     tensors = random_weights(CONFIG)
     keys = tensors["model.layers.0.self_attn.k_proj.weight"]
@@ -361,14 +361,14 @@ def compressed(program, folder, bits, **more):
     shared = {"model.path": "model", "model.dtype": "float64", "tokens.sequence_length": 16}
     run = program.run(folder, ["calibrate", *options(shared | {"tokens.path": "tokens.bin", "compress.plan": "plan.h5",
                                                                "compress.bits": bits} | more)])
-    expect(run.code == 0 and run.told == [], f"exit code {run.code}", run)
+    expect(run.code == 0 and run.errors == [], f"exit code {run.code}", run)
     with h5py.File(sample.path("plan.h5")) as plan:
         all_equal(plan["v/1/eigenvalues"][()], np.zeros(8))
         for block in (plan[f"{stream}/{layer}"] for stream in "kv" for layer in range(2)):
             close(block["projection"][()].astype(float) @ block["lift"], np.eye(8), 1e-6)
     run = program.run(folder, ["evaluate", *options(shared | {"evaluate.plan": "plan.h5", "evaluate.texts": "tokens.bin",
                                                               "evaluate.summary": "summary.json"})])
-    expect(run.code == 0 and run.told == [], f"exit code {run.code}", run)
+    expect(run.code == 0 and run.errors == [], f"exit code {run.code}", run)
     return json.loads(sample.path("summary.json").read_text())["texts"]["tokens"]["kl"]
 
 

@@ -1,4 +1,4 @@
-"""What is odd about the Grams of a plan but no error: exit 0, and what it costs is told.
+"""What is odd about the Grams of a plan but no error: exit code 0 and a warning or a cost.
 
 usage: test_flagged_plans.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
@@ -25,12 +25,12 @@ def save_gram(program, folder, keys=None):
 
 def calibrate(program, folder, keys):
     run = program.run(folder, ["calibrate", *options({key: value for key, value in (PLAN | keys).items() if value is not None})])
-    expect(run.code == 0 and run.told == [], f"exit code {run.code}", run)
+    expect(run.code == 0 and run.errors == [], f"exit code {run.code}", run)
     return run
 
 
 def grams_of_other_weights(program, folder, spoil, keys, line):
-    """Beside a checkpoint they are told, and the plan keeps it; alone, or where nothing is fitted, there is nothing to tell."""
+    """Given with a checkpoint they cause a warning, which the plan keeps; alone, or if nothing is fitted, they do not."""
     Sample(folder)
     gram = save_gram(program, folder, keys)
     spoil(folder / gram)
@@ -61,7 +61,7 @@ def grams_that_do_not_know_their_weights(program, folder):
 
 
 def plan_of(program, folder, drawn, stored):
-    """Eigenvalues, columns of each band and bits of each block, and the expected loss of all."""
+    """Returns eigenvalues, band columns and bits of each block, and the expected loss of all."""
     write_grams(folder / "a.gram.h5", drawn)
     calibrate(program, folder, {"grams.paths": "a.gram.h5", "compress.stored": stored})
     with h5py.File(folder / "plan.h5") as plan:
@@ -72,14 +72,15 @@ def plan_of(program, folder, drawn, stored):
 
 
 def beside(live, dead, axis):
-    """Layers (axis 0) or heads (axis 1) of both."""
+    """Joins layers (axis 0) or heads (axis 1) of both."""
     both = {name: np.concatenate([live[name], dead[name]], axis + (name in "kv")) for name in ("k", "v", "query", "output")}
     return both | {"scale": np.concatenate([live["scale"], dead["scale"]]) if axis == 0 else live["scale"]}
 
 
 def dead_among_live(program, folder, axis):
     """As many dead layers or heads as live ones: the live ones get the bits that they get alone, at the same loss, and the dead
-    ones none, however large their keys are. (1e-9 of the metric is kept of what it does not see, of 900 times the variance.)"""
+    ones get none, however large their keys. (Directions that the metric does not see count as 1e-9 of it, here of 900 times
+    the variance.)"""
     live, dead = (draw(d=8, tokens=200, seed=seed) for seed in (4, 9))
     for drawn in live, dead:
         drawn["query"] /= 3000
@@ -105,7 +106,7 @@ def dead_heads(program, folder):
 
 
 def singular_grams(program, folder):
-    """Heads that are equal, dead or constant, in products of every precision: rounding below 0 is no damage."""
+    """Heads that are equal, dead or constant, with products of every precision: rounding below 0 is no damage."""
     sample = Sample(folder)
     tensors = random_weights(CONFIG)
     keys = tensors["model.layers.0.self_attn.k_proj.weight"]
@@ -117,7 +118,7 @@ def singular_grams(program, folder):
         gram = save_gram(program, folder, {"model.dtype": dtype, "predict.precision": precision, "tokens.heldout": 0.25,
                                            "output.directory": precision})
         run = program.run(folder, ["inspect", str(gram)])
-        expect(run.code == 0 and run.told == [], f"inspect: exit code {run.code}", run)
+        expect(run.code == 0 and run.errors == [], f"inspect: exit code {run.code}", run)
         for algorithm in "latent", "headspan":
             calibrate(program, folder, {"grams.paths": gram, "compress.algorithm": algorithm, "compress.references": 1})
 

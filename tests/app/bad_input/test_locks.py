@@ -1,4 +1,4 @@
-"""Two runs of one job in one folder: who is at work is told, and what the one has open the other leaves alone.
+"""Two runs of the same job in the same folder: the second names the first, and does not touch its files.
 
 usage: test_locks.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
@@ -19,7 +19,7 @@ AT_WORK = r"{}: job \S+ \(process \d+ on \S+, since \S+Z\) is at work on it; wai
 
 
 def start(program, folder, arguments, lock):
-    """A run that has taken `lock`, and the process that holds it."""
+    """Returns a run that has taken `lock`, and the process that holds it."""
     run = subprocess.Popen(program.command(arguments), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
     while time.monotonic() < end:
@@ -42,7 +42,7 @@ def files(folder, output="out"):
 
 
 def study_twice(program, folder):
-    """The first stands still while the second looks, and ends as if nothing had been."""
+    """The first is suspended while the second looks at its lock, and then finishes normally."""
     sample_of(folder)
     first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
     os.kill(holder, signal.SIGSTOP)
@@ -53,16 +53,16 @@ def study_twice(program, folder):
         left = files(folder)
     finally:
         os.kill(holder, signal.SIGCONT)
-    told = first.communicate(timeout=100)[1]
-    expect(second.code == 1 and len(second.told) == 1, f"exit code {second.code}, {second.told}", second)
-    expect(re.fullmatch("rank 0: " + AT_WORK.format(r"out/.+/model\.h5"), second.told[0]), second.told[0], second)
+    printed = first.communicate(timeout=100)[1]
+    expect(second.code == 1 and len(second.errors) == 1, f"exit code {second.code}, {second.errors}", second)
+    expect(re.fullmatch("rank 0: " + AT_WORK.format(r"out/.+/model\.h5"), second.errors[0]), second.errors[0], second)
     expect("model.h5.tmp.open" in left, f"the second took {left}")
-    expect(first.returncode == 0, f"the first: exit code {first.returncode}\n{told}")
+    expect(first.returncode == 0, f"the first: exit code {first.returncode}\n{printed}")
     expect(files(folder) == ["model.h5", "model.h5.done"], str(files(folder)))
 
 
 def two_units_of_a_sweep(program, folder):
-    """Runs with the same folder and other units, as of a Slurm array, do not meet."""
+    """Runs of other units in the same folder, as in a Slurm array, do not affect each other."""
     sample = sample_of(folder)
     for name in ("step1", "step2"):
         sample.write_model(name)
@@ -75,9 +75,9 @@ def two_units_of_a_sweep(program, folder):
         both = program.study(folder, keys)
     finally:
         os.kill(holder, signal.SIGCONT)
-    told = first.communicate(timeout=100)[1]
-    expect((first.returncode, second.code) == (0, 0), f"exit codes {first.returncode}, {second.code}\n{told}", second)
-    expect(both.code == 1 and len(both.told) == 1 and "step1" in both.told[0], str(both.told), both)
+    printed = first.communicate(timeout=100)[1]
+    expect((first.returncode, second.code) == (0, 0), f"exit codes {first.returncode}, {second.code}\n{printed}", second)
+    expect(both.code == 1 and len(both.errors) == 1 and "step1" in both.errors[0], str(both.errors), both)
     expect(files(folder) == ["step1.h5", "step1.h5.done", "step2.h5", "step2.h5.done"], str(files(folder)))
 
 
@@ -93,7 +93,7 @@ def a_killed_run_is_in_nobodys_way(program, folder):
 
 
 def a_run_killed_behind_its_result_is_tidied_up(program, folder):
-    """Its lock and its state, when the next run finds the result complete; not those of a run that still is at its end."""
+    """The next run finds the result complete and removes lock and state, unless the run that made it is still finishing."""
     sample_of(folder)
     first, holder = start(program, folder, ["study", *options(SMALL)], "out/*/model.h5.lock")
     lock, = (folder / "out").rglob("model.h5.lock")
@@ -126,15 +126,15 @@ def calibrate_and_evaluate_twice(program, folder):
             second = program.run(folder, [command, *options(keys)])
         finally:
             os.kill(holder, signal.SIGCONT)
-        told = first.communicate(timeout=100)[1]
-        expect(second.code == 1 and len(second.told) == 1, f"exit code {second.code}, {second.told}", second)
-        expect(re.fullmatch("rank 0: " + AT_WORK.format(f"out/{made}"), second.told[0]), second.told[0], second)
-        expect(first.returncode == 0, f"the first: exit code {first.returncode}\n{told}")
+        printed = first.communicate(timeout=100)[1]
+        expect(second.code == 1 and len(second.errors) == 1, f"exit code {second.code}, {second.errors}", second)
+        expect(re.fullmatch("rank 0: " + AT_WORK.format(f"out/{made}"), second.errors[0]), second.errors[0], second)
+        expect(first.returncode == 0, f"the first: exit code {first.returncode}\n{printed}")
     expect(files(folder) == ["answers.jsonl", "plan.h5", "plan.h5.done"], str(files(folder)))
 
 
 def a_signal_is_not_kept_waiting(program, folder):
-    """While a run looks whether another one, on a machine that it cannot ask, still lives."""
+    """A signal comes while the run checks whether another one, on another machine, is alive."""
     sample = sample_of(folder)
     sample.write_lines("requests.jsonl", {"id": "0", "context": [2, 3], "continuation": [4]})
     runs = {"study": (SMALL | {"output.directory": "out"}, None, 3, "0 of 1 units are done, nothing had to be saved; "),
@@ -157,10 +157,10 @@ def a_signal_is_not_kept_waiting(program, folder):
                 break
         begin = time.monotonic()
         run.send_signal(signal.SIGTERM if program.ranks == 1 else signal.SIGUSR1)  # mpirun passes that on, and waits
-        told = run.communicate(timeout=100)[1]
+        printed = run.communicate(timeout=100)[1]
         expect(time.monotonic() - begin < 20, f"{command} stopped after {time.monotonic() - begin:.0f} s")
-        expect("stopped by a signal" in told and words in told, f"{command} says {told}")
-        expect(run.returncode == code, f"{command}: exit code {run.returncode}\n{told}")
+        expect("stopped by a signal" in printed and words in printed, f"{command} says {printed}")
+        expect(run.returncode == code, f"{command}: exit code {run.returncode}\n{printed}")
         expect((folder / lock).exists(), f"{command} took the lock of a run that may live")
 
 

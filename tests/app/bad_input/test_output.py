@@ -1,4 +1,4 @@
-"""The output folder: results that stand there already, and folders and disks that take none.
+"""The output folder: existing results, and folders and disks that cannot be written.
 
 usage: test_output.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
@@ -23,7 +23,7 @@ def results(folder):
 
 
 def changed_keys(changes):
-    """{"output__overwrite": "true"} as keys beside SMALL; None takes one out."""
+    """Keys besides SMALL, as {"output__overwrite": "true"}; None removes one."""
     keys = SMALL | {name.replace("__", "."): value for name, value in changes.items()}
     return {name: value for name, value in keys.items() if value is not None}
 
@@ -33,7 +33,7 @@ def study(program, folder, **changes):
 
 
 def finished(run, units, skipped):
-    expect(run.code == 0 and run.told == [], f"exit code {run.code}", run)
+    expect(run.code == 0 and run.errors == [], f"exit code {run.code}", run)
     expect(run.last.startswith(f"status=done units={units} skipped={skipped} "), run.last, run)
     return run
 
@@ -43,7 +43,7 @@ def is_computed(run):
 
 
 def skipped_when_of_this_job(program, folder):
-    """Whatever the number of ranks, and without reading the checkpoint again."""
+    """On any number of ranks, and without reading the checkpoint again."""
     sample = Sample(folder)
     finished(study(program, folder), 1, 0)
     before = results(folder)
@@ -60,7 +60,7 @@ def refused_when_of_another_job(program, folder):
     before = results(folder)
     run = study(program, folder, predict__references=3)
     line = OTHER.format(r"there predict\.references = 5, here predict\.references = 3")
-    expect(run.code == 2 and len(run.told) == 1 and re.fullmatch(line, run.told[0]), str(run.told), run)
+    expect(run.code == 2 and len(run.errors) == 1 and re.fullmatch(line, run.errors[0]), str(run.errors), run)
     expect(not is_computed(run) and results(folder) == before, "the other job's result was touched", run)
 
 
@@ -82,7 +82,7 @@ def computed_anew_without_done(program, folder):
 
 
 def computed_anew_when_damaged(program, folder):
-    """The .done tells another size and hash."""
+    """The .done has another size and hash."""
     Sample(folder)
     finished(study(program, folder), 1, 0)
     path = next(folder.glob("out/*/model.h5"))
@@ -94,7 +94,7 @@ def computed_anew_when_damaged(program, folder):
 
 
 def computed_anew_without_the_grams_it_asks_for(program, folder):
-    """A unit is finished when its Grams are, and when they are those of this job."""
+    """A unit is finished only if its Grams are, and if they are those of this job."""
     Sample(folder)
     finished(study(program, folder), 1, 0)
     finished(study(program, folder, output__save_gram="true"), 1, 0)
@@ -128,7 +128,7 @@ def units_of_a_sweep_are_skipped_one_by_one(program, folder):
 
 
 def folder_of_a_long_path(program, folder):
-    """Open MPI writes the paths of files that ranks write together into 256 bytes."""
+    """Open MPI copies the paths of files that several ranks write into a buffer of 256 bytes."""
     Sample(folder)
     job = "SLURM_JOB_ID"
     os.environ[job] = "1"  # the host's name and a process id of any length otherwise
@@ -144,7 +144,7 @@ def folder_of_a_long_path(program, folder):
 
 
 def job_of_a_strange_name(program, folder):
-    """Under another launcher than Slurm's the variable may hold anything."""
+    """Without Slurm the variable may hold anything."""
     Sample(folder)
     os.environ["SLURM_JOB_ID"] = "../a/b\nc"
     try:
@@ -157,7 +157,7 @@ def job_of_a_strange_name(program, folder):
 
 def fails(run, line, code=1):
     expect(run.code == code, f"exit code {run.code}, expected {code}", run)
-    expect(len(run.told) == 1 and re.fullmatch(line, run.told[0]), f"told {run.told}, expected {line}", run)
+    expect(len(run.errors) == 1 and re.fullmatch(line, run.errors[0]), f"printed {run.errors}, expected {line}", run)
 
 
 def file_in_place_of_the_folder(program, folder):
@@ -178,7 +178,7 @@ def file_in_place_of_the_model_folder(program, folder):
 
 
 def on_mount(program, folder, mount_options, **changes):
-    """A study whose out/ is a mount of its own, and the files left there; nothing where mounting is not permitted."""
+    """Runs a study whose out/ is a separate mount; returns the files left there, or nothing if mounting is not permitted."""
     unshare = ["unshare", "--mount"] if is_root() else ["unshare", "--mount", "--map-root-user"]
     (folder / "out").mkdir()
     script = f"mount -t tmpfs -o {mount_options} none out || exit 99; \"$@\"; code=$?; find out -type f >left; exit $code"

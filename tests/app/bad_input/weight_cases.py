@@ -1,4 +1,4 @@
-"""Weights: safetensors files and shards that are not what config.json and the format ask for."""
+"""Bad weights: safetensors files and shards that do not match config.json or the format."""
 import json
 
 import numpy as np
@@ -12,7 +12,7 @@ TENSOR = rf"tensor '{K}'".replace(".", r"\.")
 
 
 def spoiled(change):
-    """Case's `spoil` that writes the weights after `change(weights)`, which may return arguments of `write`."""
+    """Returns a `spoil` that calls `change(weights)`, which may return arguments of `write`, and writes the weights."""
     def spoil(sample):
         weights = Weights(random_weights(CONFIG))
         arguments = change(weights) or {}
@@ -21,7 +21,7 @@ def spoiled(change):
 
 
 def changed_tensors(**changes):
-    """With tensors replaced (by name; None takes one out)."""
+    """Replaces tensors by name; None removes one."""
     def spoil(sample):
         tensors = random_weights(CONFIG) | changes
         Weights({n: t for n, t in tensors.items() if t is not None}).write(sample.model / "model.safetensors")
@@ -29,7 +29,7 @@ def changed_tensors(**changes):
 
 
 def gains(stream, value):
-    """A qwen3 in float64 with gains of about this size behind the projections of a stream."""
+    """A qwen3 in float64 with gains of about this size after the projections of a stream."""
     def spoil(sample):
         sample.write_model(model_type="qwen3", head_dim=4)
         norms = {f"model.layers.{layer}.self_attn.{norm}_norm.weight": np.linspace(1, 2, 4) * (value if norm == stream else 1)
@@ -58,7 +58,7 @@ def duplicated(weights):
 
 
 def one_byte_off(weights):
-    """Every later tensor begins one byte late."""
+    """Every later tensor begins a byte late."""
     first, *later = weights.header.values()
     for entry in later:
         entry["data_offsets"] = [offset + 1 for offset in entry["data_offsets"]]
@@ -102,13 +102,13 @@ def overflowing(stream, **config):
     return spoil
 
 
-def overflow(name, place, spoil, arguments=None):
-    return Case(name, rf"model: {place}: its values overflow the forward in float16; set model\.dtype = bfloat16 or float32",
+def overflow(name, where, spoil, arguments=None):
+    return Case(name, rf"model: {where}: its values overflow the forward in float16; set model\.dtype = bfloat16 or float32",
                 spoil, keys={"model.dtype": "float16"}, arguments=arguments)
 
 
 def evaluation(what, stream, arguments):
-    """That overflows in float16."""
+    """It overflows in float16."""
     def spoil(sample):
         overflowing(stream)(sample)
         sample.write_lines("scored.jsonl", {"id": "a", "context": [3, 4], "continuation": [5]})

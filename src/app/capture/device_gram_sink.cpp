@@ -14,9 +14,9 @@ class DeviceGramSink : public GramSink<T> {
   explicit DeviceGramSink(const CaptureSetup& setup)
       : setup_(setup),
         device_(setup.model->device()),
-        collector_(setup.processes->grid(), setup.processes->group_device(), setup.columns, setup.blocks,
-                   setup.request->precision, setup.heldout, device_, setup.model->dtype()) {
-    for (auto& rows : rows_) rows.resize(setup.columns.size());
+        collector_(setup.processes->grid(), setup.processes->group_device(), setup.spec, device_,
+                   setup.model->dtype()) {
+    for (auto& rows : rows_) rows.resize(setup.spec.columns.size());
   }
 
   void run(const PackedBatch& batch, const KeptPositions& kept, const QuerySink<T>& queries,
@@ -40,15 +40,15 @@ class DeviceGramSink : public GramSink<T> {
   }
 
   /// A saved state is the same wherever the Grams grow.
-  Collector<T>& host_collector() override { return collector_.on_host(); }
+  Collector<T>& host_collector() override { return collector_.copy_to_host(); }
 
   void start_pass(std::size_t pass, bool resumed) override {
     pass_ = pass;
-    share_ = {{}, setup_.passes[pass].parts, setup_.passes[pass].piece};
+    share_ = {{}, setup_.passes[pass].parts, setup_.passes[pass].slice};
     for (const std::size_t s : setup_.passes[pass].streams)
       for (std::int64_t g = 0; g < setup_.grams_per_stream; ++g) share_.streams.push_back(setup_.gram(s, g));
-    collector_.begin(share_);
-    if (resumed) collector_.take();
+    collector_.start_share(share_);
+    if (resumed) collector_.upload();
   }
 
   void synchronise() const override { wait_for(device_); }

@@ -170,7 +170,7 @@ void UnitState::save_if_due(const CollectorSource<T>& source, const ItemsDone& i
 template <class T>
 void UnitState::save(Collector<T>& collector, const ItemsDone& items) const {
   const Comm& comm = run_.processes.group();
-  collector.settle();
+  collector.drain();
   publish(
       comm, {path_, comm.broadcast(job_id(), 0), sha256_hex(unit_identity(run_.job, run_.unit)), run_.lock},
       [&](const std::string& temporary) {

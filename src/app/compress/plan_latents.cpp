@@ -175,7 +175,7 @@ class LatentPlanner {
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t k = to_size(i + latent * columns());
           block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[k] * scale);
-          block.reconstruction[k] = static_cast<float>(latents.lift[k] / scale);
+          block.reconstruction[k] = static_cast<float>(latents.reconstruction[k] / scale);
         }
     }
   }

@@ -20,6 +20,12 @@ namespace {
 
 constexpr double kSmallestForGram = 1e-6;  // a tolerance that eigenvalues of W^T W resolve safely
 
+/// Returns the relative tolerance that a word of the job stands for; none for "paper".
+std::optional<double> relative_tolerance(const std::string& word) {
+  if (word == "paper") return std::nullopt;
+  return std::stod(word);
+}
+
 /// One projection of one layer.
 struct LayerProjection {
   std::size_t projection;  ///< index in the request
@@ -43,7 +49,7 @@ class Overlap {
       table_.values = std::max(table_.values, std::min(projections.hidden_size(), columns_of(stream)));
     }
     for (const std::string& tolerance : table_.tolerances)
-      if (!is_paper_tolerance(tolerance) && std::stod(tolerance) < kSmallestForGram) table_.from_gram = false;
+      if (relative_tolerance(tolerance).value_or(1) < kSmallestForGram) table_.from_gram = false;
   }
 
   /// How many projections of layers there are.
@@ -153,8 +159,8 @@ class Overlap {
                     int exponent) {
     const std::size_t axis = item.projection * table_.effective.size() + effective;
     for (std::size_t t = 0; t < table_.tolerances.size(); ++t) {
-      const OverlapRanks ranks =
-          overlap_ranks(spectrum, projections_.hidden_size(), projections_.head_size(), table_.tolerances[t]);
+      const OverlapRanks ranks = overlap_ranks(spectrum, projections_.hidden_size(), projections_.head_size(),
+                                               relative_tolerance(table_.tolerances[t]));
       const std::size_t i =
           (axis * table_.tolerances.size() + t) * to_size(table_.layers) + to_size(item.layer);
       table_.rank_sum[i] = static_cast<double>(ranks.sum);

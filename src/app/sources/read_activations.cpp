@@ -54,9 +54,8 @@ class ActivationReader {
         processes_(processes) {}
 
   StreamGrams run(Precision precision, Progress& progress, const UnitState& state) {
-    Collector<T> collector(processes_.grid(), {columns()},
-                           {gram_block(processes_.grid().shape(), file_.heads(), file_.head_size())},
-                           precision, heldout_);
+    const std::int64_t block = gram_block(processes_.grid().shape(), file_.heads(), file_.head_size());
+    Collector<T> collector(processes_.grid(), {{columns()}, {block}, precision, heldout_});
     const UnitState::CollectorSource<T> source = [&]() -> Collector<T>& { return collector; };
     const std::int64_t chunk_count = (total() + kChunkTokens - 1) / kChunkTokens;
     ItemsDone chunks{0, std::vector<std::uint8_t>(to_size(chunk_count), 0)};

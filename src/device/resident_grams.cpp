@@ -42,7 +42,7 @@ RegressionData ResidentGrams::take_data(HeadLayout layout, FitRules rules) {
 
 void ResidentGrams::copy_to_host(RegressionData& data, const std::vector<Tile>& wanted) const {
   const std::int64_t d = data.layout.head_size;
-  const std::vector<Tile> tiles = own_tiles_wanted(data.fit.matrix, d, wanted);
+  const std::vector<Tile> tiles = requested_local_tiles(data.fit.matrix, d, wanted);
   agree(data.comm(), [&] {
     fit().copy_tiles(data.fit.matrix, d, tiles);
     if (data.heldout) heldout()->copy_tiles(data.heldout->matrix, d, tiles);

@@ -64,8 +64,8 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
   }
 
   Transformer load(const ProcessLayout& processes) const {
-    return Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
-                             processes.tensor_device(), processes.data(), device_);
+    return Transformer::load(config_, checkpoint_, {Dtype::float32, {config_.layers, false}, device_},
+                             processes.tensor_device(), processes.data());
   }
 
   /// Asks for Grams on the device.
@@ -106,8 +106,9 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
       const ProcessLayout processes(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
       for (const bool by_layer : {false, true}) {
         const auto model =
-            Transformer::load(config_, checkpoint_, by_layer ? Dtype::bfloat16 : Dtype::float32,
-                              {config_.layers, true}, processes.tensor_device(), processes.data(), device_);
+            Transformer::load(config_, checkpoint_,
+                              {by_layer ? Dtype::bfloat16 : Dtype::float32, {config_.layers, true}, device_},
+                              processes.tensor_device(), processes.data());
         CaptureRequest request;
         request.streams = {Stream::k, Stream::v};  // queries only for what attention does with them
         request.batch_tokens = 12;
@@ -142,8 +143,9 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
     if (world_.size() % t != 0) continue;
     SCOPED_TRACE("tensor parallel " + std::to_string(t));
     const ProcessLayout processes(world_, 1, t, std::nullopt, gpu_);
-    const auto model = Transformer::load(config_, checkpoint_, Dtype::float64, {config_.layers, true},
-                                         processes.tensor_device(), processes.data(), device_);
+    const auto model =
+        Transformer::load(config_, checkpoint_, {Dtype::float64, {config_.layers, true}, device_},
+                          processes.tensor_device(), processes.data());
     CaptureRequest request;
     request.streams = {Stream::k, Stream::v};
     request.batch_tokens = 12;

@@ -41,9 +41,9 @@ std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, 
   CaptureRequest request{{Stream::k, Stream::q, Stream::v}};
   request.precision = precision;
   request.on_device = on_device;
-  const Transformer model =
-      Transformer::random(setup.config, 0, dtype, {setup.config.layers, false}, team.tensor_device(),
-                          on_device ? setup.device : at::Device(at::kCPU));
+  const Transformer model = Transformer::random(
+      setup.config, 0, {dtype, {setup.config.layers, false}, on_device ? setup.device : at::Device(at::kCPU)},
+      team.tensor_device());
   std::map<std::size_t, ResidentGrams> resident;
   if (on_device) request.resident = &resident;
   auto grams = capture_grams<T>(model, setup.sample, request, team, progress, profile);

@@ -54,7 +54,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const double before = process_size("VmRSS");
   std::vector<StreamGrams> grams;
   {
-    const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor_device());
+    const Transformer model = Transformer::random(config, 0, {Dtype::float32, extent}, team.tensor_device());
     grams = capture_grams<float>(model, sample, request, team, progress, profile);
   }
   double budget = weight_bytes(config, extent, 1, Dtype::float32);

@@ -101,10 +101,9 @@ class HeadMaps {
   double heldout_r2(const std::vector<double>& w, const std::vector<double>& moment, std::int64_t target,
                     std::int64_t p) const {
     if (moment.empty()) return NAN;
-    const std::int64_t side = p + d_;
     const double* diagonal = &data_.moment_diagonal[to_size(target * d_)];
     const std::vector<double> errors =
-        heldout_errors(w, p, {moment.data(), &moment[to_size(p)], side, diagonal}, d_);
+        heldout_errors(w, p, {moment.data(), &moment[to_size(p)], p + d_, diagonal}, d_);
     const std::vector<double> unused(to_size(d_), 0.0);
     return score_head(data_, target, unused.data(), errors.data(), false).r2_heldout;
   }

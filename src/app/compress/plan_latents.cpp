@@ -228,9 +228,9 @@ class LatentPlanner {
 
 void check_latents(const Job::Compress& rule, const ModelConfig& config) {
   const std::int64_t columns = config.kv_heads * config.head_size;
-  if (columns > kMostEigenvectors) {
+  if (columns > kMaxEigenvectors) {
     const std::string what = "takes the latents of layers, of which each has " + std::to_string(columns) +
-                             " columns, above the " + std::to_string(kMostEigenvectors) +
+                             " columns, above the " + std::to_string(kMaxEigenvectors) +
                              " whose eigenvectors LAPACK can count";
     if (rule.algorithm == CompressionAlgorithm::latent)
       throw InputError("", "compress.algorithm", "latent", what,

@@ -25,7 +25,7 @@ ValueKind<GridShape> grid_shape() {
           [](const std::string& text) {
             const std::size_t cross = text.find('x');
             if (cross == std::string::npos) throw BadValue("is not a grid");
-            const auto size = integer(1, kMostRanks);
+            const auto size = integer(1, kMaxRanks);
             return GridShape{size.read(text.substr(0, cross)), size.read(text.substr(cross + 1))};
           },
           [](const GridShape& grid) { return to_string(grid); }};

@@ -31,7 +31,7 @@ ProcessLayout::ProcessLayout(const Comm& world, int groups, int tensor_parallel,
   const std::optional<int> joined = tensor_parallel > 1 ? gpu : std::nullopt;  // one rank has nobody to join
   agree(world_, [&] { tensor_ = make_device_comm(row, joined); });
   agree(world_, [&] {
-    const bool on_gpus = gpu && size > 1 && have_own_gpus(group_, *gpu);
+    const bool on_gpus = gpu && size > 1 && have_separate_gpus(group_, *gpu);
     gathering_ = make_device_comm(group_, on_gpus ? gpu : std::nullopt);
   });
   data_ = group_.split(group_.rank() % tensor_parallel, group_.rank());

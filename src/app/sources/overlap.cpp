@@ -125,7 +125,7 @@ class Overlap {
     Matrix share(line, rows, columns,
                  std::max<std::int64_t>(1, (columns + line.columns() - 1) / line.columns()));
     fill(share);
-    copy_part(share, 0, 0, w);
+    copy_submatrix(share, 0, 0, w);
     return w;
   }
 

@@ -59,7 +59,7 @@ T* Collector<T>::add_rows(std::size_t stream, Part part, std::int64_t tokens) {
   WaitingRows<T>& buffer = state.waiting.at(static_cast<std::size_t>(part));
   const std::int64_t before = buffer.tokens;
   buffer.tokens += tokens;
-  if (buffer.rows.room() < buffer.tokens * state.columns) {
+  if (buffer.rows.capacity() < buffer.tokens * state.columns) {
     LargeArray<T> larger;
     larger.reserve((std::max(buffer.tokens, panel_tokens_ / grid_->comm().size()) + tokens) * state.columns);
     std::copy_n(buffer.rows.data(), before * state.columns, larger.data());

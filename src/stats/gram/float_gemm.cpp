@@ -39,7 +39,7 @@ bool FloatGemm::is_possible(Kind kind) {
 }
 
 void FloatGemm::open(const PanelOperands<float>& panel, std::int64_t columns) {
-  panel_ = with_neighbouring_columns(panel, columns, neighbours_);
+  panel_ = with_contiguous_columns(panel, columns, neighbours_);
   if (kind_ != Kind::onednn_bfloat16) return;
   copy_bfloat16(panel_.rows, panel_.leading_rows, panel_.tokens, rows_);
   if (panel_.columns != panel_.rows)

@@ -70,7 +70,7 @@ void add_product(Matrix& gram, const PanelOperands<double>& operands, SyrkKernel
         operands, {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
         progress);
   }
-  const PanelOperands<double> panel = with_neighbouring_columns(operands, gram.local_columns(), workspace);
+  const PanelOperands<double> panel = with_contiguous_columns(operands, gram.local_columns(), workspace);
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
   const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);
   const double one = 1;

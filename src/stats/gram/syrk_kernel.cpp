@@ -103,7 +103,7 @@ struct PackColumns {
     for (std::int64_t i = 0; i < chunk->columns; i += kWidth, to += kWidth * chunk->tokens) {
       const std::int64_t width = std::min<std::int64_t>(kWidth, chunk->columns - i);
       std::int64_t offsets[kWidth];
-      for (std::int64_t j = 0; j < width; ++j) offsets[j] = panel.place(chunk->column + i + j);
+      for (std::int64_t j = 0; j < width; ++j) offsets[j] = panel.offset(chunk->column + i + j);
       if (offsets[width - 1] == offsets[0] + width - 1)
         pack_strip<kWidth>({values + offsets[0], panel.leading_columns, width, chunk->tokens}, to);
       else

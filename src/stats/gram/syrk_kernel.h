@@ -36,7 +36,7 @@ class SyrkKernel {
   /// `lanes`: at most best_lanes().
   explicit SyrkKernel(int lanes = best_lanes()) : lanes_(lanes) {}
 
-  /// Adds c[i, j] += sum_t panel.rows[i, t] panel.columns[place(j), t] for i >= first_row[j]; leaves the rest
+  /// Adds c[i, j] += sum_t panel.rows[i, t] panel.columns[offset(j), t] for i >= first_row[j]; leaves the rest
   /// of c alone. The threads of this process share the work; the calling one runs `progress` between chunks
   /// of it. Throws std::bad_alloc.
   void add(const PanelOperands<double>& panel, const Staircase& c, const std::function<void()>& progress);

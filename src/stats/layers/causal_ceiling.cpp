@@ -69,7 +69,7 @@ class BlockCholesky {
     std::vector<double> u = whitener(factor, d_);
     u.resize(to_size(d_ * d_), 0.0);  // columns beyond the rank
     multiply_panel(t, end, u);
-    subtract_own_product(a_, d_, (t + 1) * d_, end);
+    update_trailing_matrix(a_, d_, (t + 1) * d_, end);
   }
 
   /// Multiplies the rows below head t in its columns by u: [d, d]. Local.

@@ -61,9 +61,10 @@ class Ceilings {
   /// Returns the residuals by layer; nothing for layers that have to be fitted target by target. Collective.
   std::vector<std::optional<LayerResiduals>> residuals_of(const std::vector<LayerTargets>& layers) const {
     if (invert_) return layer_residuals_by_rank(data_, layers, invert_);
-    std::vector<std::optional<LayerResiduals>> residuals;
-    for (const LayerTargets& layer : layers)
-      residuals.push_back(layer_residuals(data_, layer.first, layer.last));
+    std::vector<std::optional<LayerResiduals>> residuals(layers.size());
+    std::transform(layers.begin(), layers.end(), residuals.begin(), [&](const LayerTargets& layer) {
+      return layer_residuals(data_, layer.first, layer.last);
+    });
     return residuals;
   }
 

@@ -18,7 +18,7 @@ namespace {
 Matrix scaled_part(const Matrix& from, std::int64_t first, const std::vector<double>& scale) {
   const auto size = static_cast<std::int64_t>(scale.size());
   Matrix part(from.grid(), size, size, from.rows().block);
-  copy_part(from, first, first, part);
+  copy_submatrix(from, first, first, part);
   scale_both_sides(part, scale);
   return part;
 }
@@ -89,32 +89,19 @@ std::optional<LayerResiduals> invert_on_rank(const RegressionData& data, const L
   return residuals;
 }
 
-/// Returns the residuals by layer on all ranks, from those that each rank has computed. Collective.
-std::vector<std::optional<LayerResiduals>> gather_residuals(
-    const RegressionData& data, const std::vector<LayerTargets>& layers,
-    const std::vector<std::optional<LayerResiduals>>& mine) {
-  std::vector<int> known;
-  std::vector<double> errors(data.sst.size(), 0.0), errors_heldout(data.sst_heldout.size(), 0.0);
-  const auto column = [&](std::size_t k) { return layers[k].first * data.layout.head_size; };
+/// Completes the residuals by layer on all ranks, from those that each rank has computed. Collective.
+void share_residuals(const RegressionData& data, const std::vector<LayerTargets>& layers,
+                     std::vector<std::optional<LayerResiduals>>& residuals) {
   for (std::size_t k = 0; k < layers.size(); ++k) {
-    known.push_back(mine[k] ? 1 : 0);
-    if (!mine[k]) continue;
-    std::copy(mine[k]->errors.begin(), mine[k]->errors.end(), errors.begin() + column(k));
-    std::copy(mine[k]->errors_heldout.begin(), mine[k]->errors_heldout.end(),
-              errors_heldout.begin() + column(k));
+    if (data.comm().max(residuals[k] ? 1 : 0) == 0) continue;
+    const std::int64_t size = (layers[k].last - layers[k].first) * data.layout.head_size,
+                       size_heldout = data.heldout ? size : 0;
+    if (!residuals[k])
+      residuals[k] =
+          LayerResiduals{std::vector<double>(to_size(size)), std::vector<double>(to_size(size_heldout))};
+    data.comm().sum(residuals[k]->errors.data(), size);
+    data.comm().sum(residuals[k]->errors_heldout.data(), size_heldout);
   }
-  data.comm().sum(known.data(), static_cast<std::int64_t>(known.size()));
-  data.comm().sum(errors.data(), static_cast<std::int64_t>(errors.size()));
-  data.comm().sum(errors_heldout.data(), static_cast<std::int64_t>(errors_heldout.size()));
-  const auto part = [&](const std::vector<double>& all, std::size_t k) {
-    if (all.empty()) return all;
-    const auto first = all.begin() + column(k);
-    return std::vector<double>(first, first + (layers[k].last - layers[k].first) * data.layout.head_size);
-  };
-  std::vector<std::optional<LayerResiduals>> residuals(layers.size());
-  for (std::size_t k = 0; k < layers.size(); ++k)
-    if (known[k] != 0) residuals[k] = LayerResiduals{part(errors, k), part(errors_heldout, k)};
-  return residuals;
 }
 
 }  // namespace
@@ -156,14 +143,15 @@ std::vector<std::optional<LayerResiduals>> layer_residuals_by_rank(const Regress
   std::vector<std::size_t> varying;
   for (std::size_t k = 0; k < layers.size(); ++k)
     if (all_vary(data, layers[k].first, layers[k].last)) varying.push_back(k);
-  std::vector<std::optional<LayerResiduals>> mine(layers.size());
+  std::vector<std::optional<LayerResiduals>> residuals(layers.size());
   const auto ranks = to_size(data.comm().size()), rank = to_size(data.comm().rank());
   for (std::size_t first = 0; first < varying.size(); first += ranks) {
     const bool has_layer = first + rank < varying.size();
-    auto residuals = invert_on_rank(data, has_layer ? layers[varying[first + rank]] : LayerTargets{}, invert);
-    if (has_layer) mine[varying[first + rank]] = std::move(residuals);
+    auto inverted = invert_on_rank(data, has_layer ? layers[varying[first + rank]] : LayerTargets{}, invert);
+    if (has_layer) residuals[varying[first + rank]] = std::move(inverted);
   }
-  return gather_residuals(data, layers, mine);
+  share_residuals(data, layers, residuals);
+  return residuals;
 }
 
 }  // namespace headspan

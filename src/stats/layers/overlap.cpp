@@ -87,7 +87,7 @@ ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double
         &tiles[to_size(h * d * d)], {gain.begin() + h * d, gain.begin() + (h + 1) * d}, std::min(rows, d)));
   const Gain all = normalised(gain);
   Matrix scaled(gram.grid(), size, size, gram.rows().block);
-  copy_part(gram, 0, 0, scaled);
+  copy_submatrix(gram, 0, 0, scaled);
   scale_both_sides(scaled, all.factors);
   spectrum.joint = multiplied(roots(eigenvalues(scaled), std::min(rows, size)), all.exponent);
   return spectrum;
@@ -96,13 +96,13 @@ ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double
 ProjectionSpectrum spectrum_of_weights(const Matrix& w, const std::vector<double>& gain, std::int64_t d) {
   const std::int64_t rows = w.rows().size, size = w.columns().size;
   Matrix whole(w.grid(), rows, size, w.rows().block);
-  copy_part(w, 0, 0, whole);
+  copy_submatrix(w, 0, 0, whole);
   const Gain all = normalised(gain);
   scale_columns(whole, all.factors);
   ProjectionSpectrum spectrum;
   for (std::int64_t first = 0; first < size; first += d) {
     Matrix head(w.grid(), rows, d, w.rows().block);
-    copy_part(whole, 0, first, head);
+    copy_submatrix(whole, 0, first, head);
     spectrum.heads.push_back(multiplied(singular_values(head), all.exponent));
   }
   spectrum.joint = multiplied(singular_values(whole), all.exponent);

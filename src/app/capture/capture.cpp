@@ -132,7 +132,7 @@ class Capture {
         counts[part] += static_cast<std::int64_t>(kept[part].size());
       for (const std::int64_t s : sequences) tokens += sample_.sequences[to_size(s)].length;
     }
-    for (std::size_t part = 0; part < setup_.parts(); ++part)
+    for (std::size_t part = 0; part < setup_.spec.parts(); ++part)
       sink_->end_round(static_cast<Part>(part), counts[part]);
     progress_.advance(tokens);
   }

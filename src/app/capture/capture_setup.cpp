@@ -12,21 +12,21 @@ CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& requ
     : model(&model_),
       request(&request_),
       processes(&processes_),
-      heldout(heldout_),
       grams_per_stream(request_.by_layer ? model_.config().layers : 1),
+      spec{{}, {}, request_.precision, heldout_},
       passes(request_.passes) {
   for (const Stream stream : request->streams) {
     const HeadLayout& layout = layouts.emplace_back(stream_layout(model->config(), stream));
     const std::int64_t heads = layout.heads() / grams_per_stream;
-    columns.insert(columns.end(), to_size(grams_per_stream), heads * layout.head_size);
-    blocks.insert(blocks.end(), to_size(grams_per_stream),
-                  gram_block(processes->grid().shape(), heads, layout.head_size));
+    spec.columns.insert(spec.columns.end(), to_size(grams_per_stream), heads * layout.head_size);
+    spec.blocks.insert(spec.blocks.end(), to_size(grams_per_stream),
+                       gram_block(processes->grid().shape(), heads, layout.head_size));
   }
   if (!passes.empty()) return;
   DeviceShare& everything = passes.emplace_back();
   everything.streams.resize(request->streams.size());
   std::iota(everything.streams.begin(), everything.streams.end(), std::size_t{0});
-  everything.parts = heldout ? std::vector{Part::fit, Part::heldout} : std::vector{Part::fit};
+  everything.parts = spec.heldout ? std::vector{Part::fit, Part::heldout} : std::vector{Part::fit};
 }
 
 std::size_t CaptureSetup::index_of(Stream stream) const {

@@ -55,13 +55,11 @@ struct CaptureSetup {
   const Transformer* model;
   const CaptureRequest* request;
   const ProcessLayout* processes;
-  bool heldout;
-  std::int64_t grams_per_stream;              ///< 1, or the layers
-  std::vector<HeadLayout> layouts;            ///< by stream of the request
-  std::vector<std::int64_t> columns, blocks;  ///< by Gram, stream by stream
-  std::vector<DeviceShare> passes;            ///< those of the request, or one of everything
+  std::int64_t grams_per_stream;    ///< 1, or the layers
+  std::vector<HeadLayout> layouts;  ///< by stream of the request
+  GramSpec spec;                    ///< of the Grams of the first stream, then of the next
+  std::vector<DeviceShare> passes;  ///< those of the request, or one of everything
 
-  std::size_t parts() const { return heldout ? 2 : 1; }
   bool sums(const DeviceShare& pass, Stream stream) const;
   /// Returns the streams that a pass needs from the model: those that it sums, and with `queries` q as well.
   std::vector<Stream> streams(const DeviceShare& pass, bool queries) const;

@@ -14,10 +14,9 @@ class DeviceGramSink : public GramSink<T> {
   explicit DeviceGramSink(const CaptureSetup& setup)
       : setup_(setup),
         device_(setup.model->device()),
-        collector_(setup.processes->grid(), setup.processes->group_device(),
-                   {setup.columns, setup.blocks, setup.request->precision, setup.heldout}, device_,
+        collector_(setup.processes->grid(), setup.processes->group_device(), setup.spec, device_,
                    setup.model->dtype()) {
-    for (auto& rows : rows_) rows.resize(setup.columns.size());
+    for (auto& rows : rows_) rows.resize(setup.spec.columns.size());
   }
 
   void run(const PackedBatch& batch, const KeptPositions& kept, const QuerySink<T>& queries,

@@ -12,16 +12,14 @@ template <class T>
 class HostGramSink : public GramSink<T> {
  public:
   explicit HostGramSink(const CaptureSetup& setup)
-      : setup_(setup),
-        collector_(setup.processes->grid(),
-                   {setup.columns, setup.blocks, setup.request->precision, setup.heldout}) {
+      : setup_(setup), collector_(setup.processes->grid(), setup.spec) {
     HS_ASSERT(setup.passes.size() == 1);
-    for (auto& rows : rows_) rows.resize(setup.columns.size());
+    for (auto& rows : rows_) rows.resize(setup.spec.columns.size());
   }
 
   void run(const PackedBatch& batch, const KeptPositions& kept, const QuerySink<T>& queries,
            const MeanSquareSink& mean_squares) override {
-    for (std::size_t part = 0; part < setup_.parts(); ++part) {
+    for (std::size_t part = 0; part < setup_.spec.parts(); ++part) {
       const Range share = setup_.share_of_rank(kept[part].size());
       for (std::size_t gram = 0; gram < rows_[part].size(); ++gram)
         rows_[part][gram] = collector_.add_rows(gram, static_cast<Part>(part), share.count);
@@ -47,8 +45,8 @@ class HostGramSink : public GramSink<T> {
   void add(const KeptPositions& kept, std::int64_t layer, Stream stream, const T* values) {
     const std::size_t s = setup_.index_of(stream), gram = setup_.gram(s, layer);
     const std::int64_t width = setup_.model->heads(stream).count * setup_.layouts[s].head_size,
-                       columns = setup_.columns[gram];
-    for (std::size_t part = 0; part < setup_.parts(); ++part) {
+                       columns = setup_.spec.columns[gram];
+    for (std::size_t part = 0; part < setup_.spec.parts(); ++part) {
       T* const out = rows_[part][gram] + setup_.first_column(s, layer);
       if (setup_.processes->tensor().size() == 1)
         copy_rows(values, width, kept[part], out, columns);

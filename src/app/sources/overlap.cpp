@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kSmallestForGram = 1e-6;  // a tolerance that eigenvalues of W^T W resolve safely
 
-/// Returns the relative tolerance that a word of the job stands for; nothing for "paper".
+/// Returns the relative tolerance that a word of the job stands for; none for "paper".
 std::optional<double> relative_tolerance(const std::string& word) {
   if (word == "paper") return std::nullopt;
   return std::stod(word);

@@ -4,13 +4,13 @@
     python3 checkpoints/fetch.py checkpoints/olmo-2-7b/manifest.tsv step150 step1000
     python3 checkpoints/fetch.py checkpoints/olmo-2-7b/manifest.tsv --list
 
-Without NAME it takes all rows. Every checkpoint goes to its row's path; only config.json and the safetensors files
-are taken. Sizes and digests are checked, and when a checkpoint is complete its commit, the bytes and the sha256 of its
-weights are written to the manifest: from then on this very commit is meant. Whatever stops it, the same command goes on.
-A row that does not exist on the hub is named, and the others are fetched.
+Without NAME it downloads all rows. Every checkpoint goes to its row's path; only config.json and the safetensors files
+are downloaded. Sizes and digests are checked. When a checkpoint is complete, its commit and the size and sha256 of its
+weights are written to the manifest, and later downloads use this commit. After any interruption the same command
+continues. Rows that do not exist on the hub are named, and the others are fetched.
 
-HF_TOKEN and HF_ENDPOINT are honoured. Exit codes: 0 done; 1 the environment failed; 2 the input is at fault, among
-others a row that does not exist; 3 stopped by a signal.
+HF_TOKEN and HF_ENDPOINT are honoured. Exit codes: 0 done; 1 the environment failed; 2 the input is at fault, for
+example a row that does not exist; 3 stopped by a signal.
 """
 import argparse
 import os
@@ -32,7 +32,7 @@ def say(message):
 
 
 def load_hub():
-    """hub.py; where huggingface_hub is missing, this program starts again in the environment that has it."""
+    """Returns hub.py. If huggingface_hub is missing, starts this program again in the environment that has it."""
     try:
         import hub
         return hub
@@ -41,7 +41,7 @@ def load_hub():
             raise
     script = subprocess.run(["bash", HERE / "environment.sh"], stdout=subprocess.PIPE, text=True, check=False)
     if script.returncode != 0:
-        sys.exit(1)  # it has told why
+        sys.exit(1)  # it has said why
     python = script.stdout.strip()
     os.execv(python, [python, *sys.argv])
 
@@ -78,14 +78,16 @@ class Fetch:
                 self.revisions[repository] = None
 
     def refuse(self, message, status=2):
-        """Names what is wrong with one row; the others go on. A failed environment (1) outweighs bad input (2)."""
+        """Names what is wrong with one row; the others go on. A failed environment (1) takes precedence over bad input
+        (2)."""
         say(message)
         self.status = 1 if 1 in (self.status, status) else status
 
     def commit_of(self, row):
-        """The commit to fetch: the one of the manifest, else what the revision is now. None if there is none."""
+        """Returns the commit to fetch: that of the manifest, otherwise the current one of the revision. None if there
+        is none."""
         if self.revisions[row["repository"]] is None:
-            return None  # that was told
+            return None  # already reported
         now = self.revisions[row["repository"]].get(row["revision"])
         if now is None and not row["commit"]:
             self.refuse(f"{self.path}: {row['name']}: revision = {row['revision']}: does not exist in "
@@ -96,7 +98,7 @@ class Fetch:
         return row["commit"] or now
 
     def list_revisions(self):
-        """All revisions of the repositories, and which row each is."""
+        """Lists all revisions of the repositories, and which row each is."""
         print("repository", "revision", "commit", "name", sep="\t")
         for repository, commits in self.revisions.items():
             names = {row["revision"]: row["name"] for row in self.rows if row["repository"] == repository}
@@ -106,7 +108,7 @@ class Fetch:
             self.commit_of(row)
 
     def plan(self):
-        """The rows that exist, with what each lacks on disk."""
+        """Returns the rows that exist, with the files that each lacks on disk."""
         checkpoints = []
         for row in self.rows:
             commit = self.commit_of(row)
@@ -157,7 +159,7 @@ class Fetch:
               f"incomplete={failed} nonexistent={len(self.rows) - len(checkpoints)} bytes={wanted}")
 
     def fetch_one(self, checkpoint, before, wanted):
-        """One checkpoint. before, wanted: bytes of the earlier ones and of all, for the progress."""
+        """Fetches one checkpoint. before, wanted: bytes of the earlier ones and of all, for the progress."""
         for file in checkpoint.missing:
             say(f"{checkpoint.name}: {file.name}: {gigabytes(file.size)}; {gigabytes(before)} of {gigabytes(wanted)} done")
             self.hub.fetch(checkpoint.row["repository"], checkpoint.commit, file, checkpoint.folder)
@@ -180,7 +182,7 @@ def gigabytes(size):
 
 
 def check_space(checkpoints):
-    """Refuses to begin what the disks have no room for."""
+    """Refuses to begin if the disks do not have enough space."""
     wanted = {}
     for checkpoint in checkpoints:
         folder = next(parent for parent in [checkpoint.folder, *checkpoint.folder.absolute().parents] if parent.is_dir())
@@ -194,7 +196,7 @@ def check_space(checkpoints):
 
 
 def selected(path, names):
-    """The rows of a manifest that are asked for."""
+    """Returns the rows of a manifest that the user names."""
     rows = manifest.read(path)[1]
     known = [row["name"] for row in rows]
     for name in names:
@@ -240,7 +242,7 @@ def run(hub, arguments):
 def main():
     arguments = parse_arguments()
     try:
-        selected(arguments.manifest, arguments.names)  # what is wrong with the manifest is told without the hub
+        selected(arguments.manifest, arguments.names)  # reports what is wrong with the manifest without the hub
         hub = load_hub()
     except InputError as error:
         say(error)

@@ -1,8 +1,8 @@
-"""What fetch.py asks of the Hugging Face hub: which revisions a repository has, which files of a checkpoint headspan
-reads, and these files, checked. Needs huggingface_hub.
+"""Requests of fetch.py to the Hugging Face hub: the revisions of a repository, the files of a checkpoint that headspan
+reads, and their contents, checked. Needs huggingface_hub.
 
-huggingface_hub's own downloads begin a file anew when they are interrupted, and put it in its place unchecked. Here
-the rest of NAME.incomplete is asked for, and NAME appears when its size and digest are those that the hub lists.
+The downloads of huggingface_hub start a file again when they are interrupted, and put it in place unchecked. Here only
+the rest of NAME.incomplete is requested, and NAME appears when its size and digest match those that the hub lists.
 While an .incomplete file is there, headspan refuses the folder.
 """
 import fcntl
@@ -29,7 +29,7 @@ SUMS = "SHA256SUMS"  # of the files of a folder that were checked, as sha256sum 
 
 
 class TransferError(Exception):
-    """A file could not be had, or is not what the hub lists; told in one line, exit code 1."""
+    """A file could not be downloaded, or is not what the hub lists; reported in one line, exit code 1."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RemoteFile:
 
 
 def revisions(repository):
-    """The branches and tags of a repository, with their commits."""
+    """Returns the branches and tags of a repository, with their commits."""
     try:
         refs = HfApi().list_repo_refs(repository)
     except RepositoryNotFoundError as error:
@@ -52,7 +52,7 @@ def revisions(repository):
 
 
 def list_files(repository, commit):
-    """The files of a commit that headspan reads: the configuration, then the weights."""
+    """Returns the files of a commit that headspan reads: the configuration, then the weights."""
     try:
         tree = HfApi().list_repo_tree(repository, revision=commit)
         listed = {entry.path: RemoteFile(entry.path, entry.size, entry.lfs.sha256 if entry.lfs else "", entry.blob_id)
@@ -76,8 +76,8 @@ def weights_size(files):
 
 
 def weights_digest(files):
-    """The sha256 of a single file of weights; of several, that of the lines "sha256  name" that sha256sum prints of
-    them in the order of their names."""
+    """Returns the sha256 of a single weights file; for several, that of the lines "sha256  name" that sha256sum prints
+    for them in the order of their names."""
     weights = sorted((file.name, file.sha256) for file in files if file.name.endswith(".safetensors"))
     if len(weights) == 1:
         return weights[0][1]
@@ -85,7 +85,7 @@ def weights_digest(files):
 
 
 def digest(path, algorithm, prefix=b""):
-    """Of a file's content after `prefix`."""
+    """Returns the digest of `prefix` and the content of a file."""
     total = hashlib.new(algorithm, prefix)
     with open(path, "rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
@@ -94,7 +94,7 @@ def digest(path, algorithm, prefix=b""):
 
 
 def is_expected(path, file):
-    """Whether a file on disk has the size and the digest that the hub lists."""
+    """Returns whether a file on disk has the size and the digest that the hub lists."""
     if path.stat().st_size != file.size:
         return False
     if file.sha256:
@@ -103,7 +103,7 @@ def is_expected(path, file):
 
 
 def read_sums(folder):
-    """File name -> sha256, of the files that were checked."""
+    """Returns file name -> sha256, for the files that were checked."""
     sums = Path(folder, SUMS)
     lines = sums.read_text().splitlines() if sums.exists() else []
     return {name: sha256 for sha256, name in (line.split("  ", 1) for line in lines)}
@@ -116,7 +116,7 @@ def write_sums(folder, sums):
 
 
 def is_there(folder, file):
-    """Whether a file need not be fetched. One of weights is hashed once; from then on SHA256SUMS answers for it."""
+    """Returns whether a file need not be fetched. A weights file is hashed once; after that SHA256SUMS is trusted."""
     path = Path(folder, file.name)
     if not path.exists() or path.stat().st_size != file.size:
         return False
@@ -124,7 +124,7 @@ def is_there(folder, file):
 
 
 def fetch(repository, commit, file, folder):
-    """Fetches one file into `folder`, going on where an earlier attempt stopped."""
+    """Fetches one file into `folder`, continuing where an earlier attempt stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     Path(folder, SUMS).unlink(missing_ok=True)  # until all files are there and checked
     partial = folder / (file.name + ".incomplete")
@@ -142,13 +142,13 @@ def fetch(repository, commit, file, folder):
 
 
 def download(repository, commit, file, stream):
-    """Appends to `stream` what it lacks. A broken connection leaves what has come, for the next attempt."""
+    """Appends to `stream` what is missing. If the connection breaks, what has arrived remains for the next attempt."""
     url = hf_hub_url(repository, file.name, revision=commit)
     refused = f"{repository} {commit}: {file.name}"
     try:
         http_get(url, stream, resume_size=stream.tell(), headers=build_hf_headers(), expected_size=file.size)
     except HfHubHTTPError as error:
-        if error.response.status_code == 416:  # the hub holds less than the rest that was asked for
+        if error.response.status_code == 416:  # the hub has less than the rest that was requested
             os.unlink(stream.name)
         first_line = str(error).splitlines()[0]
         raise TransferError(f"{refused}: the hub does not send it: {first_line}") from error
@@ -161,7 +161,7 @@ def download(repository, commit, file, stream):
 
 
 def settle(partial, file):
-    """Gives a complete download its name, if it is what the hub lists."""
+    """Renames a complete download if it is what the hub lists."""
     if not is_expected(partial, file):
         found, kind, listed = digest(partial, "sha256"), "sha256", file.sha256
         if not listed:
@@ -174,7 +174,7 @@ def settle(partial, file):
 
 
 def record(folder, files):
-    """Checks that the shards which the index names are there, and writes SHA256SUMS."""
+    """Checks that the shards that the index names are there, and writes SHA256SUMS."""
     names = {file.name for file in files}
     if INDEX in names:
         for shard in sorted(set(json.loads(Path(folder, INDEX).read_text())["weight_map"].values())):

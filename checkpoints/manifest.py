@@ -1,6 +1,6 @@
-"""Manifests: tab-separated tables with a header line, one checkpoint a row, as src/io/inputs/manifest.h describes them.
+"""Manifests: tab-separated tables with a header line and one checkpoint per row, as in src/io/README.md.
 
-Only what fetching needs is looked at here. A row is a dictionary from column to text.
+Checks only what fetching needs. A row is a dictionary from column to text.
 """
 import os
 import re
@@ -11,11 +11,11 @@ REQUIRED = ("name", "path", "repository", "revision")
 
 
 class InputError(Exception):
-    """Bad input, told in one line; exit code 2."""
+    """Bad input, reported in one line; exit code 2."""
 
 
 def read(path):
-    """The columns and the rows of a manifest; columns that fetching fills are added where they are missing."""
+    """Returns the columns and the rows of a manifest; adds columns that fetching fills."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def decoded(path, number, line):
 
 
 def checked_row(path, number, columns, cells):
-    """One line as a row."""
+    """Returns one line as a row."""
     if len(cells) != len(columns):
         raise InputError(f"{path}: line {number}: has {len(cells)} fields; the header has {len(columns)}")
     row = dict(zip(columns, cells))
@@ -63,7 +63,7 @@ def checked_row(path, number, columns, cells):
 
 
 def write(path, columns, rows):
-    """Replaces the file as a whole: whoever reads it, and whenever this stops, it is the old or the new one."""
+    """Replaces the file as a whole: whenever this stops, readers see the old or the new one."""
     text = "".join("\t".join(cells) + "\n" for cells in [columns, *([row[c] for c in columns] for row in rows)])
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~process_umask()
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name + ".tmp.",
@@ -86,7 +86,7 @@ def process_umask():
 
 
 def fill(path, name, cells):
-    """Writes cells of one row of a manifest as it is by now."""
+    """Writes cells of one row of a manifest as it is now."""
     columns, rows = read(path)
     for row in rows:
         if row["name"] == name:
@@ -95,8 +95,8 @@ def fill(path, name, cells):
 
 
 def copy(source, path):
-    """Makes or renews `path`, a copy of the manifest `source` beside checkpoints that lie elsewhere. What was filled
-    in it stays."""
+    """Creates or updates `path`, a copy of the manifest `source` next to checkpoints in another folder. Filled cells
+    are kept."""
     columns, rows = read(source)
     if path.exists():
         by_name = {row["name"]: row for row in rows}

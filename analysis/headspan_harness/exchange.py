@@ -1,12 +1,12 @@
-"""Requests to `headspan evaluate` and its answers, both JSON lines.
+"""Requests to `headspan evaluate` and its answers, both as JSON lines.
 
     requests   {"id", "context": [ids], "continuation": [ids]}              {"id", "loglikelihood", "greedy"}
     generate   {"id", "context": [ids], "max_new_tokens", "stop": [[ids]]}   {"id", "tokens": [ids]}
 
-The first word is the kind: the key of [evaluate] that takes the file. An id is the hash of what it names: equal
-requests are asked once, and every pass of the harness names them alike. A source has one method, ask(kind, requests),
-which gives an answer to each request: Pending writes the requests and leaves them blank, Answers reads a file,
-Program runs headspan in between.
+The first word is the kind: the key of [evaluate] that takes the file. An id is the hash of its request: equal requests
+are sent once, and every pass of the harness uses the same ids. A source has one method, ask(kind, requests), which
+returns an answer to each request: Pending writes the requests and returns blank answers, Answers reads a file, Program
+runs headspan in between.
 """
 import hashlib
 import json
@@ -28,7 +28,7 @@ def identified(**request):
 
 
 def write_requests(path, requests):
-    """One line for each of the different requests."""
+    """Writes one line for each different request."""
     lines = {request["id"]: json.dumps(request, separators=(",", ":")) + "\n" for request in requests}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def write_requests(path, requests):
 
 
 def read_answers(path):
-    """id -> answer"""
+    """Returns id -> answer."""
     answers = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -60,7 +60,7 @@ def parsed(path, number, line):
 
 
 def chosen(path, kind, requests, answers):
-    """The answer to each request."""
+    """Returns the answer to each request."""
     missing = list(dict.fromkeys(request["id"] for request in requests if request["id"] not in answers))
     if missing:
         names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
@@ -83,7 +83,7 @@ def is_answer(kind, answer):
 
 
 class Pending:
-    """Writes FOLDER/requests.jsonl and generate.jsonl, and says which command answers them."""
+    """Writes FOLDER/requests.jsonl and generate.jsonl, and prints the command that answers them."""
     is_pending = True
 
     def __init__(self, folder, model):
@@ -91,7 +91,7 @@ class Pending:
         self.asked = {}  # kind -> requests
         try:
             for kind in KINDS:
-                self.file(kind).unlink(missing_ok=True)  # of an earlier run
+                self.file(kind).unlink(missing_ok=True)  # left by an earlier run
         except OSError as error:
             raise InputError("--model_args", "requests", folder, f"is no folder to write to ({error})",
                              "name a new one") from error
@@ -108,11 +108,11 @@ class Pending:
             ["headspan", "evaluate", "--model.path", str(self.model), *files,
              "--evaluate.answers", str(self.folder / "answers.jsonl")]), flush=True)
         blank: dict = {"loglikelihood": 0.0, "greedy": False} if kind == SCORED else {"tokens": []}
-        return [blank] * len(requests)  # the harness wants answers, and is kept from scoring them (model.py)
+        return [blank] * len(requests)  # the harness needs answers, and model.py prevents it from scoring them
 
 
 class Answers:
-    """Reads what headspan evaluate has answered."""
+    """Reads the answers of headspan evaluate."""
     is_pending = False
 
     def __init__(self, path):
@@ -123,7 +123,7 @@ class Answers:
 
 
 class Program:
-    """Runs COMMAND (a launcher, the program, `evaluate`, a job file, options) on each list of requests."""
+    """Runs COMMAND (a launcher, the program, `evaluate`, a job file, options) for each list of requests."""
     is_pending = False
 
     def __init__(self, command, model):
@@ -138,7 +138,7 @@ class Program:
             return chosen(answers, kind, requests, read_answers(answers))
 
     def run(self, options):
-        """What the program prints goes to standard error: the harness' tables have standard output."""
+        """Runs the program. Its output goes to standard error, because the harness's tables use standard output."""
         try:
             code = subprocess.run([*shlex.split(self.command), *options], stdout=2, check=False).returncode
         except (OSError, ValueError) as error:

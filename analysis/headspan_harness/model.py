@@ -1,7 +1,7 @@
-"""The harness' model `headspan`: tokenises as the harness does, and lets `headspan evaluate` answer.
+"""The harness's model `headspan`: tokenises as the harness does, and lets `headspan evaluate` answer.
 
-Encoding of a context and a continuation, prefix token and rolling windows are the harness' own functions; truncation,
-stop strings and decoding follow its `hf` model, so that both give the same metrics on the same weights.
+The encoding of context and continuation, the prefix token and rolling windows are functions of the harness; truncation,
+stop strings and decoding are those of its `hf` model, so that both give the same metrics with the same weights.
 """
 import logging
 import sys
@@ -16,7 +16,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from .exchange import GENERATED, SCORED, Answers, Pending, Program, identified
 from .tokenizer import StopTokens, load_tokenizer, read_config
 
-MAX_GEN_TOKS = 256  # as hf, where a task does not say
+MAX_GEN_TOKS = 256  # as in hf, if a task does not say
 UNUSED_BY_GREEDY = ("temperature", "top_p", "top_k", "min_p", "typical_p")
 GREEDY = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1}
 ARGUMENTS = ("pretrained, one of requests, answers and command, and optionally tokenizer, max_length, add_bos_token")
@@ -34,7 +34,7 @@ class HeadspanLM(TemplateLM):
 
     def __init__(self, pretrained=None, requests=None, answers=None, command=None, tokenizer=None, max_length=None,
                  add_bos_token=None, batch_size=None, max_batch_size=None, device=None, **unknown):
-        """The harness always gives batch_size, max_batch_size and device, which are the program's business."""
+        """The harness always passes batch_size, max_batch_size and device, which headspan decides itself."""
         super().__init__()
         for name, value in unknown.items():
             raise InputError("--model_args", name, value, "is unknown", ARGUMENTS)
@@ -68,7 +68,7 @@ class HeadspanLM(TemplateLM):
                          "leave it out; the answers are in a file already")
 
     def tok_encode(self, string, add_special_tokens=None, **_):
-        """A string that has the begin token already does not get another."""
+        """Encodes a string. One that begins with the begin token does not get another."""
         if add_special_tokens is None and has_bos_prefix(string, self.tokenizer.decode(self.prefix_token_id)):
             add_special_tokens = False
         return self.encode(string, add_special_tokens)
@@ -80,7 +80,7 @@ class HeadspanLM(TemplateLM):
     def ask(self, kind, requests):
         answers = self.source.ask(kind, requests)
         if self.source.is_pending:
-            # Documents are dealt out by rank, and rank 0 reports: from here on this process is a rank that has no
+            # The harness divides documents among ranks, and rank 0 reports. From here on this process is a rank without
             # documents, so that the harness neither computes nor prints metrics of blank answers.
             self._rank = sys.maxsize
         return answers
@@ -90,7 +90,7 @@ class HeadspanLM(TemplateLM):
             SCORED, [self.scored(context, continuation) for _, context, continuation in requests])]
 
     def scored(self, context, continuation):
-        """The model sees all but the last token, at most max_length of them."""
+        """Returns what the model sees: all but the last token, at most max_length of them."""
         if not 1 <= len(continuation) <= self.max_length:
             raise InputError("", "max_length", self.max_length, f"a continuation has {len(continuation)} tokens",
                              "raise it, or leave this task out")
@@ -122,7 +122,8 @@ class HeadspanLM(TemplateLM):
         return [postprocess_generated_text(text, stop, None) for text, stop in zip(texts, stops, strict=True)]
 
     def generation_context(self, context, length):
-        """Its last tokens, so that `length` more fit. The begin token's rule is hf's for generation."""
+        """Returns the last tokens of the context, so that `length` more fit. The begin token follows hf's rule for
+        generation."""
         room = self.max_length - length
         if room < 1:
             raise InputError("", "max_gen_toks", length, f"leaves no context of max_length = {self.max_length} tokens",

@@ -1,4 +1,4 @@
-"""The model's tokenizer, as the harness' own hf model loads it, and which tokens end a text."""
+"""The model's tokenizer, loaded as by the harness's hf model, and the tokens that end a text."""
 import json
 from pathlib import Path
 
@@ -14,8 +14,8 @@ def read_config(folder, name="config.json"):
 
 
 def load_tokenizer(folder, path=None):
-    """That of a folder, the model's own by default, or a tokenizer.json. Where it does not say which tokens begin and
-    end a text, config.json does."""
+    """Loads the tokenizer of a folder, by default the model's, or a tokenizer.json. If it does not say which tokens
+    begin and end a text, config.json does."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
     path = Path(path or folder)
     try:
@@ -23,7 +23,7 @@ def load_tokenizer(folder, path=None):
             tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
         else:
             tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
-    except Exception as error:  # tokenizers raises Exception itself
+    except Exception as error:  # tokenizers raises plain Exception
         raise InputError(path, "", "", f"has no tokenizer ({' '.join(str(error).split())})",
                          "a folder with the tokenizer's files, or a tokenizer.json") from error
     config = read_config(folder)
@@ -37,19 +37,21 @@ def load_tokenizer(folder, path=None):
 
 
 def listed(value):
-    """An id, a list of ids or nothing, as a list."""
+    """Returns an id, a list of ids or nothing as a list."""
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def end_ids(folder):
-    """What ends a generated text beside the tokenizer's end, which is among the stop strings of every request."""
+    """Returns the tokens that end a generated text besides the tokenizer's end token, which is among the stop strings
+    of every request."""
     name = "generation_config.json" if Path(folder, "generation_config.json").is_file() else "config.json"
     return listed(read_config(folder, name).get("eos_token_id"))
 
 
 class StopTokens:
-    """Token sequences at which headspan ends a text early, and which it leaves out. They need not find all places where
-    a stop string is complete, for the text is cut there afterwards; but what they leave out must not be missed."""
+    """Token sequences at which headspan ends a text early, and which it leaves out. They need not match all places
+    where a stop string is complete, because the text is cut there afterwards; but nothing that is left out may be
+    needed."""
 
     def __init__(self, folder, tokenizer):
         self.tokenizer, self.ends = tokenizer, end_ids(folder)
@@ -73,13 +75,13 @@ class StopTokens:
         return [list(tokens) for tokens in dict.fromkeys(map(tuple, sequences)) if max(tokens) < self.size]
 
     def read(self, tokens):
-        """The text of tokens inside a text."""
+        """Decodes tokens inside a text."""
         before = self.tokenizer.encode("a", add_special_tokens=False)
         return self.tokenizer.decode(before + tokens).removeprefix(self.tokenizer.decode(before))
 
 
 def is_spare(piece, strings):
-    """Whether nothing before the first stop string is lost when this end of a text is left out: it begins with one, and
-    none can end in it that began before, as "\\n\\n" after a "\\n"."""
+    """Returns whether this end of a text can be left out without losing anything before the first stop string: it
+    begins with one, and no earlier one can end in it, as "\\n\\n" after a "\\n"."""
     return (any(piece.startswith(string) for string in strings)
             and not any(piece.startswith(string[k:]) for string in strings for k in range(1, len(string))))

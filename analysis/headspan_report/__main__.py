@@ -1,4 +1,4 @@
-"""The command headspan-report: reads its arguments, calls one of the commands, turns errors into exit codes."""
+"""The command headspan-report: parses its arguments, runs one of the commands, and turns errors into exit codes."""
 import argparse
 import sys
 from pathlib import Path
@@ -64,7 +64,7 @@ def compare(arguments):
 
 
 def both_names(a, b):
-    """The shortest ends of the paths that tell them apart."""
+    """Returns the shortest ends of the two paths that differ."""
     for parts in range(1, max(len(a.parts), len(b.parts)) + 1):
         names = ["/".join(path.with_suffix("").parts[-parts:]) for path in (a, b)]
         if names[0] != names[1]:
@@ -99,12 +99,12 @@ def tokenize(arguments):
 
 
 def study_files(arguments):
-    """The files that aggregate reads."""
+    """Returns the files that aggregate reads."""
     return [*table_files(arguments.folders), arguments.manifest, arguments.losses]
 
 
 def table_files(sources):
-    """The files that table_of reads."""
+    """Returns the files that table_of reads."""
     from .result import find_results
     if is_table(sources):
         return sources
@@ -116,7 +116,7 @@ def is_table(sources):
 
 
 def table_of(sources):
-    """The table of one emergence.nc, or of the results under folders; and what was wrong with these."""
+    """Returns the table of one emergence.nc or of the results under folders, and the problems of the latter."""
     from .aggregate import aggregate, read_netcdf
     if is_table(sources):
         return read_netcdf(sources[0]), []
@@ -130,7 +130,7 @@ def report_complaints(complaints):
 
 
 def finish(studies, written):
-    """Names what is wrong on stderr, what was done on stdout. Returns the exit code."""
+    """Prints problems on stderr and what was written on stdout. Returns the exit code."""
     complaints = [error for study in studies for error in study.complaints()]
     report_complaints(complaints)
     several = f"studies={len(studies)} " if len(studies) > 1 else ""

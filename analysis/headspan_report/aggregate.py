@@ -1,8 +1,9 @@
-"""All results of a study in one table: emergence.nc (dimensions checkpoint, stream, ...) and emergence.csv (one row
-per checkpoint and stream).
+"""Aggregates all results of a study in one table: emergence.nc (dimensions checkpoint, stream, ...) and emergence.csv
+(one row per checkpoint and stream).
 
-Each file is read once and left; a file that is missing, unfinished, damaged or of another study is named in `refused`,
-and the others go on. What results must share is Result.fingerprint; the study is what most files agree on.
+Each file is read once and closed. A file that is missing, unfinished, damaged or from another study is listed in
+`refused`, and the others are used. Results of one study have the same Result.fingerprint; the study is the one to which
+most files belong.
 """
 import csv
 import os
@@ -22,21 +23,21 @@ from .table import read_losses, read_names
 
 COORDINATES = ("model_name", "model_type", "init", "step", "training_tokens", "validation_loss", "file", "sha256",
                "date_created", "git")
-USUAL = {"effective": ["raw", "effective"], "rank_tolerance": ["paper", "1e-1", "1e-2", "1e-3", "1e-4"]}  # if none tells
-NUMBERED = ("count", "links", "window")  # axes that a column's name must tell beside the label
+USUAL = {"effective": ["raw", "effective"], "rank_tolerance": ["paper", "1e-1", "1e-2", "1e-3", "1e-4"]}  # if no result says
+NUMBERED = ("count", "links", "window")  # axes that a column's name must give with the label
 
 
 @dataclass
 class Row:
-    """One checkpoint, measured."""
+    """The statistics of one checkpoint."""
     path: Path
     attributes: dict
     sha256: str
     fingerprint: dict
     streams: dict  # name -> Stream without its tables
-    figures: dict  # name -> {figure: array}
-    labels: dict  # of the axes effective and rank_tolerance
-    extra: object  # what the caller asked to keep of the result
+    figures: dict  # name -> {statistic: array}
+    labels: dict  # labels of the axes effective and rank_tolerance
+    extra: object  # what keep(result) returned
 
     def name(self):
         return str(self.attributes["model_name"]), str(self.attributes["checkpoint"])
@@ -51,14 +52,14 @@ class Emergence:
     table: xarray.Dataset
     rows: list  # in the order of the table
     refused: list  # InputErrors
-    missing: list  # likewise, of the manifest's rows
+    missing: list  # InputErrors for rows of the manifest
 
     def complaints(self):
         return [*self.refused, *self.missing]
 
 
 def aggregate(folders, manifest=None, losses=None, keep=lambda result: None):
-    """The Emergence of the results under the folders. keep(result) is stored as the row's `extra`."""
+    """Returns the Emergence of the results under the folders. keep(result) is stored as the `extra` of a row."""
     losses = read_losses(losses) if losses else {}
     names = read_names(manifest) if manifest else []
     rows, refused = read_rows(find_results(folders), keep)
@@ -67,8 +68,9 @@ def aggregate(folders, manifest=None, losses=None, keep=lambda result: None):
 
 
 def aggregate_each(folders, manifest=None, losses=None, keep=lambda result: None):
-    """The Emergences of the studies under the folders, in their order: folders whose results are of one study are one.
-    What is missing in all of them, and what is wrong in a folder without a sound result, stands in the first."""
+    """Returns the Emergences of the studies under the folders, in their order; folders with results of the same study
+    are merged. The first one lists what is missing in all of them and the problems of folders without a valid result.
+    """
     losses = read_losses(losses) if losses else {}
     names = read_names(manifest) if manifest else []
     studies, lost, seen = {}, [], set()
@@ -93,7 +95,7 @@ def aggregate_each(folders, manifest=None, losses=None, keep=lambda result: None
 
 
 def read_rows(paths, keep):
-    """(Rows, InputErrors of the files that are none)."""
+    """Returns the rows, and InputErrors for the files that are not results."""
     rows, refused = [], []
     for path in paths:
         try:
@@ -104,7 +106,7 @@ def read_rows(paths, keep):
 
 
 def check_any(folders, rows, refused):
-    """Refuses folders without a sound result."""
+    """Raises InputError if no folder holds a valid result."""
     where = ", ".join(map(str, folders))
     if not rows and not refused:
         raise InputError(where, "", "", "hold no results", "give the output.directory of a study")
@@ -120,7 +122,7 @@ def missing_of(manifest, names, rows):
 
 
 def assemble(rows, refused, missing, losses):
-    """The Emergence of the study that most rows are of."""
+    """Returns the Emergence of the study to which most rows belong."""
     rows = sorted(refuse_foreign(rows, refused), key=Row.order)
     return Emergence(build_table(rows, refused, missing, losses), rows, refused, missing)
 
@@ -138,7 +140,8 @@ def read_row(path, keep):
 
 
 def refuse_foreign(rows, refused):
-    """The rows of the study that most rows are of (of as many, the first), each unit once; the others go to `refused`."""
+    """Returns the rows of the study to which most rows belong (in case of a tie, the first), each unit once. Appends
+    errors for the others to `refused`."""
     study = most_common(rows) if rows else {}
     kept, seen = [], {}
     for row in rows:
@@ -157,7 +160,7 @@ def refuse_foreign(rows, refused):
 
 
 def most_common(rows):
-    """The fingerprint of most rows; of as many, the first."""
+    """Returns the fingerprint of most rows; in case of a tie, the first."""
     votes = Counter(tuple(row.fingerprint.items()) for row in rows)
     return dict(votes.most_common(1)[0][0])
 
@@ -194,7 +197,7 @@ def unique(values):
 
 
 def stack(name, rows, streams, axes):
-    """A figure of all rows: [checkpoint, stream, ...], NaN (or -1 for heads) where a row has it not."""
+    """Returns a statistic of all rows: [checkpoint, stream, ...], NaN (or -1 for heads) if a row does not have it."""
     inner, long_name = VARIABLES[name]
     whole = name in ("head_source", "head_references", "flagged")
     shape = (len(rows), len(streams), *(len(axes[axis]) for axis in inner))
@@ -212,7 +215,7 @@ def stack(name, rows, streams, axes):
 
 
 def stack_nulls(first, tolerances):
-    """The nulls of all streams: [stream, ...]."""
+    """Returns the nulls of all streams: [stream, ...]."""
     dominance, found = {}, []
     for stream in first.streams.values():
         layers = stream.layer.tobytes()
@@ -224,7 +227,7 @@ def stack_nulls(first, tolerances):
 
 
 def head_places(first, streams, axes):
-    """Layer and number of each head: [stream, head], -1 beyond the heads that a stream has."""
+    """Returns layer and number of each head: [stream, head], -1 beyond the heads of a stream."""
     places = np.full((2, len(streams), len(axes["head"])), -1, np.int32)
     for s, stream in enumerate(first.streams.values()):
         places[:, s, :stream.heads] = stream.layer, stream.head
@@ -233,7 +236,7 @@ def head_places(first, streams, axes):
 
 
 def of_checkpoints(rows, losses):
-    """The coordinates of the checkpoints: name -> [checkpoint]."""
+    """Returns the coordinates of the checkpoints: name -> [checkpoint]."""
     unknown = {"step": -1, "training_tokens": -1, "validation_loss": np.nan}
     columns = {name: [row.attributes.get(name, unknown.get(name, "")) for row in rows] for name in COORDINATES}
     columns["file"], columns["sha256"] = [str(row.path) for row in rows], [row.sha256 for row in rows]
@@ -246,13 +249,13 @@ def of_checkpoints(rows, losses):
 
 
 def write_netcdf(table, path):
-    """As one file, there whole or not at all."""
+    """Writes the table as one file, which appears complete or not at all."""
     encoding = {name: {"zlib": True, "complevel": 4} for name, variable in table.data_vars.items() if variable.ndim > 1}
     replace(path, lambda temporary: table.to_netcdf(temporary, engine="h5netcdf", encoding=encoding))
 
 
 def read_netcdf(path):
-    """What write_netcdf wrote."""
+    """Reads what write_netcdf wrote."""
     try:
         open_checked(path).close()
         table = xarray.load_dataset(path, engine="h5netcdf")
@@ -265,7 +268,7 @@ def read_netcdf(path):
 
 
 def write_csv(emergence, path):
-    """One row per checkpoint and stream, then one for each file refused and each row missing."""
+    """Writes one row per checkpoint and stream, then one for each refused file and each missing row."""
     table = emergence.table
     names = [name for name in table.data_vars if "head" not in table[name].dims]
     figures = {column: values for name in names for column, values in columns_of(table, name)}
@@ -287,7 +290,7 @@ def write_csv(emergence, path):
 
 
 def columns_of(table, name):
-    """(column, values [checkpoint, stream]) of every entry of the figure's own axes."""
+    """Yields (column, values [checkpoint, stream]) for every entry of a statistic along its other axes."""
     shape = dict(table.sizes)
     outer = ("checkpoint", "stream")
     inner = [axis for axis in table[name].dims if axis not in outer]
@@ -300,14 +303,14 @@ def columns_of(table, name):
 
 
 def cell(value):
-    """A number as short as it reads back the same; nothing for NaN."""
+    """Formats a number with as few digits as read back the same; NaN becomes an empty cell."""
     if isinstance(value, (float, np.floating)):
         return "" if np.isnan(value) else repr(float(value))
     return str(value)
 
 
 def replace(path, write):
-    """write(temporary), then the file takes its name."""
+    """Calls write(temporary), then renames the file."""
     path = Path(path)
     temporary = path.with_name(f"{path.name}.tmp.{os.getpid()}")
     try:

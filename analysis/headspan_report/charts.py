@@ -1,9 +1,9 @@
-"""The charts to point at: what the page's script (templates/charts.js) draws by uPlot where it can, over the figures of
-the same numbers. Values that are not there are None.
+"""Interactive charts, which the page's script (templates/charts.js) draws with uPlot in place of the static figures of
+the same numbers. Missing values are None.
 
-A chart is {panels}; a panel has x, the names of its points (`at`), ticks, labels, y range, and lines. Lines are `shared`
-where each has all points. A line has a label, a colour (of page.css by name, or #rrggbb with its like on a dark page),
-dashes, values and perhaps errors; `bands` are pairs of lines between which is shaded.
+A chart is {panels}; a panel has x, the names of its points (`at`), ticks, labels, y range, and lines. Lines are
+`shared` if all of them have all points. A line has a label, a colour (a name in page.css, or #rrggbb, which dark pages
+adapt), dashes, values and perhaps errors; `bands` are pairs of lines with shading between them.
 """
 from itertools import cycle
 
@@ -20,7 +20,7 @@ DASHED, DOTTED = [6, 4], [2, 3]
 
 
 def numbers(values):
-    """For JSON."""
+    """Returns the values for JSON."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in map(float, values)]
 
 
@@ -30,12 +30,12 @@ def line(label, colour, values, dash=(), points=True, width=2):
 
 
 def flat(label, value, count, dash):
-    """A line of one value, as the nulls are; none where it is unknown."""
+    """Returns a line of constant value, as for nulls; none if the value is unknown."""
     return [line(label, "null", [value] * count, dash, points=count == 1, width=1)] if np.isfinite(value) else []
 
 
 def study_charts(table):
-    """id of the figure -> chart, for those figures that the table has."""
+    """Returns id of the figure -> chart, for the figures that the table has."""
     charts = {}
     for name, make in (("emergence", emergence), ("mean_by_references", by_references)):
         try:
@@ -66,7 +66,7 @@ def emergence(table):
 
 
 def best_lines(one, stream):
-    """R² from the best source of a stream over its rows."""
+    """Returns lines of R² from the best source of a stream over its rows."""
     best, count = one.r2.sel(scope="best"), one.sizes["checkpoint"]
     seen, heldout = best.sel(part="in_sample"), best.sel(part="heldout", statistic="mean")
     lines = [line("upper quartile", stream, seen.sel(statistic="q75"), points=False, width=0),
@@ -80,7 +80,7 @@ def best_lines(one, stream):
 
 
 def side_by_side(tables, names):
-    """Several studies over their steps: panels by stream, a line for each."""
+    """Returns the chart of several studies over their steps: a panel for each stream, a line for each study."""
     rows = [trained(table) for table in tables]
     every = np.concatenate([one.step.values for one in rows])
     axes = [StepAxis(one.step.values, every) for one in rows]
@@ -131,7 +131,7 @@ def by_references(table):
 
 
 def rate_chart(runs, text, several_calibrations):
-    """KL (log) and perplexity on one text against the stored share."""
+    """Returns the chart of KL (log) and perplexity on one text against the stored share."""
     lines = lines_of(runs, text, several_calibrations)
     shares = sorted({run.plan.stored for _, _, members in lines for run in members})
     low, high = stored_range(shares)

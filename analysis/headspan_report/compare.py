@@ -1,7 +1,7 @@
-"""Two studies side by side: what was run differently, the same figures of both with their nulls, and their difference.
+"""Compares two studies: how their jobs differ, the same statistics of both with their nulls, and the differences.
 
-Checkpoints of the same name are laid beside each other; where no name is in both (two models), the last trained ones.
-What shows one checkpoint of each shows one such pair, and says which.
+Checkpoints of the same name are compared; if no name is in both (two models), the last trained ones are. Figures that
+show one checkpoint of each study show one such pair, and say which.
 """
 import csv
 import re
@@ -51,7 +51,7 @@ FIGURES = (
 
 @dataclass
 class Line:
-    """One figure of both studies."""
+    """One statistic of both studies."""
     checkpoints: tuple
     stream: str
     name: str
@@ -63,7 +63,7 @@ class Line:
 
 
 def matched(a, b):
-    """Pairs of row numbers, and how they were found."""
+    """Returns pairs of row numbers, and how they were matched."""
     rows = {}
     for side, table in enumerate((a, b)):
         for i, name in enumerate(table.checkpoint.values):
@@ -77,20 +77,20 @@ def matched(a, b):
 
 
 def trained_rows(table):
-    """Indices of the rows with trained weights; of all where none has."""
+    """Returns the indices of the rows with trained weights, or of all rows if there are none."""
     found = np.flatnonzero(table.init.values != "random")
     return found if len(found) else np.arange(table.sizes["checkpoint"])
 
 
 def shown_of(a, b, pairs):
-    """The last pair with trained weights on both sides, else the last: each a row of its table."""
+    """Returns the last pair with trained weights on both sides, otherwise the last pair, as rows of the tables."""
     trained = [(i, j) for i, j in pairs if i in trained_rows(a) and j in trained_rows(b)]
     i, j = (trained or pairs)[-1]
     return a.isel(checkpoint=i), b.isel(checkpoint=j)
 
 
 def called(shown, how=name_and_step):
-    """What to call the pair: by name, and where one name stands for two steps as `how` does."""
+    """Returns what the page calls the two rows: their names, or how(row) if one name stands for two steps."""
     names = [str(row.checkpoint.item()) for row in shown]
     if names[0] == names[1] and steps_of(shown[0]) != steps_of(shown[1]):
         return list(map(how, shown))
@@ -119,7 +119,7 @@ def lines_of(a, b, pairs):
 
 
 def differences_of(a, b):
-    """What was run differently: (what, in a, in b)."""
+    """Returns how the jobs differ: (what, in a, in b)."""
     rows = [("model", *(" and ".join(sorted(set(map(str, table.model_name.values)))) for table in (a, b))),
             ("checkpoints", *(str(table.sizes["checkpoint"]) for table in (a, b)))]
     for key in (key for key in a.attrs if key.startswith("study_")):
@@ -132,7 +132,7 @@ def differences_of(a, b):
 
 
 def job_keys(text):
-    """section.key -> value of a job file."""
+    """Returns section.key -> value of a job file."""
     section, keys = "", {}
     for line in text.splitlines():
         line = line.strip()
@@ -145,30 +145,30 @@ def job_keys(text):
 
 
 def short(value):
-    """Digests by their beginning, long values cut."""
+    """Shortens digests to their beginning, and long values."""
     if re.fullmatch("[0-9a-f]{64}", value):
         return value[:12] + "…"
     return value if len(value) <= 60 else value[:28] + " … " + value[-28:]
 
 
 def steps_of(table):
-    """[checkpoint]; -1 where unknown or where the weights are random."""
+    """Returns the steps: [checkpoint], -1 if unknown or if the weights are random."""
     return np.where(table.init.values == "random", -1, table.step.values)
 
 
 def goes_over_steps(a, b):
-    """Whether there is something to draw over steps: two of one study."""
+    """Returns whether there is something to draw over steps: two steps of one study."""
     return any(np.count_nonzero(steps_of(table) >= 0) > 1 for table in (a, b))
 
 
 def stepless_of(a, b, names):
-    """Names of the studies that what is drawn over steps lacks."""
+    """Returns the names of the studies that are missing from figures over steps."""
     return [name for name, table in zip(names, (a, b)) if goes_over_steps(a, b) and np.all(steps_of(table) < 0)]
 
 
 def draw_both(a, b, names, shown):
-    """R² over steps, where either has two, of those that tell steps; mean by references and density of the rows
-    `shown`. a solid, b dashed, each with its null."""
+    """Draws R² over steps for studies that have several, and mean by references and density for the rows `shown`. a is
+    solid, b dashed, each with its null."""
     streams = [stream for stream in a.stream.values if stream in b.stream.values]
     steps = [steps_of(table) for table in (a, b)]
     over_steps = goes_over_steps(a, b)
@@ -194,7 +194,7 @@ def draw_both(a, b, names, shown):
 
 
 def draw_steps(axis, rows, steps, style):
-    """Mean R² from the best source. rows: [checkpoint]."""
+    """Draws mean R² from the best source. rows: [checkpoint]."""
     steps.line(axis, rows.r2.sel(scope="best", part="in_sample", statistic="mean"), marker="o", **style)
     null_line(axis, float(rows.null_best.sel(part="in_sample")), f"null of {style['label']}", ":", style["color"])
     axis.set_ylim(0, 1)
@@ -202,7 +202,7 @@ def draw_steps(axis, rows, steps, style):
 
 
 def draw_counts(axis, row, style):
-    """Mean joint R² by the number of references."""
+    """Draws mean joint R² by number of references."""
     top = row.top_r2.sel(rule="pairwise", part="in_sample", statistic="mean")
     axis.plot(top["count"], top, marker="o", **style)
     axis.plot(top["count"], row.null_top.sel(part="in_sample"), color=style["color"], linewidth=0.9, linestyle=":",
@@ -212,7 +212,7 @@ def draw_counts(axis, row, style):
 
 
 def draw_density(axis, row, style):
-    """R² of the heads from their best source."""
+    """Draws the density of R² from the best source over heads."""
     x, values = np.linspace(0, 1, 401), row.head_best.sel(part="in_sample").values
     if not np.all(np.isnan(values)):
         axis.plot(x, density(values, x), **style)
@@ -235,7 +235,7 @@ def write_csv(lines, path):
 
 
 def render(a, b, names, pairs, how, lines, complaints):
-    """The page as text; its table and the lower figures are of one pair of checkpoints."""
+    """Returns the page as text. Its table and lower figures show one pair of checkpoints."""
     shown = shown_of(a, b, pairs)
     last = tuple(str(row.checkpoint.item()) for row in shown)
     tables = {LETTERS[stream]: [(line.name, *map(share, (line.values[0], line.nulls[0], line.values[1], line.nulls[1])),

@@ -1,7 +1,6 @@
-"""One self-contained page of plans and what evaluate found with them: loss against bytes, one table, keys against
-values, calibration against evaluation, what is stored, and what to take. Every word of advice is computed from the
-numbers on the page.
-"""
+"""Makes one self-contained page of plans and their evaluations: loss against bytes, a table, keys against values,
+calibration against evaluation, what is stored, and recommendations. All advice is computed from the numbers on the
+page."""
 import math
 
 import numpy as np
@@ -13,7 +12,7 @@ from .figures.selection import LETTERS
 from .page import as_json, environment, picture, plot_library, template_text
 from .plan import STREAMS, domain_of
 
-LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page says what to take, falling
+LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page makes recommendations, descending
 ROUNDING = 1e-9
 TEXT_CAPTION = ("Both streams compressed: KL to the full cache with its standard error, and perplexity, of which the "
                 "bars are the standard error of the text's mean loss, which all methods share, so that they say "
@@ -21,13 +20,14 @@ TEXT_CAPTION = ("Both streams compressed: KL to the full cache with its standard
 
 
 def texts_of(runs):
-    """The texts, those of a calibration's own domain first."""
+    """Returns the texts, those of a calibration's own domain first."""
     texts = dict.fromkeys(text for run in runs for text in run.texts)
     return sorted(texts, key=lambda text: not any(run.own(text) for run in runs))
 
 
 def with_error(value, error):
-    """At least four decimals, and as many as the first figure of the error takes; a dash where there is no error."""
+    """Formats a value with at least four decimals, and as many as the first digit of the error needs; a dash if there
+    is no error."""
     if error is None:
         return f"{value:.6f} ± –"
     digits = max(4, -math.floor(math.log10(error))) if error > 0 else 6
@@ -35,7 +35,7 @@ def with_error(value, error):
 
 
 def loss_cells(run, text):
-    """KL and the change of loss on a text, each with its error."""
+    """Returns KL and the change of loss on a text, each with its error."""
     found = run.texts.get(text)
     if not found:
         return ["–", "–"]
@@ -45,14 +45,14 @@ def loss_cells(run, text):
 
 
 def speed_cells(run):
-    """Decoded tokens a second, those of the full cache, and the ratio."""
+    """Returns decoded tokens per second, those of the full cache, and the ratio."""
     own, full = (run.summary["tokens_per_second"].get(name) for name in ("decode", "full_decode"))
     ratio = f"{own / full:.2f}" if own and full else "–"
     return [*(f"{speed:.4g}" if speed else "–" for speed in (own, full)), ratio]
 
 
 def byte_cells(run):
-    """Bytes a token: stored and read (of the full cache's) by the plan, where a number has 16 bits, and allocated."""
+    """Returns bytes per token: stored and read (of the full cache's) by the plan, for 16-bit numbers, and allocated."""
     stored, full = (run.summary["bytes_per_token"].get(name) for name in ("stored", "full"))
     allocated = f"{stored:.0f} of {full:.0f}" if stored and full else "–"
     plan = run.plan
@@ -61,19 +61,19 @@ def byte_cells(run):
 
 
 def read_ratio(plan):
-    """What a decode step reads, of what it reads with the full cache."""
+    """Returns the bytes that a decode step reads, relative to the full cache."""
     return plan.bytes_read / plan.bytes_full
 
 
 def method_cells(run, several):
-    """Algorithm, where there are several the domain of the calibration, and streams."""
+    """Returns algorithm, domain of the calibration (if there are several), and streams."""
     simulated = "" if run.summary["cache"] == "compressed" else f" ({run.summary['cache']})"
     calibration = [run.plan.calibration or "none"] if several else []
     return [run.plan.method + simulated, *calibration, STREAMS[run.plan.streams]]
 
 
 def table_rows(runs, texts, several):
-    """One row for each run: both streams first, then by algorithm, largest first."""
+    """Returns one row per run: both streams first, then by algorithm, largest first."""
     order = sorted(runs, key=lambda run: (list(STREAMS).index(run.plan.streams), run.plan.algorithm != "quantise",
                                           run.plan.method, run.plan.calibration, -run.plan.stored))
     return [[*method_cells(run, several), f"{run.plan.stored:.3f}",
@@ -82,12 +82,13 @@ def table_rows(runs, texts, several):
 
 
 def asked(run):
-    """What runs must share to differ in their streams alone, or in their calibration alone."""
+    """Returns what runs must have in common to differ only in their streams, or only in their calibration."""
     return run.plan.method, round(run.plan.stored_asked, 6)
 
 
 def stream_rows(runs, texts):
-    """Keys alone against values alone: method, share asked of the stream, text, KL of each, their ratio, KL of both."""
+    """Returns rows of keys alone against values alone: method, share of the stream, text, KL of each, their ratio, KL
+    of both."""
     found = {}
     for run in runs:
         found.setdefault((*asked(run), run.plan.calibration), {})[run.plan.streams] = run
@@ -103,7 +104,8 @@ def stream_rows(runs, texts):
 
 
 def domain_rows(runs, texts):
-    """(cells, which of them are of the calibration's own domain): calibrated on (row), KL on each text (column)."""
+    """Returns (cells, which of them are of the calibration's own domain): calibrated on (row), KL on each text
+    (column)."""
     rows = []
     for run in sorted(runs, key=lambda run: (*asked(run), run.plan.calibration)):
         if run.plan.streams == "k,v" and run.plan.calibration:
@@ -114,7 +116,7 @@ def domain_rows(runs, texts):
 
 
 def named(run, several=False):
-    """How the advice calls a run."""
+    """Returns what the advice calls a run."""
     words = [run.plan.method] + ([STREAMS[run.plan.streams]] if run.plan.streams != "k,v" else [])
     words += [f"calibrated on {run.plan.calibration}"] if several and run.plan.calibration else []
     return f"{', '.join(words)} ({run.plan.stored:.3f} of the bytes)"
@@ -125,15 +127,16 @@ def as_told(run, text, several=False):
 
 
 def close(runs, best, text):
-    """Runs of other methods that two standard errors of the difference do not part from the best; none where there are
-    no errors."""
+    """Returns the runs of other methods within two standard errors of the difference from the best run; none if there
+    are no errors."""
     kl, error = best.kl(text)
     return [run for run in runs if run.plan.method != best.plan.method and None not in (error, run.kl(text)[1])
             and run.kl(text)[0] - kl <= 2 * math.hypot(error, run.kl(text)[1])]
 
 
 def advice_on(runs, text, several):
-    """Sentences: what loses least on the text at each limit, how int8 stands to what keeps 16 bits, what heads read."""
+    """Returns sentences: which run has the lowest KL on the text at each limit, how int8 compares with methods that
+    keep 16 bits, what heads read."""
     runs = [run for run in runs if run.kl(text)]
     sentences = []
     for best, limits in best_within(runs, text):
@@ -154,7 +157,8 @@ def within(runs, limit):
 
 
 def best_within(runs, text):
-    """(run of least KL, the limits within which it is that), limits falling; None where nothing is within them."""
+    """Returns [(run of lowest KL, the limits within which it is that)], limits descending; None as run if none is
+    within them."""
     found = []
     for limit in LIMITS:
         best = min(within(runs, limit), key=lambda run: run.kl(text)[0], default=None)
@@ -166,7 +170,7 @@ def best_within(runs, text):
 
 
 def int8_sentences(runs, text, several):
-    """int8 against the methods that store whole 16-bit numbers, in no more bytes than int8."""
+    """Compares int8 with the methods that store whole 16-bit numbers in at most as many bytes as int8."""
     int8 = next((run for run in runs if run.plan.method == "int8" and run.plan.streams == "k,v"), None)
     whole = [run for run in runs if int8 and run.plan.sixteen_bits and run.plan.stored <= int8.plan.stored + ROUNDING]
     if int8 is None or not whole:
@@ -180,7 +184,7 @@ def int8_sentences(runs, text, several):
 
 
 def read_sentences(runs, text, several):
-    """That the best of what keeps whole heads of both streams reads more than the full cache, where it does."""
+    """Says if the best method that keeps whole heads of both streams reads more than the full cache."""
     heads = [run for run in runs if run.plan.keeps_heads and run.plan.streams == "k,v"]
     best = min(heads, key=lambda run: run.kl(text)[0], default=None)
     if best is None or best.plan.bytes_read <= best.plan.bytes_full:
@@ -191,14 +195,14 @@ def read_sentences(runs, text, several):
 
 
 def advice(runs, texts, several):
-    """(text, its domain's standing, sentences) of each text."""
+    """Returns (text, the relation of its domain to the calibration, sentences) for each text."""
     standing = {True: "of the calibration's own domain", False: "of another domain than any calibration"}
     return [(text, standing[any(run.own(text) for run in runs)], " ".join(advice_on(runs, text, several)))
             for text in texts]
 
 
 def text_finding(runs, text):
-    """The least KL at each of LIMITS; the full cache is what it is held against."""
+    """Returns the lowest KL at each of LIMITS, relative to the full cache."""
     told = []
     for best, limits in best_within([run for run in runs if run.kl(text) and run.plan.streams == "k,v"], text):
         at = " and ".join(f"{limit:g}" for limit in limits)
@@ -208,7 +212,8 @@ def text_finding(runs, text):
 
 
 def kept_finding(plans):
-    """Heads that each method keeps, in its smallest plan of both streams, or of one where there is none of both."""
+    """Returns the heads that each method keeps, in its smallest plan of both streams, or of one stream if there is none
+    of both."""
     smallest = {}
     for plan in sorted(plans, key=lambda plan: (plan.streams != "k,v", plan.stored)):
         smallest.setdefault(plan.method, plan)
@@ -222,7 +227,7 @@ def kept_finding(plans):
 
 
 def bits_finding(plans):
-    """Mean bits of a column in the plans of both streams that store most and least."""
+    """Returns the mean bits per column of the plans of both streams that store most and least."""
     both = sorted((plan for plan in plans if plan.streams == "k,v"), key=lambda plan: -plan.stored) or plans
     told = []
     for plan in both[:1] + both[1:][-1:]:
@@ -235,7 +240,7 @@ def bits_finding(plans):
 
 
 def draw(runs, texts, several):
-    """[(id, title, what is seen, caption, Picture)] of each figure, and id -> chart."""
+    """Returns [(id, title, finding, caption, Picture)] of each figure, and id -> chart."""
     drawn, charts = [], {}
 
     def add(name, title, found, caption, make, *arguments):
@@ -260,7 +265,7 @@ def draw(runs, texts, several):
 
 
 def model_page(runs):
-    """What the template shows of one model."""
+    """Returns what the template shows of one model."""
     texts = texts_of(runs)
     calibrations = sorted({run.plan.calibration for run in runs if run.plan.calibration})
     several = len(calibrations) > 1
@@ -277,7 +282,7 @@ def model_page(runs):
 
 
 def render(models, refused):
-    """The page as text. models: the runs of each; refused: what is not on it."""
+    """Returns the page as text. models: the runs of each; refused: what is left out."""
     return environment().get_template("compression.html").render(
         models=[model_page(runs) for runs in models], warnings=[f"not on this page: {error}" for error in refused],
         version=__version__, charts_script=template_text("charts.js"), plot=plot_library())

@@ -1,4 +1,4 @@
-"""What is told to the user, in headspan's one-line form. Everything else that is raised is a defect of ours."""
+"""Errors that are reported to the user in headspan's one-line form. Any other exception is a bug."""
 import sys
 
 
@@ -13,7 +13,7 @@ class InputError(Exception):
 
 
 def printable(text):
-    """Without line breaks and escapes: names and values come from files."""
+    """Escapes line breaks and control characters: names and values come from files."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
@@ -22,7 +22,8 @@ class EnvironmentFailed(Exception):
 
 
 def exit_code(program, install, step):
-    """What step() returns, or that of the error which it raises and `program` tells. install: what pip takes."""
+    """Returns what step() returns, or the exit code of the error that it raises, which is printed as `program`'s.
+    install: the argument of pip."""
     try:
         return step()
     except InputError as error:

@@ -1,7 +1,7 @@
-"""What is measured of one stream of one checkpoint, and the nulls beside it: the columns of emergence.nc and .csv.
+"""Statistics of one stream of one checkpoint, and their nulls: the columns of emergence.nc and .csv.
 
-VARIABLES names every figure with its axes. `measure` returns those of one stream, `nulls` those that are the same for
-every checkpoint of a study. A figure that the result does not have is absent.
+VARIABLES names every statistic with its axes. `measure` returns those of one stream, `nulls` those that are the same
+for all checkpoints of a study. A statistic that the result does not have is absent.
 """
 import numpy as np
 
@@ -17,8 +17,8 @@ AXES = {"scope": st.SCOPES, "part": PARTS, "statistic": st.STATISTICS, "threshol
         "ceiling_kind": CEILINGS, "dominance_rule": DOMINANCE, "links": st.LINKS, "window": st.WINDOWS,
         "distance": ("near", "far", "near_share"), "flag": tuple(FLAGS), "table": TABLES}
 
-# Name -> axes, long name. Axes beyond AXES: head, count, effective, and rank_tolerance, since xarray's sel has its own
-# use for the name "tolerance".
+# Name -> axes, long name. Axes beyond AXES: head, count, effective, and rank_tolerance, because "tolerance" is an
+# argument of xarray's sel.
 VARIABLES = {
     "r2": (("scope", "part", "statistic"), "R2 from the best causal source (chosen in-sample), of all causal pairs, of "
            "those within and between layers"),
@@ -57,7 +57,7 @@ NULLS = {
 
 
 def measure(stream, overlap):
-    """name -> array over the axes of VARIABLES. overlap: the result's, or None."""
+    """Returns name -> array over the axes of VARIABLES. overlap: the result's, or None."""
     layer, tables = stream.layer, stream.tables
     best = st.best_sources(tables["r2"], layer)
     parts = parts_of(stream, tables["r2"], tables.get("r2_heldout"), stream.head_size)
@@ -85,13 +85,13 @@ def measure(stream, overlap):
 
 
 def parts_of(stream, in_sample, heldout, regressors):
-    """The three arrays of PARTS."""
+    """Returns the three arrays of PARTS."""
     adjusted = st.adjusted(in_sample, stream.n_fit, regressors)
     return [in_sample, adjusted, np.full(in_sample.shape, np.nan) if heldout is None else heldout]
 
 
 def flags_of(tables, name):
-    """Counts by flag; of pairs, those off the diagonal."""
+    """Returns counts by flag; for pairs, without the diagonal."""
     status = tables.get("status" if name == "pairs" else f"status_{name}")
     if status is None:
         return np.zeros(len(FLAGS), int)
@@ -101,7 +101,7 @@ def flags_of(tables, name):
 
 
 def measure_selections(stream):
-    """The joint regressions by both rules; NaN and -1 for a rule that the job did not ask for."""
+    """Measures the joint regressions of both rules; NaN and -1 for a rule that the job did not ask for."""
     counts = np.arange(1, stream.references + 1)
     absent = np.full((stream.heads, stream.references), np.nan)
     tables = [parts_of(stream, stream.tables.get(f"r2_{rule}", absent), stream.tables.get(f"r2_{rule}_heldout"),
@@ -114,7 +114,7 @@ def measure_selections(stream):
 
 
 def measure_overlap(name, overlap):
-    """Of the stream's projection."""
+    """Measures the overlap of the stream's projection."""
     if overlap is None or name not in overlap.projections:
         return {}
     at, found = overlap.projections.index(name), {}
@@ -126,13 +126,13 @@ def measure_overlap(name, overlap):
 
 
 def mean_between_heads(values):
-    """Of [layer, head, head] without the diagonals; NaN: a head that there is not."""
+    """Returns the means of [layer, head, head] without the diagonals; NaN marks heads that do not exist."""
     values = values[:, ~np.eye(values.shape[-1], dtype=bool)]
     return np.nan if np.all(np.isnan(values)) else np.nanmean(values)
 
 
 def nulls(stream, dominance, tolerances):
-    """name -> array over the axes of NULLS. dominance: what dominance_nulls gives for the layers of the stream."""
+    """Returns name -> array over the axes of NULLS. dominance: dominance_nulls(layer of the stream)."""
     d, m, n = stream.head_size, stream.hidden_size, stream.n_fit
     regressors = np.arange(1, stream.references + 1) * float(d)
     floor, random = null.noise_floor(regressors, n), null.geometric(regressors, m)
@@ -140,7 +140,7 @@ def nulls(stream, dominance, tolerances):
     sources = st.causal_pairs(stream.layer).sum(axis=1)
     fit = null.PairNull(d, m, float(null.noise_floor(float(d), n)))
     true = null.PairNull(d, m, 0.0)
-    # On average adjusting takes exactly the floor away, and held-out tokens have none.
+    # On average adjusting removes exactly the noise floor, and held-out R² has none.
     by_part = (fit, true, true)
     return {"null_best": np.array([pair.mean_best(sources) for pair in by_part]),
             "null_pairs": np.array([pair.mean() for pair in by_part]),
@@ -154,7 +154,7 @@ def nulls(stream, dominance, tolerances):
 
 
 def dominance_nulls(layer):
-    """Means and standard deviations, each [dominance_rule, links]."""
+    """Returns means and standard deviations, each [dominance_rule, links]."""
     caption = np.array([null.caption_dominance(layer, links) for links in st.LINKS]).T
     code = null.code_dominance_null(layer, st.LINKS)
     return np.stack([caption[0], code[0]]), np.stack([caption[1], code[1]])

@@ -1,8 +1,9 @@
-"""What the numbers would be if heads had nothing in common. Closed forms but for the paper code's dominance.
+"""What the numbers would be if heads had nothing in common, in closed form except for the dominance of the paper's
+code.
 
-Heads that share nothing are random isotropic projections of one hidden state of size m to d coordinates each, seen
-through n tokens. Speaks of: layer [heads], the layer of each head, layer by layer. Of joint regressions the null is
-that of references taken at random; the best of many are a little better than that.
+Unrelated heads are random isotropic projections of a hidden state of size m to d coordinates each, seen through n
+tokens. layer: [heads] is the layer of each head, in order of layers. The nulls of joint regressions are those of
+references taken at random; the best of many are slightly better.
 """
 from math import lgamma
 
@@ -10,39 +11,39 @@ import numpy as np
 
 from .statistics import code_dominance
 
-GRID = 20001  # points of a distribution function
-DRAWS = 200  # of random rankings, at most
+GRID = 20001  # points at which a distribution function is evaluated
+DRAWS = 200  # random rankings, at most
 FEWEST_DRAWS = 8
-WEIGHTS_DRAWN = 1e8  # in all draws together: more heads need fewer draws
+WEIGHTS_DRAWN = 1e8  # in all draws together; more heads need fewer draws
 SEED = 0
 EPS32 = float(np.finfo(np.float32).eps)
 
 
 def noise_floor(regressors, tokens):
-    """In-sample R² of pure noise: p/(n-1); NaN where there are too few tokens for a fit."""
+    """Returns the in-sample R² of pure noise: p/(n-1); NaN if there are too few tokens for a fit."""
     floor = regressors / np.maximum(tokens - 1.0, 1e-300)
     return np.where(floor < 1, floor, np.nan)
 
 
 def geometric(regressors, hidden_size):
-    """R² from a random projection: p/m, at most 1; NaN where m is unknown (0)."""
+    """Returns the R² from a random projection: p/m, at most 1; NaN if m is unknown (0)."""
     return np.minimum(1.0, regressors / hidden_size) if hidden_size > 0 else np.full(np.shape(regressors), np.nan)
 
 
 def in_sample(r2, floor):
-    """What a true R² reads in-sample over a noise floor: f + (1-f) R²."""
+    """Returns the in-sample R² for a true R² and a noise floor f: f + (1-f) R²."""
     return floor + (1 - floor) * r2
 
 
 class PairNull:
     """R² of one head from one other, and from the best of C others.
 
-    The R² of one coordinate is Beta(d/2, (m-d)/2). A head's is the mean of d such, taken as independent: the Beta of
+    The R² of one coordinate is Beta(d/2, (m-d)/2). A head's is the mean of d such, taken as independent: the Beta with
     the same mean mu = d/m and variance, Beta(mu nu, (1-mu) nu) with nu = d (m+2)/2 - 1.
     """
 
     def __init__(self, head_size, hidden_size, floor):
-        """`floor`: d/(n-1) for what is read in-sample, 0 for what is held out."""
+        """`floor`: d/(n-1) for in-sample R², 0 for held-out R²."""
         self.floor = floor
         self.mean_r2 = float(geometric(float(head_size), hidden_size))
         if not self.mean_r2 < 1:
@@ -61,18 +62,20 @@ class PairNull:
         return float(in_sample(self.mean_r2, self.floor))
 
     def share_above(self, r2):
-        """The expected share of pairs above it."""
+        """Returns the expected share of pairs with an R² above r2."""
         if np.isnan(self.mean_r2 + self.floor):
             return np.nan
         return float(1 - np.interp((r2 - self.floor) / (1 - self.floor), self.x, self.below, left=0, right=1))
 
     def best_below(self, sources):
-        """The distribution function, on the grid x, of the best of a random target's sources: mean_t F(x)^C_t."""
+        """Returns the distribution function, on the grid x, of the best R² of a random target's sources: mean_t
+        F(x)^C_t."""
         counts, times = np.unique(sources[sources > 0], return_counts=True)
         return sum(share * self.below**count for count, share in zip(counts, times / times.sum()))
 
     def mean_best(self, sources):
-        """Mean over targets of the best of its sources. sources: [targets] how many each has; none: left out."""
+        """Returns the mean over targets of the best R² of their sources. sources: [targets], their numbers; targets
+        without any are left out."""
         if not np.any(sources > 0):
             return np.nan
         above = 1 - self.best_below(sources)
@@ -86,16 +89,16 @@ class PairNull:
 
 
 def singular_values_above(rows, columns, limit):
-    """How many of the min(rows, columns) singular values of a matrix of independent standard normals exceed `limit`,
-    by the law of Marchenko and Pastur: those of a matrix of n x p, p <= n, are sqrt(n x), where x has the density
-    sqrt((b-x)(x-a)) / (2 pi c x) between a = (1-sqrt(c))^2 and b = (1+sqrt(c))^2, c = p/n."""
+    """Returns how many of the min(rows, columns) singular values of a matrix of independent standard normals exceed
+    `limit`, by the law of Marchenko and Pastur: those of a matrix of n x p, p <= n, are sqrt(n x), where x has the
+    density sqrt((b-x)(x-a)) / (2 pi c x) between a = (1-sqrt(c))^2 and b = (1+sqrt(c))^2, c = p/n."""
     most, least = max(rows, columns), min(rows, columns)
     c = least / most
     low, high = (1 - np.sqrt(c)) ** 2, (1 + np.sqrt(c)) ** 2
     edges = np.linspace(0, np.pi, GRID)
     middles = (edges[1:] + edges[:-1]) / 2
 
-    def x(angle):  # takes the roots' ends away
+    def x(angle):  # removes the singular ends of the roots
         return (low + high) / 2 - (high - low) / 2 * np.cos(angle)
 
     share = np.cumsum(np.sin(middles) ** 2 / x(middles))
@@ -104,8 +107,9 @@ def singular_values_above(rows, columns, limit):
 
 
 def overlap_dimension(heads, head_size, hidden_size, tolerance):
-    """Of a layer's projections, were they random matrices: the heads' ranks less the joint one. Singular values count
-    above `tolerance` times the largest joint one; "paper": above max(shape) eps32 times the largest of that matrix."""
+    """Returns the overlap dimension of a layer's projections if they were random matrices: the sum of the heads' ranks
+    minus the joint rank. Singular values count above `tolerance` times the largest joint one; "paper": above max(shape)
+    eps32 times the largest of that matrix."""
     if hidden_size <= 0:
         return np.nan
     columns = heads * head_size
@@ -119,19 +123,19 @@ def overlap_dimension(heads, head_size, hidden_size, tolerance):
 
 
 def largest_singular_value(rows, columns):
-    """Of such a matrix, where it is large."""
+    """Returns the largest singular value of such a matrix, for large ones."""
     return np.sqrt(rows) + np.sqrt(columns)
 
 
 def heads_at_or_below(layer):
-    """How many heads there are in the own layer, and in this and all earlier layers. Both [heads]."""
+    """Returns the number of heads in the same layer, and in this and all earlier layers. Both [heads]."""
     sizes = np.bincount(layer)
     return sizes[layer], np.cumsum(sizes)[layer]
 
 
 def caption_dominance(layer, links):
-    """Mean and standard deviation of the caption's share under random rankings: hypergeometric draws without
-    replacement of min(links, C) from C causal sources, of which h-1 are of the own layer; heads independent."""
+    """Returns mean and standard deviation of the caption's share under random rankings: hypergeometric draws without
+    replacement of min(links, C) from C causal sources, of which h-1 are in the same layer; heads are independent."""
     own, upto = (counts - 1 for counts in heads_at_or_below(layer))
     own, upto = own[upto > 0].astype(float), upto[upto > 0].astype(float)
     if len(upto) == 0:
@@ -143,9 +147,9 @@ def caption_dominance(layer, links):
 
 
 def code_dominance_null(layer, links):
-    """Mean and standard deviation of the paper code's shares under random rankings, by seeded Monte Carlo.
+    """Estimates mean and standard deviation of the paper code's shares under random rankings, by seeded Monte Carlo.
 
-    links: how many best links each head has. Returns two arrays [links].
+    links: the number of best links per head. Returns two arrays [links].
     """
     heads = len(layer)
     draws = int(np.clip(WEIGHTS_DRAWN / (2 * heads**2), FEWEST_DRAWS, DRAWS))

@@ -1,6 +1,5 @@
-"""How files that others wrote are opened: only regular ones, and of HDF5 only what the file itself holds. No links to
-other files, no values stored in them, none that were declared and never written: the rule of src/io/hdf5.
-"""
+"""Opens files that others wrote, by the rule of src/io/hdf5: only regular files, and of HDF5 only what the file itself
+contains. No links to other files, no values stored in them, no values that were declared and never written."""
 import math
 import os
 import stat
@@ -9,11 +8,12 @@ import h5py
 
 from .error import InputError
 
-LARGEST_RATIO = 1032  # by which deflate makes anything smaller
+LARGEST_RATIO = 1032  # the highest compression of deflate
 
 
 def open_regular(path):
-    """The file, open for reading bytes. OSError where it is no regular one: a FIFO would wait for its writer."""
+    """Returns the file, open for reading bytes. Raises OSError if it is not regular: a FIFO would wait for its writer.
+    """
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -22,7 +22,7 @@ def open_regular(path):
 
 
 def open_checked(path):
-    """The h5py.File at `path`, open for reading; InputError where it leads out of the file."""
+    """Returns the h5py.File at `path`, open for reading. Raises InputError if it refers to other files."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
     opened = h5py.File(path, "r")
@@ -36,7 +36,7 @@ def open_checked(path):
 
 
 def check_objects(path, file, size):
-    """Looks at each group and dataset once, without following a link. Returns the names of the soft links."""
+    """Visits each group and dataset once, without following links. Returns the names of the soft links."""
     links, seen, groups = [], {address(file)}, [file]
     while groups:
         group = groups.pop()
@@ -60,7 +60,7 @@ def check_objects(path, file, size):
 
 
 def follow(path, file, name):
-    """Refuses a soft link that leads nowhere; none leads to another file where no external link is in this one."""
+    """Refuses a soft link that leads nowhere. None leads to another file, because external links are refused."""
     try:
         file[name]
     except (KeyError, RuntimeError):
@@ -72,7 +72,7 @@ def address(found):
 
 
 def check_stored(path, name, dataset, size):
-    """Refuses a dataset whose values do not lie in the file of so many bytes."""
+    """Refuses a dataset whose values are not in the file, which has `size` bytes."""
     if dataset.is_virtual or dataset.external:
         raise InputError(path, name, "", "is stored in other files", "copy its values into this file")
     shape = dataset.shape
@@ -85,7 +85,7 @@ def check_stored(path, name, dataset, size):
 
 
 def is_allocated(dataset):
-    """Whether each chunk, or the whole, has its place in the file."""
+    """Returns whether the dataset, or each of its chunks, has an address in the file."""
     if dataset.chunks is None:
         return dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED
     needed = math.prod(-(-extent // chunk) for extent, chunk in zip(dataset.shape, dataset.chunks))

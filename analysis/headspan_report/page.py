@@ -1,6 +1,5 @@
-"""What the pages share: their templates, the pictures of figures for wide and narrow screens, light and dark. A page
-loads nothing and needs no network.
-"""
+"""What the pages have in common: templates, and images of figures for wide and narrow screens, light and dark. A page
+loads nothing and needs no network."""
 import colorsys
 import json
 import re
@@ -19,7 +18,7 @@ PAPER = {"title": "Linear Predictability of Attention Heads in Large Language Mo
 
 @dataclass
 class Picture:
-    """One figure as addresses of images."""
+    """One figure, as addresses of images."""
     wide: str
     narrow: str
 
@@ -37,18 +36,18 @@ def template_text(name):
 
 
 def plot_library():
-    """(styles, script) of uPlot, which draws the charts to point at, with its licence."""
+    """Returns (styles, script) of uPlot, which draws the interactive charts, with its licence."""
     texts = {name: template_text(f"uPlot/{name}") for name in ("LICENSE", "uPlot.min.css", "uPlot.iife.min.js")}
     return texts["uPlot.min.css"], f"/*!\n{texts['LICENSE']}*/\n{texts['uPlot.iife.min.js']}"
 
 
 def as_json(value):
-    """For a <script>: nothing in it ends the element."""
+    """Returns JSON for a <script>, in which nothing ends the element."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def picture(draw):
-    """draw() twice, as wide and as narrow as rcParams then say."""
+    """Calls draw() twice, with wide and narrow rcParams."""
     images = []
     for width in (WIDE, NARROW):
         with matplotlib.rc_context(style(width)):
@@ -57,8 +56,8 @@ def picture(draw):
 
 
 def as_image(figure):
-    """An SVG as the address of an <img>, in which no character ends a quoted attribute of double quotes: without a
-    ground, and with its colours for a dark page."""
+    """Returns an SVG as the address of an <img>, which may be put in double quotes: without a background, and with the
+    colours for a dark page."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
@@ -68,7 +67,8 @@ def as_image(figure):
 
 
 def smaller(svg):
-    """The same SVG in fewer characters, few of them blanks, which an address must escape. Places keep two decimals."""
+    """Returns an equal SVG with fewer characters and blanks, which an address must escape. Coordinates keep two
+    decimals."""
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[svg.index("<svg"):], flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg).replace("xlink:href", "href").replace("DejaVuSans", "D")
     svg = re.sub(r' (d|x|y)="([^"]*)"', lambda found: f' {found[1]}="{shorter(found[2])}"', svg)
@@ -77,13 +77,13 @@ def smaller(svg):
 
 
 def shorter(path):
-    """The data of a path, or one number."""
+    """Shortens the data of a path, or a number."""
     path = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), path)
     return re.sub(r",?([A-Za-z]),?", r"\1", re.sub(r"\s+", ",", path.strip()))
 
 
 def dark_style(svg):
-    """The rules that a dark page draws an SVG by; text has no colour of its own."""
+    """Returns the CSS rules for an SVG on a dark page; text has no colour of its own."""
     rules = ["svg{fill:" + on_dark("#000000") + "}"]
     for name, colour in sorted(set(re.findall(r"(fill|stroke):(#[0-9a-f]{6})", svg))):
         rules.append(f'[style*="{name}:{colour}"]{{{name}:{on_dark(colour)}!important}}')
@@ -91,7 +91,7 @@ def dark_style(svg):
 
 
 def on_dark(colour):
-    """Grey turned over, colours made light."""
+    """Inverts grey, and brightens colours."""
     red, green, blue = (int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5))
     hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
     lightness = 0.9 - 0.8 * lightness if saturation == 0 else 0.4 + 0.65 * lightness

@@ -1,6 +1,5 @@
-"""What `headspan calibrate` and `headspan evaluate` leave in a folder: plans (NAME.h5) and summaries (NAME.json), two
-of a name being one run. Reads, checks and pairs them; draws and judges nothing.
-"""
+"""Reads what `headspan calibrate` and `headspan evaluate` leave in a folder: plans (NAME.h5) and summaries (NAME.json),
+which form a run if they have the same name. Checks and pairs them; draws and judges nothing."""
 import json
 import math
 from collections import Counter
@@ -27,7 +26,7 @@ NO_PLAN = "this is no plan of headspan calibrate, or an older one: calibrate aga
 
 @dataclass
 class Layer:
-    """One stream of one layer: its bands, and for head plans which heads are kept (None otherwise)."""
+    """One stream of one layer: its bands, and for head plans which heads are kept (otherwise None)."""
     columns: np.ndarray  # [bands]
     bits: np.ndarray  # [bands], 16: as it is
     kept: np.ndarray | None
@@ -40,7 +39,7 @@ class Plan:
     stored_by: dict = field(repr=False)  # stream -> [Layer], layer by layer
 
     def __getattr__(self, name):
-        """plan.stored and so on: the attributes of the file."""
+        """Makes the attributes of the file available, as in plan.stored."""
         try:
             return self.attributes[name]
         except KeyError:
@@ -52,12 +51,12 @@ class Plan:
 
     @property
     def model(self):
-        """Path of the checkpoint folder, as calibrate was told it."""
+        """Path of the checkpoint folder, as it was given to calibrate."""
         return str(self.title).removeprefix(TITLE)
 
     @property
     def method(self):
-        """How the page calls the algorithm."""
+        """What the page calls the algorithm."""
         bits = str(self.bits)
         if self.algorithm == "quantise":
             return f"int{bits}"
@@ -67,23 +66,23 @@ class Plan:
 
     @property
     def sixteen_bits(self):
-        """Every number that is stored is as it was."""
+        """Whether all numbers are stored as they were."""
         return all(np.all(layer.bits == 16) for stream in self.stored_by.values() for layer in stream)
 
     @property
     def keeps_heads(self):
-        """Some heads are kept whole and the others are had from them."""
+        """Whether some heads are kept whole and the others are predicted from them."""
         return next(iter(self.stored_by.values()))[0].kept is not None
 
     @property
     def calibration(self):
-        """The domain it was calibrated on, "" where nothing was calibrated."""
+        """The domain of the calibration, "" if there was none."""
         return "" if self.algorithm == "quantise" else domain_of(Path(str(self.tokens_path)).stem)
 
 
 @dataclass
 class Run:
-    """A plan and what evaluate found with it."""
+    """A plan and its evaluation."""
     plan: Plan
     summary: dict = field(repr=False)
 
@@ -92,22 +91,22 @@ class Run:
         return self.summary["texts"]
 
     def kl(self, text):
-        """(KL, its standard error or None); None where this run was not evaluated on the text."""
+        """Returns (KL, its standard error or None); None if this run was not evaluated on the text."""
         found = self.texts.get(text)
         return (found["kl"], found["kl_se"]) if found else None
 
     def own(self, text):
-        """Whether the text is of the domain of the calibration."""
+        """Returns whether the text belongs to the domain of the calibration."""
         return bool(self.plan.calibration) and domain_of(text) == self.plan.calibration
 
 
 def domain_of(stem):
-    """docs of docs.fit and of docs.heldout."""
+    """Returns "docs" for docs.fit and docs.heldout."""
     return stem.removesuffix(".fit").removesuffix(".heldout")
 
 
 def read_plan(path):
-    """The Plan at `path`; InputError naming what is wrong with it."""
+    """Returns the Plan at `path`. Raises InputError that names what is wrong with it."""
     path = Path(path)
     check_complete(path)
     try:
@@ -134,7 +133,7 @@ def read_layer(group):
 
 
 def read_summary(path):
-    """The object of evaluate.summary; InputError naming what is wrong with it."""
+    """Returns the JSON object of evaluate.summary. Raises InputError that names what is wrong with it."""
     path = Path(path)
     try:
         with open_regular(path) as file:
@@ -159,12 +158,13 @@ def read_summary(path):
 
 
 def has_no_errors(text):
-    """Standard errors are over sequences: where only one has tokens to predict, evaluate writes null for all."""
+    """Returns whether a text has no standard errors. They are over sequences: if only one has tokens to predict,
+    evaluate writes null for all."""
     return isinstance(text, dict) and all(text.get(name, "") is None for name in ERRORS)
 
 
 def read_folder(folder):
-    """(runs of the one model of the folder, InputErrors of what was left out)."""
+    """Returns (runs of the one model of the folder, InputErrors for what was left out)."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(folder, "", "", "is no folder", "give folders that jobs/compression.sh has filled")
@@ -189,14 +189,14 @@ def read_folder(folder):
 
 
 def files_of_folders(folders):
-    """What read_folders reads."""
+    """Returns the files that read_folders reads."""
     plans = [path for folder in folders for path in folder.glob("*.h5")]
     summaries = [path for folder in folders for path in folder.glob("*.json")]
     return [*plans, *(f"{path}.done" for path in plans), *summaries]
 
 
 def read_all(paths, read):
-    """(name -> what was read, InputErrors)."""
+    """Returns (name -> what was read, InputErrors)."""
     found, refused = {}, []
     for path in sorted(paths):
         try:
@@ -207,7 +207,7 @@ def read_all(paths, read):
 
 
 def one_model(runs, refused):
-    """The runs of the model that most plans are of (of as many, the first); the others are refused."""
+    """Returns the runs of the model to which most plans belong (in case of a tie, the first); refuses the others."""
     if not runs:
         return []
     most, count = Counter(run.plan.identity for run in runs).most_common(1)[0]
@@ -222,7 +222,7 @@ def one_model(runs, refused):
 
 
 def read_folders(folders):
-    """([runs of one model] in the order of the folders, InputErrors). Folders of one model are put together."""
+    """Returns ([runs of one model] in the order of the folders, InputErrors). Folders of one model are merged."""
     models, refused = {}, []
     for folder in dict.fromkeys(map(Path, folders)):
         runs, wrong = read_folder(folder)

@@ -1,7 +1,7 @@
-"""One self-contained page of one or several studies: what is seen, a map of heads and pairs over checkpoints, figures,
-what was run, what is wrong.
+"""Makes one self-contained page of one or several studies: findings, a map of heads and pairs over checkpoints,
+figures, the jobs, problems.
 
-The page loads nothing and needs no network. R² of the causal pairs go in by 8 bits each (pack.py); where that would
+The page loads nothing and needs no network. It contains the R² of causal pairs in 8 bits each (pack.py); if that would
 make the page too large, the map shows fewer checkpoints and says so.
 """
 from collections import Counter
@@ -31,13 +31,14 @@ FLAG_WORDS = {"deficient_source": "the regressors were linearly dependent; the r
 
 
 def causal_r2(result):
-    """What a row keeps of its result for the map: stream -> R² of the causal pairs, target by target, by 8 bits."""
+    """Returns what a row keeps of its result for the map: stream -> R² of the causal pairs, target by target, in 8
+    bits."""
     return {name: share8(stream.tables["r2"][st.causal_pairs(stream.layer)]) for name, stream in result.streams.items()}
 
 
 def pages_map(emergence, number=0, largest=None):
-    """(streams for the page's script, packed arrays by stream and id, indices of the checkpoints that the map shows).
-    number: that of the study, which begins the ids; largest: characters, LARGEST_MAP of all studies."""
+    """Returns (streams for the page's script, packed arrays by stream and id, indices of the checkpoints in the map).
+    number: the number of the study, with which ids begin; largest: characters, LARGEST_MAP for all studies together."""
     largest = LARGEST_MAP if largest is None else largest
     checkpoints = emergence.table.sizes["checkpoint"]
     every = 1
@@ -71,19 +72,19 @@ def pack_streams(emergence, shown, number):
 
 
 def as_number(value):
-    """For JSON: None where there is none."""
+    """Returns the value for JSON: None if there is none."""
     value = float(value)
     return round(value, 6) if np.isfinite(value) else None
 
 
 def name_and_step(row):
-    """The name of a checkpoint, with the step where the name does not tell it."""
+    """Returns the name of a checkpoint, with the step if the name does not contain it."""
     name, step = str(row.checkpoint.item()), int(row.step)
     return name if step < 0 or str(step) in name else f"{name}, step {step}"
 
 
 def checkpoint_label(row):
-    """How the page calls a checkpoint."""
+    """Returns what the page calls a checkpoint."""
     words, tokens = [name_and_step(row)], int(row.training_tokens)
     if row.init.item() == "random":
         return ", ".join([*words, "random weights"])
@@ -95,8 +96,8 @@ def checkpoint_label(row):
 
 
 def figures_of_rows(table):
-    """The numbers below the slider: [checkpoint][stream] of (mean best in-sample, adjusted, held-out, mean of pairs,
-    within, between layers, effective rank)."""
+    """Returns the numbers below the slider: [checkpoint][stream] of (mean best in-sample, adjusted, held-out, mean of
+    all pairs, of those within layers, of those between layers, effective rank)."""
     best = table.r2.sel(statistic="mean")
     columns = [best.sel(scope="best", part=part) for part in ("in_sample", "adjusted", "heldout")]
     columns += [best.sel(scope=scope, part="in_sample") for scope in ("pairs", "intra", "inter")]
@@ -106,7 +107,7 @@ def figures_of_rows(table):
 
 
 def summary_table(table):
-    """(header cells, rows of cells, cells of the nulls): a dozen checkpoints from first to last."""
+    """Returns (header cells, rows of cells, cells of the nulls): about a dozen checkpoints from first to last."""
     count = table.sizes["checkpoint"]
     shown = sorted({round(i) for i in np.linspace(0, count - 1, min(count, ROWS_OF_THE_TABLE))})
     rows, nulls = [], ["null"]
@@ -132,7 +133,7 @@ def share(value):
 
 
 def near_far_rows(table):
-    """The appendix's table at the last checkpoint with trained weights, for each stream and window."""
+    """Returns the appendix's table at the last checkpoint with trained weights, for each stream and window."""
     rows = []
     last = table.isel(checkpoint=np.flatnonzero(table.init.values != "random")[-1:])
     for row in last.transpose("checkpoint", ...).near_far.sel(part="in_sample"):
@@ -145,7 +146,7 @@ def near_far_rows(table):
 
 
 def warnings_of(emergence, shown):
-    """What a reader must know before the numbers: texts."""
+    """Returns texts that a reader must know before the numbers."""
     table = emergence.table
     texts = [f"not in this report: {error}" for error in emergence.complaints()]
     for flag in FLAGS:
@@ -165,7 +166,7 @@ def warnings_of(emergence, shown):
 
 
 def study_names(studies):
-    """What the page calls each: by its models; where that is said twice, with the folder too."""
+    """Returns what the page calls each study: its model, with the folder if several have the same."""
     names = [" and ".join(sorted(set(map(str, study.table.model_name.values)))) for study in studies]
     often = Counter(names)
     return [f"{name} ({study.rows[0].path.parent})" if often[name] > 1 else name
@@ -173,7 +174,7 @@ def study_names(studies):
 
 
 def study_figures(table, number):
-    """([(drawing, what it shows, its Picture, id)], [(drawing, why it is absent)])."""
+    """Returns ([(drawing, finding, its Picture, id)], [(drawing, why it is absent)])."""
     drawn, absent = draw_all(table)
     narrow, _ = draw_all(table, NARROW)
     end = f"-{number}" if number else ""
@@ -182,7 +183,7 @@ def study_figures(table, number):
 
 
 def study_part(emergence, number, name, blocks, shown):
-    """What the template shows of one study."""
+    """Returns what the template shows of one study."""
     table = emergence.table
     figures, absent = study_figures(table, number)
     rows, nulls = summary_table(table)
@@ -202,7 +203,7 @@ def study_part(emergence, number, name, blocks, shown):
 
 
 def leading(figures):
-    """(finding, id of its figure) of the first of LEADING."""
+    """Returns (finding, id of its figure) for the first ones of LEADING."""
     found = {drawing.name: (text, at) for drawing, text, _, at in figures if text != drawing.title}
     return [found[name] for name in LEADING if name in found][:LED_BY]
 
@@ -212,7 +213,7 @@ def checkpoint_labels(table):
 
 
 def overview(studies, names):
-    """(streams, rows) of the table of several studies: the last trained checkpoint of each, beside the null."""
+    """Returns (streams, rows) of the table of several studies: the last trained checkpoint of each, with the null."""
     streams = list(dict.fromkeys(s for study in studies for s in study.table.stream.values))
     rows = []
     for study, name in zip(studies, names):
@@ -231,7 +232,7 @@ def overview(studies, names):
 
 
 def together(studies, names):
-    """(what is seen, Picture, charts) of several studies side by side; None where nothing can be drawn of them."""
+    """Returns (finding, Picture, charts) of several studies side by side; None if nothing can be drawn of them."""
     tables = [study.table for study in studies]
     found = side_by_side([table.isel(checkpoint=last_trained(table)) for table in tables], names)
     try:
@@ -242,13 +243,13 @@ def together(studies, names):
 
 
 def last_trained(table):
-    """Index of the last checkpoint with trained weights, of the last where none has."""
+    """Returns the index of the last checkpoint with trained weights, or of the last one if there is none."""
     found = np.flatnonzero(table.init.values != "random")
     return found[-1] if len(found) else -1
 
 
 def render(studies):
-    """The page as text."""
+    """Returns the page as text."""
     names = study_names(studies)
     parts, maps = [], []
     for number, (emergence, name) in enumerate(zip(studies, names)):

@@ -1,8 +1,8 @@
-"""One result file of headspan: is it complete, is it one at all, and what does it hold.
+"""Reads one result file of headspan: checks that it is complete and valid, and returns its contents.
 
-Reads and checks; computes no statistic. A stream has `heads` heads, layer by layer, and N = `references`; its tables
-are numpy arrays: [heads, heads] is [target, source], [heads, N] is [target, count]. What a file may leave out
-(held-out tables, ceilings, the group `overlap`) is absent from `tables`, or None.
+Computes no statistic. A stream has `heads` heads, in order of layers, and N = `references`; its tables are numpy
+arrays: [heads, heads] is [target, source], [heads, N] is [target, count]. What a file may leave out (held-out tables,
+ceilings, the group `overlap`) is absent from `tables`, or None.
 """
 import hashlib
 import os
@@ -20,7 +20,7 @@ RULES = ("pairwise", "forward")
 FLAGS = {"deficient_source": 1, "constant_target_coordinate": 2, "too_few_tokens": 4, "outside_band": 8,
          "not_computed": 16}
 
-# Table -> axes; in the second half those that a file may leave out.
+# Table -> axes; a file may leave out those in the second half.
 REQUIRED = {"r2": ("head", "head"), "status": ("head", "head"), "effective_rank": ("head",)}
 OPTIONAL = {
     "r2_heldout": ("head", "head"), "effective_rank_layer": ("layer",),
@@ -37,7 +37,7 @@ OVERLAP = {"overlap_dimension": ("projection", "effective", "tolerance", "layer"
 class Stream:
     """K, Q or V of one checkpoint."""
     name: str
-    layer: np.ndarray  # [heads], not descending
+    layer: np.ndarray  # [heads], ascending or equal
     head: np.ndarray  # [heads], within its layer
     head_size: int
     hidden_size: int  # 0: unknown
@@ -53,7 +53,8 @@ class Stream:
         return len(self.layer)
 
     def shape(self):
-        """In words: k 6 layers of 16 heads of 8, hidden size 128. Where layers differ, the heads of each."""
+        """Describes the stream: k 6 layers of 16 heads of 8, hidden size 128. If layers differ, lists the heads of
+        each."""
         counts = np.bincount(self.layer).tolist()
         words = str(counts[0]) if len(set(counts)) == 1 else ", ".join(map(str, counts))
         return (f"{self.name} {len(counts)} layers of {words} heads of {self.head_size}, "
@@ -62,7 +63,7 @@ class Stream:
 
 @dataclass
 class Overlap:
-    """The projections' weights of one checkpoint; NaN where a projection has fewer heads than the widest."""
+    """Weights of the projections of one checkpoint; NaN where a projection has fewer heads than the widest."""
     projections: list
     effective: list  # "raw", "effective"
     tolerances: list
@@ -79,7 +80,7 @@ class Result:
     overlap: Overlap | None
 
     def fingerprint(self):
-        """What results must share to stand in one table. Ordered: the first difference is told."""
+        """What results in one table must have in common, in order: the first difference is reported."""
         first = next(iter(self.streams.values()))
         return {"model_type": str(self.attributes.get("model_type", "")), "streams": " ".join(self.streams),
                 "heads": "; ".join(stream.shape() for stream in self.streams.values()),
@@ -89,7 +90,7 @@ class Result:
 
 
 def find_results(folders):
-    """The result files under the folders, finished or not, in the order of their paths."""
+    """Returns the result files under the folders, finished or not, sorted by path."""
     found = set()
     for folder in map(Path, folders):
         if not folder.is_dir():
@@ -102,7 +103,7 @@ def find_results(folders):
 
 
 def check_complete(path):
-    """The sha256 of a file that is what its .done says; InputError where it is not, or where there is none."""
+    """Returns the sha256 of a file that matches its .done. Raises InputError if it does not, or if there is none."""
     done_path = Path(f"{path}.done")
     again = "run the study again: it computes what is missing"
     if not path.exists():
@@ -133,7 +134,7 @@ def check_schema(path, attributes, otherwise):
 
 
 def read_result(path):
-    """The Result at `path`; InputError naming what is wrong with it."""
+    """Returns the Result at `path`. Raises InputError that names what is wrong with it."""
     path = Path(path)
     try:
         sha256 = check_complete(path)
@@ -179,7 +180,7 @@ def read_stream(path, group):
 
 
 def read_overlap(path, file):
-    """None where the study was not asked for it."""
+    """Returns None if the study did not compute the overlap."""
     if "overlap" not in file:
         return None
     group, where = file["overlap"], f"{path}: overlap"
@@ -198,7 +199,7 @@ def read_overlap(path, file):
 
 
 def table(where, group, name, shape):
-    """The values of a variable of exactly this shape; None: of any one-dimensional shape."""
+    """Returns the values of a variable of exactly this shape; None: of any one-dimensional shape."""
     if name not in group:
         raise InputError(where, name, "", "is missing", "this is no result of headspan, or it is damaged")
     variable = group[name]
@@ -211,7 +212,7 @@ def table(where, group, name, shape):
 
 
 def split_digest(file):
-    """Of the group `tokens`; empty where the study had activations and not tokens."""
+    """Returns the digest of the group `tokens`; empty if the study had activations instead of tokens."""
     if "tokens" not in file:
         return ""
     digest = hashlib.sha256()
@@ -221,12 +222,12 @@ def split_digest(file):
 
 
 def plain(value):
-    """An HDF5 attribute as Python has it."""
+    """Converts an HDF5 attribute to a Python value."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value.item() if isinstance(value, np.generic) else value
 
 
 def one_line(error):
-    """The message of a library's exception on one line."""
+    """Returns the message of a library's exception on one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,8 +1,7 @@
-"""The statistics of one stream, as design section 3 defines them. Pure functions of arrays; reads and writes nothing.
+"""Statistics of one stream, as pure functions of arrays. analysis/README.md says what each means.
 
-r2 is [target, source], layer is [heads], layer by layer. A pair is causal when layer(source) <= layer(target) and it
-is another head. Only causal pairs count; a pair without an R² (NaN) is left out of everything, and a figure of
-nothing is NaN.
+r2 is [target, source]; layer is [heads], in order of layers. A pair of two different heads is causal if layer(source)
+<= layer(target). Only causal pairs count. Pairs without an R² (NaN) are left out, and a statistic of no pairs is NaN.
 """
 import numpy as np
 
@@ -11,16 +10,16 @@ SCOPES = ("best", "pairs", "intra", "inter")
 QUANTILES = (0.5, 0.05, 0.25, 0.75, 0.95)
 THRESHOLDS = (0.1, 0.5)
 LINKS = (1, 3, 5)
-WINDOWS = (2, 4)  # layers: near is a distance up to this, far is beyond
+WINDOWS = (2, 4)  # in layers: pairs up to this distance are near, others far
 
 
 def causal_pairs(layer):
-    """[target, source] of bool."""
+    """Returns [target, source] of bool."""
     return (layer[None, :] <= layer[:, None]) & ~np.eye(len(layer), dtype=bool)
 
 
 def summary(values):
-    """Mean, median and quantiles, in the order of STATISTICS, of those values that are numbers."""
+    """Returns mean, median and quantiles of the values that are not NaN, in the order of STATISTICS."""
     values = values[~np.isnan(values)]
     if values.size == 0:
         return np.full(len(STATISTICS), np.nan)
@@ -28,26 +27,27 @@ def summary(values):
 
 
 def adjusted(r2, tokens, regressors):
-    """1 - (1-R²)(n-1)/(n-p-1); NaN where there are too few tokens for a fit."""
+    """Returns 1 - (1-R²)(n-1)/(n-p-1); NaN if there are too few tokens for a fit."""
     free = tokens - regressors - 1.0
     return 1 - (1 - r2) * (tokens - 1) / np.where(free > 0, free, np.nan)
 
 
 def best_sources(r2, layer):
-    """The causal source of largest R² of each target, -1 where there is none; ties to the lower layer and head."""
+    """Returns the causal source with the largest R² for each target, -1 if there is none; in case of a tie, that of the
+    lower layer and head."""
     masked = np.where(causal_pairs(layer) & ~np.isnan(r2), r2, -np.inf)
     best = masked.argmax(axis=1)
     return np.where(masked.max(axis=1) > -np.inf, best, -1)
 
 
 def from_sources(r2, sources):
-    """r2 of each target from its source: [target]; NaN where the source is -1."""
+    """Returns the r2 of each target from its source: [target]; NaN if the source is -1."""
     return np.where(sources >= 0, r2[np.arange(len(sources)), sources], np.nan)
 
 
 def scopes(r2, layer, sources):
-    """The R² that each of SCOPES speaks of, as flat arrays: from each target's `sources`; of all causal pairs; of
-    those within a layer; of those between layers."""
+    """Returns the R² of each of SCOPES as flat arrays: from each target's `sources`; of all causal pairs; of those
+    within a layer; of those between layers."""
     causal, same = causal_pairs(layer), layer[:, None] == layer[None, :]
     return [from_sources(r2, sources), r2[causal], r2[causal & same], r2[causal & ~same]]
 
@@ -58,7 +58,8 @@ def share_above(values, threshold):
 
 
 def caption_dominance(r2, layer, links):
-    """The caption of Fig. 3: of the links from each head's `links` best causal sources, the share within a layer."""
+    """Returns the share of links within a layer among those from each head's `links` best causal sources: the caption
+    of Fig. 3."""
     causal = causal_pairs(layer) & ~np.isnan(r2)
     order = np.argsort(np.where(causal, -r2, np.inf), axis=1, kind="stable")[:, :links]
     is_link = np.take_along_axis(causal, order, axis=1)
@@ -67,9 +68,9 @@ def caption_dominance(r2, layer, links):
 
 
 def code_dominance(r2, layer, links):
-    """What the paper's code computes for Fig. 3: each causal pair is a link of both its heads; each head names its
-    best links; the named pairs, undirected and each once, are counted. Returns the shares within a layer, one for
-    each of `links`. Ties go to the later source, then the later target, as the code's sort does."""
+    """Returns what the paper's code computes for Fig. 3: each causal pair is a link of both its heads; each head names
+    its best links; the named pairs are undirected and counted once. Returns the shares within a layer, one for each of
+    `links`. In case of a tie the later source wins, then the later target, as in the code's sort."""
     heads = len(layer)
     causal = causal_pairs(layer) & ~np.isnan(r2)
     weight = np.where(causal, r2, -np.inf)
@@ -77,7 +78,7 @@ def code_dominance(r2, layer, links):
     touching = np.concatenate([weight, weight.T], axis=1)
     own = np.arange(heads)[:, None]
 
-    def later(columns):  # in the order of (source, target)
+    def later(columns):  # the order of (source, target)
         return np.where(columns < heads, columns * heads + own, own * heads + columns - heads)
 
     best = largest(touching, later, min(max(links), 2 * heads))
@@ -92,22 +93,22 @@ def code_dominance(r2, layer, links):
 
 
 def largest(values, rank, count):
-    """Columns of the `count` largest values of each row of [row, column], largest first; ties to the column of higher
-    rank(columns)."""
+    """Returns the columns of the `count` largest values in each row of [row, column], largest first; in case of a tie,
+    the column of higher rank(columns) first."""
     everything = np.broadcast_to(np.arange(values.shape[1]), values.shape)
     kept = everything
     if count < values.shape[1]:
         order = np.argpartition(-values, (count - 1, count), axis=1)
         last, next_one = np.take_along_axis(values, order[:, count - 1:count + 1], axis=1).T
-        tied = np.any((last == next_one) & (last > -np.inf))  # then the partition chose among equals by chance
+        tied = np.any((last == next_one) & (last > -np.inf))  # the partition chose arbitrarily among equal values
         kept = everything if tied else order[:, :count]
     order = np.lexsort((-rank(kept), -np.take_along_axis(values, kept, axis=1)), axis=1)
     return np.take_along_axis(kept, order[:, :count], axis=1)
 
 
 def near_far(r2, layer, window):
-    """Mean R² of the causal pairs 1..window layers apart, of those farther apart, and near/(near + far) of the two
-    means, which is the paper's "% Conn." and no share of connections."""
+    """Returns the mean R² of the causal pairs 1..window layers apart, of those farther apart, and near/(near + far) of
+    the two means, which the paper calls "% Conn." although it is not a share of connections."""
     distance = layer[:, None] - layer[None, :]
     near, far = (np.nan if np.all(np.isnan(values)) else np.nanmean(values)
                  for values in (r2[(distance >= 1) & (distance <= window)], r2[distance > window]))
@@ -115,5 +116,5 @@ def near_far(r2, layer, window):
 
 
 def flag_counts(status, flags):
-    """How many entries carry each flag: [flag]. `flags`: their masks."""
+    """Returns how many entries have each flag: [flag]. `flags`: their masks."""
     return np.array([np.count_nonzero(status & mask) for mask in flags])

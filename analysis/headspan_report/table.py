@@ -1,4 +1,4 @@
-"""Tab-separated tables with a header that the user gives: a manifest's names, the losses of a training log."""
+"""Reads tab-separated tables with a header: a manifest's names, the losses of a training log."""
 import csv
 from pathlib import Path
 
@@ -9,7 +9,7 @@ LOSSES = ("validation_loss", "loss")
 
 
 def read_rows(path):
-    """The rows as dicts; every cell stripped."""
+    """Returns the rows as dicts, with every cell stripped."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file, delimiter="\t", restkey="", restval=""))
@@ -22,7 +22,7 @@ def read_rows(path):
 
 
 def column(path, rows, names):
-    """The first of the names that is a column."""
+    """Returns the first of the names that is a column."""
     for name in names:
         if name in rows[0]:
             return name
@@ -30,13 +30,13 @@ def column(path, rows, names):
 
 
 def read_names(path):
-    """The names of the checkpoints of a manifest."""
+    """Returns the names of the checkpoints of a manifest."""
     rows = read_rows(path)
     return [row[column(path, rows, NAMES[:1])] for row in rows]
 
 
 def read_losses(path):
-    """Loss of each checkpoint, by its name (str) or its step (int), whichever column there is."""
+    """Returns the loss of each checkpoint, by its name (str) or its step (int), depending on the column."""
     rows = read_rows(Path(path))
     key, loss = column(path, rows, NAMES), column(path, rows, LOSSES)
     losses = {}

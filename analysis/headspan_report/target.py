@@ -1,4 +1,4 @@
-"""What a command is going to write, looked at before work begins: that it replaces nothing that the command reads."""
+"""Checks, before work begins, that a command will not overwrite a file that it reads."""
 import os
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from .error import InputError
 
 
 def check_targets(targets, inputs):
-    """Refuses a target that is one of the inputs, whatever links lead there, or that is there and no regular file."""
+    """Refuses a target that is one of the inputs, through any link, or that exists and is not a regular file."""
     inputs = [Path(path) for path in inputs if path is not None]
     for target in filter(os.path.exists, map(Path, targets)):
         for path in inputs:

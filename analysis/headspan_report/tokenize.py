@@ -1,7 +1,7 @@
-"""Texts as a token file of headspan: raw little-endian uint16 or uint32 and a sidecar NAME.json.
+"""Turns texts into a token file of headspan: raw little-endian uint16 or uint32 and a sidecar NAME.json.
 
-A document is a line of a JSONL file (one field of it), or a whole file of any other name; .gz is unpacked. Each ends
-with the end-of-text token. Uses Hugging Face tokenizers, which is not installed with this package by default.
+A document is a line of a JSONL file (one of its fields), or any other file as a whole; .gz is unpacked. Each document
+ends with the end-of-text token. Needs Hugging Face tokenizers, which is not installed with this package by default.
 """
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ USUAL_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>")
 
 
 def documents(path, field):
-    """The texts of a file, one after the other."""
+    """Yields the texts of a file."""
     path = Path(path)
     plain = path.name.removesuffix(".gz")
     unpack = gzip.open if path.name.endswith(".gz") else open
@@ -56,19 +56,19 @@ def load_tokenizer(path):
         raise InputError(path, "", "", "is no file", "give a tokenizer.json")
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises Exception itself
+    except Exception as error:  # tokenizers raises plain Exception
         raise InputError(path, "", "", f"is no tokenizer ({' '.join(str(error).split())})",
                          "give the tokenizer.json of the model") from error
 
 
 def configuration_of(path):
-    """The file beside a tokenizer that may say which token ends a text."""
+    """Returns the file next to a tokenizer that may say which token ends a text."""
     return Path(path).with_name("tokenizer_config.json")
 
 
 def end_of_text(tokenizer, path, wanted):
-    """The id that ends a document: `wanted`, an id or a token; else what tokenizer_config.json beside it says; else
-    the only one of the usual tokens."""
+    """Returns the id that ends a document: `wanted`, an id or a token; otherwise the one in tokenizer_config.json;
+    otherwise the only one of the usual tokens."""
     size = tokenizer.get_vocab_size()
     if wanted is not None:
         found = int(wanted) if str(wanted).isdigit() else tokenizer.token_to_id(wanted)
@@ -88,7 +88,7 @@ def end_of_text(tokenizer, path, wanted):
 
 
 def batches(paths, field):
-    """Lists of documents that have any text."""
+    """Yields lists of documents that are not empty."""
     batch = []
     for path in paths:
         for text in documents(path, field):
@@ -102,7 +102,8 @@ def batches(paths, field):
 
 
 def tokenize(paths, tokenizer_path, output, field="text", eos=None, limit=None, name=None):
-    """Writes OUTPUT and its sidecar, which it returns; stops after the document that brings the tokens to `limit`."""
+    """Writes OUTPUT and its sidecar, which it returns. Stops after the document that brings the number of tokens to
+    `limit`."""
     output = Path(output)
     if output.suffix == ".json":
         raise InputError(output, "--output", "", "would be the sidecar's name", "NAME.bin")

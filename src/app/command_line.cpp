@@ -115,7 +115,7 @@ Written read_words(int argc, const char* const* argv) {
 
 std::int64_t read_ranks(const std::optional<std::string>& text) {
   if (!text) throw InputError(kOrigin, "--ranks", "", "is missing", "headspan plan JOB.ini --ranks N");
-  const auto ranks = integer(1, kMostRanks);
+  const auto ranks = integer(1, kMaxRanks);
   try {
     return ranks.read(*text);
   } catch (const BadValue& error) {

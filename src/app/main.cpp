@@ -14,10 +14,8 @@
 #include "app/study/study.h"
 #include "app/study/unit_list.h"
 #include "app/theory.h"
-#include "base/process/memory.h"
-#include "base/process/own_program.h"
+#include "base/process/process_setup.h"
 #include "base/process/stop_signal.h"
-#include "base/process/thread_pools.h"
 #include "base/process/watchdog.h"
 #include "dist/comm/agreement.h"
 
@@ -85,16 +83,16 @@ int tell(const std::exception& e) {
   return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
 }
 
-/// Before the libraries are initialised: threads that they start then would take a signal that only main's
-/// thread holds.
+/// Holds signals back before the libraries are initialised: threads that they start would otherwise take a
+/// signal that only main's thread holds. (src/README.md lists what headspan changes in its process.)
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
 
 /// Starts MPI, which waits for every rank: for ever, where a signal has ended one of them while its libraries
 /// were loaded and was held by this one.
 MpiSession start_mpi(int* argc, char*** argv) {
-  constexpr std::chrono::seconds kPatience{5};
-  const auto look = [] { return Watchdog::Look{0, stop_signal_seen(), ""}; };
-  const Watchdog watch(kPatience, look, [](const std::string&) {
+  constexpr std::chrono::seconds kTimeout{5};
+  const auto poll = [] { return Watchdog::Status{0, stop_signal_seen(), ""}; };
+  const Watchdog watchdog(kTimeout, poll, [](const std::string&) {
     std::fputs("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n",
                stderr);
     std::_Exit(1);
@@ -106,7 +104,7 @@ MpiSession start_mpi(int* argc, char*** argv) {
 }  // namespace headspan
 
 int main(int argc, char** argv) {
-  headspan::take_own_name();
+  headspan::restore_process_name();
   headspan::disable_heap_trim();
   using namespace headspan;
   Request request;
@@ -124,7 +122,7 @@ int main(int argc, char** argv) {
   }
   try {
     if (!failure && row_of(request.command).runs_long) {
-      let_idle_threads_sleep(argv);
+      set_passive_wait_and_reexec(argv);
       catch_stop_signals();
     } else {
       release_stop_signals();

@@ -82,10 +82,10 @@ void print_draws(const TheoryRequest& request, const TheoryResult& result) {
 /// Local.
 void check_size(const TheoryRequest& request, const GridShape& grid) {
   const std::int64_t columns = (request.references + 1) * request.head_size;
-  if (most_local_elements(grid, request.hidden_size, columns, kTheoryBlock) <= kMostLocalElements) return;
+  if (max_local_elements(grid, request.hidden_size, columns, kTheoryBlock) <= kMaxLocalElements) return;
   throw InputError("", "theory.hidden_size", std::to_string(request.hidden_size),
                    "leaves, with " + std::to_string(columns) + " columns, more than " +
-                       std::to_string(kMostLocalElements) +
+                       std::to_string(kMaxLocalElements) +
                        " elements on a rank, which ScaLAPACK cannot count",
                    "use more ranks, or smaller sizes");
 }

@@ -1,5 +1,5 @@
-// Integer arithmetic that refuses to overflow: for sizes that come from files, and for the narrow integers of
-// MPI, BLAS and HDF5. Sizes inside headspan are std::int64_t; narrowing happens only through `to_int`.
+// Integer arithmetic that throws instead of overflowing: for sizes that come from files, and for the 32-bit
+// integers of MPI, BLAS and HDF5. Sizes inside headspan are std::int64_t; only `to_int` narrows them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace headspan {
 
-/// a * b for non-negative a and b. Throws Error naming `what` when the product does not fit in 63 bits.
+/// Returns a * b for non-negative a and b. Throws Error naming `what` when the product does not fit in 63
+/// bits.
 inline std::int64_t checked_mul(std::int64_t a, std::int64_t b, const char* what) {
   std::int64_t product = 0;
   if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product))
@@ -19,7 +20,7 @@ inline std::int64_t checked_mul(std::int64_t a, std::int64_t b, const char* what
   return product;
 }
 
-/// a + b for non-negative a and b. Throws Error naming `what` when the sum does not fit in 63 bits.
+/// Returns a + b for non-negative a and b. Throws Error naming `what` when the sum does not fit in 63 bits.
 inline std::int64_t checked_add(std::int64_t a, std::int64_t b, const char* what) {
   std::int64_t sum = 0;
   if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum))
@@ -35,7 +36,7 @@ inline int to_int(std::int64_t value) {
   return static_cast<int>(value);
 }
 
-/// An index or a size, which is not negative, for the standard library.
+/// Converts a non-negative index or size for the standard library.
 inline std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 }  // namespace headspan

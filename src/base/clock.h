@@ -1,9 +1,9 @@
-// The clock that durations are measured with. Not the time of day (base/provenance.h).
+// The clock that measures durations. Not the time of day (base/provenance.h).
 #pragma once
 
 namespace headspan {
 
-/// Returns seconds since some fixed point; never goes back.
+/// Returns the seconds since some fixed point in time; never decreases.
 double steady_seconds();
 
 }  // namespace headspan

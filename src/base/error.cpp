@@ -28,9 +28,9 @@ InputError::InputError(const std::string& file, const std::string& field, const 
 
 std::string error_message(const std::exception& exception) {
   const std::string what = exception.what();
-  const bool own = dynamic_cast<const Error*>(&exception) != nullptr ||
-                   dynamic_cast<const InputError*>(&exception) != nullptr;
-  return escaped(own ? what : what.substr(0, what.find('\n')));
+  const bool ours = dynamic_cast<const Error*>(&exception) != nullptr ||
+                    dynamic_cast<const InputError*>(&exception) != nullptr;
+  return escaped(ours ? what : what.substr(0, what.find('\n')));
 }
 
 void throw_errno(const std::string& what, const std::string& path) {

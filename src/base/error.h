@@ -1,12 +1,11 @@
-// Errors that headspan tells apart, because each ends the program differently (design: exit codes 0, 1, 2,
-// 3).
+// The three kinds of error, each of which ends the program differently:
 //
-//   InputError  exit 2   the input is at fault: a key, a file, a shape. Found before work begins, told once.
-//   Error       exit 1   the environment failed: I/O, MPI, LAPACK, memory.
-//   HS_ASSERT   abort    a defect of headspan itself.
+//   InputError  exit 2   the input is at fault: a key, a file, a shape. Found before work begins, printed
+//   once. Error       exit 1   the environment failed: I/O, MPI, LAPACK, memory. HS_ASSERT   abort    a
+//   defect of headspan itself.
 //
-// An exception is local to the rank that throws it. Before ranks go on to a collective call they agree on
-// success with `agree` (dist/comm/agreement.h), so that no rank waits for one that failed.
+// An exception is local to the rank that throws it. Before a collective call the ranks agree on success with
+// `agree` (dist/comm/agreement.h), so that no rank waits for one that failed.
 #pragma once
 
 #include <stdexcept>
@@ -21,8 +20,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The input is at fault (exit 2). `what()` is the one line told to the user, without the leading "headspan:
-/// ".
+/// The input is at fault (exit 2). `what()` is the line that the user sees after "headspan: ".
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -33,18 +31,18 @@ class InputError : public std::runtime_error {
              const std::string& wrong, const std::string& right = {});
 };
 
-/// What to tell of an exception, in one line: what(), of those of other libraries its first line alone
-/// (LibTorch's go on with a stack).
+/// Returns one line that describes the exception: what(), or its first line if another library threw it
+/// (LibTorch appends a stack trace).
 std::string error_message(const std::exception& exception);
 
-/// `what: path: strerror(errno)` as an Error; call it right after the failing system call.
+/// Throws Error("what: path: strerror(errno)"). Call it right after the system call that failed.
 [[noreturn]] void throw_errno(const std::string& what, const std::string& path);
 
-/// Prints the failed expression with its place and aborts the process.
+/// Prints the failed expression with its file and line, and aborts the process.
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
 
 }  // namespace headspan
 
-/// A condition that only a defect of headspan can break; checked in every build type.
+/// Checks a condition that only a defect of headspan can break, in every build type.
 #define HS_ASSERT(condition) \
   ((condition) ? static_cast<void>(0) : ::headspan::assertion_failed(#condition, __FILE__, __LINE__))

@@ -5,8 +5,8 @@
 namespace headspan {
 
 bool is_file_name(std::string_view name) {
-  constexpr std::size_t kLongest = 160;
-  return !name.empty() && name.size() <= kLongest && name != "." && name != ".." &&
+  constexpr std::size_t kMaxBytes = 160;
+  return !name.empty() && name.size() <= kMaxBytes && name != "." && name != ".." &&
          name.find('/') == std::string_view::npos && escaped(name) == name;
 }
 

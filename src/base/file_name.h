@@ -1,16 +1,16 @@
-// What results may be called: a name that users give and that becomes a file's or a folder's.
+// The names that users may give to results, which become names of files and folders.
 #pragma once
 
 #include <string_view>
 
 namespace headspan {
 
-/// What is_file_name asks for, for messages.
+/// The rule of is_file_name, as messages state it.
 constexpr const char* kFileNameRule =
     "1 to 160 bytes of UTF-8 without '/' and control characters, not . or ..";
 
-/// Whether a file or folder can be called `name`, with the suffixes of results and a job's id after it (file
-/// systems allow 255 bytes).
+/// Returns whether a file or folder can be called `name`, with the suffix of a result and a job id appended
+/// (file systems allow 255 bytes).
 bool is_file_name(std::string_view name);
 
 }  // namespace headspan

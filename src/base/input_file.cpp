@@ -88,10 +88,10 @@ std::string contents(const InputFile& file) {
 std::string read_whole_file(const std::string& path) { return contents(InputFile(path)); }
 
 std::string read_small_file(const std::string& path) {
-  constexpr std::int64_t kLargest = 100'000'000;
+  constexpr std::int64_t kMaxBytes = 100'000'000;
   const InputFile file(path);
-  if (file.size() > kLargest)
-    throw InputError(path, "file size", std::to_string(file.size()), "is above " + std::to_string(kLargest),
+  if (file.size() > kMaxBytes)
+    throw InputError(path, "file size", std::to_string(file.size()), "is above " + std::to_string(kMaxBytes),
                      "is it the file that was meant?");
   return contents(file);
 }

@@ -1,6 +1,6 @@
-// A regular file that is read at explicit places with pread: no shared position, no buffer, no memory map. It
-// stays the file that was opened even if its name is given to another one. Reading is safe from several
-// threads at once.
+// InputFile: a regular file that is read at explicit offsets with pread: no shared position, no buffer, no
+// memory map. It remains the file that was opened, even if its name is later given to another one. Several
+// threads may read at once.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@ class InputFile {
 
   const std::string& path() const { return path_; }
 
-  /// Bytes in the file when it was opened.
+  /// Size in bytes when the file was opened.
   std::int64_t size() const { return size_; }
 
-  /// Reads exactly `bytes` bytes from byte `offset` on into `out`; the caller keeps the range within size().
-  /// Throws Error when the system fails or when the file has become shorter since it was opened.
+  /// Reads exactly `bytes` bytes, starting at byte `offset`, into `out`. The range must lie within size().
+  /// Throws Error if the system fails or the file has become shorter since it was opened.
   void read(std::int64_t offset, std::int64_t bytes, void* out) const;
 
-  /// Bytes given out by `read` so far.
+  /// Bytes that `read` has returned so far.
   std::int64_t bytes_read() const { return bytes_read_; }
 
  private:
@@ -37,11 +37,11 @@ class InputFile {
   mutable std::atomic<std::int64_t> bytes_read_{0};
 };
 
-/// The whole of a file. Throws as InputFile does.
+/// Reads a whole file. Throws as InputFile does.
 std::string read_whole_file(const std::string& path);
 
-/// The whole of a small file: a text that a person or a tool wrote. Throws as InputFile does, and InputError
-/// when the file is above 100 MB.
+/// Reads a whole text file that a person or a tool wrote. Throws as InputFile does, and InputError if the
+/// file is larger than 100 MB.
 std::string read_small_file(const std::string& path);
 
 }  // namespace headspan

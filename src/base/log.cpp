@@ -20,17 +20,13 @@ std::string quoted(const std::string& value) {
 
 }  // namespace
 
-std::string format_fields(const LogFields& fields) {
-  std::string text;
-  for (const auto& [key, value] : fields) text += (text.empty() ? "" : " ") + key + "=" + quoted(value);
-  return text;
-}
-
 Log::Log(bool speaks, std::FILE* out) : speaks_(speaks), out_(out), on_terminal_(isatty(fileno(out)) == 1) {}
 
 void Log::event(const std::string& phase, const LogFields& fields) const {
   if (!speaks_) return;
-  line(iso_time_utc() + " headspan " + phase + (fields.empty() ? "" : " ") + format_fields(fields));
+  std::string text = iso_time_utc() + " headspan " + phase;
+  for (const auto& [key, value] : fields) text += " " + key + "=" + quoted(value);
+  line(text);
 }
 
 void Log::notice(const std::string& text) const { line("headspan: notice: " + text); }

@@ -1,6 +1,6 @@
-// Log: what a run tells its operator, on stderr: one line per event, escaped (base/printable.h) and flushed,
-// from one rank. A Log that does not speak (every rank but 0) swallows all. Not the progress of a phase
-// (base/progress.h), not the end of a failed run.
+// Log: messages of a run to its operator on stderr, one line per event, escaped (base/printable.h) and
+// flushed. Only rank 0 has a Log that speaks; the others discard everything. Not the progress of a phase
+// (base/progress.h), not the error line of a failed run.
 #pragma once
 
 #include <cstdio>
@@ -10,24 +10,22 @@
 
 namespace headspan {
 
-/// key and value of one fact, in the order they are told.
+/// Keys and values of one line, in the order in which they are printed.
 using LogFields = std::vector<std::pair<std::string, std::string>>;
-
-/// "key=value key=value"; a value that is empty or holds blanks, quotes or '=' stands in double quotes.
-std::string format_fields(const LogFields& fields);
 
 class Log {
  public:
   /// `out` must outlive the Log.
   explicit Log(bool speaks, std::FILE* out = stderr);
 
-  /// "2026-03-01T12:00:05Z headspan PHASE key=value ...".
+  /// Prints "2026-03-01T12:00:05Z headspan PHASE key=value ...". A value that is empty or holds blanks,
+  /// quotes or '=' is put in double quotes.
   void event(const std::string& phase, const LogFields& fields = {}) const;
 
-  /// "headspan: notice: TEXT": as asked, but perhaps not as expected.
+  /// Prints "headspan: notice: TEXT": the run does what was asked, but perhaps not what was expected.
   void notice(const std::string& text) const;
 
-  /// "headspan: warning: TEXT": the result is not all that was asked for.
+  /// Prints "headspan: warning: TEXT": the result will not be all that was asked for.
   void warning(const std::string& text) const;
 
   bool speaks() const { return speaks_; }

@@ -1,6 +1,5 @@
-// A file that is written from its beginning on: created anew, whatever its name led to before. What stands
-// there is unlinked, a symbolic link is not followed. Not how a file comes to its final name
-// (io/outputs/publish.h).
+// OutputFile: a new file that is written from beginning to end. Whatever had its name before is unlinked; a
+// symbolic link is not followed. Not how a file gets its final name (io/outputs/publish.h).
 #pragma once
 
 #include <string>
@@ -9,13 +8,13 @@ namespace headspan {
 
 class OutputFile {
  public:
-  /// Throws Error, as the others do.
+  /// Creates the file. Throws Error.
   explicit OutputFile(const std::string& path);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  void append(const std::string& text);
+  void append(const std::string& text);  ///< Throws Error.
 
  private:
   std::string path_;

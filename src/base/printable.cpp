@@ -11,9 +11,9 @@ unsigned byte_at(std::string_view text, std::size_t i) {
   return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
 }
 
-/// The bytes of the UTF-8 character at `i`; 0 where none begins there. Surrogates and what lies beyond
-/// U+10FFFF are no characters.
-std::size_t character_at(std::string_view text, std::size_t i) {
+/// Returns the length in bytes of the UTF-8 character at `i`, 0 if none begins there. Surrogates and code
+/// points above U+10FFFF are not characters.
+std::size_t character_length(std::string_view text, std::size_t i) {
   const unsigned first = byte_at(text, i), second = byte_at(text, i + 1);
   if (first < 0x80) return 1;
   if (first < 0xC2 || first > 0xF4) return 0;
@@ -25,7 +25,7 @@ std::size_t character_at(std::string_view text, std::size_t i) {
   return is_whole ? length : 0;
 }
 
-/// Of the character at `i`: U+0000 to U+001F, U+007F to U+009F.
+/// Returns whether the character at `i` is one of U+0000 to U+001F or U+007F to U+009F.
 bool is_control(std::string_view text, std::size_t i) {
   const unsigned first = byte_at(text, i);
   return first < 0x20 || first == 0x7F || (first == 0xC2 && byte_at(text, i + 1) < 0xA0);
@@ -41,7 +41,7 @@ std::string escaped(std::string_view text) {
     line += code;
   };
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = character_at(text, i), end = i + std::max<std::size_t>(length, 1);
+    const std::size_t length = character_length(text, i), end = i + std::max<std::size_t>(length, 1);
     if (length > 0 && !is_control(text, i))
       line += text.substr(i, length);
     else
@@ -52,8 +52,8 @@ std::string escaped(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  constexpr std::size_t kLongest = 100;
-  std::size_t length = std::min(text.size(), kLongest);
+  constexpr std::size_t kMaxBytes = 100;
+  std::size_t length = std::min(text.size(), kMaxBytes);
   while (length > 0 && (byte_at(text, length) & 0xC0) == 0x80) --length;
   return escaped(text.substr(0, length)) + (length < text.size() ? "..." : "");
 }

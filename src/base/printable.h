@@ -1,5 +1,5 @@
-// Text from a file made fit for one line of a message: control characters and bytes that are no UTF-8 as
-// \xNN, long text cut. Not an escape that anything could read back.
+// Makes text from a file fit for one line of a message: control characters and invalid UTF-8 become \xNN,
+// long text is cut. Not an encoding that could be read back.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace headspan {
 
-/// Returns `text` with each byte of a control character (U+0000 to U+001F, U+007F to U+009F) and each byte
-/// that is no UTF-8 as `\xNN`.
+/// Returns `text` with `\xNN` in place of each byte of a control character (U+0000 to U+001F, U+007F to
+/// U+009F) and each byte of invalid UTF-8.
 std::string escaped(std::string_view text);
 
-/// The same, beyond 100 bytes cut (never inside a UTF-8 character) and ended by "...".
+/// Returns escaped(text); text above 100 bytes is cut, never inside a UTF-8 character, and ends in "...".
 std::string printable(std::string_view text);
 
-/// A number that is at fault, in six digits: "-5", "1e+39", "nan".
+/// Formats an invalid number with six digits: "-5", "1e+39", "nan".
 std::string printable(double value);
 
 /// Returns the numbers as "[2, 3]", cut beyond 100 bytes and ended by "...]".

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/clock.h"
-#include "base/progress.h"
-
 namespace headspan {
 
-Profile::Profile(Clock clock) : clock_(clock ? std::move(clock) : steady_seconds), since_(clock_()) {}
+Profile::Profile(Clock clock) : clock_(std::move(clock)), since_(clock_()) {}
 
 Profile::Phase Profile::enter(const std::string& phase) {
   count();
@@ -24,7 +21,7 @@ void Profile::leave() {
   open_.pop_back();
 }
 
-/// The time since the last change belongs to the innermost phase.
+/// Adds the time since the last change to the innermost phase.
 void Profile::count() {
   const double now = clock_();
   if (!open_.empty()) seconds_[open_.back()].second += now - since_;

@@ -1,7 +1,6 @@
-// Where the time of a piece of work goes: seconds of this rank by phase. A phase that is entered inside
-// another stops the other's clock, so that the seconds of all phases add up to the time spent in any. In a
-// phase with collectives a rank's time includes its waiting for the others. Not the progress of a phase
-// (base/progress.h).
+// Profile: how many seconds this rank spends in each phase. Entering a phase inside another one stops the
+// outer clock, so the seconds of all phases add up to the total. In a phase with collectives a rank's time
+// includes waiting for the others. Not the progress of a phase (base/progress.h).
 #pragma once
 
 #include <functional>
@@ -9,19 +8,20 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace headspan {
 
 class Profile {
  public:
-  using Clock = std::function<double()>;  // seconds since any fixed point, never going back
+  using Clock = std::function<double()>;  // as steady_seconds
 
-  explicit Profile(Clock clock = {});  ///< none: the steady clock
+  explicit Profile(Clock clock = steady_seconds);
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  /// Counts for a phase while it lives. Phases end in the reverse of the order in which they began.
+  /// The time during which a Phase lives counts for it. Phases end in the reverse order of their beginnings.
   class Phase {
    public:
     explicit Phase(Profile& profile) : profile_(profile) {}
@@ -34,10 +34,10 @@ class Profile {
   };
   [[nodiscard]] Phase enter(const std::string& phase);
 
-  /// Of the phases in the order in which they were first entered; without the time since the last of them
-  /// began or ended.
+  /// The seconds of each phase, in the order in which they were first entered. The time since a phase last
+  /// began or ended is not included yet.
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
-  /// Of one phase; 0 where it never was.
+  /// The seconds of one phase; 0 if it was never entered.
   double seconds(const std::string& phase) const;
 
  private:
@@ -47,10 +47,10 @@ class Profile {
   Clock clock_;
   double since_;
   std::vector<std::pair<std::string, double>> seconds_;
-  std::vector<std::size_t> open_;  // in seconds_, the innermost last
+  std::vector<std::size_t> open_;  // indices into seconds_, the innermost last
 };
 
-/// phase=1.234 for each phase, for a log.
+/// Returns "1.234" (seconds) for each phase.
 LogFields profile_fields(const Profile& profile);
 
 }  // namespace headspan

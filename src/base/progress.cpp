@@ -15,9 +15,9 @@ namespace {
 
 constexpr double kBarSeconds = 0.1;
 constexpr double kLineSeconds = 30;
-constexpr std::size_t kBarWidth = 24;  // less where the numbers leave less room
+constexpr std::size_t kBarWidth = 24;  // less if the numbers need the room
 
-/// "HH:MM:SS", hours without limit.
+/// Formats a duration as "HH:MM:SS"; hours are not limited.
 std::string clock_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   std::array<char, 40> text{};
@@ -77,7 +77,7 @@ void Progress::show() {
   shown_ = now_;
   if (log_.on_terminal())
     draw_bar();
-  else if (done_ < total_)  // the last line is finish()'s
+  else if (done_ < total_)  // finish() writes the last line
     write_line();
 }
 

@@ -1,6 +1,6 @@
-// Progress of one phase: on a terminal a bar, redrawn at most ten times a second and gone at the end, of
-// whose numbers a narrow terminal shows only the first; in a log one key=value line every 30 s and one at the
-// end. It runs when it is called: no thread, no signal. On a Log that does not speak it does nothing.
+// Progress of one phase. On a terminal: a bar, redrawn at most ten times a second and cleared at the end; a
+// narrow terminal shows only the first of its numbers. In a log: one key=value line every 30 s and one at the
+// end. It acts only when it is called: no thread, no signal. On a Log that does not speak it does nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace headspan {
 
 class Progress {
  public:
-  using Clock = std::function<double()>;  // seconds since any fixed point, never going back
+  using Clock = std::function<double()>;  // as steady_seconds
 
-  /// A phase of `total` units ("tokens", "pairs"), of which none is done. `context` leads every line of the
-  /// log (checkpoint=step3000). `log` must outlive it.
+  /// Begins a phase of `total` units ("tokens", "pairs"). `context` comes first in every line of the log
+  /// (checkpoint=step3000). `log` must outlive the Progress.
   Progress(const Log& log, std::string phase, std::string unit, std::int64_t total, LogFields context = {},
            Clock clock = steady_seconds);
   ~Progress();  ///< finish()
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `amount` more units are done.
+  /// Adds `amount` to the units that are done.
   void advance(std::int64_t amount);
 
-  /// Clears the bar, or writes the phase's last line. Only the first call acts; the destructor calls it.
+  /// Clears the bar, or writes the last line of the phase. Only the first call does so.
   void finish();
 
  private:

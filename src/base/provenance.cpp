@@ -17,9 +17,9 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// `text` cut, with every character but letters, digits, '.', '-' and '_' replaced by '_'.
-std::string for_file_name(const std::string& text, std::size_t longest) {
-  std::string name = text.substr(0, longest);
+/// Cuts `text`, and replaces every character but letters, digits, '.', '-' and '_' by '_'.
+std::string for_file_name(const std::string& text, std::size_t length) {
+  std::string name = text.substr(0, length);
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   return name;
@@ -60,9 +60,9 @@ std::string hostname() {
 std::string job_id() {
   const std::string array = environment("SLURM_ARRAY_JOB_ID"), task = environment("SLURM_ARRAY_TASK_ID");
   const std::string job = environment("SLURM_JOB_ID"), pid = std::to_string(getpid());
-  if (!array.empty() && !task.empty()) return for_file_name(array + "_" + task, kLongestJobId);
-  if (!job.empty()) return for_file_name(job, kLongestJobId);
-  return for_file_name(hostname(), kLongestJobId - 1 - pid.size()) + "-" + pid;
+  if (!array.empty() && !task.empty()) return for_file_name(array + "_" + task, kMaxJobIdLength);
+  if (!job.empty()) return for_file_name(job, kMaxJobIdLength);
+  return for_file_name(hostname(), kMaxJobIdLength - 1 - pid.size()) + "-" + pid;
 }
 
 }  // namespace headspan

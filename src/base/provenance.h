@@ -1,5 +1,5 @@
-// Provenance: the words by which a log or a result says which program made it, when, where and for which job.
-// Not the versions of MPI, HDF5 or LibTorch: the layers that use them tell those.
+// Provenance: which program made a log or a result, when, where and for which job, as text. Not the versions
+// of MPI, HDF5 and LibTorch, which come from the layers that use them.
 #pragma once
 
 #include <cstddef>
@@ -7,29 +7,29 @@
 
 namespace headspan {
 
-constexpr std::size_t kLongestJobId = 64;
+constexpr std::size_t kMaxJobIdLength = 64;
 
-/// "0.2.0", as CMake's project says.
+/// Returns the version in CMakeLists.txt, such as "0.2.0".
 std::string program_version();
 
-/// The commit this program was built from, 12 digits, "-dirty" behind it when tracked files differed;
-/// "unknown" outside git.
+/// Returns the commit that this program was built from: 12 digits, with "-dirty" appended if tracked files
+/// differed; "unknown" outside git.
 std::string git_id();
 
-/// "headspan 0.2.0 (git 0123456789ab)".
+/// Returns "headspan 0.2.0 (git 0123456789ab)".
 std::string program_name();
 
-/// "GCC 12.2.0 Release": compiler and build type.
+/// Returns compiler and build type: "GCC 12.2.0 Release".
 std::string compiler();
 
-/// Now, as "2026-03-01T12:00:05Z".
+/// Returns the current time, as "2026-03-01T12:00:05Z".
 std::string iso_time_utc();
 
 std::string hostname();
 
-/// The id of this run: the Slurm job ("123"), of an array "ARRAY_TASK" ("123_4"); without Slurm "HOST-PID".
-/// Fit for a file name: kLongestJobId characters at most, letters, digits, '.', '-' and '_' ('_' for any
-/// other). Without Slurm it differs from rank to rank: rank 0's is the job's.
+/// Returns the id of this run: the Slurm job ("123"), for an array "ARRAY_TASK" ("123_4"), without Slurm
+/// "HOST-PID". It is fit for a file name: at most kMaxJobIdLength letters, digits, '.', '-' and '_', which
+/// also replaces any other character. Without Slurm it differs from rank to rank; rank 0's is the job's.
 std::string job_id();
 
 }  // namespace headspan

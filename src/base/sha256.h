@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) of bytes that arrive in pieces, of a text, and of a file; written as 64 lower-case
-// hexadecimal digits. The work is libcrypto's, which uses the SHA instructions of the processor.
+// SHA-256 (FIPS 180-4) of bytes that arrive in chunks, of a text, and of a file, as 64 lower-case hexadecimal
+// digits. libcrypto computes it, with the SHA instructions of the processor.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace headspan {
 
 class Sha256 {
  public:
-  /// Throws Error when libcrypto has no SHA-256 to offer.
+  /// Throws Error if libcrypto offers no SHA-256.
   Sha256();
 
   /// Appends `bytes` bytes.
   void update(const void* data, std::int64_t bytes);
 
-  /// The digest of everything appended. Ends this object's use: call it once.
+  /// Returns the digest of everything appended. Call it once; the object is of no use afterwards.
   std::string hex();
 
  private:
@@ -29,10 +29,10 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
-/// The digest of `bytes`.
+/// Returns the digest of `bytes`.
 std::string sha256_hex(std::string_view bytes);
 
-/// The digest of the file at `path`, read once through a buffer of 4 MiB. Throws as InputFile does.
+/// Returns the digest of the file at `path`, read once through a buffer of 4 MiB. Throws as InputFile does.
 std::string sha256_file(const std::string& path);
 
 }  // namespace headspan

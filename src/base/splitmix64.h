@@ -1,5 +1,5 @@
-// SplitMix64 (Steele, Lea and Flood 2014): the seeded generator wherever a choice must be the same on every
-// machine and in every language. Not a source of numbers for cryptography.
+// SplitMix64 (Steele, Lea and Flood 2014): the seeded generator of every choice that must be the same on all
+// machines and in all languages. Not for cryptography.
 #pragma once
 
 #include <cstdint>

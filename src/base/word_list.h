@@ -1,5 +1,5 @@
-// WordList: what the values of an enumeration are called in job files, in files' attributes and in results.
-// Each enumeration has one, beside it; words become values where they are read, and nowhere else.
+// WordList: the names of an enumeration's values in job files, file attributes and results. Each enumeration
+// has its list beside it; words become values where they are read, and nowhere else.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace headspan {
 template <class E>
 using WordList = std::vector<std::pair<std::string, E>>;
 
-/// The word for `value`.
+/// Returns the word for `value`.
 template <class E>
 const std::string& word_of(const WordList<E>& words, E value) {
   for (const auto& [word, meaning] : words)
@@ -23,7 +23,7 @@ const std::string& word_of(const WordList<E>& words, E value) {
   return words.front().first;
 }
 
-/// What `word` means; nothing where it is not in the list.
+/// Returns the value that `word` stands for; nothing if it is not in the list.
 template <class E>
 std::optional<E> value_of(const WordList<E>& words, const std::string& word) {
   for (const auto& [known, meaning] : words)
@@ -31,7 +31,7 @@ std::optional<E> value_of(const WordList<E>& words, const std::string& word) {
   return std::nullopt;
 }
 
-/// All words, with | between.
+/// Returns all words, joined by '|'.
 template <class E>
 std::string joined(const WordList<E>& words) {
   std::string text;

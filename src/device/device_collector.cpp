@@ -1,7 +1,6 @@
 #include "device/device_collector.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -21,24 +20,19 @@ at::Tensor view_of(T* values, std::vector<std::int64_t> shape) {
 }  // namespace
 
 template <class T>
-DeviceCollector<T>::DeviceCollector(const Grid& grid, const DeviceComm& comm,
-                                    const std::vector<std::int64_t>& columns,
-                                    const std::vector<std::int64_t>& blocks, Precision precision,
-                                    bool heldout, at::Device device, at::ScalarType values,
-                                    std::int64_t stripe)
+DeviceCollector<T>::DeviceCollector(const Grid& grid, const DeviceComm& comm, GramSpec spec,
+                                    at::Device device, at::ScalarType values, std::int64_t stripe)
     : grid_(&grid),
       comm_(&comm),
-      columns_(columns),
-      blocks_(blocks),
-      precision_(precision),
+      spec_(std::move(spec)),
       device_(device),
       values_(values),
-      panel_tokens_(panel_tokens<T>(grid.shape(), columns, precision, heldout)),
+      panel_tokens_(panel_tokens<T>(grid.shape(), spec_.columns, spec_.precision, spec_.heldout)),
       stripe_(stripe),
-      waiting_tokens_(heldout ? 2 : 1, 0) {}
+      waiting_tokens_(spec_.parts(), 0) {}
 
 template <class T>
-void DeviceCollector<T>::begin(const DeviceShare& share) {
+void DeviceCollector<T>::start_share(const DeviceShare& share) {
   end_share();
   share_ = share;
   for (const std::size_t s : share.streams) {
@@ -49,7 +43,7 @@ void DeviceCollector<T>::begin(const DeviceShare& share) {
 
 template <class T>
 typename DeviceCollector<T>::Stream DeviceCollector<T>::make_stream(std::size_t stream) const {
-  const std::int64_t columns = columns_.at(stream), block = blocks_.at(stream);
+  const std::int64_t columns = spec_.columns.at(stream), block = spec_.blocks.at(stream);
   Stream made{DeviceExchange(*grid_, *comm_, columns, block, device_), {}, {}, {}, {}};
   made.sums.resize(waiting_tokens_.size());
   made.waiting.resize(waiting_tokens_.size());
@@ -59,24 +53,24 @@ typename DeviceCollector<T>::Stream DeviceCollector<T>::make_stream(std::size_t 
   return made;
 }
 
-/// Makes its Grams, once the share before has left the device.
+/// Allocates the share's Grams if that has not happened, once the previous share has left the device.
 template <class T>
-void DeviceCollector<T>::open_share() {
-  wait_for_copies();
+void DeviceCollector<T>::allocate_grams() {
+  finish_download();
   for (auto& [s, stream] : streams_)
     for (const Part part : share_.parts)
       if (Sums& sums = stream.sums.at(static_cast<std::size_t>(part)); !sums.gram)
-        sums.gram.emplace(*grid_, columns_.at(s), blocks_.at(s), device_, stripe_, share_.piece);
+        sums.gram.emplace(*grid_, spec_.columns[s], spec_.blocks[s], device_, stripe_, share_.slice);
 }
 
 template <class T>
 void DeviceCollector<T>::flush_all() {
-  open_share();  // where nothing waits too
+  allocate_grams();  // also if nothing waits
   for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
     if (waiting_tokens_[part] > 0) flush(part);
 }
 
-/// What it has gathered begins to go to the host, beside what the device is given next.
+/// Flushes the share and starts to copy it to the host, beside what the device is given next.
 template <class T>
 void DeviceCollector<T>::end_share() {
   flush_all();
@@ -84,24 +78,24 @@ void DeviceCollector<T>::end_share() {
   for (auto& [s, stream] : streams_) {
     host().stream(s).shift = stream.shift;
     copy_waiting(s);
-    stream.waiting.clear();  // those of the next share take its place
+    stream.waiting.clear();  // the next share needs the memory
   }
-  leaving_.streams = std::move(streams_);
+  download_.streams = std::move(streams_);
   streams_.clear();
   wait_for(device_);
-  leaving_.copies = std::async(std::launch::async, [this, parts = share_.parts] {
+  download_.done = std::async(std::launch::async, [this, parts = share_.parts] {
     const OnStream beside(side_stream(device_));
-    for (const auto& [s, stream] : leaving_.streams) copy_sums(stream, parts, host_->stream(s));
+    for (const auto& [s, stream] : download_.streams) copy_sums(stream, parts, host_->stream(s));
   });
 }
 
-/// Until the share before is on the host; gives its memory back.
+/// Waits until the previous share is on the host, and frees its memory on the device.
 template <class T>
-void DeviceCollector<T>::wait_for_copies() {
-  if (!leaving_.copies.valid()) return;
-  leaving_.copies.get();
-  leaving_.streams.clear();
-  release_unused(device_);  // the next pass takes other sizes
+void DeviceCollector<T>::finish_download() {
+  if (!download_.done.valid()) return;
+  download_.done.get();
+  download_.streams.clear();
+  release_unused(device_);  // the next pass allocates other sizes
 }
 
 template <class T>
@@ -110,9 +104,9 @@ at::Tensor DeviceCollector<T>::add_rows(std::size_t stream, Part part, std::int6
   const std::int64_t before = buffer.tokens, room = buffer.rows.defined() ? buffer.rows.size(0) : -1;
   buffer.tokens += tokens;
   if (room < buffer.tokens) {
-    const at::Tensor larger =
-        at::empty({std::max(buffer.tokens, panel_tokens_ / grid_->comm().size()) + tokens, columns_[stream]},
-                  at::dtype(values_).device(device_));
+    const at::Tensor larger = at::empty(
+        {std::max(buffer.tokens, panel_tokens_ / grid_->comm().size()) + tokens, spec_.columns[stream]},
+        at::dtype(values_).device(device_));
     if (before > 0) larger.narrow(0, 0, before).copy_(buffer.rows.narrow(0, 0, before));
     buffer.rows = larger;
   }
@@ -128,75 +122,61 @@ void DeviceCollector<T>::end_round(Part part, std::int64_t tokens) {
 
 template <class T>
 void DeviceCollector<T>::flush(std::size_t part) {
-  open_share();
+  allocate_grams();
   waiting_tokens_[part] = 0;
   for (auto& [s, stream] : streams_) {
-    const at::Tensor rows = add_rows(s, static_cast<Part>(part), 0);  // makes room where nothing came
+    add_rows(s, static_cast<Part>(part), 0);  // allocates the buffer where no rows have arrived
     Waiting& buffer = stream.waiting[part];
     const at::Tensor waiting = buffer.rows.narrow(0, 0, buffer.tokens);
-    if (stream.shift.empty()) set_shift(stream, mean_of(waiting));
-    // In as many steps as a Collector takes.
-    const double share = static_cast<double>(panel_tokens_) / grid_->comm().size();
-    const auto panels = static_cast<int>(std::lround(static_cast<double>(buffer.tokens) / share));
-    const int steps = grid_->comm().max(std::max(1, panels));
-    for (int step = 0; step < steps; ++step) {
-      const Range mine = range_of(buffer.tokens, steps, step);
-      add_panel(stream, part, waiting.narrow(0, mine.first, mine.count));
+    if (stream.shift.empty()) {
+      const at::Tensor sums = at::sum(waiting, at::IntArrayRef{0}, false, at::kDouble);
+      set_shift(stream, mean_over_ranks(grid_->comm(), to_vector(sums), buffer.tokens));
+    }
+    const int panels = panel_count(grid_->comm(), buffer.tokens, panel_tokens_);
+    for (int panel = 0; panel < panels; ++panel) {
+      const Range tokens = range_of(buffer.tokens, panels, panel);
+      add_panel(stream, part, waiting.narrow(0, tokens.first, tokens.count));
     }
     buffer.tokens = 0;
   }
   multiply();
 }
 
-/// As provisional_mean has it.
-template <class T>
-std::vector<double> DeviceCollector<T>::mean_of(const at::Tensor& rows) const {
-  const at::Tensor sums = at::sum(rows, at::IntArrayRef{0}, false, at::kDouble).to(at::kCPU).contiguous();
-  std::vector<double> mean(sums.data_ptr<double>(), sums.data_ptr<double>() + sums.numel());
-  std::int64_t total = rows.size(0);
-  grid_->comm().sum(&total, 1);
-  grid_->comm().sum(mean.data(), rows.size(1));
-  if (total > 0)
-    for (double& value : mean) value /= static_cast<double>(total);
-  return mean;
-}
-
 template <class T>
 void DeviceCollector<T>::set_shift(Stream& stream, std::vector<double> shift) {
   stream.shift = std::move(shift);
-  stream.device_shift =
-      view_of(stream.shift.data(), {static_cast<std::int64_t>(stream.shift.size())}).clone().to(device_);
+  stream.device_shift = at::tensor(stream.shift, at::kDouble).to(device_);
 }
 
 template <class T>
 void DeviceCollector<T>::add_panel(Stream& stream, std::size_t part, const at::Tensor& rows) {
   Sums& sums = stream.sums[part];
-  at::Tensor values = at::empty(rows.sizes(), at::dtype(panel_type(precision_)).device(device_));
-  shift_values(rows, stream.device_shift, precision_, values);
+  at::Tensor values = at::empty(rows.sizes(), at::dtype(panel_type(spec_.precision)).device(device_));
+  shift_values(rows, stream.device_shift, spec_.precision, values);
   sums.sum.add_(at::sum(values, at::IntArrayRef{0}, false, at::kDouble));
-  Pending next{&stream, &sums, stream.exchange.begin(values)};
+  Pending next{&stream, &sums, stream.exchange.start(values)};
   multiply();
   pending_ = std::move(next);
   if (grid_->comm().size() == 1) multiply();  // nothing to overlap: one panel's memory is enough
 }
 
-/// Adds the panel that is under way, if there is one.
+/// Multiplies the panel that is under way, if there is one.
 template <class T>
 void DeviceCollector<T>::multiply() {
   if (!pending_) return;
   const DeviceOperands operands = pending_->stream->exchange.finish(pending_->panel);
-  pending_->sums->gram->add(operands.rows, operands.columns, precision_);
+  pending_->sums->gram->add(operands.rows, operands.columns, spec_.precision);
   pending_->sums->tokens += operands.rows.size(0);
   pending_.reset();
 }
 
-/// What was copied there to be saved.
+/// Clears what was copied to the host to be saved.
 template <class T>
-void DeviceCollector<T>::forget_on_host(std::size_t s) {
+void DeviceCollector<T>::clear_on_host(std::size_t s) {
   CollectedStream<T>& copy = host_->stream(s);
   for (const Part part : share_.parts) {
     const auto p = static_cast<std::size_t>(part);
-    copy.sums[p] = GramSums(*grid_, columns_[s], blocks_[s]);
+    copy.sums[p] = GramSums(*grid_, spec_.columns[s], spec_.blocks[s]);
     copy.waiting[p] = {};
     host_->set_waiting(part, 0);
   }
@@ -205,18 +185,18 @@ void DeviceCollector<T>::forget_on_host(std::size_t s) {
 template <class T>
 std::map<std::size_t, ResidentGrams> DeviceCollector<T>::release_resident() {
   std::map<std::size_t, ResidentGrams> resident;
-  if (share_.piece.of > 1 || share_.parts.size() < waiting_tokens_.size()) return resident;
+  if (share_.slice.of > 1 || share_.parts.size() < waiting_tokens_.size()) return resident;
   flush_all();
   for (auto& [s, stream] : streams_) {
     std::vector<ResidentSums> parts;
     for (Sums& sums : stream.sums) {
-      GramSums host(*grid_, columns_[s], blocks_[s]);
-      view_of(host.sum.data(), {columns_[s]}).copy_(sums.sum);
+      GramSums host(*grid_, spec_.columns[s], spec_.blocks[s]);
+      host.sum = to_vector(sums.sum);
       host.tokens = sums.tokens;
       parts.push_back({std::move(*sums.gram), std::move(host)});
     }
     resident.emplace(s, ResidentGrams(std::move(parts), std::move(stream.shift)));
-    if (host_) forget_on_host(s);
+    if (host_) clear_on_host(s);
   }
   streams_.clear();
   return resident;
@@ -225,7 +205,7 @@ std::map<std::size_t, ResidentGrams> DeviceCollector<T>::release_resident() {
 template <class T>
 std::vector<StreamGrams> DeviceCollector<T>::finish() {
   end_share();
-  wait_for_copies();
+  finish_download();
   std::vector<StreamGrams> grams = host().finish();
   host_.reset();
   return grams;
@@ -233,14 +213,13 @@ std::vector<StreamGrams> DeviceCollector<T>::finish() {
 
 template <class T>
 Collector<T>& DeviceCollector<T>::host() {
-  if (!host_)
-    host_ = std::make_unique<Collector<T>>(*grid_, columns_, blocks_, precision_, waiting_tokens_.size() > 1);
+  if (!host_) host_ = std::make_unique<Collector<T>>(*grid_, spec_);
   return *host_;
 }
 
 template <class T>
-Collector<T>& DeviceCollector<T>::on_host() {
-  open_share();
+Collector<T>& DeviceCollector<T>::copy_to_host() {
+  allocate_grams();
   for (const auto& [s, stream] : streams_) {
     CollectedStream<T>& copy = host().stream(s);
     copy.shift = stream.shift;
@@ -257,12 +236,12 @@ void DeviceCollector<T>::copy_sums(const Stream& from, const std::vector<Part>& 
     const Sums& sums = from.sums[static_cast<std::size_t>(part)];
     GramSums& copy = to.sums[static_cast<std::size_t>(part)];
     sums.gram->copy_to(copy.matrix);
-    view_of(copy.sum.data(), {sums.sum.numel()}).copy_(sums.sum);
+    copy.sum = to_vector(sums.sum);
     copy.tokens = sums.tokens;
   }
 }
 
-/// The rows that no panel has had yet.
+/// Copies the rows that wait for the next panel.
 template <class T>
 void DeviceCollector<T>::copy_waiting(std::size_t s) {
   for (const Part part : share_.parts) {
@@ -271,25 +250,25 @@ void DeviceCollector<T>::copy_waiting(std::size_t s) {
     const Waiting& waiting = streams_.at(s).waiting[p];
     T* const rows = host_->add_rows(s, part, waiting.tokens);
     if (waiting.tokens > 0)
-      view_of(rows, {waiting.tokens, columns_[s]}).copy_(waiting.rows.narrow(0, 0, waiting.tokens));
+      view_of(rows, {waiting.tokens, spec_.columns[s]}).copy_(waiting.rows.narrow(0, 0, waiting.tokens));
     host_->set_waiting(part, waiting_tokens_[p]);
   }
 }
 
 template <class T>
-void DeviceCollector<T>::take() {
-  open_share();
+void DeviceCollector<T>::upload() {
+  allocate_grams();
   for (auto& [s, stream] : streams_) {
     CollectedStream<T>& from = host().stream(s);
     for (const Part part : share_.parts) {
       const auto p = static_cast<std::size_t>(part);
       Sums& sums = stream.sums[p];
       sums.gram->copy_from(from.sums[p].matrix);
-      sums.sum.copy_(view_of(from.sums[p].sum.data(), {columns_[s]}));
+      sums.sum.copy_(at::tensor(from.sums[p].sum, at::kDouble));
       sums.tokens = from.sums[p].tokens;
       const std::int64_t tokens = from.waiting[p].tokens;
       at::Tensor rows = add_rows(s, part, tokens);
-      if (tokens > 0) rows.copy_(view_of(from.waiting[p].rows.data(), {tokens, columns_[s]}));
+      if (tokens > 0) rows.copy_(view_of(from.waiting[p].rows.data(), {tokens, spec_.columns[s]}));
       waiting_tokens_[p] = tokens;
       grid_->comm().sum(&waiting_tokens_[p], 1);
     }

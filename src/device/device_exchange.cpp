@@ -8,6 +8,7 @@
 #include "base/error.h"
 
 namespace headspan {
+
 DeviceExchange::DeviceExchange(const Grid& grid, const DeviceComm& comm, std::int64_t columns,
                                std::int64_t block, at::Device device)
     : grid_(&grid), comm_(&comm), device_(device) {
@@ -23,44 +24,44 @@ DeviceExchange::Axis DeviceExchange::axis(const BlockCyclic& distribution) const
     std::vector<std::int64_t> columns(to_size(distribution.local_size(part)));
     for (std::size_t i = 0; i < columns.size(); ++i)
       columns[i] = distribution.global(part, static_cast<std::int64_t>(i));
-    result.columns.push_back(at::tensor(columns, at::kLong).to(device_));
+    result.push_back(at::tensor(columns, at::kLong).to(device_));
   }
   return result;
 }
 
-DevicePanel DeviceExchange::begin(const at::Tensor& values) const {
+DevicePanel DeviceExchange::start(const at::Tensor& values) const {
   DevicePanel panel;
   if (comm_->size() == 1) {
     panel.received = {values, values};
     return panel;
   }
   const std::vector<std::int64_t> counts = comm_->host().all_gather(values.size(0));
-  panel.received.rows = begin_axis(rows_, values, counts, true, panel);
-  if (grid_->rows() > 1) panel.received.columns = begin_axis(columns_, values, counts, false, panel);
+  panel.received.rows = start_axis(rows_, values, counts, true, panel);
+  if (grid_->rows() > 1) panel.received.columns = start_axis(columns_, values, counts, false, panel);
   return panel;
 }
 
 DeviceOperands DeviceExchange::finish(const DevicePanel& panel) const {
-  for (const DeviceComm::Request request : panel.tickets) comm_->wait(request);
+  for (const DeviceComm::Request request : panel.requests) comm_->wait(request);
   if (comm_->size() == 1) return panel.received;
   const at::Tensor rows = panel.received.rows.to(device_);
   if (grid_->rows() > 1) return {rows, panel.received.columns.to(device_)};
-  return {rows, rows.index_select(1, columns_.columns[to_size(grid_->column())])};
+  return {rows, rows.index_select(1, columns_[to_size(grid_->column())])};
 }
 
-at::Tensor DeviceExchange::begin_axis(const Axis& axis, const at::Tensor& values,
+at::Tensor DeviceExchange::start_axis(const Axis& axis, const at::Tensor& values,
                                       const std::vector<std::int64_t>& counts, bool by_row,
                                       DevicePanel& panel) const {
   const auto part_of = [&](int rank) {
     return to_size(by_row ? rank / grid_->columns() : rank % grid_->columns());
   };
-  const at::Device where = comm_->gpu() ? device_ : at::Device(at::kCPU);
+  const at::Device memory = comm_->gpu() ? device_ : at::Device(at::kCPU);
   std::vector<at::Tensor> sent;  // by part
-  for (const at::Tensor& columns : axis.columns)
-    sent.push_back(values.index_select(1, columns).to(where).contiguous());
+  for (const at::Tensor& columns : axis)
+    sent.push_back(values.index_select(1, columns).to(memory).contiguous());
   const std::int64_t tokens = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  const std::int64_t width = axis.columns[part_of(comm_->rank())].size(0);
-  const at::Tensor received = at::empty({tokens, width}, values.options().device(where));
+  const std::int64_t width = axis[part_of(comm_->rank())].size(0);
+  const at::Tensor received = at::empty({tokens, width}, values.options().device(memory));
   const std::int64_t row_bytes = width * static_cast<std::int64_t>(values.element_size());
   std::vector<Bytes<const char>> from;
   std::vector<Bytes<char>> to;
@@ -71,7 +72,7 @@ at::Tensor DeviceExchange::begin_axis(const Axis& axis, const at::Tensor& values
     to.push_back({next, counts[to_size(rank)] * row_bytes});
     next += counts[to_size(rank)] * row_bytes;
   }
-  panel.tickets.push_back(comm_->begin_exchange(from, to));
+  panel.requests.push_back(comm_->begin_exchange(from, to));
   panel.sent.insert(panel.sent.end(), sent.begin(), sent.end());
   return received;
 }

@@ -1,6 +1,7 @@
-// Brings a panel of tokens on devices to the ranks that multiply it: what dist/matrix/panel_exchange.h is for
-// values in host memory, with the same operands. On GPUs the messages of a panel are under way while the
-// product of the one before is formed, where that is put on the default stream between `begin` and `finish`.
+// Sends a panel of tokens on devices to the ranks that multiply it. Does what dist/matrix/panel_exchange.h
+// does for values in host memory, with the same operands. On GPUs the messages of a panel overlap the product
+// of the previous one, if that is put on the default stream between `start` and `finish`. Not the product
+// (device/device_gram.h).
 #pragma once
 
 #include <vector>
@@ -13,37 +14,37 @@
 
 namespace headspan {
 
-/// The tokens of all ranks, by rank, each contiguous.
+/// The tokens of all ranks, in rank order.
 struct DeviceOperands {
   at::Tensor rows;     ///< [tokens, local rows]
   at::Tensor columns;  ///< [tokens, local columns]; the same tensor as `rows` on a 1x1 grid
 };
 
-/// A panel that is under way. What it sends must live until it is finished.
+/// A panel that is under way. Must live until it is finished.
 struct DevicePanel {
   std::vector<at::Tensor> sent;
-  DeviceOperands received;  // where the communicator's buffers lie; no columns where the grid has one row
-  std::vector<DeviceComm::Request> tickets;
+  DeviceOperands received;  // in the communicator's memory; without columns if the grid has one row
+  std::vector<DeviceComm::Request> requests;
 };
 
 class DeviceExchange {
  public:
-  /// For panels of `columns` in blocks on the grid, on `device`. `comm` joins the ranks of the grid; where
-  /// its buffers do not lie on the device, values are taken there and back. Both must outlive the object.
+  /// For panels of `columns` columns in blocks on the grid, on `device`. `comm` joins the ranks of the grid;
+  /// if its buffers do not lie on the device, values are copied there and back. Grid and comm must outlive
+  /// the object.
   DeviceExchange(const Grid& grid, const DeviceComm& comm, std::int64_t columns, std::int64_t block,
                  at::Device device);
 
-  /// values: [this rank's tokens, D]; tokens may differ between ranks and be 0. Collective over the grid.
-  DevicePanel begin(const at::Tensor& values) const;
-  /// Local.
+  /// Starts the exchange of values: [this rank's tokens, D]; tokens may differ between ranks and be 0.
+  /// Collective over the grid.
+  DevicePanel start(const at::Tensor& values) const;
+  /// Returns the operands once they have arrived. Local.
   DeviceOperands finish(const DevicePanel& panel) const;
 
  private:
-  struct Axis {
-    std::vector<at::Tensor> columns;  // by part: which of D it has
-  };
+  using Axis = std::vector<at::Tensor>;  // by process row or column: the indices of its columns of D
   Axis axis(const BlockCyclic& distribution) const;
-  at::Tensor begin_axis(const Axis& axis, const at::Tensor& values, const std::vector<std::int64_t>& counts,
+  at::Tensor start_axis(const Axis& axis, const at::Tensor& values, const std::vector<std::int64_t>& counts,
                         bool by_row, DevicePanel& panel) const;
 
   const Grid* grid_;

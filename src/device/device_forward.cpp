@@ -13,18 +13,18 @@
 namespace headspan {
 namespace {
 
-using Choices = std::vector<std::optional<std::vector<std::int64_t>>>;  // nothing: left to the host
+using Choices = std::vector<std::optional<std::vector<std::int64_t>>>;  // none: left to the host
 
-constexpr double kSafePivot = 1e4;  // of a factor without pivoting, in tolerances
-constexpr double kTie = 1e-10;      // of two candidates' gains in R²
+constexpr double kSafePivot = 1e4;  // in tolerances, without pivoting
+constexpr double kTie = 1e-10;      // between two candidates' gains in R²
 constexpr std::int64_t kBatchBytes = std::int64_t{1} << 31;
 
-/// Bytes of one target: its tiles, both ways round, and its moments in two orders.
+/// Returns the bytes of a target: its tiles, also transposed, and its moments in two orders.
 std::int64_t target_bytes(std::int64_t side) {
   return 4 * side * side * static_cast<std::int64_t>(sizeof(double));
 }
 
-/// Targets with as many candidates each.
+/// Selects for targets that have the same number of candidates.
 class Batch {
  public:
   Batch(const RegressionData& data, std::vector<const ForwardProblem*> problems, at::Device device)
@@ -36,7 +36,7 @@ class Batch {
     std::vector<double> variance;
     for (const ForwardProblem* problem : problems)
       for (const double value : gather(data.sst, problem->heads, d_)) variance.push_back(value);
-    const at::Tensor sst = on_device(variance, at::kDouble).view({count_, heads_ * d_});
+    const at::Tensor sst = on_device(variance).view({count_, heads_ * d_});
     const at::Tensor scale = at::where(sst > 0, sst.rsqrt(), at::zeros_like(sst));
     residual_ = moments(problems).mul_(scale.unsqueeze(2)).mul_(scale.unsqueeze(1));
     used_ = at::zeros({count_, heads_ - 1}, at::dtype(at::kBool).device(device));
@@ -44,8 +44,8 @@ class Batch {
     batch_ = at::arange(count_, at::dtype(at::kLong).device(device));
   }
 
-  Choices run(std::int64_t most) {
-    const std::int64_t steps = std::min(most, heads_ - 1);
+  Choices run(std::int64_t count) {
+    const std::int64_t steps = std::min(count, heads_ - 1);
     std::vector<at::Tensor> chosen;
     for (std::int64_t regressors = d_; regressors <= steps * d_ && !rules_.too_few(regressors);
          regressors += d_)
@@ -64,18 +64,17 @@ class Batch {
 
  private:
   template <class T>
-  at::Tensor on_device(const std::vector<T>& values, at::ScalarType type) const {
-    return at::from_blob(const_cast<T*>(values.data()), {static_cast<std::int64_t>(values.size())}, type)
-        .to(device_, /*non_blocking=*/false, /*copy=*/true);
+  at::Tensor on_device(const std::vector<T>& values) const {
+    return at::tensor(values, at::CppTypeToScalarType<T>::value).to(device_);
   }
 
-  /// The tiles as they lie in the Gram, and turned where the problem has its heads in the other order: row
-  /// head, column head of tiles_among. [count, tiles, d, d].
-  at::Tensor turned_tiles(const std::vector<const ForwardProblem*>& problems) const {
+  /// Returns the tiles of tiles_among, row-major; transposed if the problem has their heads in the other
+  /// order than the Gram: [count, tiles, d, d].
+  at::Tensor oriented_tiles(const std::vector<const ForwardProblem*>& problems) const {
     const std::int64_t tiles = heads_ * (heads_ + 1) / 2;
     const at::Tensor host =
         at::empty({count_, tiles, d_, d_}, at::dtype(at::kDouble).pinned_memory(!device_.is_cpu()));
-    std::vector<std::uint8_t> as_they_lie(to_size(count_ * tiles));
+    std::vector<std::uint8_t> in_order(to_size(count_ * tiles));
     double* const values = host.data_ptr<double>();
 #pragma omp parallel for
     for (std::int64_t b = 0; b < count_; ++b) {
@@ -87,16 +86,16 @@ class Batch {
           const TileView& tile = problem.tiles[k];
           for (std::int64_t j = 0; j < d_; ++j, out += d_)
             std::copy_n(tile.values + j * tile.leading, d_, out);
-          as_they_lie[to_size(b * tiles + k)] =
+          in_order[to_size(b * tiles + k)] =
               problem.heads[to_size(row)] >= problem.heads[to_size(column)] ? 1 : 0;
         }
     }
     const at::Tensor columns = host.to(device_, /*non_blocking=*/true);  // column-major tiles
-    const at::Tensor lie = on_device(as_they_lie, at::kByte).to(at::kBool).view({count_, tiles, 1, 1});
-    return at::where(lie, columns.transpose(2, 3), columns);
+    const at::Tensor keep = on_device(in_order).to(at::kBool).view({count_, tiles, 1, 1});
+    return at::where(keep, columns.transpose(2, 3), columns);
   }
 
-  /// Of all heads of each problem, both triangles: [count, heads * d, heads * d].
+  /// Returns the moments of each problem's heads, both triangles: [count, heads * d, heads * d].
   at::Tensor moments(const std::vector<const ForwardProblem*>& problems) const {
     std::vector<std::int64_t> below, above;
     for (std::int64_t row = 0; row < heads_; ++row)
@@ -104,39 +103,39 @@ class Batch {
         below.push_back(row * heads_ + column);
         above.push_back(column * heads_ + row);
       }
-    const at::Tensor tiles = turned_tiles(problems);
+    const at::Tensor tiles = oriented_tiles(problems);
     at::Tensor all = at::empty({count_, heads_ * heads_, d_, d_}, tiles.options());
-    all.index_copy_(1, on_device(above, at::kLong), tiles.transpose(2, 3));
-    all.index_copy_(1, on_device(below, at::kLong), tiles);
+    all.index_copy_(1, on_device(above), tiles.transpose(2, 3));
+    all.index_copy_(1, on_device(below), tiles);
     return all.view({count_, heads_, heads_, d_, d_})
         .permute({0, 1, 3, 2, 4})
         .reshape({count_, heads_ * d_, heads_ * d_});
   }
 
-  /// Chooses the next candidate of every target: [count]. `goes_on`: another step follows.
-  at::Tensor step(std::int64_t regressors, bool goes_on) {
+  /// Chooses the next candidate of every target: [count]. `update`: prepares another step.
+  at::Tensor step(std::int64_t regressors, bool update) {
     const at::Tensor lower = factor_candidates(regressors);
     const at::Tensor choice = regressors == d_ ? at::zeros_like(batch_) : best_candidates(lower);
     used_.scatter_(1, choice.unsqueeze(1), true);
-    if (goes_on) remove_explained_by(choice, lower);
+    if (update) remove_explained_by(choice, lower);
     return choice;
   }
 
-  /// The factors of the candidates' residuals that are left: [count, candidates, d, d].
+  /// Returns the factors of the remaining candidates' residuals: [count, candidates, d, d].
   at::Tensor factor_candidates(std::int64_t regressors) {
     const at::Tensor used = used_.unsqueeze(2).unsqueeze(3);
-    const at::Tensor own = residual_.view({count_, heads_, d_, heads_, d_})
-                               .diagonal(0, 1, 3)
-                               .permute({0, 3, 1, 2})
-                               .narrow(1, 0, heads_ - 1);
-    const auto [lower, info] = at::linalg_cholesky_ex(at::where(used, at::eye(d_, own.options()), own));
+    const at::Tensor tiles = residual_.view({count_, heads_, d_, heads_, d_})
+                                 .diagonal(0, 1, 3)
+                                 .permute({0, 3, 1, 2})
+                                 .narrow(1, 0, heads_ - 1);
+    const auto [lower, info] = at::linalg_cholesky_ex(at::where(used, at::eye(d_, tiles.options()), tiles));
     const at::Tensor pivots = lower.diagonal(0, 2, 3).square().amin(2);
     const at::Tensor safe = info.eq(0).logical_and(pivots > kSafePivot * rules_.pivot_tolerance(regressors));
     safe_.logical_and_(safe.logical_or(used_).all(1));
     return lower;
   }
 
-  /// Which candidates explain most of what is left of the targets.
+  /// Returns the candidates that explain most of the targets' residuals: [count].
   at::Tensor best_candidates(const at::Tensor& lower) {
     const at::Tensor cross = residual_.view({count_, heads_, d_, heads_, d_})
                                  .select(1, heads_ - 1)
@@ -144,12 +143,13 @@ class Batch {
                                  .permute({0, 2, 3, 1});  // [count, candidates, d, d of the target]
     const at::Tensor x = at::linalg_solve_triangular(lower, cross, /*upper=*/false);
     const at::Tensor gains = x.square().sum({2, 3}).masked_fill(used_, -1);
-    const auto [best, places] = gains.topk(2, 1);
+    const auto [best, candidates] = gains.topk(2, 1);
     safe_.logical_and_(best.select(1, 0) - best.select(1, 1) > kTie * static_cast<double>(d_));
-    return places.select(1, 0).contiguous();
+    return candidates.select(1, 0).contiguous();
   }
 
-  /// residual -= Z Z^T, Z what the chosen explain of everything.
+  /// Subtracts Z Z^T from the residuals, Z^T = L^-1 G_c with the moments G_c of the chosen candidate, G_cc =
+  /// L L^T.
   void remove_explained_by(const at::Tensor& choice, const at::Tensor& lower) {
     const at::Tensor factor =
         lower.reshape({count_ * (heads_ - 1), d_, d_}).index_select(0, batch_ * (heads_ - 1) + choice);
@@ -162,7 +162,7 @@ class Batch {
   const FitRules& rules_;
   std::int64_t d_;
   std::int64_t count_;
-  std::int64_t heads_;  // of a problem: candidates and target
+  std::int64_t heads_;  // per problem: candidates and target
   at::Device device_;
   at::Tensor residual_;  // [count, heads * d, heads * d]
   at::Tensor used_;      // [count, candidates]
@@ -170,18 +170,18 @@ class Batch {
   at::Tensor batch_;     // [count] 0, 1, ..
 };
 
-/// Where the batch ends that begins with tried[first]: problems of equal size that fit the memory.
+/// Returns the end of the batch that begins at tried[first]: problems of the same size that fit in memory.
 std::size_t batch_end(const std::vector<ForwardProblem>& problems, const std::vector<std::size_t>& tried,
                       std::size_t first, std::int64_t d) {
   const std::size_t heads = problems[tried[first]].heads.size();
   const auto side = static_cast<std::int64_t>(heads) * d;
-  const std::size_t most = first + to_size(std::max<std::int64_t>(1, kBatchBytes / target_bytes(side)));
+  const std::size_t limit = first + to_size(std::max<std::int64_t>(1, kBatchBytes / target_bytes(side)));
   std::size_t end = first;
-  while (end < std::min(most, tried.size()) && problems[tried[end]].heads.size() == heads) ++end;
+  while (end < std::min(limit, tried.size()) && problems[tried[end]].heads.size() == heads) ++end;
   return end;
 }
 
-Choices choose(const RegressionData& data, const std::vector<ForwardProblem>& problems, std::int64_t most,
+Choices choose(const RegressionData& data, const std::vector<ForwardProblem>& problems, std::int64_t count,
                at::Device device) {
   const c10::DeviceGuard on(device);
   Choices choices(problems.size());
@@ -192,7 +192,7 @@ Choices choose(const RegressionData& data, const std::vector<ForwardProblem>& pr
     const std::size_t end = batch_end(problems, tried, first, data.layout.head_size);
     std::vector<const ForwardProblem*> batch;
     for (std::size_t k = first; k < end; ++k) batch.push_back(&problems[tried[k]]);
-    Choices chosen = Batch(data, batch, device).run(most);
+    Choices chosen = Batch(data, batch, device).run(count);
     for (std::size_t k = first; k < end; ++k) choices[tried[k]] = std::move(chosen[k - first]);
     first = end;
   }
@@ -203,12 +203,13 @@ Choices choose(const RegressionData& data, const std::vector<ForwardProblem>& pr
 
 ForwardChoices device_forward_choices(at::Device device) {
   return [device](const RegressionData& data, const std::vector<ForwardProblem>& problems,
-                  std::int64_t most) { return choose(data, problems, most, device); };
+                  std::int64_t count) { return choose(data, problems, count, device); };
 }
 
 std::int64_t device_forward_bytes(const HeadLayout& layout, std::int64_t pool) {
-  const std::int64_t heads = std::min(pool + 1, layout.heads()), one = target_bytes(heads * layout.head_size);
-  return std::min(std::max(kBatchBytes, one), layout.heads() * one);
+  const std::int64_t heads = std::min(pool + 1, layout.heads());
+  const std::int64_t target = target_bytes(heads * layout.head_size);
+  return std::min(std::max(kBatchBytes, target), layout.heads() * target);
 }
 
 }  // namespace headspan

@@ -6,27 +6,32 @@
 
 #include <ATen/ATen.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "device/device_values.h"
 #include "device/side_stream.h"
+#include "dist/matrix/local_algebra.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kProductValues = std::int64_t{1} << 26;  // of a stripe in FP32
-constexpr std::int64_t kTileValues = std::int64_t{1} << 25;     // that are copied at once
+constexpr std::int64_t kProductValues = std::int64_t{1} << 26;  // of a stripe's product in FP32
+constexpr std::int64_t kTileValues = std::int64_t{1} << 25;     // copied at once
 constexpr std::int64_t kNarrowest = 256, kWidest = 2048;
 
-/// The place of a stripe.
-struct Place {
+/// The local columns and rows of a stripe.
+struct StripeExtent {
   std::int64_t column, columns, row, rows;
+
+  std::int64_t elements() const { return columns * rows; }
 };
 
-std::vector<Place> places(const SquareShare& share, std::int64_t width) {
+/// Cuts a share into stripes of `width` columns, rounded up to whole blocks; 0: stripe_width.
+std::vector<StripeExtent> stripes_of(const SquareShare& share, std::int64_t width) {
   if (width == 0) width = stripe_width(share.local_rows(), share.local_columns());
   const std::int64_t block = share.columns.block;
-  width = (width + block - 1) / block * block;  // whole tiles
-  std::vector<Place> stripes;
+  width = (width + block - 1) / block * block;
+  std::vector<StripeExtent> stripes;
   for (std::int64_t column = 0; column < share.local_columns(); column += width) {
     const std::int64_t row = share.first_row_of(column);
     stripes.push_back(
@@ -35,29 +40,24 @@ std::vector<Place> places(const SquareShare& share, std::int64_t width) {
   return stripes;
 }
 
-/// Those whose middle element lies in the piece.
-std::vector<Place> places_of(const std::vector<Place>& all, GramPiece piece) {
+/// Returns the stripes whose middle element lies in the slice.
+std::vector<StripeExtent> stripes_in(const std::vector<StripeExtent>& stripes, GramSlice slice) {
   std::int64_t total = 0, before = 0;
-  for (const Place& stripe : all) total += stripe.columns * stripe.rows;
-  const std::int64_t share = std::max<std::int64_t>(1, (total + piece.of - 1) / piece.of);
-  std::vector<Place> own;
-  for (const Place& stripe : all) {
-    const std::int64_t elements = stripe.columns * stripe.rows;
-    if ((before + elements / 2) / share == piece.number) own.push_back(stripe);
-    before += elements;
+  for (const StripeExtent& stripe : stripes) total += stripe.elements();
+  const std::int64_t share = std::max<std::int64_t>(1, (total + slice.of - 1) / slice.of);
+  std::vector<StripeExtent> result;
+  for (const StripeExtent& stripe : stripes) {
+    if ((before + stripe.elements() / 2) / share == slice.number) result.push_back(stripe);
+    before += stripe.elements();
   }
-  return own;
+  return result;
 }
 
-/// Writes a tile to its place, on the diagonal symmetric from its lower triangle.
-void put_tile(const double* values, std::int64_t size, const Tile& tile, Matrix& matrix) {
+/// Copies a tile to `matrix`; mirrors the lower triangle of a diagonal tile.
+void store_tile(const double* values, std::int64_t size, const Tile& tile, Matrix& matrix) {
   double* out = matrix.at(matrix.rows().local(tile.row * size), matrix.columns().local(tile.column * size));
-  const bool diagonal = tile.row == tile.column;
-  for (std::int64_t j = 0; j < size; ++j)
-    for (std::int64_t i = diagonal ? j : 0; i < size; ++i) {
-      out[i + j * matrix.leading()] = values[i + j * size];
-      if (diagonal) out[j + i * matrix.leading()] = values[i + j * size];
-    }
+  for (std::int64_t j = 0; j < size; ++j) std::copy_n(values + j * size, size, out + j * matrix.leading());
+  if (tile.row == tile.column) mirror_lower(out, size, matrix.leading());
 }
 
 }  // namespace
@@ -68,37 +68,37 @@ std::int64_t SquareShare::first_row_of(std::int64_t local_column) const {
 }
 
 std::int64_t stripe_width(std::int64_t local_rows, std::int64_t local_columns) {
-  const std::int64_t most = kProductValues / std::max<std::int64_t>(1, local_rows);
-  return std::clamp(std::min(most, local_columns / 16), kNarrowest, kWidest);
+  const std::int64_t fitting = kProductValues / std::max<std::int64_t>(1, local_rows);
+  return std::clamp(std::min(fitting, local_columns / 16), kNarrowest, kWidest);
 }
 
 std::int64_t most_elements(const GridShape& grid, std::int64_t columns, std::int64_t block,
-                           std::int64_t pieces) {
-  std::int64_t most = 0;
+                           std::int64_t slices) {
+  std::int64_t largest = 0;
   for (int row = 0; row < grid.rows; ++row)
     for (int column = 0; column < grid.columns; ++column) {
       const SquareShare share{{columns, block, static_cast<int>(grid.rows), 0},
                               {columns, block, static_cast<int>(grid.columns), 0},
                               row,
                               column};
-      const std::vector<Place> all = places(share, 0);
-      for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      const std::vector<StripeExtent> stripes = stripes_of(share, 0);
+      for (std::int64_t slice = 0; slice < slices; ++slice) {
         std::int64_t elements = 0;
-        for (const Place& stripe : places_of(all, {piece, pieces})) elements += stripe.columns * stripe.rows;
-        most = std::max(most, elements);
+        for (const StripeExtent& stripe : stripes_in(stripes, {slice, slices})) elements += stripe.elements();
+        largest = std::max(largest, elements);
       }
     }
-  return most;
+  return largest;
 }
 
 DeviceGram::DeviceGram(const Grid& grid, std::int64_t columns, std::int64_t block, at::Device device,
-                       std::int64_t width, GramPiece piece)
+                       std::int64_t width, GramSlice slice)
     : share_{{columns, block, grid.rows(), 0},
              {columns, block, grid.columns(), 0},
              grid.row(),
              grid.column()},
       device_(device) {
-  for (const Place& stripe : places_of(places(share_, width), piece))
+  for (const StripeExtent& stripe : stripes_in(stripes_of(share_, width), slice))
     stripes_.push_back({stripe.column, stripe.row,
                         at::zeros({stripe.columns, stripe.rows}, at::dtype(at::kDouble).device(device))});
 }
@@ -123,7 +123,8 @@ DeviceGram::Segment DeviceGram::segment(const Stripe& stripe, std::int64_t colum
   return {row, share_.local_rows() - row, column * rows + row - stripe.row};
 }
 
-/// Host memory of a stripe's shape in `memory`, which a GPU copies to and from at full speed.
+/// Returns a buffer of a stripe's shape in `memory`, pinned so that a GPU copies at full speed; on the CPU
+/// the stripe itself.
 at::Tensor DeviceGram::host_buffer(const Stripe& stripe, at::Tensor& memory) const {
   if (device_.is_cpu()) return stripe.sums;
   const std::int64_t count = stripe.sums.numel();
@@ -136,7 +137,7 @@ void DeviceGram::copy_to(Matrix& matrix) const {
   std::array<at::Tensor, 2> memory;
   const std::optional<c10::Stream> stream = current_stream(device_);
   const auto fetch = [&](std::size_t i) {
-    const OnStream own(stream);  // of whichever thread
+    const OnStream on(stream);  // in whichever thread
     at::Tensor host = host_buffer(stripes_[i], memory[i % 2]);
     if (!host.is_same(stripes_[i].sums)) host.copy_(stripes_[i].sums);
     return host;
@@ -149,7 +150,7 @@ void DeviceGram::copy_to(Matrix& matrix) const {
 #pragma omp parallel for schedule(static)
     for (std::int64_t j = 0; j < host.size(0); ++j) {
       const Segment part = segment(stripes_[i], j);
-      std::copy_n(values + part.in_stripe, part.count, matrix.at(part.first_row, stripes_[i].column + j));
+      std::copy_n(values + part.offset, part.count, matrix.at(part.first_row, stripes_[i].column + j));
     }
   }
 }
@@ -162,7 +163,7 @@ void DeviceGram::copy_from(const Matrix& matrix) {
     double* values = host.data_ptr<double>();
     for (std::int64_t j = 0; j < stripe.sums.size(0); ++j) {
       const Segment part = segment(stripe, j);
-      std::copy_n(matrix.at(part.first_row, stripe.column + j), part.count, values + part.in_stripe);
+      std::copy_n(matrix.at(part.first_row, stripe.column + j), part.count, values + part.offset);
     }
     if (!host.is_same(stripe.sums)) stripe.sums.copy_(host);
   }
@@ -170,10 +171,10 @@ void DeviceGram::copy_from(const Matrix& matrix) {
 
 void DeviceGram::add_outer_product(double alpha, const std::vector<double>& x) {
   const auto on_device = [&](const BlockCyclic& axis, int part) {
-    std::vector<double> own;
+    std::vector<double> local;
     for (std::int64_t i = 0; i < axis.local_size(part); ++i)
-      own.push_back(x[static_cast<std::size_t>(axis.global(part, i))]);
-    return at::tensor(own, at::kDouble).to(device_);
+      local.push_back(x[to_size(axis.global(part, i))]);
+    return at::tensor(local, at::kDouble).to(device_);
   };
   const at::Tensor rows = on_device(share_.rows, share_.row),
                    columns = on_device(share_.columns, share_.column);
@@ -183,11 +184,11 @@ void DeviceGram::add_outer_product(double alpha, const std::vector<double>& x) {
 }
 
 const DeviceGram::Stripe& DeviceGram::stripe_of(std::int64_t local_column) const {
-  const auto behind =
+  const auto next =
       std::upper_bound(stripes_.begin(), stripes_.end(), local_column,
                        [](std::int64_t column, const Stripe& stripe) { return column < stripe.column; });
-  HS_ASSERT(behind != stripes_.begin());
-  return *std::prev(behind);
+  HS_ASSERT(next != stripes_.begin());
+  return *std::prev(next);
 }
 
 at::Tensor DeviceGram::columns(std::int64_t column, std::int64_t count, std::int64_t row) const {
@@ -196,7 +197,7 @@ at::Tensor DeviceGram::columns(std::int64_t column, std::int64_t count, std::int
       .narrow(1, row - stripe.row, share_.local_rows() - row);
 }
 
-/// Tiles of one stripe in host memory, each column-major: [count, size, size].
+/// Returns tiles of one stripe in host memory, each column-major: [count, size, size].
 at::Tensor DeviceGram::tiles_of(const Stripe& stripe, std::int64_t size, const Tile* tiles,
                                 std::int64_t count) const {
   const at::Tensor& sums = stripe.sums;
@@ -218,18 +219,18 @@ void DeviceGram::copy_tiles(Matrix& matrix, std::int64_t size, const std::vector
   std::vector<Tile> sorted = tiles;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Tile& a, const Tile& b) { return a.column < b.column; });
-  const std::int64_t most = std::max<std::int64_t>(1, kTileValues / (size * size));
+  const std::int64_t at_once = std::max<std::int64_t>(1, kTileValues / (size * size));
   for (auto first = sorted.begin(); first != sorted.end();) {
     const Stripe& stripe = stripe_of(share_.columns.local(first->column * size));
-    const auto of_stripe = [&](const Tile& tile) {
+    const auto in_stripe = [&](const Tile& tile) {
       return share_.columns.local(tile.column * size) < stripe.column + stripe.sums.size(0);
     };
-    const auto last = std::find_if_not(first, first + std::min(most, sorted.end() - first), of_stripe);
+    const auto last = std::find_if_not(first, first + std::min(at_once, sorted.end() - first), in_stripe);
     const at::Tensor host = tiles_of(stripe, size, &*first, last - first);
     const double* values = host.data_ptr<double>();
 #pragma omp parallel for schedule(static)
     for (std::int64_t k = 0; k < last - first; ++k)
-      put_tile(values + k * size * size, size, first[k], matrix);
+      store_tile(values + k * size * size, size, first[k], matrix);
     first = last;
   }
 }

@@ -5,30 +5,29 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/Stream.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/checked.h"
+#include "device/side_stream.h"
 
 namespace headspan {
 namespace {
 
-/// A head and the local rows below its tile on the diagonal.
+/// A head and the local rows below its diagonal tile.
 struct Strip {
   std::int64_t head = 0, first = 0, rows = 0;
 };
 
-/// Fit part, then held-out part where there is one.
+/// By part: fit, and held-out if there is one.
 using Parts = std::vector<at::Tensor>;
 
-/// Of a strip, in host memory once the device has come so far.
+/// The sums of a strip in host memory, valid after `synchronize`.
 struct StripSums {
   Strip strip;
-  at::Tensor values;  // [2, parts, rows]: of the rows' heads from the strip's, and the reverse; explained and
-                      // errors of each
+  at::Tensor
+      values;  // [2, parts, rows]: explained and errors of the rows' heads from the strip's, then vice versa
 };
 
-/// Explained and errors over the regressors, which are dimension `dim` of x, product and cross.
+/// Sums explained and errors over the regressors, which are dimension `dim` of x, product and cross.
 Parts sums_over(const at::Tensor& x, std::int64_t dim, const at::Tensor& product, const at::Tensor& cross,
                 const at::Tensor& diagonal) {
   Parts sums{x.square().sum(dim).flatten()};
@@ -60,27 +59,25 @@ class DevicePairs {
     diagonal_ = on_device(data.moment_diagonal);
   }
 
-  void compute(const TakePair& take) {
-    StripSums before;
+  void compute(const PairSink& sink) {
+    StripSums previous;
     for (const Strip& strip : strips()) {
-      const Parts host = resident_ != nullptr ? view(strip) : read(strip);
-      wait();
-      StripSums sums = multiply(strip, host);
-      hand_over(before, take);
-      before = std::move(sums);
+      const Parts parts = resident_ != nullptr ? view(strip) : stage(strip);
+      synchronize();
+      StripSums sums = multiply(strip, parts);
+      emit(previous, sink);
+      previous = std::move(sums);
     }
-    wait();
-    hand_over(before, take);
+    synchronize();
+    emit(previous, sink);
   }
 
  private:
   at::Tensor on_device(const std::vector<double>& values) const {
-    return at::from_blob(const_cast<double*>(values.data()), {static_cast<std::int64_t>(values.size())},
-                         at::kDouble)
-        .to(device_, /*non_blocking=*/false, /*copy=*/true);
+    return at::tensor(values, at::kDouble).to(device_);
   }
 
-  /// U^T, and S^T with a held-out part, of the heads of this rank's share of an axis: [heads, d, d].
+  /// Returns U^T, and S^T with a held-out part, of the heads of this rank's share of an axis: [heads, d, d].
   Parts factors_of(const BlockCyclic& axis, int part) const {
     std::vector<double> whiteners, moments;
     const std::int64_t heads = axis.local_size(part) / d_;
@@ -104,7 +101,7 @@ class DevicePairs {
     return strips;
   }
 
-  /// The strip where it lies, [d, rows].
+  /// Returns the strip of a resident Gram: [d, rows].
   Parts view(const Strip& strip) const {
     const std::int64_t column = columns_.local(strip.head * d_);
     Parts parts;
@@ -113,8 +110,8 @@ class DevicePairs {
     return parts;
   }
 
-  /// The strip in host memory, [d, rows]: for a GPU a copy in pinned memory, which it no longer reads.
-  Parts read(const Strip& strip) {
+  /// Returns the strip in host memory: [d, rows]; for a GPU a copy in pinned memory that it no longer reads.
+  Parts stage(const Strip& strip) {
     Parts parts;
     for (const HeadGram* gram : {&data_.fit, data_.heldout ? &*data_.heldout : nullptr}) {
       if (gram == nullptr) continue;
@@ -134,14 +131,14 @@ class DevicePairs {
     return parts;
   }
 
-  /// Until the device has done what it was given.
-  void wait() const {
-    if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
+  /// Waits until the device has done what it was given.
+  void synchronize() const {
+    if (const std::optional<c10::Stream> stream = current_stream(device_)) stream->synchronize();
   }
 
-  StripSums multiply(const Strip& strip, const Parts& host) const {
+  StripSums multiply(const Strip& strip, const Parts& staged) const {
     Parts parts;
-    for (const at::Tensor& part : host) parts.push_back(part.to(device_, /*non_blocking=*/true));
+    for (const at::Tensor& part : staged) parts.push_back(part.to(device_, /*non_blocking=*/true));
     Parts sums = from_strip(strip, parts);
     for (const at::Tensor& sum : to_strip(strip, parts)) sums.push_back(sum);
     const at::Tensor values = at::stack(sums);
@@ -150,16 +147,16 @@ class DevicePairs {
     return {strip, result.copy_(values, /*non_blocking=*/true)};
   }
 
-  /// The heads of the rows from the strip's: X^T = U^T strip.
+  /// Fits the heads of the rows from the strip's: X^T = U^T strip.
   Parts from_strip(const Strip& strip, const Parts& parts) const {
-    const std::int64_t place = columns_.local(strip.head * d_) / d_;
-    const at::Tensor u = by_column_[0][place], x = at::mm(u, parts[0]);
+    const std::int64_t head = columns_.local(strip.head * d_) / d_;
+    const at::Tensor u = by_column_[0][head], x = at::mm(u, parts[0]);
     if (parts.size() == 1) return sums_over(x, 0, {}, {}, {});
-    return sums_over(x, 0, at::mm(by_column_[1][place], x), at::mm(u, parts[1]),
+    return sums_over(x, 0, at::mm(by_column_[1][head], x), at::mm(u, parts[1]),
                      row_diagonal_.narrow(0, strip.first, strip.rows));
   }
 
-  /// The strip's head from each of the rows': X = strip_i U_i for its d columns of strip.
+  /// Fits the strip's head from each of the rows': X = strip_i U_i for its d columns of strip.
   Parts to_strip(const Strip& strip, const Parts& parts) const {
     const std::int64_t first = strip.first / d_, heads = strip.rows / d_;
     const auto factors = [&](const at::Tensor& all) { return all.narrow(0, first, heads).transpose(1, 2); };
@@ -172,7 +169,7 @@ class DevicePairs {
                      diagonal_.narrow(0, strip.head * d_, d_));
   }
 
-  void hand_over(const StripSums& sums, const TakePair& take) const {
+  void emit(const StripSums& sums, const PairSink& sink) const {
     if (!sums.values.defined()) return;
     const Strip& strip = sums.strip;
     const double* values = sums.values.data_ptr<double>();
@@ -181,8 +178,8 @@ class DevicePairs {
 #pragma omp parallel for
     for (std::int64_t i = 0; i < strip.rows; i += d_) {
       const std::int64_t head = rows_.global(row_, strip.first + i) / d_;
-      take(head, strip.head, at(0, i), data_.heldout ? at(1, i) : nullptr);
-      take(strip.head, head, at(kinds, i), data_.heldout ? at(kinds + 1, i) : nullptr);
+      sink(head, strip.head, at(0, i), data_.heldout ? at(1, i) : nullptr);
+      sink(strip.head, head, at(kinds, i), data_.heldout ? at(kinds + 1, i) : nullptr);
     }
   }
 
@@ -195,17 +192,17 @@ class DevicePairs {
   std::int64_t d_;
   at::Device device_;
   Parts by_row_, by_column_;            // factors_of the process row and column
-  at::Tensor row_diagonal_, diagonal_;  // of M: of the local rows, and [D]
-  at::Tensor pinned_[2][2];             // in turn; of each part
+  at::Tensor row_diagonal_, diagonal_;  // of M: [local rows] and [D]
+  at::Tensor pinned_[2][2];             // by turn and part
   int turn_ = 0;
 };
 
 }  // namespace
 
 PairSums device_pair_sums(at::Device device, const ResidentGrams* resident) {
-  return [device, resident](const RegressionData& data, const PairSources& sources, const TakePair& take) {
+  return [device, resident](const RegressionData& data, const PairSources& sources, const PairSink& sink) {
     const c10::DeviceGuard on(device);
-    DevicePairs(data, sources, device, resident).compute(take);
+    DevicePairs(data, sources, device, resident).compute(sink);
   };
 }
 
@@ -213,7 +210,8 @@ std::int64_t device_pair_bytes(const RegressionData& data) {
   const Matrix& matrix = data.fit.matrix;
   const std::int64_t rows = matrix.local_rows(), columns = matrix.local_columns();
   const std::int64_t parts = data.heldout ? 2 : 1;
-  // Factors of rows and columns, the strip, and what is formed of it: X, squares, product, cross, difference.
+  // Factors of rows and columns, the strip, and what is computed from it: X, squares, product, cross,
+  // difference.
   const std::int64_t values = parts * (2 * rows + columns) + 5 * rows;
   const std::int64_t diagonals = rows + matrix.rows().size;
   return static_cast<std::int64_t>(sizeof(double)) * (values * data.layout.head_size + diagonals);

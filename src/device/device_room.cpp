@@ -6,13 +6,13 @@ namespace headspan {
 
 bool have_room(const Comm& comm, at::Device device, std::int64_t bytes) {
   at::Tensor room;
-  int taken = 1;
+  int fits = 1;
   try {
     room = at::empty({bytes}, at::dtype(at::kByte).device(device));
-  } catch (const std::exception&) {  // c10::Error of several kinds: too little memory is no type of its own
-    taken = 0;
+  } catch (const std::exception&) {  // c10::Error: out of memory has no type of its own
+    fits = 0;
   }
-  return comm.min(taken) != 0;
+  return comm.min(fits) != 0;
 }
 
 }  // namespace headspan

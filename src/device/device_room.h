@@ -1,5 +1,5 @@
-// Whether the devices of some ranks hold what they are to work on, asked before the work begins: where they
-// do not, all ranks take the host's way together.
+// Whether the devices of all ranks have room for a computation. Asked before it starts, so that all ranks
+// fall back to the host together.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@
 
 namespace headspan {
 
-/// Whether every rank can take `bytes` of its device's memory, all at the same time, for ranks may share a
-/// device. What was taken is given back to LibTorch, which keeps it for what comes next. Collective over
-/// comm.
+/// Returns whether every rank can allocate `bytes` on its device, all at the same time, as ranks may share a
+/// device. LibTorch keeps the memory for the computation that follows. Collective over comm.
 bool have_room(const Comm& comm, at::Device device, std::int64_t bytes);
 
 }  // namespace headspan

@@ -14,14 +14,14 @@
 namespace headspan {
 namespace {
 
-// Products of bfloat16 with sums in FP32 that are handed out as such, and of integers: on GPUs, in LibTorch
-// from 2.8 on.
+// Whether LibTorch multiplies integers, and bfloat16 with a result in FP32, on GPUs: from 2.8 on.
 constexpr bool kWideSums = TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8);
 
-/// Tokens that are shifted at once: FP64 for a whole panel would be more than the panel.
+/// Tokens shifted at once: a whole panel in FP64 would take more memory than the panel.
 constexpr std::int64_t kTokens = 256;
 
-bool sums_widely(const at::Tensor& values) { return kWideSums && values.is_cuda(); }
+/// Returns whether products of these values can have a wider result.
+bool has_wide_sums(const at::Tensor& values) { return kWideSums && values.is_cuda(); }
 
 at::Tensor float_product(const at::Tensor& a, const at::Tensor& b) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
@@ -48,8 +48,13 @@ void release_unused(at::Device device) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
   if (device.is_cuda()) at::accelerator::emptyCache();
 #else
-  static_cast<void>(device);  // earlier ones have it in CUDA's own library alone
+  static_cast<void>(device);  // earlier versions have this in the CUDA library only
 #endif
+}
+
+std::vector<double> to_vector(const at::Tensor& values) {
+  const at::Tensor host = values.flatten().to(at::kCPU).contiguous();
+  return {host.data_ptr<double>(), host.data_ptr<double>() + host.numel()};
 }
 
 at::ScalarType panel_type(Precision precision) {
@@ -75,8 +80,8 @@ void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision prec
       part.copy_(shifted);
       continue;
     }
-    const at::Tensor single = shifted.to(at::kFloat);        // bfloat16 too is rounded from FP32
-    if (precision != Precision::split || sums_widely(in)) {  // integers hold more than hi + lo
+    const at::Tensor single = shifted.to(at::kFloat);          // bfloat16 is rounded from FP32, too
+    if (precision != Precision::split || has_wide_sums(in)) {  // integers hold more than hi + lo
       part.copy_(single);
       continue;
     }
@@ -91,10 +96,10 @@ PanelOperand PanelOperand::narrow(std::int64_t first, std::int64_t count) const 
 }
 
 PanelOperand as_operand(const at::Tensor& values, Precision precision) {
-  if (precision == Precision::split && sums_widely(values) && values.size(0) > 0)
+  if (precision == Precision::split && has_wide_sums(values) && values.size(0) > 0)
     return {{}, integer_columns(values)};
   if (precision == Precision::split) return {values.to(at::kDouble), {}};
-  if (precision == Precision::bfloat16 && !sums_widely(values)) return {values.to(at::kFloat), {}};
+  if (precision == Precision::bfloat16 && !has_wide_sums(values)) return {values.to(at::kFloat), {}};
   return {values, {}};
 }
 

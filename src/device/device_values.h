@@ -1,49 +1,54 @@
 // The arithmetic on activations that lie on a device, in ATen: the same code on a GPU and in host memory.
-// What stats/gram/panel_values.h and stats/gram/panel_product.h are for a panel on the host, and by the same
+// Does what stats/gram/panel_values.h and stats/gram/panel_product.h do for a panel on the host, by the same
 // definitions.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "device/integer_product.h"
 #include "stats/gram/panel_values.h"
 
 namespace headspan {
 
-/// Sees to it that products in FP32 are formed in FP32, TF32 never, and those of bfloat16 and float16 summed
-/// in FP32; and that attention does without cuDNN, which prepares itself anew (some tenths of a second) for
-/// each length that it has not met, as a growing cache brings with every token. Once, before the first
-/// product. Local.
+/// Makes LibTorch form products of FP32 in FP32, never in TF32, and sum those of bfloat16 and float16 in
+/// FP32. Also keeps attention off cuDNN, which sets itself up again (some tenths of a second) for every new
+/// length, and a growing cache has a new length with every token. Called once, before the first product.
+/// Local.
 void set_exact_products();
 
-/// Returns when the device has done all that was put on its default stream. Local.
+/// Waits until the device has done all that was put on its default stream. Local.
 void wait_for(at::Device device);
 
-/// Gives memory that LibTorch keeps for later back to the device, for other sizes and other libraries. Local.
+/// Returns memory that LibTorch caches to the device, for other sizes and other libraries. Local.
 void release_unused(at::Device device);
 
-/// In what type the values of a panel travel: the narrowest that holds what `precision` multiplies.
+/// Copies FP64 values to host memory.
+std::vector<double> to_vector(const at::Tensor& values);
+
+/// Returns the type in which the values of a panel are sent: the narrowest that holds what `precision`
+/// multiplies.
 at::ScalarType panel_type(Precision precision);
 
-/// out = in - origin as `precision` multiplies it, rounded to nearest, ties to even. in: [tokens, D]; origin:
-/// [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs that is FP32, of which as_operand makes
-/// integers.
+/// Sets out = in - origin, rounded as `precision` multiplies it: to nearest, ties to even. in: [tokens, D];
+/// origin: [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs that is FP32, which as_operand turns
+/// into integers.
 void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision precision, at::Tensor& out);
 
-/// The columns of a panel as add_product takes them.
+/// The columns of a panel in the form that add_product multiplies.
 struct PanelOperand {
-  at::Tensor values;                       ///< [tokens, D]; undefined where there are integers
-  std::optional<IntegerColumns> integers;  ///< of D columns
+  at::Tensor values;                       ///< [tokens, D]; undefined if there are integers
+  std::optional<IntegerColumns> integers;  ///< D columns
 
   PanelOperand narrow(std::int64_t first, std::int64_t count) const;
 };
 
-/// From values: [tokens, D] of panel_type: a copy where products are formed in another type. Those of `split`
-/// are formed in integers on GPUs, where they are several times as fast as in FP64, else in FP64.
+/// Converts values: [tokens, D] of panel_type; copies them only if products are formed in another type. For
+/// `split` that is integers on GPUs, which are several times as fast as FP64 there, else FP64.
 PanelOperand as_operand(const at::Tensor& values, Precision precision);
 
-/// sums += columns^T rows for the same tokens of m columns and n rows, sums: [m, n] FP64. In `float32` and
-/// `bfloat16` the products are summed over the tokens in FP32 first.
+/// Adds sums += columns^T rows for the same tokens of m columns and n rows; sums: [m, n] FP64. `float32` and
+/// `bfloat16` sum the products of all tokens in FP32 first.
 void add_product(at::Tensor& sums, const PanelOperand& columns, const PanelOperand& rows,
                  Precision precision);
 

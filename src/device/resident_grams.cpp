@@ -2,15 +2,16 @@
 
 #include <utility>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
 namespace {
 
-/// The tiles between heads of one layer that this rank has.
-std::vector<Tile> own_tiles_of_layers(const Matrix& matrix, const HeadLayout& layout) {
+/// Returns the tiles between heads of one layer that this rank owns.
+std::vector<Tile> local_layer_tiles(const Matrix& matrix, const HeadLayout& layout) {
   const std::int64_t d = layout.head_size;
-  const auto layer_of = [&](std::int64_t head) { return layout.layer[static_cast<std::size_t>(head)]; };
+  const auto layer_of = [&](std::int64_t head) { return layout.layer[to_size(head)]; };
   std::vector<Tile> tiles;
   for (std::int64_t column = 0; column < layout.heads(); ++column)
     for (std::int64_t row = column; row < layout.heads() && layer_of(row) == layer_of(column); ++row)
@@ -22,7 +23,7 @@ std::vector<Tile> own_tiles_of_layers(const Matrix& matrix, const HeadLayout& la
 
 RegressionData ResidentGrams::take_data(HeadLayout layout, FitRules rules) {
   const std::int64_t d = layout.head_size;
-  const std::vector<Tile> tiles = own_tiles_of_layers(parts_.front().host.matrix, layout);
+  const std::vector<Tile> tiles = local_layer_tiles(parts_.front().host.matrix, layout);
   const auto adding_to = [&](ResidentSums& part) -> AddOuterProduct {
     return [&, d](Matrix& matrix, double alpha, const std::vector<double>& x) {
       agree(matrix.grid().comm(), [&] {
@@ -41,10 +42,10 @@ RegressionData ResidentGrams::take_data(HeadLayout layout, FitRules rules) {
 
 void ResidentGrams::copy_to_host(RegressionData& data, const std::vector<Tile>& wanted) const {
   const std::int64_t d = data.layout.head_size;
-  const std::vector<Tile> own = own_tiles_wanted(data.fit.matrix, d, wanted);
+  const std::vector<Tile> tiles = requested_local_tiles(data.fit.matrix, d, wanted);
   agree(data.comm(), [&] {
-    fit().copy_tiles(data.fit.matrix, d, own);
-    if (data.heldout) heldout()->copy_tiles(data.heldout->matrix, d, own);
+    fit().copy_tiles(data.fit.matrix, d, tiles);
+    if (data.heldout) heldout()->copy_tiles(data.heldout->matrix, d, tiles);
   });
 }
 

@@ -1,4 +1,4 @@
-// Streams of a GPU beside the default one. Nothing where a device is the CPU.
+// Streams of a GPU beside the default one. The CPU has none.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace headspan {
 
-/// The stream to which this thread's work on a device goes.
+/// Returns the stream that this thread's work on a device is put on.
 inline std::optional<c10::Stream> current_stream(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Another one, which does not wait for the default stream nor it for that.
+/// Returns another stream, which does not wait for the default stream, nor that for it.
 inline std::optional<c10::Stream> side_stream(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }
 
-/// For its lifetime this thread's work goes to `stream`, where there is one.
+/// Puts this thread's work on `stream`, if there is one, while the object lives.
 class OnStream {
  public:
   explicit OnStream(const std::optional<c10::Stream>& stream) {

@@ -8,11 +8,11 @@
 namespace headspan {
 namespace {
 
-/// Each rank sends its heads of another's tokens there, and gets the others' heads of its own tokens. own:
-/// [tokens of the row, own columns], out: [own tokens, columns of all].
-void exchange_heads(const DeviceComm& comm, const at::Tensor& own, const at::Tensor& out) {
-  const at::Tensor send = own.to(comm.gpu() ? out.device() : at::Device(at::kCPU)).contiguous();
-  const std::int64_t tokens = out.size(0), width = own.size(1);
+/// Sends this rank's heads of each rank's tokens to that rank. heads: [tokens of all ranks, columns of this
+/// one], out: [tokens of this rank, columns of all].
+void exchange_heads(const DeviceComm& comm, const at::Tensor& heads, const at::Tensor& out) {
+  const at::Tensor send = heads.to(comm.gpu() ? out.device() : at::Device(at::kCPU)).contiguous();
+  const std::int64_t tokens = out.size(0), width = heads.size(1);
   const at::Tensor received = at::empty({comm.size(), tokens, width}, send.options());
   const std::int64_t row_bytes = width * static_cast<std::int64_t>(send.element_size());
   const char* const sent = static_cast<const char*>(send.data_ptr());
@@ -20,8 +20,8 @@ void exchange_heads(const DeviceComm& comm, const at::Tensor& own, const at::Ten
   std::vector<Bytes<const char>> from;
   std::vector<Bytes<char>> to;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const Range slab = range_of(send.size(0), comm.size(), rank);
-    from.push_back({sent + slab.first * row_bytes, slab.count * row_bytes});
+    const Range rows = range_of(send.size(0), comm.size(), rank);
+    from.push_back({sent + rows.first * row_bytes, rows.count * row_bytes});
     to.push_back({into + rank * tokens * row_bytes, tokens * row_bytes});
   }
   comm.exchange(from, to);
@@ -36,12 +36,12 @@ at::Tensor row_numbers(const std::vector<std::int64_t>& rows, at::Device device)
 
 void copy_tokens(const DeviceComm& comm, const at::Tensor& values, const at::Tensor& kept,
                  std::int64_t first_column, const at::Tensor& rows) {
-  const at::Tensor own = values.flatten(1).index_select(0, kept);
-  const at::Tensor out = rows.narrow(1, first_column, own.size(1) * comm.size());
+  const at::Tensor heads = values.flatten(1).index_select(0, kept);
+  const at::Tensor out = rows.narrow(1, first_column, heads.size(1) * comm.size());
   if (comm.size() == 1)
-    out.copy_(own);
+    out.copy_(heads);
   else
-    exchange_heads(comm, own, out);
+    exchange_heads(comm, heads, out);
 }
 
 template <class T>

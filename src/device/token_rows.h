@@ -1,5 +1,5 @@
-// The way of captured values into the rows of a collector on a device: from the heads that a rank of a
-// tensor-parallel row has of all the row's tokens, to all heads of the tokens that it takes.
+// Copies captured values into the rows of a collector on a device: from this rank's heads of all tokens of
+// its tensor-parallel group, to all heads of this rank's tokens. For app, which does not include LibTorch.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace headspan {
 
-/// Numbers of rows as copy_tokens takes them.
+/// Returns row numbers as a tensor on the device.
 at::Tensor row_numbers(const std::vector<std::int64_t>& rows, at::Device device);
 
-/// Copies the tokens `kept` (row_numbers) of values: [tokens, ...], this rank's heads of one layer, into
-/// rows: [this rank's slab of the kept tokens, columns], from `first_column` on, where the heads of all ranks
-/// of `comm` stand in rank order, of each as many. Where the buffers of `comm` do not lie on the device,
-/// values are taken there and back. Collective over comm.
+/// Copies the tokens `kept` (row_numbers) of values: [tokens, ...], this rank's heads of one layer, to rows:
+/// [this rank's share of the kept tokens, columns], from column `first_column` on, with the heads of all
+/// ranks of `comm` in rank order, the same number of each. If the buffers of `comm` do not lie on the device,
+/// values are copied there and back. Collective over comm.
 void copy_tokens(const DeviceComm& comm, const at::Tensor& values, const at::Tensor& kept,
                  std::int64_t first_column, const at::Tensor& rows);
 

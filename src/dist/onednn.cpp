@@ -7,7 +7,7 @@
 namespace headspan {
 namespace {
 
-/// Runs `work`; its errors are the program's.
+/// Runs `work` and rethrows errors of oneDNN as Error.
 template <class Work>
 void checked_onednn(const Work& work) {
   try {

@@ -1,28 +1,30 @@
-// What headspan takes of oneDNN, where that was there when the program was built (onednn.cpp; else
-// no_onednn.cpp): products of panels and of a model's linear layers.
+// oneDNN's matrix products, for panels of tokens and a model's linear layers: onednn.cpp if the program was
+// built with oneDNN, otherwise no_onednn.cpp.
 #pragma once
 
 #include <cstdint>
 
 namespace headspan {
 
-/// Whether this program has oneDNN. With PyTorch's wheel it has not: the wheel holds another version inside,
-/// and the two hide parts of each other (2.6 beside it: sgemm is "unimplemented").
+/// Returns whether this program has oneDNN. Builds on PyTorch's wheel do not: the wheel contains another
+/// version, and the symbols of the two clash (with 2.6, sgemm is "unimplemented").
 bool has_onednn();
 
-/// Whether it has, and its FP32 products are faster than those of OpenBLAS on this processor: with AVX-512 (a
-/// core of an EPYC: 268 GF/s against 227 of OpenBLAS 0.3.21; without it 93 against 123).
+/// Returns whether this program has oneDNN and its FP32 products are faster than OpenBLAS's on this
+/// processor: they are with AVX-512 (core of an EPYC: 268 GF/s against 227 of OpenBLAS 0.3.21; without
+/// AVX-512 93 against 123).
 bool onednn_is_faster();
 
-/// block[i + j m] = sum_t rows[i + t lda] columns[j + t ldb] in FP32: [m, n], column-major. The second: of
-/// bfloat16. Throws Error. Local.
+/// Computes block[i + j m] = sum_t rows[i + t lda] columns[j + t ldb] in FP32: [m, n], column-major. Throws
+/// Error. Local.
 void onednn_product(const float* columns, std::int64_t ldb, const float* rows, std::int64_t lda,
                     std::int64_t m, std::int64_t n, std::int64_t tokens, float* block);
+/// Computes the same product of bfloat16 numbers, summed in FP32.
 void onednn_product(const std::uint16_t* columns, std::int64_t ldb, const std::uint16_t* rows,
                     std::int64_t lda, std::int64_t m, std::int64_t n, std::int64_t tokens, float* block);
 
-/// y = x weight^T in FP32, all row-major: x [tokens, inputs], weight [outputs, inputs], y [tokens, outputs].
-/// Throws Error. Local.
+/// Computes y = x weight^T in FP32, all row-major: x [tokens, inputs], weight [outputs, inputs], y [tokens,
+/// outputs]. Throws Error. Local.
 void onednn_linear(const float* x, std::int64_t tokens, std::int64_t inputs, const float* weight,
                    std::int64_t outputs, float* y);
 

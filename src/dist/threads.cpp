@@ -13,7 +13,7 @@
 #include "dist/comm/node_share.h"
 #include "dist/matrix/scalapack.h"
 
-// OpenBLAS' own controls; null with any other BLAS.
+// Functions of OpenBLAS; null with any other BLAS.
 extern "C" {
 __attribute__((weak)) void openblas_set_num_threads(int threads);
 __attribute__((weak)) int openblas_get_num_threads();
@@ -30,15 +30,15 @@ void set_blas_threads(int threads) {
 }  // namespace
 
 std::vector<int> allowed_cores(const MaskReader& read) {
-  constexpr int kMost = 1 << 20;
-  for (int cores = CPU_SETSIZE; cores <= kMost; cores *= 2) {
+  constexpr int kMaxCores = 1 << 20;
+  for (int cores = CPU_SETSIZE; cores <= kMaxCores; cores *= 2) {
     const std::size_t bytes = CPU_ALLOC_SIZE(cores);
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(cores),
                                                                 [](cpu_set_t* set) { CPU_FREE(set); });
     if (!mask) throw std::bad_alloc();
     CPU_ZERO_S(bytes, mask.get());
     if (read(bytes, mask.get()) != 0) {
-      if (errno == EINVAL) continue;  // the system has more cores than that
+      if (errno == EINVAL) continue;  // the system has more cores
       break;
     }
     std::vector<int> allowed;
@@ -73,7 +73,7 @@ void set_threads(int threads) {
 }
 
 void reserve_blas_memory() {
-  constexpr int kSize = 128;  // smaller ones go without
+  constexpr int kSize = 128;  // smaller products need none
   const std::vector<double> x(kSize * kSize, 1.0);
   std::vector<double> y(kSize * kSize);
   const double one = 1, zero = 0;

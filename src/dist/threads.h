@@ -1,5 +1,6 @@
-// How many threads a rank uses, decided once and in one place: OpenMP, BLAS and LibTorch each start as many
-// threads as they see cores, and several ranks of one node see the same cores.
+// The number of threads of a rank. By default OpenMP, BLAS and LibTorch each start as many threads as they
+// see cores, and all ranks of a node see the same cores. Not how idle threads wait
+// (base/process/process_setup.h).
 #pragma once
 
 #include <functional>
@@ -12,31 +13,31 @@
 
 namespace headspan {
 
-/// Fills a mask of so many bytes and returns 0, or -1 with errno EINVAL where the mask is too small.
+/// Fills a mask of `bytes` bytes and returns 0; returns -1 with errno EINVAL if the mask is too small.
 using MaskReader = std::function<int(std::size_t bytes, cpu_set_t* mask)>;
 
-/// The numbers of the cores that this process may run on, by its affinity mask, however long that is. `read`
-/// is for tests. Throws Error.
+/// Returns the numbers of the cores that this process may run on, from its affinity mask of any length. Tests
+/// replace `read`. Throws Error.
 std::vector<int> allowed_cores(const MaskReader& read = [](std::size_t bytes, cpu_set_t* mask) {
   return sched_getaffinity(0, bytes, mask);
 });
 
-/// Threads for this rank: OMP_NUM_THREADS where it is set, else its share of `cores`, divided by the ranks of
-/// the node that may run on each, and of the control groups' `quotas`; rounded down, at least 1. Collective
-/// over `comm`.
+/// Returns the number of threads for this rank: OMP_NUM_THREADS if it is set, otherwise this rank's share of
+/// `cores`, each divided by the ranks of the node that may run on it, or of the control groups' `quotas` if
+/// that is less; rounded down, at least 1. Collective over `comm`.
 int threads_per_rank(const Comm& comm, const std::vector<int>& cores, const std::vector<GroupLimit>& quotas);
 
-/// The same, for what the system allows this rank.
+/// Returns the number of threads for the cores and quotas of this process. Collective over `comm`.
 int threads_per_rank(const Comm& comm);
 
-/// Sets the threads of OpenMP and of BLAS (OpenBLAS' own pool where that is the BLAS).
+/// Sets the number of threads of OpenMP and, if BLAS is OpenBLAS, of its own pool. Local.
 void set_threads(int threads);
 
-/// Lets BLAS take its working memory now. OpenBLAS takes 128 MiB with its first product of some size, and
-/// where it gets none it tries again for ever, while the other ranks wait. Local.
+/// Makes BLAS allocate its working memory now. OpenBLAS allocates 128 MiB in its first larger product, and if
+/// that fails it tries again for ever, while the other ranks wait. Local.
 void reserve_blas_memory();
 
-/// BLAS on one thread while this object lives: for loops that are themselves spread over OpenMP threads.
+/// Runs BLAS on one thread while this object lives: for loops that OpenMP threads share.
 class SingleThreadedBlas {
  public:
   SingleThreadedBlas();
@@ -48,7 +49,7 @@ class SingleThreadedBlas {
   int before_;
 };
 
-/// Empty, or one line that says that OpenBLAS runs slow generic kernels on this processor and how to mend it.
+/// Returns a warning if OpenBLAS runs slow generic kernels on this processor, with the remedy; otherwise "".
 std::string blas_warning();
 
 }  // namespace headspan

@@ -1,5 +1,5 @@
-"""A headless Chromium driven over the DevTools protocol through pipes: a page, what it logged and asked for, its
-pictures. Python's standard library only."""
+"""Drives a headless Chromium over the DevTools protocol through pipes: a page, its log and requests, its screenshots.
+Uses only Python's standard library."""
 import base64
 import json
 import os
@@ -14,18 +14,18 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--mute-audio",
          "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe"]
-PATIENCE = 40  # seconds for an answer
+PATIENCE = 40  # seconds to wait for an answer
 
 
 class Page:
-    """One tab. `events` has every event so far; use as a context manager."""
+    """One tab. `events` has all events so far. Use it as a context manager."""
 
     def __init__(self, width=1200, height=900, mobile=False):
         self.profile = tempfile.TemporaryDirectory(prefix="headspan_browser_", ignore_cleanup_errors=True)
         to_browser, from_here = os.pipe()
         from_browser, to_here = os.pipe()
         redirect = f'exec "$@" 3<&{to_browser} 4>&{to_here}'  # the browser reads descriptor 3 and writes 4
-        # bash, since in other shells a descriptor has one digit, and matplotlib keeps its fonts open
+        # bash, because in other shells descriptors have one digit, and matplotlib keeps its fonts open
         self.process = subprocess.Popen(
             ["bash", "-c", redirect, "bash", str(CHROMIUM), *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"],
             pass_fds=(to_browser, to_here), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -44,14 +44,14 @@ class Page:
         return self
 
     def __exit__(self, *_):
-        os.killpg(self.process.pid, signal.SIGKILL)  # its helpers too, which would write into the profile yet
+        os.killpg(self.process.pid, signal.SIGKILL)  # its helpers too, which would still write to the profile
         self.process.wait()
         os.close(self.out)
         os.close(self.into)
         self.profile.cleanup()
 
     def read(self, patience):
-        """The next message; TimeoutError."""
+        """Returns the next message. Raises TimeoutError."""
         until = time.monotonic() + patience
         while b"\0" not in self.buffer:
             left = until - time.monotonic()
@@ -84,7 +84,7 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
 
     def open(self, path):
-        """Returns the seconds until the page says that it has drawn."""
+        """Opens a page. Returns the seconds until the page says that it is drawn."""
         start = time.monotonic()
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait("document.body && document.body.dataset.drawn")
@@ -97,7 +97,7 @@ class Page:
         return result["result"].get("value")
 
     def wait(self, expression, patience=20):
-        """Until it is true."""
+        """Waits until the expression is true."""
         until = time.monotonic() + patience
         while not self.evaluate(expression):
             if time.monotonic() > until:
@@ -108,7 +108,8 @@ class Page:
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def place(self, selector, x=0.5, y=0.5):
-        """Of a point of an element, in the window, scrolled to. x, y: shares of its width and height."""
+        """Returns the window coordinates of a point of an element, after scrolling to it. x, y: fractions of its width
+        and height."""
         return self.evaluate(f"""(() => {{
             const element = document.querySelector({json.dumps(selector)});
             element.scrollIntoView({{block: "center"}});
@@ -132,8 +133,8 @@ class Page:
         path.write_bytes(base64.b64decode(data))
 
     def complaints(self):
-        """Everything that went wrong in the page: exceptions, console errors and warnings, log entries."""
-        self.evaluate("1")  # takes in what is under way
+        """Returns everything that went wrong in the page: exceptions, console errors and warnings, log entries."""
+        self.evaluate("1")  # receives pending events
         bad = []
         for event in self.events:
             method, about = event.get("method", ""), event.get("params", {})
@@ -143,7 +144,7 @@ class Page:
         return bad
 
     def requests(self):
-        """Addresses that the page asked for, but for what it carries itself."""
+        """Returns the addresses that the page requested, without those of data that it contains."""
         addresses = [event["params"]["request"]["url"] for event in self.events
                      if event.get("method") == "Network.requestWillBeSent"]
         return [address for address in addresses if not address.startswith("data:")]

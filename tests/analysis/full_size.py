@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The whole of OLMo-2-1B's checkpoints, made up: how long do aggregate and report take, how much memory, how large is
-the page. Not a test of ctest: it writes a gigabyte and takes a few minutes.
+"""Measures aggregate and report on made-up results for all checkpoints of OLMo-2-1B: time, memory, and size of the
+page. Not a test of ctest: it writes a gigabyte and takes a few minutes.
 
     python3 full_size.py FOLDER [CHECKPOINTS]        FOLDER gets results/, kept for the next call
 
-Prints one line for each limit and ends with 1 if one is not met.
+Prints one line for each limit, and exits with 1 if one is exceeded.
 """
 import os
 import subprocess
@@ -24,7 +24,7 @@ SLOWEST_PAGE = 2  # seconds
 
 
 def evolving_r2(checkpoints, seed):
-    """R² of heads whose latent directions wander: strongly at first, ever less later. Yields [target, source]."""
+    """Yields R² [target, source] of heads whose latent directions drift, strongly at first and less and less later."""
     random = np.random.default_rng(seed)
     heads = random.normal(size=(len(LAYER), LATENT))
     for i in range(checkpoints):
@@ -34,7 +34,7 @@ def evolving_r2(checkpoints, seed):
 
 
 def fast_stream(r2):
-    """make_stream without its loops: the references by sorting, their joint R² by a formula."""
+    """make_stream without its loops: references by sorting, their joint R² by a formula."""
     stream = make_stream(layers(1), [[np.nan]], REFERENCES, HEAD_SIZE, HIDDEN, 22500, 7500)
     np.fill_diagonal(r2, np.nan)
     causal = (LAYER[None, :] <= LAYER[:, None]) & ~np.eye(len(LAYER), dtype=bool)
@@ -89,7 +89,7 @@ def main():
     size = page.stat().st_size
     print(f"page: {size / 1e6:.2f} MB of {LARGEST_PAGE / 1e6:.0f}, met {size <= LARGEST_PAGE}")
     with Page() as browser:
-        seconds = min(browser.open(page) for _ in range(3))  # the page's own time, not that of other work here
+        seconds = min(browser.open(page) for _ in range(3))  # the page's time, not that of other processes
         moved = browser.evaluate("""(async () => { const start = performance.now();
             slider.value = 7; slider.dispatchEvent(new Event("input")); await draw();
             return (performance.now() - start) / 1000; })()""")

@@ -1,5 +1,6 @@
-"""Plans and summaries as headspan's calibrate and evaluate write them (design section 12), with numbers that the test
-chooses; only what the page reads. The model has 3 layers, 4 KV heads of 2 and 48 bytes a token and stream."""
+"""Writes plans and summaries in the formats of headspan's calibrate and evaluate (src/io/README.md) with numbers that
+the test chooses, and only what the page reads. The model has 3 layers, 4 KV heads of 2 columns, and 48 bytes per
+token and stream."""
 import json
 
 import h5py
@@ -12,8 +13,8 @@ MODEL = "checkpoints/tiny/step7"
 
 def write_run(folder, name, algorithm, stored, texts, bands=((8, 16),), kept=None, summary=None, decode=(30, 40),
               **attributes):
-    """NAME.h5, its .done and NAME.json. bands: (columns, bits) of each layer; kept: stream -> heads of each layer;
-    texts: stem -> (loss, its error, full loss, KL, its error)."""
+    """Writes NAME.h5, its .done and NAME.json. bands: (columns, bits) of each layer; kept: stream -> heads of each
+    layer; texts: stem -> (loss, its error, full loss, KL, its error)."""
     path = write_plan(folder, name, algorithm, stored, bands, kept, **attributes)
     write_summary(folder, name, stored, texts, decode, **(summary or {}))
     return path

@@ -1,5 +1,5 @@
-"""Result files as headspan writes them (design section 8), with numbers that the test chooses. Not a second writer of
-results: only what a reader needs, by h5py, without dimension scales."""
+"""Writes result files in headspan's format (src/io/README.md) with numbers that the test chooses. Not a second writer
+of results: it writes only what a reader needs, with h5py, without dimension scales."""
 import contextlib
 import hashlib
 import io
@@ -20,12 +20,13 @@ FLAG_NOT_COMPUTED = 16
 
 
 def layers(*heads):
-    """The layer of each head, for so many heads in layer 0, 1, ..."""
+    """Returns the layer of each head, for these numbers of heads in layers 0, 1, ..."""
     return np.repeat(np.arange(len(heads)), heads)
 
 
 def random_stream(layer, seed, references=2, head_size=4, hidden_size=32, n_fit=1000, n_heldout=300, **more):
-    """A stream as a dict: attributes in lower case, tables by name. R² uniform in [0, 1], held out 0.01 below."""
+    """Returns a stream as a dict: attributes in lower case, tables by name. R² is uniform in [0, 1], held-out R² 0.01
+    lower."""
     random = np.random.default_rng(seed)
     heads = len(layer)
     r2 = random.random((heads, heads))
@@ -33,7 +34,7 @@ def random_stream(layer, seed, references=2, head_size=4, hidden_size=32, n_fit=
 
 
 def make_stream(layer, r2, references=2, head_size=4, hidden_size=32, n_fit=1000, n_heldout=300, **more):
-    """References are the best causal sources by a plain loop; the joint R² of k of them is 1 - (1-best)^k."""
+    """Chooses the best causal sources as references with a plain loop; the joint R² of k of them is 1 - (1-best)^k."""
     heads = len(layer)
     r2 = np.array(r2, float)
     np.fill_diagonal(r2, np.nan)
@@ -68,7 +69,7 @@ def make_overlap(projections, dimension, alignment, tolerances=("paper", "1e-2")
 
 
 def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0, 0), **attributes):
-    """folder/MODEL/CHECKPOINT.h5 and its .done. streams: name -> stream. Returns the path."""
+    """Writes folder/MODEL/CHECKPOINT.h5 and its .done. streams: name -> stream. Returns the path."""
     attributes = {"headspan_schema": "1.0", "title": "a sample", "source": "headspan 0.1.0 (git sample)",
                   "date_created": "2026-01-02T03:04:05Z", "model_name": "tiny", "model_type": "olmo2",
                   "checkpoint": checkpoint, "init": "pretrained", "step": step, "training_tokens": step * 4096,
@@ -98,8 +99,8 @@ def write_done(path):
 
 
 def lead_away(file, name, other):
-    """Puts into an open HDF5 file, one after the other, what is not held in it; `other`: a path that stands for another
-    file, of whatever kind. Yields what is told of `name` each time."""
+    """Puts values that are stored elsewhere into an open HDF5 file, one kind after the other; `other`: a path that
+    stands for another file of any kind. Yields the expected message about `name` each time."""
     def put(make):
         if file.get(name, getlink=True) is not None:
             del file[name]
@@ -121,7 +122,7 @@ def lead_away(file, name, other):
 
 @contextlib.contextmanager
 def within(seconds):
-    """The test fails where this takes longer: who opens a FIFO waits for ever."""
+    """Fails the test if the body takes longer: opening a FIFO would wait for ever."""
     def stop(*_):
         raise AssertionError(f"not done in {seconds} s")
     before = signal.signal(signal.SIGALRM, stop)
@@ -139,12 +140,12 @@ def replace_by_fifo(path):
 
 
 def files_below(folder):
-    """What lies there: path -> content, of regular files."""
+    """Returns path -> content of the regular files below a folder."""
     return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 def check_nothing_is_replaced(test, folder, told, *words):
-    """That headspan-report refuses these words in one line, and leaves the folder as it is."""
+    """Checks that headspan-report refuses these arguments in one line, and leaves the folder unchanged."""
     before = files_below(folder)
     with within(60):
         done = run(*words)
@@ -161,7 +162,7 @@ class Done:
 
 
 def run(*words):
-    """headspan-report in this process; an exception that escapes it is the test's error."""
+    """Runs headspan-report in this process; an exception that escapes it is an error of the test."""
     from headspan_report.__main__ import main
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -173,6 +174,6 @@ def run(*words):
 
 
 def run_process(*words):
-    """headspan-report from the source tree, as a user runs it."""
+    """Runs headspan-report from the source tree, as a user does."""
     return subprocess.run([sys.executable, "-B", "-m", "headspan_report", *map(str, words)], capture_output=True,
                           text=True, timeout=60, cwd=ANALYSIS, check=False)

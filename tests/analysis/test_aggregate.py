@@ -1,5 +1,5 @@
-"""`headspan-report aggregate`: its two outputs against numbers worked out here, and every kind of file that must be
-refused by name while the others go on."""
+"""`headspan-report aggregate`: its two outputs against numbers computed here, and every kind of file that must be
+refused by name while the others are used."""
 import csv
 import shutil
 import tempfile
@@ -86,7 +86,7 @@ class Figures(AggregateTest):
                          float(k.null_dominance.sel(dominance_rule="code", links=3)))
 
     def test_ceilings_overlap_and_what_is_left_out(self):
-        """Two KV heads a layer beside four query heads: NaN where a projection has fewer heads."""
+        """Two KV heads per layer and four query heads: NaN where a projection has fewer heads."""
         dimension = np.arange(2 * 2 * 2 * 2, dtype=float).reshape(2, 2, 2, 2)
         alignment = np.full((2, 2, 4, 4), .25)
         alignment[0, :, 2:, :] = alignment[0, :, :, 2:] = np.nan
@@ -167,7 +167,7 @@ class Figures(AggregateTest):
 
 
 class Refused(AggregateTest):
-    """Three good results and one that is not: it is named, and the three stay."""
+    """Three good results and one bad: it is named, and the three are used."""
 
     def setUp(self):
         super().setUp()
@@ -183,7 +183,7 @@ class Refused(AggregateTest):
             self.assertIn(word, str(found.refused[0]))
 
     def again(self, **more):
-        """Another file in the place of the last."""
+        """Writes another file in place of the last."""
         shutil.rmtree(self.bad.parent / "x", ignore_errors=True)
         sample = more.pop("sample", random_stream(LAYER, 5))
         write_result(self.results, "step30", {"k": sample}, step=30, **more)
@@ -194,7 +194,7 @@ class Refused(AggregateTest):
         write_done(self.bad)
 
     def test_without_done(self):
-        """This one as a user sees it: on stderr, in both outputs, by the exit code."""
+        """What a user sees: the message on stderr and in both outputs, and the exit code."""
         Path(f"{self.bad}.done").unlink()
         self.check("has no .done beside it")
 

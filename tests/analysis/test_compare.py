@@ -1,4 +1,4 @@
-"""`headspan-report compare`: two studies laid beside each other, by name or, of two models, the last of each."""
+"""`headspan-report compare`: two studies side by side, matched by name or, for two models, by the last checkpoint."""
 import csv
 import tempfile
 import unittest
@@ -29,7 +29,7 @@ class Compare(unittest.TestCase):
         return done
 
     def draw(self):
-        """The axes of the figure, each with its lines by label: (x, y) of those with a label."""
+        """Returns the axes of the figure, each with its labelled lines: label -> (x, y)."""
         a, b = (aggregate([self.folder / name]).table for name in "ab")
         figure = draw_both(a, b, ("a", "b"), shown_of(a, b, matched(a, b)[0]))
         return [(axis, {line.get_label(): line.get_xydata() for line in axis.get_lines()}) for axis in figure.axes]
@@ -89,7 +89,7 @@ class Compare(unittest.TestCase):
         self.assertIn("<td>final, step 5, 20.5k tokens</td><td>main, step 7, 28.7k tokens</td>", page)
 
     def test_the_checkpoint_of_both_is_shown(self):
-        """b ends before a: what shows one checkpoint shows the last that is in both."""
+        """b ends before a: figures of one checkpoint show the last one that both have."""
         for i, step in enumerate((0, 10, 30, 3000)):
             write_result(self.folder / "a", f"step{step}", {"k": make_stream(LAYER, R2 / (4 - i))}, step=step)
             if step < 3000:

@@ -1,4 +1,4 @@
-"""`headspan-report compression`: every number and every word of advice on the page of hand-made plans and summaries."""
+"""`headspan-report compression`: every number and every recommendation on the page of hand-made plans and summaries."""
 import tempfile
 import unittest
 from pathlib import Path
@@ -21,7 +21,7 @@ HEADS_STORED, HEADS_READ = 2 * 4 * (3 + 2 + 1), 2 * 4 * (3 + (2 + 3) + (1 + 5)) 
 
 
 def on_both(kl, error, other_kl, other_error):
-    """Of the text of the calibration's domain, and of another; the loss grows by as much as KL."""
+    """Returns results for a text of the calibration's domain, and for another; the loss increases by as much as KL."""
     return {"docs.heldout": (3 + kl, 0.1, 3, kl, error), "prose.heldout": (5 + other_kl, 0.2, 5, other_kl, other_error)}
 
 
@@ -68,7 +68,7 @@ class TestPage(unittest.TestCase):
         self.assertGreater(min(sizes), 100)
 
     def test_a_shade_says_that_there_is_more_to_the_side(self):
-        """At 390 px. The strip of pixels at an edge is white somewhere unless it is shaded."""
+        """At 390 px. The strip of pixels at an edge contains white unless it is shaded."""
         count = self.page.evaluate("document.querySelectorAll('.wide').length")
         self.assertEqual(count, 3)  # the tables: figures are as wide as the page
         for i in range(count):
@@ -160,7 +160,7 @@ class TestFolders(unittest.TestCase):
         self.path = self.folder / "out.html"
 
     def check(self, *folders, refused=()):
-        """The page's text; `refused` are all that is told, on stderr and on the page."""
+        """Returns the text of the page; `refused` are all messages, on stderr and on the page."""
         done = run("compression", *folders or [self.folder / "one"], "--output", self.path)
         self.assertEqual(done.returncode, 2 if refused else 0, done.stderr)
         told = done.stderr.splitlines()

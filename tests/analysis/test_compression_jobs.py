@@ -1,4 +1,4 @@
-"""The scripts of jobs/ that make many plans, on a small model: what they leave, and the page of it.
+"""The scripts of jobs/ that make many plans, on a small model: their files, and the page made from them.
 
 usage: test_compression_jobs.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -28,7 +28,8 @@ def cells(row):
 
 
 def bytes_read(plan, layers=6, heads=16, head_size=8):
-    """Of a token by a decode step: each layer reads its kept heads and those that its targets refer to, once each."""
+    """Returns the bytes that a decode step reads per token: each layer reads its kept heads and those that its targets
+    refer to, once each."""
     read = 0
     for group, layer in ((plan[stream][str(layer)], layer) for stream in "kv" for layer in range(layers)):
         read += len({layer * heads + head for head in group["kept"]} | set(group["references"][...].ravel()) - {-1})
@@ -44,7 +45,7 @@ class CompressionJobs(StudyTest):
         return re.findall("^(?:== |compression: )(.*)", done.stderr, re.M)
 
     def table(self, name, *folders):
-        """The rows of a table of the page of these folders."""
+        """Returns the rows of a table of the page of these folders."""
         page = self.folder / f"{name}.html"
         done = run("compression", *folders, "--output", page)
         self.assertEqual((done.returncode, done.stderr), (0, ""))

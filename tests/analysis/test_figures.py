@@ -1,5 +1,5 @@
-"""The figures of `headspan-report plot`: what is drawn is what the table holds, each has its null, and what there is no
-data for is said and not drawn.
+"""The figures of `headspan-report plot`: they show what the table holds, each has its null, and figures without data
+are named and not drawn.
 
     test_figures.py [--pictures FOLDER] [unittest's arguments]
 """
@@ -28,7 +28,7 @@ SHAPE = (len(LAYER),)
 
 
 def write_study(folder, whole):
-    """Four checkpoints; `whole`: with ceilings and overlap."""
+    """Writes four checkpoints; `whole`: with ceilings and overlap."""
     for i, step in enumerate(STEPS):
         streams = {}
         for s, name in enumerate("kqv"):
@@ -45,7 +45,7 @@ def labels(axis):
 
 
 def line(axis, label):
-    """The y of the first line of this label."""
+    """Returns the y values of the first line with this label."""
     return next(found for found in axis.get_lines() if found.get_label() == label).get_ydata()
 
 
@@ -135,7 +135,7 @@ class Figures(unittest.TestCase):
         with matplotlib.rc_context(axes.STYLE):
             figure = draw_one("mean_by_references", self.table)
             legend = figure.legends[0]
-            legend.set_bbox_to_anchor((0.5, 1))  # files are cut around it where it is, a canvas is not
+            legend.set_bbox_to_anchor((0.5, 1))  # files are cropped around it, a canvas is not
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
         picture = np.asarray(canvas.buffer_rgba())[::-1, :, :3].min(axis=2) < 128

@@ -1,5 +1,5 @@
-"""The sentences above the figures: the numbers in them against numpy on made results, and what is said of a series that
-rises, falls or stays, of one checkpoint, of no steps and of no null."""
+"""The sentences above the figures: their numbers against numpy on made-up results, and what they say about a series
+that rises, falls or stays, about one checkpoint, and without steps or nulls."""
 import tempfile
 import unittest
 from pathlib import Path
@@ -17,7 +17,7 @@ CAUSAL = (LAYER[None, :] <= LAYER[:, None]) & ~np.eye(6, dtype=bool)
 
 
 def level_stream(r2, **more):
-    """Every pair has this R²."""
+    """Returns a stream in which every pair has this R²."""
     return make_stream(LAYER, np.full((6, 6), float(r2)), **more)
 
 
@@ -35,7 +35,7 @@ class Made(unittest.TestCase):
             return aggregate([folder]).table
 
     def over_steps(self, k, v=None, **more):
-        """The table of these R² of keys and values at steps 0, 10, 20, ..."""
+        """Returns the table for these R² of keys and values at steps 0, 10, 20, ..."""
         streams = {"k": k} | ({"v": v} if v else {})
         return self.table(*((10 * i, {name: level_stream(r2[i], **more) for name, r2 in streams.items()})
                             for i in range(len(k))))
@@ -89,7 +89,7 @@ class Sentences(Made):
         told = {drawing.name: drawing.find(table) for drawing in DRAWINGS}
 
         def each(text, *values):
-            """Whether the figures of both streams stand in the sentence, in this order."""
+            """Checks that the sentence has the numbers of both streams, in this order."""
             at = 0
             for value in values:
                 at = text.index(value, at) + len(value)

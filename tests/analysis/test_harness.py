@@ -1,5 +1,5 @@
-"""The files between headspan-harness and `headspan evaluate`, and what stops a generation: all that needs neither
-lm_eval nor transformers. test_harness_metrics.py has the rest."""
+"""The files between headspan-harness and `headspan evaluate`, and what stops a generation: everything that needs
+neither lm_eval nor transformers. test_harness_metrics.py has the rest."""
 import contextlib
 import hashlib
 import io
@@ -137,7 +137,7 @@ class ProgramTest(HarnessFiles):
 
 
 class Letters:
-    """A tokenizer of a few pieces, the longest first; lower case only; no space before a text's first piece."""
+    """A tokenizer with a few pieces, longest match first; lower case only; no space before a text's first piece."""
     pieces = ("<end>", "\n", "\n\n", ".\n", "stop", " stop", "\nb", "a", "o", "p", "s", "t")
 
     def __len__(self):

@@ -1,9 +1,9 @@
-"""headspan-harness under the real lm-evaluation-harness, on tasks of local files (harness/): what it reports from the
-answers of headspan against what the harness' own hf model reports on the same weights.
+"""headspan-harness in the real lm-evaluation-harness, on tasks in local files (harness/): its metrics from headspan's
+answers against those of the harness's hf model with the same weights.
 
 usage: test_harness_metrics.py HEADSPAN MPIEXEC [unittest's arguments]
 
-Where a package is missing the exit code is 77, for ctest: skipped; harness.sh brings them.
+If a package is missing the exit code is 77, which means skipped to ctest; harness.sh installs them.
 """
 import contextlib
 import importlib.util
@@ -47,7 +47,7 @@ TASK_MANAGER = TaskManager(include_path=str(HERE / "harness"), include_defaults=
 
 
 def make_model(folder, fields=None, config=None):
-    """tiny-olmo2, with a tokenizer.json of these fields and this tokenizer_config.json; or without a tokenizer."""
+    """Makes tiny-olmo2 with a tokenizer.json of these fields and this tokenizer_config.json, or without a tokenizer."""
     folder.mkdir()
     for name in ("config.json", "model.safetensors"):
         (folder / name).symlink_to(TINY_OLMO2 / "step3000" / name)
@@ -63,7 +63,7 @@ def tokenizer_fields():
 
 
 def fields_with_begin():
-    """BEGIN in place of the last merge; each text begins with it."""
+    """Replaces the last merge by BEGIN, with which each text begins."""
     fields = tokenizer_fields()
     vocabulary = fields["model"]["vocab"]
     fields["model"]["merges"].pop()
@@ -101,7 +101,7 @@ class HarnessTest(unittest.TestCase):
         cls.begin = make_model(cls.folder / "begin", fields_with_begin(), {"bos_token": BEGIN})
 
     def run_command(self, *words):
-        """headspan-harness in this process: exit code, standard output, standard error."""
+        """Runs headspan-harness in this process. Returns exit code, standard output, standard error."""
         out, err = io.StringIO(), io.StringIO()
         line = ["--include_path", ".", *map(str, words)]
         with mock.patch.object(sys, "argv"), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -109,7 +109,7 @@ class HarnessTest(unittest.TestCase):
         return code, out.getvalue(), err.getvalue()
 
     def agree(self, ours, theirs, tasks=TASKS):
-        """Metrics, and the answer to each request, to 1e-6 of them."""
+        """Checks the metrics and the answer to each request, to a relative 1e-6."""
         self.assertEqual(sorted(ours["results"]), sorted(tasks))
         self.close(ours["results"], theirs["results"], "results")
         for task in tasks:
@@ -168,7 +168,7 @@ class AgainstHf(HarnessTest):
 
 
 class TwoPasses(HarnessTest):
-    """Around a run of the program: with the command line first, with simple_evaluate then."""
+    """A pass before and one after a run of the program: first with the command line, then with simple_evaluate."""
 
     def answer(self):
         words = [word for kind, file in self.asked.items() for word in (f"--evaluate.{kind}", file)]

@@ -1,5 +1,5 @@
-"""What headspan-report opens: regular files alone, and of HDF5 only what the file itself holds. Results and tables; of
-plans and summaries test_compression.py has the same."""
+"""What headspan-report opens: only regular files, and of HDF5 only what the file itself holds. For results and tables;
+test_compression.py checks the same for plans and summaries."""
 import os
 import tempfile
 import unittest
@@ -24,7 +24,7 @@ class Opening(unittest.TestCase):
                                for step in (0, 30))
 
     def check(self, told):
-        """The bad result is refused, and the good one stays."""
+        """Checks that the bad result is refused, and the good one used."""
         found = aggregate([self.results])
         self.assertEqual([row.path for row in found.rows], [self.good])
         self.assertEqual(len(found.refused), 1, found.refused)
@@ -48,7 +48,7 @@ class Opening(unittest.TestCase):
             self.check(f"cannot be read ({self.bad} is no regular file)")
 
     def test_what_is_not_held_in_the_file(self):
-        """Whatever it is that stands in the other file's place."""
+        """With any kind of file in place of the other one."""
         pipe = self.folder / "pipe"
         pipe.write_bytes(b"")
         replace_by_fifo(pipe)
@@ -70,7 +70,7 @@ class Opening(unittest.TestCase):
         self.assertEqual(len(aggregate([self.results]).rows), 2)
 
     def test_group_through_another_file(self):
-        """A link within the file is followed only once nothing leads out of it."""
+        """A link within the file is followed only after it is known that nothing leads out of the file."""
         def change(file):
             file.move("k", "away")
             file["k"], file["more/z"] = h5py.SoftLink("/more/z/k"), h5py.ExternalLink("pipe", "/")

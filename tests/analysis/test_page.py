@@ -1,5 +1,5 @@
-"""How the page of `headspan-report report` looks, in headless Chromium: findings first, figures that fit a phone, light
-and dark, the scales of the maps, charts to point at, a page without JavaScript, several studies on one page.
+"""The look of the page of `headspan-report report` in headless Chromium: findings first, figures that fit a phone,
+light and dark, the scales of the maps, interactive charts, a page without JavaScript, several studies on one page.
 
     test_page.py [unittest's arguments]
 """
@@ -24,7 +24,7 @@ STEPS = (0, 10, 100, 1000)
 
 
 def low_stream(seed, low=0.12, high=0.33, layer=LAYER):
-    """R² of a narrow range."""
+    """Returns a stream whose R² have a narrow range."""
     random = np.random.default_rng(seed)
     return make_stream(layer, low + (high - low) * random.random((len(layer),) * 2), references=3)
 
@@ -35,7 +35,7 @@ def best_of(stream, layer=LAYER):
 
 
 class WithPage(unittest.TestCase):
-    """A page of one or more studies, opened once; `folders` writes them."""
+    """A page of one or more studies, opened once; `folders` writes the studies."""
 
     @classmethod
     def setUpClass(cls):
@@ -64,7 +64,7 @@ class WithPage(unittest.TestCase):
         return self.page.evaluate(f"[...document.querySelectorAll('{selector}')].map(e => e.textContent.trim())")
 
     def seen(self, selector):
-        """The pixels of an element: [y, x, colour] in [0, 1]."""
+        """Returns the pixels of an element: [y, x, colour] in [0, 1]."""
         left, top, width, height = self.page.evaluate(f"""(() => {{
             const box = document.querySelector('{selector}').getBoundingClientRect();
             return [box.left + scrollX, box.top + scrollY, box.width, box.height]; }})()""")

@@ -227,7 +227,7 @@ class NothingIsReplaced(unittest.TestCase):
 
 
 class SmallStudies(unittest.TestCase):
-    """What a user may have less of: one checkpoint, one stream, no steps, no references, nothing held out."""
+    """Studies with less: one checkpoint, one stream, no steps, no references, no held-out tokens."""
 
     def check(self, *results):
         with tempfile.TemporaryDirectory(prefix="headspan_report_") as name:

@@ -1,4 +1,4 @@
-"""Statistics and nulls of headspan_report against loops over their definitions, scipy, and numbers worked by hand."""
+"""Statistics and nulls of headspan_report against loops over their definitions, scipy, and numbers computed by hand."""
 import itertools
 import unittest
 
@@ -25,7 +25,7 @@ def caption_by_loop(r2, layer, links):
 
 
 def code_by_loop(r2, layer, links):
-    """LAS_calc.py's rule: every edge is a candidate of both its ends; the best of each end, undirected, once."""
+    """The rule of LAS_calc.py: every edge is a candidate of both its ends; the best of each end, undirected, once."""
     edges = [(r2[t, s], (s, t)) for t in range(len(layer)) for s in causal_sources(layer, t)]
     named = set()
     for head in range(len(layer)):
@@ -78,7 +78,7 @@ class Statistics(unittest.TestCase):
         self.assertTrue(np.isnan(st.summary(np.array([np.nan]))).all())
 
     def test_adjusted_by_hand(self):
-        self.assertAlmostEqual(st.adjusted(0.5, 101, 50), 0.0)  # the floor 50/100 is taken away
+        self.assertAlmostEqual(st.adjusted(0.5, 101, 50), 0.0)  # the floor 50/100 is removed
         self.assertAlmostEqual(st.adjusted(1.0, 101, 50), 1.0)
         self.assertTrue(np.isnan(st.adjusted(0.5, 51, 50)))
 
@@ -174,7 +174,7 @@ class Nulls(unittest.TestCase):
                                delta=4 * r2.max(axis=1).std() / np.sqrt(40))
 
     def test_overlap_of_random_matrices(self):
-        """Against the singular values of drawn matrices: square, tall and wide ones."""
+        """Against the singular values of random matrices: square, tall and wide."""
         for heads, d, m in ((16, 8, 128), (4, 8, 128), (24, 8, 128)):
             for tolerance in ("1e-1", "3e-2", "1e-4"):
                 drawn = []

@@ -1,4 +1,4 @@
-"""A real study through headspan-report, and through the snippets of analysis/README.md: both against the table of
+"""A real study through headspan-report, and through the snippets of analysis/README.md, both against the table of
 `headspan inspect`, which computes the same in C++.
 
 usage: test_study_report.py HEADSPAN MPIEXEC [unittest's arguments]
@@ -34,12 +34,12 @@ class StudyReport(StudyTest):
             cls.rows = list(csv.DictReader(file))
 
     def inspected(self):
-        """The rows of inspect's table: step -> words."""
+        """Returns the rows of inspect's table: step -> words."""
         told = self.run_program(1, "inspect", *self.results).stdout.splitlines()
         return {words[0]: words for words in map(str.split, told) if words and len(words) >= 16}
 
     def snippet(self, words, path):
-        """What the code that follows `words` in analysis/README.md prints of a result."""
+        """Runs the code that follows `words` in analysis/README.md on a result. Returns its output."""
         page = (TESTS.parent / "analysis" / "README.md").read_text()
         code = re.search(re.escape(words) + r":\n\n<!-- run by: .* -->\n```python\n((?:.*\n)+?)```\n", page).group(1)
         printed = io.StringIO()

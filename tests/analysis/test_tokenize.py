@@ -19,7 +19,7 @@ VOCABULARY = {"[UNK]": 0, "</s>": 1, "one": 2, "two": 3, "three": 4}
 
 
 def write_tokenizer(path, vocabulary):
-    """Words at white space; the file format of tokenizers, written by hand."""
+    """Writes a tokenizer that splits at white space, by hand, in the file format of tokenizers."""
     path.write_text(json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
@@ -54,7 +54,7 @@ class TokenizeTest(unittest.TestCase):
 
 
 class NothingIsReplaced(TokenizeTest):
-    """Told before anything is read, with or without the package."""
+    """Reported before anything is read, with or without the package."""
 
     def check(self, target, told, *texts):
         check_nothing_is_replaced(self, self.folder, f"{target}: {told}", "tokenize", *texts, "--tokenizer",

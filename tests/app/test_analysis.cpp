@@ -1,4 +1,4 @@
-// What a study asks of a Gram, with the heavy products on a device against the host's.
+// The statistics of a stream with the heavy products on a device, against those in host memory.
 #include "app/study/analysis.h"
 #include "support/on_device.h"
 #include "support/resident.h"
@@ -11,7 +11,7 @@ using Analysis = OnDevice;
 INSTANTIATE_TEST_SUITE_P(On, Analysis, testing::Values(at::kCPU, at::kCUDA), name_of_device);
 
 void expect_the_hosts(const StreamResult& result, const StreamResult& host) {
-  // Sums of 128 products here, 512 there, with coordinates of mean inflation below 1e2.
+  // The device sums 128 products at a time, the host 512; means inflate coordinates by less than 1e2.
   expect_near(result.pairs.r2, host.pairs.r2, 1e-12, "pairs");
   expect_near(result.pairs.r2_heldout, host.pairs.r2_heldout, 1e-12, "pairs, held out");
   EXPECT_EQ(result.pairs.status, host.pairs.status);
@@ -27,8 +27,8 @@ void expect_the_hosts(const StreamResult& result, const StreamResult& host) {
   expect_near(result.angles.cosines, host.angles.cosines, 1e-10, "angles");
 }
 
-// Layers of 4 heads and 1: the first is wide (512 columns), so that it is inverted.
-TEST_P(Analysis, OnADeviceIsThatOfTheHost) {
+// Layers of 4 heads and of 1: the first is wide (512 columns), and is therefore inverted.
+TEST_P(Analysis, OnADeviceEqualsThatOnTheHost) {
   HeadLayout layout = make_layout(1, 5, 128);
   layout.layer = {0, 0, 0, 0, 1};
   layout.head = {0, 1, 2, 3, 0};

@@ -1,5 +1,5 @@
-// capture_grams where the model runs against capture_grams on the host, from tokens to Grams, on every way to
-// lay out the ranks: on the CPU, and on GPUs where each rank has one.
+// capture_grams on the model's device against capture_grams in host memory, from tokens to Grams, for every
+// layout of the ranks: on the CPU, and on GPUs if each rank has one.
 #include <cmath>
 #include <map>
 #include <set>
@@ -20,8 +20,8 @@
 namespace headspan {
 namespace {
 
-/// 14 sequences of 1 to 9 tokens, every third held out: on many ranks some have no batch, or nothing of a
-/// part.
+/// Returns 14 sequences of 1 to 9 tokens, every third held out: of many ranks some have no batch, or no token
+/// of a part.
 Sample make_sample(std::int64_t vocabulary) {
   Sample sample;
   for (std::int64_t s = 0, start = 0; s < 14; ++s) {
@@ -38,7 +38,7 @@ Sample make_sample(std::int64_t vocabulary) {
   return sample;
 }
 
-/// Both were made of the same values; sums in FP64 differ in their order alone.
+/// Expects equality up to the order of sums in FP64.
 void expect_same(const HeadGram& gram, const HeadGram& expected) {
   ASSERT_EQ(gram.tokens, expected.tokens);
   const std::size_t n = gram.mean.size();
@@ -63,16 +63,16 @@ class DeviceCapture : public testing::TestWithParam<at::DeviceType> {
     device_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu_));
   }
 
-  Transformer load(const ProcessLayout& team) const {
-    return Transformer::load(config_, checkpoint_, Dtype::float32, {config_.layers, false},
-                             team.tensor_device(), team.data(), device_);
+  Transformer load(const ProcessLayout& processes) const {
+    return Transformer::load(config_, checkpoint_, {Dtype::float32, {config_.layers, false}, device_},
+                             processes.tensor_device(), processes.data());
   }
 
-  /// On the device.
+  /// Asks for Grams on the device.
   CaptureRequest keys_and_values() const {
     CaptureRequest request{{Stream::k, Stream::v}};
     request.batch_tokens = 12;
-    request.device = device_;
+    request.on_device = true;
     return request;
   }
 
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(On, DeviceCapture, testing::Values(at::kCPU, at::kCUDA)
 
 constexpr Part kFit = Part::fit, kHeldout = Part::heldout;
 
-/// Of two streams: in one pass, part by part, and stream by stream with stripes of the first.
+/// Passes over two streams: one, part by part, and stream by stream with the first in stripes.
 const std::vector<std::vector<DeviceShare>> kPasses{
     {},
     {{{0, 1}, {kFit}, {}}, {{0, 1}, {kHeldout}, {}}},
@@ -103,28 +103,29 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
       if (world_.size() % t != 0 || config_.kv_heads % t != 0) continue;
       SCOPED_TRACE("tensor parallel " + std::to_string(t) + ", " + std::to_string(shape.rows) + "x" +
                    std::to_string(shape.columns));
-      const ProcessLayout team(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
+      const ProcessLayout processes(world_, 1, t, GridShape{shape.rows, shape.columns}, gpu_);
       for (const bool by_layer : {false, true}) {
         const auto model =
-            Transformer::load(config_, checkpoint_, by_layer ? Dtype::bfloat16 : Dtype::float32,
-                              {config_.layers, true}, team.tensor_device(), team.data(), device_);
+            Transformer::load(config_, checkpoint_,
+                              {by_layer ? Dtype::bfloat16 : Dtype::float32, {config_.layers, true}, device_},
+                              processes.tensor_device(), processes.data());
         CaptureRequest request;
-        request.streams = {Stream::k, Stream::v};  // queries for what attention does with them alone
+        request.streams = {Stream::k, Stream::v};  // queries only for what attention does with them
         request.batch_tokens = 12;
         request.skip_first = 1;
         request.by_layer = by_layer;
-        const auto capture = [&](std::optional<at::Device> device, AttentionSums& sums) {
-          request.device = device;
+        const auto capture = [&](bool on_device, AttentionSums& sums) {
+          request.on_device = on_device;
+          request.attention = &sums;
           Progress progress(silent_, "forward", "tokens", sample_.total());
           Profile profile;
-          return capture_grams<float>(model, config_, sample_, request, team, progress, profile, nullptr,
-                                      &sums);
+          return capture_grams<float>(model, sample_, request, processes, progress, profile);
         };
         AttentionSums of_host(config_.layers, config_.heads, config_.kv_heads, config_.head_size),
             of_device(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
 
-        const std::vector<StreamGrams> expected = capture(std::nullopt, of_host);
-        const std::vector<StreamGrams> grams = capture(device_, of_device);
+        const std::vector<StreamGrams> expected = capture(false, of_host);
+        const std::vector<StreamGrams> grams = capture(true, of_device);
 
         ASSERT_EQ(grams.size(), expected.size());
         for (std::size_t s = 0; s < grams.size(); ++s) {
@@ -136,14 +137,15 @@ TEST_P(DeviceCapture, AgreesWithTheHost) {
     }
 }
 
-// A pass over one part runs other batches, which in float64 changes its values by no more than sums err.
+// A pass over one part runs other batches, which in float64 changes its values no more than rounding does.
 TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
   for (const int t : {1, 2}) {
     if (world_.size() % t != 0) continue;
     SCOPED_TRACE("tensor parallel " + std::to_string(t));
-    const ProcessLayout team(world_, 1, t, std::nullopt, gpu_);
-    const auto model = Transformer::load(config_, checkpoint_, Dtype::float64, {config_.layers, true},
-                                         team.tensor_device(), team.data(), device_);
+    const ProcessLayout processes(world_, 1, t, std::nullopt, gpu_);
+    const auto model =
+        Transformer::load(config_, checkpoint_, {Dtype::float64, {config_.layers, true}, device_},
+                          processes.tensor_device(), processes.data());
     CaptureRequest request;
     request.streams = {Stream::k, Stream::v};
     request.batch_tokens = 12;
@@ -151,20 +153,20 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
       AttentionSums sums(config_.layers, config_.heads, config_.kv_heads, config_.head_size);
-      auto grams =
-          capture_grams<double>(model, config_, sample_, request, team, progress, profile, nullptr, &sums);
+      request.attention = &sums;
+      auto grams = capture_grams<double>(model, sample_, request, processes, progress, profile);
       query = sums.sums().query;
-      team.group().sum(query.data(), static_cast<std::int64_t>(query.size()));
+      processes.group().sum(query.data(), static_cast<std::int64_t>(query.size()));
       return grams;
     };
     for (const bool by_layer : {false, true})
       for (const auto& passes : kPasses) {
         std::vector<double> expected_query, query;
         request.by_layer = by_layer;
-        request.device = std::nullopt;
+        request.on_device = false;
         request.passes = {};
         const std::vector<StreamGrams> expected = capture(expected_query);
-        request.device = device_;
+        request.on_device = true;
         request.passes = passes;
         const std::vector<StreamGrams> grams = capture(query);
         ASSERT_EQ(grams.size(), expected.size());
@@ -178,25 +180,25 @@ TEST_P(DeviceCapture, InSeveralPassesAgreesWithTheHost) {
   }
 }
 
-// Those of which the last pass has everything; the others come to the host as ever.
+// Grams of which the last pass has everything stay; the others come to the host.
 TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
-  const ProcessLayout team(world_, 1, 1, std::nullopt, gpu_);
-  const Transformer model = load(team);
+  const ProcessLayout processes(world_, 1, 1, std::nullopt, gpu_);
+  const Transformer model = load(processes);
   CaptureRequest request = keys_and_values();
-  const std::vector<std::set<std::size_t>> staying{{0, 1}, {}, {1}};
+  const std::vector<std::set<std::size_t>> resident_streams{{0, 1}, {}, {1}};
   for (std::size_t p = 0; p < kPasses.size(); ++p) {
     request.passes = kPasses[p];
     std::map<std::size_t, ResidentGrams> resident;
     const auto capture = [&](std::map<std::size_t, ResidentGrams>* stay) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
-      return capture_grams<float>(model, config_, sample_, request, team, progress, profile, nullptr, nullptr,
-                                  stay);
+      request.resident = stay;
+      return capture_grams<float>(model, sample_, request, processes, progress, profile);
     };
     std::vector<StreamGrams> expected = capture(nullptr);
     const std::vector<StreamGrams> grams = capture(&resident);
     for (std::size_t s = 0; s < 2; ++s) {
-      ASSERT_EQ(resident.count(s), staying[p].count(s));
+      ASSERT_EQ(resident.count(s), resident_streams[p].count(s));
       if (resident.count(s) > 0) {
         EXPECT_EQ(grams[s].fit.tokens, 0);
         RegressionData data = resident.at(s).take_data(stream_layout(config_, request.streams[s]), {});
@@ -212,11 +214,11 @@ TEST_P(DeviceCapture, LeavesTheGramsOfTheLastPassOnTheDevice) {
   }
 }
 
-// A run whose time is up at every round, begun again until it is through: as if it had not been stopped.
-TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
+// A run that stops at every round and is started again until it is done: as if it had never been stopped.
+TEST_P(DeviceCapture, ResumesInAnyPass) {
   const TempFolder results("device_capture");
-  const ProcessLayout team(world_, 1, 1, std::nullopt, gpu_);
-  const Transformer model = load(team);
+  const ProcessLayout processes(world_, 1, 1, std::nullopt, gpu_);
+  const Transformer model = load(processes);
   CaptureRequest request = keys_and_values();
   Job job;
   job.output.directory = world_.broadcast(results.path("results"), 0);
@@ -234,7 +236,8 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
     const auto capture = [&](const UnitState* state) {
       Progress progress(silent_, "forward", "tokens", sample_.total());
       Profile profile;
-      return capture_grams<float>(model, config_, sample_, request, team, progress, profile, state);
+      request.state = state;
+      return capture_grams<float>(model, sample_, request, processes, progress, profile);
     };
     const std::vector<StreamGrams> expected = capture(nullptr);
     std::vector<StreamGrams> grams;
@@ -242,7 +245,7 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
     for (; grams.empty(); ++runs) {
       RunClock clock(job.run);
       Profile unused;
-      const UnitRun run{job, unit, team, clock, silent_, unused, nullptr};
+      const UnitRun run{job, unit, processes, clock, silent_, unused, nullptr};
       const UnitState state(run, streams, "", nullptr, names);
       try {
         grams = capture(&state);

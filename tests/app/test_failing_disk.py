@@ -1,5 +1,5 @@
-"""A disk that fails in the middle of a text file is told, not taken for the end of the file. A run that is killed where it
-writes answers again loses none.
+"""A disk that fails in the middle of a text file is an error, not the end of the file. A run that is killed while it
+copies answers of an earlier run loses none.
 
 usage: test_failing_disk.py HEADSPAN MPIEXEC FAILING_DISK [unittest's arguments]
 """

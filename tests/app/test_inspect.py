@@ -49,7 +49,7 @@ def write_tokens(path, ids, **sidecar):
 
 
 def llama_shapes():
-    """Of the tensors of the model that write_checkpoint configures."""
+    """Returns the shapes of the tensors of the model that write_checkpoint configures."""
     layer = {"self_attn.q_proj": (16, 16), "self_attn.k_proj": (8, 16), "self_attn.v_proj": (8, 16),
              "self_attn.o_proj": (16, 16), "mlp.gate_proj": (24, 16), "mlp.up_proj": (24, 16),
              "mlp.down_proj": (16, 24), "input_layernorm": (16,), "post_attention_layernorm": (16,)}
@@ -81,7 +81,7 @@ def publish(path):
     Path(f"{path}.done").write_text(f"size {len(data)}\nsha256 {digest}\njob_id 1\njob_digest none\n")
 
 
-FOLDER: Path  # of setUpModule, with the results FIRST and SECOND
+FOLDER: Path  # made by setUpModule, with the results FIRST and SECOND
 FIRST: Path
 SECOND: Path
 
@@ -107,7 +107,7 @@ def setUpModule():
 
 class Results(unittest.TestCase):
     def expected_row(self, path):
-        """Mean and median best, shares, held-out mean, effective rank: from the file, by numpy."""
+        """Computes mean and median best, shares, held-out mean and effective rank from the file with numpy."""
         with h5py.File(path) as file:
             r2, heldout = file["v/r2"][:], file["v/r2_heldout"][:]
             rank = file["v/effective_rank"][:].mean()
@@ -118,7 +118,7 @@ class Results(unittest.TestCase):
                 heldout[range(HEADS), best].mean(), rank]
 
     def expected_null(self, n_fit):
-        """The same of random projections, by scipy."""
+        """Computes the same for random projections with scipy."""
         mean, weight = HEAD_SIZE / HIDDEN, HEAD_SIZE * (HIDDEN + 2) / 2 - 1
         beta = stats.beta(mean * weight, (1 - mean) * weight)
         floor = HEAD_SIZE / (n_fit - 1)
@@ -171,7 +171,7 @@ class Results(unittest.TestCase):
         self.assertEqual((code, error), (0, f"headspan: notice: {path} has no .done beside it: it is read with a warning\n"))
         self.assertIn(f"{path}: Grams", out)
 
-    def test_attributes_reach_no_terminal_as_they_are(self):
+    def test_attributes_are_escaped(self):
         path = FOLDER / "forged.h5"
         shutil.copy(FIRST, path)
         with h5py.File(path, "r+") as file:
@@ -186,7 +186,7 @@ class Results(unittest.TestCase):
         self.assertIn("captured a\\x0Db", out)
         self.assertFalse([c for c in out if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160)])
 
-    def test_names_and_values_reach_no_terminal_as_they_are(self):
+    def test_names_and_values_are_escaped(self):
         forged, shown = "a\nheadspan: all is well\x1b[2J\x9b", "a\\x0Aheadspan: all is well\\x1B[2J\\xC2\\x9B"
         folder = FOLDER / f"folder {forged}"
         folder.mkdir()
@@ -227,7 +227,7 @@ class Results(unittest.TestCase):
         self.assertIn(f"{FOLDER}/caf\\xE9\\xC2\\x85/caf\\xE9.h5: activations", out)
         self.assertIn("checkpoint caf\\xE9", out)
 
-    def test_every_rank_ends_alike(self):
+    def test_all_ranks_end_with_one_code(self):
         code, out, error = run("inspect", FOLDER / "nothing", ranks=3)
 
         self.assertEqual((code, out), (2, ""))
@@ -271,7 +271,7 @@ class Sound(unittest.TestCase):
         cls.code, cls.out, cls.error = run("inspect", *cls.paths)
 
     def says(self, name, kind, *facts):
-        """What is said of the file from its name to that of the next."""
+        """Returns what is printed from the file's name to that of the next."""
         path = next(path for path in self.paths if path.name == name)
         begin = self.out.index(f"{path}: {kind}")
         ends = [self.out.find(f"\n{other}: ", begin) for other in self.paths]
@@ -279,7 +279,7 @@ class Sound(unittest.TestCase):
         for fact in facts:
             self.assertIn(fact, said)
 
-    def test_all_are_well(self):
+    def test_all_are_accepted(self):
         self.assertEqual((self.code, self.error), (0, ""))
 
     def test_gram(self):
@@ -312,7 +312,7 @@ class Sound(unittest.TestCase):
 
 
 class Faulty(unittest.TestCase):
-    """Files that are not what they should be, each with what is told of it; shown together."""
+    """Files that are not what they should be, each with its message; shown together."""
 
     @classmethod
     def setUpClass(cls):
@@ -377,7 +377,7 @@ class Faulty(unittest.TestCase):
     def test_exit_code(self):
         self.assertEqual((self.code, self.out), (2, ""))
 
-    def test_each_is_told_once(self):
+    def test_each_is_reported_once(self):
         lines = self.error.splitlines()
         self.assertEqual(len(lines), len(self.told), self.error)
         for line, told in zip(lines, self.told.values()):

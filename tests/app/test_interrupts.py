@@ -1,6 +1,6 @@
-"""A small study is interrupted many times, at random instants by a random signal: no partial file ever stands under
-a final name, the study can always be taken up again, and its results are always those of an undisturbed one. Where the
-signal leaves it time no unfinished file is left at all, and no process crashes.
+"""A small study is interrupted many times, at random times by a random signal. No partial file ever has a final name,
+the study can always be continued, and its results are always those of an undisturbed one. If the signal leaves it time,
+no unfinished file is left, and no process crashes.
 
 usage: test_interrupts.py HEADSPAN MPIEXEC INTERRUPTS RANKS
 """
@@ -36,7 +36,8 @@ CRASH = re.compile(r"corrupted|malloc\(\)|free\(\)|chunk|Process received signal
 
 
 def command(launcher, program, folder, output):
-    """Under mpirun a study of so many tokens that it still computes when a signal has got through to its ranks."""
+    """Returns the command of a study under mpirun, with so many tokens that it still computes when a signal reaches its
+    ranks."""
     keys = {"model.manifest": folder / "rows.tsv", "tokens.path": folder / "ids.bin", "tokens.sequence_length": 60,
             "tokens.limit": MOST_TOKENS if launcher else 6000, "model.dtype": "float32", "run.batch_tokens": 60, "predict.references": 2,
             "run.save_minutes": 0.002, "output.directory": folder / output}
@@ -50,7 +51,7 @@ def prepare(folder):
 
 
 def check_files(output):
-    """Whatever has a .done is what that says; whatever opens under a final name is whole."""
+    """Every file with a .done matches it; every file with a final name that opens is complete."""
     for done in output.rglob("*.done"):
         path = done.with_suffix("")
         says = dict(line.split(" ", 1) for line in done.read_text().splitlines())
@@ -68,7 +69,8 @@ def unfinished_files(folder):
 
 
 def states(told):
-    """The unit whose state stands at a run's end by what it said on the way: as a list, empty where none does."""
+    """Returns the unit whose state is saved at the end of a run, judged by its output: a list, empty if there is none.
+    """
     state = []
     for event, unit in re.findall(r" (saved|published) unit=(\w+) ", told):
         state = [unit] if event == "saved" else []
@@ -80,7 +82,8 @@ def results(output):
 
 
 def interrupt(run, chance, seconds, signals):
-    """Lets the run go for a random share of its time, then sends a random signal; which, and the exit code."""
+    """Lets the run continue for a random part of its time, then sends a random signal. Returns the signal and the exit
+    code."""
     time.sleep(chance.uniform(0, 1.1 * seconds))
     sent = chance.choice(signals)
     run.send_signal(sent)
@@ -88,7 +91,7 @@ def interrupt(run, chance, seconds, signals):
 
 
 def hit(codes, stopped, interrupts, ranks):
-    """Whether runs were met at work: ones that saved their state and, without mpirun, one that was killed."""
+    """Returns whether signals met runs at work: some saved their state and, without mpirun, one was killed."""
     met = [sent for sent in SIGNALS[False] if stopped.get(sent, 0) > 0]
     return len(met) >= (len(SIGNALS[False]) if interrupts >= MANY else 1) and (
         ranks > 1 or codes.get(-signal.SIGKILL, 0) > 0)

@@ -1,5 +1,5 @@
-// The overlap of a small random model: the same from one rank, from teams of ranks that share the layers, and
-// from all ranks together on each projection. (Against numpy: test_study_reference.py.)
+// The overlap of a small random model: the same from one rank, from subgroups of ranks that share the layers,
+// and from all ranks together on each projection. (Against numpy: test_study_reference.py.)
 #include <gtest/gtest.h>
 
 #include "app/sources/overlap.h"
@@ -32,7 +32,7 @@ void expect_same(const OverlapTable& table, const OverlapTable& expected, double
   expect_near(table.alignment, expected.alignment, tolerance, "alignment");
 }
 
-TEST(Overlap, IsTheSameForTeamsAndForAllRanksTogether) {
+TEST(Overlap, IsTheSameForSubgroupsAndForAllRanksTogether) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD), self = Comm::duplicate(MPI_COMM_SELF);
   const Projections projections(small_model(), 7, Dtype::float32);
   const Log silent(false);
@@ -41,14 +41,14 @@ TEST(Overlap, IsTheSameForTeamsAndForAllRanksTogether) {
     request.tolerances = tolerances;
     const OverlapTable alone = compute_overlap(request, projections, self, silent, "");
 
-    const OverlapTable teams = compute_overlap(request, projections, world, silent, "");
+    const OverlapTable subgroups = compute_overlap(request, projections, world, silent, "");
     const OverlapTable together = compute_overlap(request, projections, world, silent, "", kAlwaysLarge);
 
     EXPECT_EQ(alone.from_gram, tolerances[0] == "paper");
     EXPECT_EQ(alone.heads, 6);
     EXPECT_EQ(alone.values, 24);
     EXPECT_GT(alone.singular_values[0], 0.05);
-    expect_same(teams, alone, 1e-12);
+    expect_same(subgroups, alone, 1e-12);
     expect_same(together, alone, 1e-12);
   }
 }

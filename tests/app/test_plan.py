@@ -1,4 +1,4 @@
-"""headspan plan against real runs: peak memory as the system tells it, bytes as MPI receives them.
+"""headspan plan against real runs: peak memory as reported by the system, bytes as received by MPI.
 
 usage: test_plan.py HEADSPAN MPIEXEC COUNT_TRAFFIC [unittest's arguments]     COUNT_TRAFFIC: the library that counts
 """
@@ -51,7 +51,7 @@ class Plan(StudyTest):
         return run.returncode, run.stdout, run.stderr
 
     def planned(self, job, ranks, line):
-        """{name: number} of a line of the plan."""
+        """Returns {name: number} of a line of the plan."""
         code, printed, told = self.plan(*job, f"--ranks={ranks}")
         self.assertEqual(code, 0, told)
         text = re.search(rf"^{line} (.*)$", printed, re.MULTILINE)[1]
@@ -117,7 +117,7 @@ class Plan(StudyTest):
         self.assertAlmostEqual(memory["attention"] / (2 * 8 * layers * q * d), 1, delta=1e-3)
 
     def planned_passes(self, gib, ranks=1):
-        """The passes of a plan for GPUs of so much memory, and the forward's operations."""
+        """Returns the passes of a plan for GPUs with this much memory, and the operations of the forward."""
         code, printed, told = self.plan(*self.job("passes"), "--run.device=cuda", f"--run.gpu_memory_gib={gib}",
                                         f"--ranks={ranks}")
         self.assertEqual(code, 0, told)
@@ -247,7 +247,7 @@ class Plan(StudyTest):
                       told)
 
     def plan_lines(self, *arguments):
-        """{name of the line: {name: number}} of a plan."""
+        """Returns {name of the line: {name: number}} of a plan."""
         code, printed, told = self.plan(*arguments)
         self.assertEqual(code, 0, told)
         return {line.split(" ", 1)[0]: {name: float(value) for name, value in re.findall(r"(\w+)=([\d.e+-]+)", line)}

@@ -1,4 +1,4 @@
-"""What slurm/README.md shows of headspan plan works on a clone, without weights or tokens of the paper's models.
+"""The commands of headspan plan in slurm/README.md work in a clone, without weights or tokens of the paper's models.
 
 usage: test_plan_jobs.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -25,7 +25,7 @@ def run(command, *arguments, folder):
 
 
 def clone(folder):
-    """What git tracks of the folders that a plan reads, so that nothing fetched here helps."""
+    """Copies what git tracks of the folders that a plan reads, so that fetched files cannot help."""
     tracked = subprocess.run(["git", "ls-files", "jobs/*.ini", "checkpoints/*.json", "checkpoints/*/manifest.tsv",
                               "checkpoints/*/fetch.sh"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in tracked:

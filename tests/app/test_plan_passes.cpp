@@ -42,8 +42,8 @@ void expect_all_summed_once(const std::vector<DeviceShare>& passes, std::size_t 
   for (const DeviceShare& pass : passes)
     for (const std::size_t stream : pass.streams)
       for (const Part part : pass.parts) {
-        covered[{stream, part}].push_back(pass.piece.number);
-        pieces[{stream, part}] = pass.piece.of;
+        covered[{stream, part}].push_back(pass.slice.number);
+        pieces[{stream, part}] = pass.slice.of;
       }
   EXPECT_EQ(covered.size(), streams * (heldout ? 2 : 1));
   for (auto& [gram, numbers] : covered) {

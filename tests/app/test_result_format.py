@@ -1,4 +1,4 @@
-"""What a result file is to its readers: h5py, xarray, ncdump; its attributes, its .done, and the job in it.
+"""A result file as h5py, xarray and ncdump read it; its attributes, its .done, and the job in it.
 
 usage: test_result_format.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -65,7 +65,7 @@ dtype = float64
 path = {cls.tokens}
 sequence_length = 20
 skip_first = {SKIP}
-limit = 300   # fewer than there are
+limit = 300   # the file has more
 [predict]
 references = {REFERENCES}
 pool = {POOL}
@@ -82,7 +82,7 @@ directory = {cls.folder / 'results'}
         self.assertEqual(files, ["olmo2_gqa.h5", "olmo2_gqa.h5.done"])
         self.assertRegex(self.last_line, r"^status=done units=1 skipped=0 seconds=\d+\.\d$")
 
-    def test_the_log_tells_the_seconds_of_each_phase(self):
+    def test_the_log_has_the_seconds_of_each_phase(self):
         line = re.search(r"^\S+ headspan seconds unit=olmo2_gqa (.*)$", self.log, re.MULTILINE)[1]
         seconds = {phase: float(value) for phase, value in (word.split("=") for word in line.split())}
         self.assertEqual(set(seconds), {"read", "load", "forward", "gram", "save", "overlap", "pairs", "heads", "selection",
@@ -91,7 +91,7 @@ directory = {cls.folder / 'results'}
         self.assertGreater(seconds["forward"], 0)
         self.assertTrue(whole / 10 < sum(seconds.values()) < whole + 0.05, (seconds, whole))
 
-    def test_done_tells_size_and_hash(self):
+    def test_done_has_size_and_hash(self):
         done = dict(line.split(" ", 1) for line in Path(f"{self.result}.done").read_text().splitlines())
         self.assertEqual(int(done["size"]), self.result.stat().st_size)
         self.assertEqual(done["sha256"], sha256(self.result))

@@ -39,7 +39,7 @@ std::vector<std::string> lines(const std::string& text) {
   return all;
 }
 
-/// The words of the last `count` lines, a blank between them.
+/// Returns the words of the last `count` lines, with a blank between them.
 std::vector<std::string> last_rows(const std::string& text, std::size_t count) {
   std::vector<std::string> rows;
   const auto all = lines(text);

@@ -1,4 +1,4 @@
-"""A unit that is stopped goes on where it was: on the same ranks to the bit, on others up to rounding.
+"""A stopped unit resumes: its result is bit-identical on the same ranks, equal up to rounding on others.
 
 usage: test_resume.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -15,7 +15,7 @@ from compare import datasets, differences
 from program import GOLDEN, StudyTest, main
 
 DONE, STOPPED = 0, 3
-AT_ONCE = {"run.time_limit": 1e-9}  # minutes: over by the end of the first round, which is always run
+AT_ONCE = {"run.time_limit": 1e-9}  # minutes: over at the end of the first round, which is always run
 
 
 class Resume(StudyTest):
@@ -29,13 +29,13 @@ class Resume(StudyTest):
         cls.undisturbed = {ranks: datasets(cls.study(ranks, f"undisturbed{ranks}", cls.keys)[0]) for ranks in (1, 3)}
 
     def run_once(self, ranks, output, keys=None):
-        """One run, from whatever the last has left: (exit code, what it printed)."""
+        """Runs the job once, from what the last run has left: (exit code, what it printed)."""
         keys = {**self.keys, "output.directory": self.folder / output, **(keys or {})}
         given = (f"--{key}={value}" for key, value in keys.items() if value is not None)
         run = self.run_program(ranks, "study", *given)
         return run.returncode, run.stdout + run.stderr
 
-    def pieces_run(self, printed, event):
+    def items_done(self, printed, event):
         return int(re.search(rf" {event} .*pieces=(\d+)", printed)[1])
 
     def files(self, output):
@@ -46,7 +46,7 @@ class Resume(StudyTest):
         return datasets(path)
 
     def ranks_of(self, output, ending):
-        """Of the run that wrote a file."""
+        """Returns how many ranks wrote a file."""
         path, = (self.folder / output).rglob(f"*.{ending}")
         with h5py.File(path) as file:
             return file.attrs["ranks"]
@@ -62,15 +62,15 @@ class Resume(StudyTest):
                 while code == STOPPED and len(saved) < 40:
                     self.assertIn("status=stopped", printed)
                     self.assertEqual(self.files(output), ["olmo2_mha.h5.state", "olmo2_mha.h5.state.done"])
-                    saved.append(self.pieces_run(printed, "saved"))
+                    saved.append(self.items_done(printed, "saved"))
                     code, printed = self.run_once(ranks, output, AT_ONCE)
-                    self.assertEqual(self.pieces_run(printed, "resumed"), saved[-1])
+                    self.assertEqual(self.items_done(printed, "resumed"), saved[-1])
                 self.assertEqual(code, DONE, printed)
                 self.assertEqual(saved, sorted(set(saved)), "each run gets further")
                 self.assertEqual(self.files(output), ["olmo2_mha.h5", "olmo2_mha.h5.done"])
                 self.assert_equal_to_the_bit(self.result(output), self.undisturbed[ranks])
 
-    def test_other_ranks_grids_and_batches_go_on(self):
+    def test_other_ranks_grids_and_batches_resume(self):
         for number, (first, then, keys) in enumerate([(1, 3, {}), (3, 1, {}), (2, 4, {"run.grid": "4x1"}),
                                                       (4, 2, {"run.tensor_parallel": 2}),
                                                       (1, 1, {"run.batch_tokens": 333})]):
@@ -78,12 +78,12 @@ class Resume(StudyTest):
                 output = f"other{number}"
                 code, printed = self.run_once(first, output, {**AT_ONCE, "run.batch_tokens": 1000})  # fills a panel
                 self.assertEqual(code, STOPPED, printed)
-                saved = self.pieces_run(printed, "saved")
+                saved = self.items_done(printed, "saved")
                 self.assertEqual(self.ranks_of(output, "state"), first)
 
                 code, printed = self.run_once(then, output, keys)
 
-                self.assertEqual((code, self.pieces_run(printed, "resumed")), (DONE, saved), printed)
+                self.assertEqual((code, self.items_done(printed, "resumed")), (DONE, saved), printed)
                 self.assertEqual(self.ranks_of(output, "h5"), then)
                 found = differences(self.result(output), self.undisturbed[1])
                 self.assertEqual({name: d for name, d in found.items() if not d <= 1e-10}, {})
@@ -108,14 +108,14 @@ class Resume(StudyTest):
                 output, saved, code = f"activations{then}", [], STOPPED
                 while code == STOPPED and len(saved) < 9:
                     code, printed = self.run_once(2 if not saved else then, output, {**keys, **AT_ONCE})
-                    saved.append(self.pieces_run(printed, "saved" if code == STOPPED else "resumed"))
+                    saved.append(self.items_done(printed, "saved" if code == STOPPED else "resumed"))
                 self.assertEqual(code, DONE, printed)
                 self.assertGreater(len(saved), 2)
                 self.assertEqual(saved[0], 2, "a chunk a rank in each round")
                 found = differences(self.result(output), undisturbed)
                 self.assertEqual({name: d for name, d in found.items() if not d <= near}, {})
 
-    def test_the_state_of_another_job_is_not_taken(self):
+    def test_the_state_of_another_job_is_not_resumed(self):
         self.assertEqual(self.run_once(1, "another", AT_ONCE)[0], STOPPED)
 
         code, printed = self.run_once(1, "another", {"tokens.seed": 1})
@@ -124,7 +124,7 @@ class Resume(StudyTest):
         self.assertNotIn(" resumed ", printed)
         self.assertNotEqual(np.nanmax(np.abs(self.result("another")["k/r2"] - self.undisturbed[1]["k/r2"])), 0)
 
-    def test_a_damaged_state_is_not_taken(self):
+    def test_a_damaged_state_is_not_resumed(self):
         self.assertEqual(self.run_once(1, "damaged", AT_ONCE)[0], STOPPED)
         state, = (self.folder / "damaged").rglob("*.state")
         with open(state, "r+b") as file:
@@ -137,7 +137,7 @@ class Resume(StudyTest):
         self.assertNotIn(" resumed ", printed)
         self.assert_equal_to_the_bit(self.result("damaged"), self.undisturbed[1])
 
-    def test_units_that_are_left_wait_for_the_next_run(self):
+    def test_the_next_run_computes_the_units_that_are_left(self):
         rows = "".join(f"{name}\t0\t0\t{GOLDEN / 'olmo2_mha'}\n" for name in ("a", "b"))
         manifest = self.folder / "two.tsv"
         manifest.write_text("name\tstep\ttokens\tpath\n" + rows)

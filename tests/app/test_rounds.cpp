@@ -1,4 +1,4 @@
-// Rounds by hand, and the rules that they keep for sequences of any lengths.
+// Rounds worked out by hand, and properties that they have for sequences of any lengths.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -41,7 +41,7 @@ TEST(Rounds, KeepTheOrderOfSequencesOfOneLength) {
 
   EXPECT_EQ(plan_rounds(sequences_of({3, 5, 3, 5, 3}), 1, 10), expected);
 
-  std::vector<std::int64_t> all(40);  // so many that a sort that is not stable moves some
+  std::vector<std::int64_t> all(40);  // enough that a sort that is not stable moves some
   std::iota(all.begin(), all.end(), 0);
   EXPECT_EQ(plan_rounds(sequences_of(std::vector<std::int64_t>(40, 3)), 1, 120), (std::vector<Round>{{all}}));
 }
@@ -59,7 +59,7 @@ TEST(Rounds, HoldEverySequenceOnceInBatchesThatFit) {
       std::int64_t before = 1000;  // lengths fall
       for (const Round& round : rounds) {
         ASSERT_EQ(round.size(), static_cast<std::size_t>(rows));
-        bool work_before = true;  // rows without work are the last of the last round
+        bool work_before = true;  // only the last rows of the last round have no work
         for (const auto& batch : round) {
           EXPECT_TRUE(work_before || batch.empty());
           work_before = !batch.empty();

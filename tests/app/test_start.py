@@ -1,5 +1,5 @@
-"""How the programs start: a process that starts itself again keeps its name, and a signal to stop that comes while it does is
-not lost. What ends by itself soon is ended by a signal as any program is.
+"""How the programs start: a process that starts its program again keeps its name, and does not lose a signal to stop
+that arrives meanwhile. A signal ends commands that are short, as it would end any program.
 
 usage: test_start.py HEADSPAN MPIEXEC HEADSPAN_BENCH [unittest's arguments]
 """
@@ -22,7 +22,8 @@ TOKENS = 30_000
 
 
 def holds_signals(process):
-    """Whether its main thread does, as from the start of main: these, not all, as while a library starts a thread."""
+    """Returns whether the main thread blocks just these signals, as from the start of main. (While a library starts a
+    thread it blocks all.)"""
     held = int(Path(f"/proc/{process}/status").read_text().split("SigBlk:")[1].split()[0], 16)
     return held == sum(1 << (one - 1) for one in SIGNALS)
 
@@ -51,7 +52,7 @@ class Start(StudyTest):
         return self.start(self.program, "study", *(f"--{key}={value}" for key, value in keys.items()))
 
     def wait_until(self, run, condition):
-        """Whether it came true of the process while that ran, within seconds."""
+        """Returns whether the condition became true while the process ran, within some seconds."""
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and run.poll() is None:
             if condition(Path(f"/proc/{run.pid}")):
@@ -82,7 +83,7 @@ class Start(StudyTest):
                               "command goes on\n", printed)
 
     def test_a_rank_does_not_wait_for_one_that_a_signal_ended_while_it_loaded(self):
-        """In the second rank's place a process that never starts MPI."""
+        """The second rank is a process that never starts MPI."""
         keys = {**self.study_keys, "output.directory": self.folder / "alone"}
         options = [f"--{key}={value}" for key, value in keys.items()]
         rank = 'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then exec sleep 60; else echo $$ > "$0"; exec "$@"; fi'

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGUSR1 stop a command between two of its steps; it says what is left and whether to go on.
+"""SIGINT, SIGTERM and SIGUSR1 stop a command between two of its steps; it says what is left and how to resume.
 
 usage: test_stop.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -16,7 +16,7 @@ from program import GOLDEN, StudyTest, main
 
 DONE, FAILED, STOPPED = 0, 1, 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-TOKENS = 30_000  # most of a second and more, in hundreds of rounds
+TOKENS = 30_000  # about a second or more, in hundreds of rounds
 
 
 class Stop(StudyTest):
@@ -44,7 +44,7 @@ class Stop(StudyTest):
         return run.returncode, log.read_text()
 
     def test_a_study_saves_its_state(self):
-        cases = [(1, one) for one in SIGNALS] + [(2, signal.SIGUSR1)]  # mpirun passes on USR1 alone without killing
+        cases = [(1, number) for number in SIGNALS] + [(2, signal.SIGUSR1)]  # the only one that mpirun passes on without killing
         for ranks, one in cases:
             with self.subTest(ranks=ranks, signal=one.name):
                 keys = {**self.model, **self.text, "output.directory": self.folder / f"{one.name}{ranks}"}
@@ -56,12 +56,12 @@ class Stop(StudyTest):
                 self.assertIn("status=stopped units=1 skipped=0 ", printed)
 
     def test_between_two_units_there_is_nothing_to_save(self):
-        """The signal comes when the first unit's tokens are through; it is finished, the second is not begun."""
+        """The signal comes after the first unit's tokens: that unit is finished, the second is not started."""
         rows = self.folder / "rows.tsv"
         rows.write_text("name\tstep\ttokens\tpath\n"
                         + "".join(f"{name}\t0\t0\t{GOLDEN / name}\n" for name in ("olmo2_mha", "llama_gqa")))
         told = "headspan: stopped by a signal: 1 of 2 units are done, nothing had to be saved; the same command goes on\n"
-        for attempt in range(5):  # the first unit may be through before the signal gets there
+        for attempt in range(5):  # the first unit may be finished before the signal arrives
             keys = {**self.text, "model.manifest": rows, "model.dtype": "float32", "output.directory": self.folder / f"two{attempt}"}
             code, printed = self.stop(1, [signal.SIGTERM], "study", keys, ready=lambda printed: " overlap " in printed)
             self.assertEqual(code, STOPPED, printed)
@@ -70,14 +70,14 @@ class Stop(StudyTest):
                 break
         self.assertIn(told, printed)
 
-    def test_the_time_limit_is_told_apart(self):
+    def test_the_time_limit_has_its_own_message(self):
         keys = {**self.model, **self.text, "output.directory": self.folder / "time", "run.time_limit": 1e-9}
         code, printed = self.stop(1, [], "study", keys, ready=lambda printed: False)
         self.assertEqual(code, STOPPED, printed)
         self.assertIn("headspan: stopped at run.time_limit: 0 of 1 units are done", printed)
 
     def test_a_second_interrupt_ends_at_once(self):
-        """In a round of all tokens, at whose end the first would stop."""
+        """All tokens are one round; the first interrupt would stop at its end."""
         tokens = self.write_tokens("long.bin", np.random.default_rng(6).integers(3, 64, 60_000))  # without eos
         keys = {**self.model, "tokens.path": tokens, "run.batch_tokens": 60_000, "tokens.sequence_length": 20_000,
                 "tokens.limit": 60_000, "predict.streams": "k", "output.directory": self.folder / "twice"}
@@ -87,7 +87,7 @@ class Stop(StudyTest):
         self.assertLess(time.monotonic() - start, 30)
         self.assertNotIn(" saved ", printed)
 
-    def test_calibrate_says_that_it_begins_anew(self):
+    def test_calibrate_says_that_it_starts_anew(self):
         plan = self.folder / "plan.h5"
         keys = {**self.model, **self.text, "compress.plan": plan}
         for one in SIGNALS:
@@ -98,7 +98,7 @@ class Stop(StudyTest):
                               "same command begins anew\n", printed)
                 self.assertEqual(list(self.folder.glob("plan.h5*")), [])
 
-    def test_evaluate_without_answers_begins_anew(self):
+    def test_evaluate_without_answers_starts_anew(self):
         summary = self.folder / "summary.json"
         keys = {**self.model, "evaluate.cache": "full", "evaluate.texts": self.tokens, "tokens.limit": TOKENS,
                 "tokens.sequence_length": 40, "evaluate.batch": 1, "evaluate.summary": summary}

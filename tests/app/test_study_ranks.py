@@ -1,4 +1,4 @@
-"""A study's numbers do not depend on how it is distributed, and on its precision only as far as design says.
+"""A study's numbers do not depend on how it is distributed, and on its precision only within stated bounds.
 
 usage: test_study_ranks.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -20,7 +20,7 @@ STREAMS = ("k", "q", "v")
 
 
 def bits(values):
-    """Equal for arrays that are equal to the bit; of strings, which lie elsewhere, a list."""
+    """Returns a value that is equal for bit-identical arrays; for strings a list."""
     return values.tolist() if values.dtype == object else values.tobytes()
 
 
@@ -30,7 +30,7 @@ def of_pairs(results):
 
 
 def without_tokens(results):
-    """What a Gram still knows."""
+    """Returns the tables that can be computed from a saved Gram."""
     return {name: values for name, values in results.items() if not name.startswith(("tokens/", "overlap/"))}
 
 
@@ -123,7 +123,7 @@ class Layouts(RanksTest):
                 environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
                 environment.update(user, OMP_NUM_THREADS=threads)
                 with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
-                    run.stderr.readline()  # the study has begun
+                    run.stderr.readline()  # the study has started
                     entries = Path(f"/proc/{run.pid}/environ").read_text().split("\0")
                     run.communicate()
                 seen = dict(entry.split("=", 1) for entry in entries if "=" in entry)

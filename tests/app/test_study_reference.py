@@ -19,7 +19,7 @@ from program import GOLDEN, StudyTest, main
 
 
 def structured(rng, tokens, layers, heads, d, largest_mean):
-    """Heads that share a few directions, with noise and means of their own: [tokens, layers * heads, d]."""
+    """Returns heads that share a few directions, each with its noise and mean: [tokens, layers * heads, d]."""
     columns = layers * heads * d
     common = rng.standard_normal((tokens, 12)) @ rng.standard_normal((12, columns))
     own = 0.5 * rng.standard_normal((tokens, columns))
@@ -27,7 +27,7 @@ def structured(rng, tokens, layers, heads, d, largest_mean):
 
 
 def runs(ids):
-    """(start, length) of the runs of equal ids."""
+    """Returns (start, length) of the runs of equal ids."""
     starts = [i for i in range(len(ids)) if i == 0 or ids[i] != ids[i - 1]]
     return list(zip(starts, np.diff(starts + [len(ids)])))
 

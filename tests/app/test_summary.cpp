@@ -14,8 +14,8 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 const std::vector<std::int64_t> kHeads{0, 1, 2, 3};
 
-/// One stream of four heads in three layers, with traps: large numbers where no figure may look. Of head 3
-/// the sources 0 and 2 tie, and the pair with source 1 has no R².
+/// Writes one stream of four heads in three layers, with traps: large numbers that no figure may read. For
+/// head 3 the sources 0 and 2 tie, and the pair with source 1 has no R².
 class Sample {
  public:
   Sample() : path_(folder_.path("step7.h5")), file_(NetcdfFile::create(comm_, path_)) {
@@ -90,7 +90,7 @@ TEST(Summary, SaysWhatTheFileSays) {
   EXPECT_EQ(k.n_fit, 101);
 }
 
-TEST(Summary, LooksOnlyAtCausalPairs) {
+TEST(Summary, ReadsOnlyCausalPairs) {
   Sample sample;
   sample.write_r2();
   sample.write_heldout();
@@ -109,7 +109,7 @@ TEST(Summary, LooksOnlyAtCausalPairs) {
   EXPECT_EQ(k.flagged, 3);  // status 2, 1 and 12; neither 4 nor 16
 }
 
-TEST(Summary, PutsTheNullsBeside) {
+TEST(Summary, AddsTheNulls) {
   Sample sample;
   sample.write_r2();
   sample.write_heldout();

@@ -1,4 +1,4 @@
-"""headspan theory against numpy's least squares on draws of its own, and beside a measured result.
+"""headspan theory against numpy's least squares on numpy's random draws, and with a measured result.
 
 usage: test_theory.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -25,7 +25,7 @@ class Theory(StudyTest):
         return float(re.search(rf"^{name}=(\S+)", printed, re.MULTILINE)[1])
 
     def least_squares(self, references):
-        """Errors and R2 of numpy's own draws."""
+        """Returns errors and R2 from random draws of numpy."""
         rng = np.random.default_rng(1)
         errors, r2 = [], []
         for _ in range(TRIALS):

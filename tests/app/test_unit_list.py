@@ -62,7 +62,7 @@ class UnitList(unittest.TestCase):
         return self.run_here(self.program, "study", "job.ini", "--units", *keys, OMPI_MCA_pml="none")
 
     def units(self, *keys):
-        """Lines of fields."""
+        """Returns the lines, split into fields."""
         run = self.run_units(*keys)
         self.assertEqual((run.returncode, run.stderr), (0, ""))
         return [line.split("\t") for line in run.stdout.splitlines()]
@@ -106,7 +106,7 @@ class UnitList(unittest.TestCase):
         self.write_job("grams", "paths", "grams/some.gram.h5,more.h5\n[ceiling]\nenabled = false")
         self.assertEqual(self.units("--tokens.path", "")[1:], [["unit", "-", "some", "open", "out/grams/some.h5"]])
 
-    def test_finished_is_what_is_whole(self):
+    def test_a_whole_result_is_finished(self):
         self.write_job("model", "path", TINY / "step0")
         self.study("--output.save_gram", "true")
         result, gram = (self.folder / "out" / "tiny-olmo2" / name for name in ("step0.h5", "step0.gram.h5"))

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file system with the given files in it.
+/// A root folder with the given files.
 class FakeRoot : public ::testing::Test {
  protected:
   FakeRoot() { fs::create_directory(root_); }
@@ -81,7 +81,7 @@ TEST_F(FakeRoot, VersionTwoInAContainerWithItsOwnNamespace) {
   expect(limits.cores, {{"/sys/fs/cgroup", 0.5}});
 }
 
-TEST_F(FakeRoot, AGroupOutsideOfWhatIsMounted) {
+TEST_F(FakeRoot, AGroupOutsideTheMount) {
   write({{"/proc/self/mountinfo", kVersion2},
          {"/proc/self/cgroup", "0::/../other"},
          {"/sys/fs/cgroup/memory.max", "1000000000"}});
@@ -118,7 +118,7 @@ TEST_F(FakeRoot, VersionOneWithControllersMountedApart) {
   expect(limits.cores, {{cpu + "/slurm", 8}});
 }
 
-TEST_F(FakeRoot, VersionOneInAContainerThatSeesItsOwnGroupMounted) {
+TEST_F(FakeRoot, VersionOneInAContainerThatMountsItsGroupOnly) {
   const std::string memory = "/sys/fs/cgroup/memory";
   write({{"/proc/self/mountinfo", "33 31 0:29 /docker/ab12 " + memory + " ro - cgroup cgroup rw,memory"},
          {"/proc/self/cgroup", "9:memory:/docker/ab12/inner\n"},
@@ -138,7 +138,7 @@ TEST_F(FakeRoot, WithoutControlGroupsOrWithTornFilesThereIsNoLimit) {
     }
 }
 
-/// A group below this process's own one, which the process is moved into and, at the end, out of.
+/// A child of this process's group, which the process enters and, at the end, leaves.
 class OwnGroup {
  public:
   explicit OwnGroup(const std::string& controller)
@@ -154,7 +154,7 @@ class OwnGroup {
   OwnGroup(const OwnGroup&) = delete;
   OwnGroup& operator=(const OwnGroup&) = delete;
 
-  /// Sets the limit and enters the group; false where this user may not.
+  /// Sets the limit and enters the group; returns false if this user may not.
   bool enter(const std::string& file, std::int64_t limit) const {
     return is_there_ && write(folder_, file, limit) && write(folder_, "cgroup.procs", ::getpid());
   }

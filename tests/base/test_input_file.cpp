@@ -54,7 +54,7 @@ TEST_F(InputFileTest, MovesWithItsCount) {
   EXPECT_EQ(second.bytes_read(), 2);
 }
 
-TEST_F(InputFileTest, TellsThatTheFileBecameShorter) {
+TEST_F(InputFileTest, ReportsThatTheFileBecameShorter) {
   const InputFile file(path_);
   std::filesystem::resize_file(path_, 6);
   std::string bytes(10, '?');
@@ -69,7 +69,7 @@ TEST_F(InputFileTest, TellsThatTheFileBecameShorter) {
   }
 }
 
-TEST_F(InputFileTest, RefusesWhatIsNoReadableFile) {
+TEST_F(InputFileTest, RefusesWhatIsNotAReadableFile) {
   const std::string fifo = path_ + ".fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
 

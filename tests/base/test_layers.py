@@ -1,9 +1,9 @@
-"""The rules that keep the source in layers, read off its text: which layer and folder may include which, what stands in
-which header, how many files a folder may hold and how many lines a file.
+"""The rules that keep the source in layers, checked by reading it: which layer and folder may include which, which
+source belongs to which header, how many files a folder may hold and how many lines a file.
 
     base <- dist <- io <- model;  base <- dist <- stats <- device;  model and stats meet only in app
 
-Run as a program it checks the tree it lies in, and that each rule catches a file that breaks it.
+Run as a program it checks its own tree, and that each rule finds a file that breaks it.
 """
 import re
 import tempfile
@@ -21,8 +21,8 @@ MAY_INCLUDE = {
     "device": {"base", "dist", "stats", "device"},
     "app": {"base", "dist", "io", "model", "stats", "device", "app"},
 }
-# The folders of a layer from the bottom up ("": the layer's own): a file includes files of its own folder and of those
-# before it.
+# The folders of a layer from the bottom up ("" is the layer's folder itself): a file includes files of its own folder and
+# of those before it.
 FOLDERS = {
     "base": ["", "process"],
     "dist": ["comm", "matrix", ""],
@@ -32,7 +32,7 @@ FOLDERS = {
     "device": [""],
     "app": ["job", "run", "plan", "capture", "sources", "study", "compress", "evaluate", "inspect", ""],
 }
-MOST_ROOMS = 20  # of a folder; a room is a source with its header
+MOST_ROOMS = 20  # per folder; a room is a source with its header
 MAY_USE_LIBTORCH = {"model", "device"}
 # The program, and sources that are one of several implementations of a header: device_comm.h, gpu.h, onednn.h.
 WITHOUT_A_HEADER = {"app/main.cpp", "dist/comm/device_comm_mpi.cpp", "dist/comm/device_comm_nccl.cpp",
@@ -48,7 +48,7 @@ TORCH = re.compile(r"(ATen|c10|caffe2|torch)/")
 
 
 def sources(root):
-    """The C++ files of the layers under root/src, as (path, layer)."""
+    """Yields the C++ files of the layers under root/src, as (path, layer)."""
     for layer in MAY_INCLUDE:
         for path in sorted((root / "src" / layer).rglob("*")):
             if path.suffix in (".h", ".cpp"):
@@ -56,12 +56,12 @@ def sources(root):
 
 
 def folder_of(name):
-    """The folder of a file within its layer: "cache" of "model/cache/kv_cache.h"."""
+    """Returns the folder of a file within its layer: "cache" for "model/cache/kv_cache.h"."""
     return "/".join(name.split("/")[1:-1])
 
 
 def broken_include(root, file, bracket, name):
-    """What is wrong with one include of a file ("layer/folder/name.h"); None if nothing is."""
+    """Returns what is wrong with one include of a file ("layer/folder/name.h"), or None."""
     layer = file.split("/")[0]
     if bracket == "<":
         if name == "torch/torch.h":
@@ -87,8 +87,8 @@ def broken_include(root, file, bracket, name):
 
 
 def broken_includes(root):
-    """One line for each include that breaks a rule, and for each .cpp that does not include its own header
-    first: that is what shows that the header compiles on its own."""
+    """Yields a line for each include that breaks a rule, and for each .cpp that does not include its own header first,
+    which shows that the header compiles on its own."""
     for path, _ in sources(root):
         file = path.relative_to(root / "src").as_posix()
         includes = INCLUDE.findall(path.read_text())
@@ -106,7 +106,7 @@ def broken_includes(root):
 
 
 def broken_folders(root):
-    """One line for each folder of a layer that has no place in the order, and for each with too many rooms."""
+    """Yields a line for each folder of a layer that is not in the order, and for each with too many rooms."""
     rooms = {}
     for path, layer in sources(root):
         rooms.setdefault((layer, folder_of(path.relative_to(root / "src").as_posix())), set()).add(path.stem)
@@ -118,7 +118,7 @@ def broken_folders(root):
 
 
 def circles(root):
-    """One line for each circle of rooms: sources with their headers that include each other."""
+    """Yields a line for each cycle of rooms (sources with their headers) that include each other."""
     uses = {}
     for path, _ in sources(root):
         room = path.relative_to(root / "src").with_suffix("").as_posix()
@@ -141,7 +141,7 @@ def circles(root):
 
 
 def long_files(root):
-    """One line for each file of more than LONGEST_FILE lines."""
+    """Yields a line for each file of more than LONGEST_FILE lines."""
     for folder in COUNTED_FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in COUNTED_SUFFIXES or path.name == "CMakeLists.txt":
@@ -170,7 +170,7 @@ class ThisTree(unittest.TestCase):
 class Rules(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        """A tree with a header in each folder for others to include."""
+        """Makes a tree with a header in each folder for others to include."""
         cls.tree = tempfile.TemporaryDirectory()
         cls.root = Path(cls.tree.name)
         for layer, folders in FOLDERS.items():
@@ -184,7 +184,7 @@ class Rules(unittest.TestCase):
         cls.tree.cleanup()
 
     def broken(self, rule, files):
-        """The lines that a rule has for the tree with these files."""
+        """Returns the lines that a rule yields for the tree with these files."""
         paths = [self.root / "src" / name for name in files]
         try:
             for path, text in zip(paths, files.values()):
@@ -196,7 +196,7 @@ class Rules(unittest.TestCase):
                 path.unlink()
 
     def broken_by(self, name, text):
-        """What is wrong with the includes of one header."""
+        """Returns what is wrong with the includes of one header."""
         return self.broken(broken_includes, {name: text})
 
     def test_include_of_a_later_layer(self):

@@ -39,7 +39,7 @@ TEST(Log, FlushesEachNoticeAndWarning) {
   EXPECT_EQ(out.text(), first + "headspan: warning: no held-out part\n");
 }
 
-TEST(Log, NothingThatIsToldForgesALineOrReachesTheTerminal) {
+TEST(Log, TextNeitherForgesALineNorReachesTheTerminal) {
   OutFile out;
   const Log log(true, out.get());
   const std::string forged = "a\nheadspan: notice: b\x1B[2J\xC2\x9B\x9B";

@@ -23,7 +23,7 @@ TEST(Printable, EscapesUnicodesOtherControls) {
             "\\xC2\\x9B2J \xC2\xA0\xC3\x9B");
 }
 
-TEST(Printable, EscapesBytesThatAreNoUtf8) {
+TEST(Printable, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(escaped("\x9B"
                     "2J a\xE9 \xC3"),
             "\\x9B2J a\\xE9 \\xC3");
@@ -59,7 +59,7 @@ TEST(Printable, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(printable(std::string(99, 'a') + "\xC3\xA9"), std::string(99, 'a') + "...");
 }
 
-TEST(Printable, TellsNumbersOfAnySizeShortly) {
+TEST(Printable, FormatsNumbersOfAnySizeShortly) {
   EXPECT_EQ(printable(-5.0), "-5");
   EXPECT_EQ(printable(1e39), "1e+39");
   EXPECT_EQ(printable(-std::nan("")), "nan");

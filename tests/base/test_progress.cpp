@@ -96,7 +96,7 @@ TEST(Progress, RedrawsABarOnATerminalTenTimesASecondAndClearsIt) {
   EXPECT_EQ(out.text(), "\r\x1b[K");
 }
 
-/// The bar of a phase half done, on a terminal that wide.
+/// Returns the bar of a half-finished phase on a terminal of that width.
 std::string bar_of(unsigned short columns, const std::string& phase) {
   OutTerminal out;
   const Log log(true, out.get());

@@ -12,7 +12,7 @@
 namespace headspan {
 namespace {
 
-/// The Slurm variables of this test alone; those of the job that runs the tests come back afterwards.
+/// Sets the Slurm variables of one test, and restores those of the job that runs the tests.
 class Provenance : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +41,7 @@ TEST_F(Provenance, NamesProgramVersionAndCommit) {
   EXPECT_EQ(program_name(), "headspan " + program_version() + " (git " + git_id() + ")");
 }
 
-TEST_F(Provenance, TellsTheTimeInUtc) {
+TEST_F(Provenance, FormatsTheTimeInUtc) {
   const std::time_t before = std::time(nullptr);
 
   const std::string text = iso_time_utc();
@@ -67,7 +67,7 @@ TEST_F(Provenance, MakesAJobIdThatCanNameAFile) {
   EXPECT_EQ(job_id(), ".._a_b_7.x-y_z");
 
   setenv("SLURM_JOB_ID", std::string(300, '1').c_str(), 1);
-  EXPECT_EQ(job_id(), std::string(kLongestJobId, '1'));
+  EXPECT_EQ(job_id(), std::string(kMaxJobIdLength, '1'));
 }
 
 TEST_F(Provenance, MakesAJobIdOfHostAndProcessWithoutSlurm) {

@@ -22,11 +22,11 @@ TEST(Sha256, AgreesWithTheExamplesOfTheStandard) {
             "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
 }
 
-TEST(Sha256, TakesItsBytesInPieces) {
-  const std::string piece(1000, 'a');
+TEST(Sha256, TakesItsBytesInChunks) {
+  const std::string chunk(1000, 'a');
   Sha256 hash;
 
-  for (int i = 0; i < 1000; ++i) hash.update(piece.data(), 1000);
+  for (int i = 0; i < 1000; ++i) hash.update(chunk.data(), 1000);
 
   EXPECT_EQ(hash.hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }

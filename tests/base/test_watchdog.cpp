@@ -14,59 +14,59 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What a watch said of work, which a function of the number of the look shows to it, until it gave up (and
-/// three periods later) or had looked twelve times.
-std::vector<std::string> said(milliseconds patience, const std::function<Watchdog::Look(int)>& work) {
-  std::vector<std::string> words;
-  std::atomic<int> looks{0}, given_up{0};
+/// Returns the failures that a watchdog reports of work whose status is a function of the number of the poll,
+/// until three periods after the first report, or for twelve polls.
+std::vector<std::string> reported(milliseconds timeout, const std::function<Watchdog::Status(int)>& work) {
+  std::vector<std::string> failures;
+  std::atomic<int> polls{0}, reports{0};
   {
-    const Watchdog watch(
-        patience, [&] { return work(looks++); },
+    const Watchdog watchdog(
+        timeout, [&] { return work(polls++); },
         [&](const std::string& what) {
-          words.push_back(what);
-          ++given_up;
+          failures.push_back(what);
+          ++reports;
         });
-    while (looks < 12 && given_up == 0) std::this_thread::sleep_for(milliseconds(10));
-    if (given_up > 0) std::this_thread::sleep_for(milliseconds(300));
+    while (polls < 12 && reports == 0) std::this_thread::sleep_for(milliseconds(10));
+    if (reports > 0) std::this_thread::sleep_for(milliseconds(300));
   }
-  return words;
+  return failures;
 }
 
-TEST(Watchdog, GivesUpOnceOnAStepThatHangs) {
-  const auto words = said(milliseconds(300), [](int) { return Watchdog::Look{7, true, ""}; });
+TEST(Watchdog, ReportsAStepThatHangsOnce) {
+  const auto failures = reported(milliseconds(300), [](int) { return Watchdog::Status{7, true, ""}; });
 
-  ASSERT_EQ(words.size(), 1U);
-  EXPECT_NE(words[0].find("another rank hangs"), std::string::npos) << words[0];
+  ASSERT_EQ(failures.size(), 1U);
+  EXPECT_NE(failures[0].find("another rank hangs"), std::string::npos) << failures[0];
 }
 
-TEST(Watchdog, HasPatienceWithAStepThatEndsInTime) {
-  EXPECT_TRUE(said(milliseconds(60000), [](int) { return Watchdog::Look{7, true, ""}; }).empty());
+TEST(Watchdog, AllowsAStepItsTime) {
+  EXPECT_TRUE(reported(milliseconds(60000), [](int) { return Watchdog::Status{7, true, ""}; }).empty());
 }
 
 TEST(Watchdog, CountsOnlyTheStepThatRuns) {
-  const auto moving = [](int look) { return Watchdog::Look{look / 2, true, ""}; };  // two looks each
-  const auto waiting = [](int) { return Watchdog::Look{7, false, ""}; };            // not begun
+  const auto moving = [](int poll) { return Watchdog::Status{poll / 2, true, ""}; };  // two polls each
+  const auto waiting = [](int) { return Watchdog::Status{7, false, ""}; };            // not begun
 
-  EXPECT_TRUE(said(milliseconds(300), moving).empty());
-  EXPECT_TRUE(said(milliseconds(300), waiting).empty());
+  EXPECT_TRUE(reported(milliseconds(300), moving).empty());
+  EXPECT_TRUE(reported(milliseconds(300), waiting).empty());
 }
 
-TEST(Watchdog, PassesTroubleOnAtOnce) {
-  const auto words = said(milliseconds(60000), [](int look) {
-    return Watchdog::Look{look, true, look == 2 ? "the link is down" : ""};
+TEST(Watchdog, ReportsAnErrorAtOnce) {
+  const auto failures = reported(milliseconds(60000), [](int poll) {
+    return Watchdog::Status{poll, true, poll == 2 ? "the link is down" : ""};
   });
 
-  EXPECT_EQ(words, std::vector<std::string>{"the link is down"});
+  EXPECT_EQ(failures, std::vector<std::string>{"the link is down"});
 }
 
-TEST(Watchdog, EndsWithoutWaitingForItsPatience) {
+TEST(Watchdog, EndsWithoutWaitingForItsTimeout) {
   const auto begin = std::chrono::steady_clock::now();
 
   {
-    const Watchdog watch(
+    const Watchdog watchdog(
         milliseconds(60000),
         [] {
-          return Watchdog::Look{0, true, ""};
+          return Watchdog::Status{0, true, ""};
         },
         [](const std::string&) {});
   }

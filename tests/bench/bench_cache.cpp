@@ -108,7 +108,7 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
                     {"decode with " + name_of(*plan) + ", against the full cache" + shape, "tokens/s",
                      sequences / decode.routine, sequences / decode.limit, decode.speed, required});
   const double batches = full.stored_bytes() / compressed.stored_bytes();
-  const double most = plan->algorithm == "latent" ? 3.5 : 1.9;
+  const double most = plan->algorithm == CompressionAlgorithm::latent ? 3.5 : 1.9;
   met = report(options, comm,
                {"largest batch with " + name_of(*plan) + ", in the memory of one full cache" + shape,
                 "caches", batches, 1, batches, gpu ? most : kNone}) &&

@@ -40,13 +40,13 @@ std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, 
   Profile profile;
   CaptureRequest request{{Stream::k, Stream::q, Stream::v}};
   request.precision = precision;
-  if (on_device) request.device = setup.device;
-  const Transformer model =
-      Transformer::random(setup.config, 0, dtype, {setup.config.layers, false}, team.tensor_device(),
-                          on_device ? setup.device : at::Device(at::kCPU));
+  request.on_device = on_device;
+  const Transformer model = Transformer::random(
+      setup.config, 0, {dtype, {setup.config.layers, false}, on_device ? setup.device : at::Device(at::kCPU)},
+      team.tensor_device());
   std::map<std::size_t, ResidentGrams> resident;
-  auto grams = capture_grams<T>(model, setup.config, setup.sample, request, team, progress, profile, nullptr,
-                                nullptr, on_device ? &resident : nullptr);
+  if (on_device) request.resident = &resident;
+  auto grams = capture_grams<T>(model, setup.sample, request, team, progress, profile);
   std::vector<double> r2;
   for (std::size_t s = 0; s < grams.size(); ++s) {
     const HeadLayout layout = stream_layout(setup.config, request.streams[s]);

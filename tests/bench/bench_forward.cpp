@@ -73,8 +73,8 @@ bool against_products(const BenchOptions& options, const Comm& comm, const std::
 Transformer make_model(const std::string& folder, const ModelConfig& config, Dtype dtype,
                        const DeviceComm& self, const Comm& comm, at::Device device) {
   const Extent all{config.layers, true};
-  if (!has_weights(folder)) return Transformer::random(config, 0, dtype, all, self, device);
-  return Transformer::load(config, Checkpoint::open(folder), dtype, all, self, comm, device);
+  if (!has_weights(folder)) return Transformer::random(config, 0, {dtype, all, device}, self);
+  return Transformer::load(config, Checkpoint::open(folder), {dtype, all, device}, self, comm);
 }
 
 }  // namespace

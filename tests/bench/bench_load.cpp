@@ -105,7 +105,7 @@ class LoadBench {
  private:
   Extent extent() const { return {config_.layers, true}; }
   Transformer load() const {
-    return Transformer::load(config_, checkpoint_, dtype_, extent(), *self_, comm_);
+    return Transformer::load(config_, checkpoint_, {dtype_, extent()}, *self_, comm_);
   }
 
   const Comm& comm_;

@@ -54,8 +54,8 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const double before = process_size("VmRSS");
   std::vector<StreamGrams> grams;
   {
-    const Transformer model = Transformer::random(config, 0, Dtype::float32, extent, team.tensor_device());
-    grams = capture_grams<float>(model, config, sample, request, team, progress, profile, nullptr);
+    const Transformer model = Transformer::random(config, 0, {Dtype::float32, extent}, team.tensor_device());
+    grams = capture_grams<float>(model, sample, request, team, progress, profile);
   }
   double budget = weight_bytes(config, extent, 1, Dtype::float32);
   for (const StreamGrams& stream : grams)

@@ -124,9 +124,9 @@ class Scaling {
     std::vector<StreamGrams> grams;
     {
       const Transformer model =
-          Transformer::random(config_, 0, Dtype::float32, {config_.layers, false}, team.tensor_device());
+          Transformer::random(config_, 0, {Dtype::float32, {config_.layers, false}}, team.tensor_device());
       part.barrier();
-      grams = capture_grams<float>(model, config_, sample, request, team, progress, profile, nullptr);
+      grams = capture_grams<float>(model, sample, request, team, progress, profile);
     }
     {
       const Profile::Phase phase = profile.enter("overlap");

@@ -1,5 +1,4 @@
-"""All R² of one stream of activations from one centred Gram, as well as numpy and scipy do it: what peers.py measures.
-"""
+"""All R² of one stream of activations from one centred Gram, as fast as numpy and scipy can: what peers.py measures."""
 import sys
 
 import numpy as np
@@ -10,8 +9,8 @@ PANEL = 2048  # tokens
 
 
 class Stream:
-    """Activations z: [tokens, columns], float32, of heads in layer-major order; heads share a few directions,
-    each to its own degree, in noise."""
+    """Activations z: [tokens, columns], float32, of heads in layer-major order. The heads have a few directions in
+    common, each to a different degree, and noise."""
 
     def __init__(self, options, seed):
         self.tokens, self.size, self.layer_heads = options.tokens, options.head_size, options.heads
@@ -27,12 +26,12 @@ class Stream:
         return slice(head * self.size, (head + 1) * self.size)
 
     def causal_sources(self, target):
-        """How many heads may predict `target`: those of its layer and before, itself excluded."""
+        """Returns how many heads may predict `target`: those of its layer and earlier ones, without itself."""
         return (target // self.layer_heads + 1) * self.layer_heads - 1
 
 
 class Captured(Stream):
-    """Activations of a model, float32, of which there are none yet."""
+    """Activations of a model, float32; empty at first."""
 
     def __init__(self, tokens, layers, layer_heads, size):
         self.tokens, self.size, self.layer_heads, self.heads = tokens, size, layer_heads, layers * layer_heads
@@ -46,7 +45,7 @@ class Captured(Stream):
 
 
 class Regressions:
-    """All R² from one centred Gram, by BLAS and LAPACK of one precision."""
+    """All R² from one centred Gram, by BLAS and LAPACK in one precision."""
 
     def __init__(self, stream, dtype):
         self.stream, self.dtype = stream, dtype
@@ -54,7 +53,7 @@ class Regressions:
         self.potrf, self.trtri = scipy.linalg.get_lapack_funcs(("potrf", "trtri"), dtype=dtype)
 
     def accumulate(self):
-        """The Gram, panel by panel about a provisional mean, then about the exact one."""
+        """Computes the Gram panel by panel about a provisional mean, then about the exact one."""
         z, n, columns = self.stream.z, self.stream.tokens, self.stream.columns
         shift = z[:PANEL].mean(0, dtype=self.dtype)
         gram = np.zeros((columns, columns), self.dtype, order="F")
@@ -70,7 +69,8 @@ class Regressions:
         self.inverse_sst = 1 / np.diag(self.gram)
 
     def about_mean(self, gram, offset):
-        """gram - n offset offset^T, its upper triangle from its lower, in blocks that stay in the cache."""
+        """Returns gram - n offset offset^T, with its upper triangle from its lower, in blocks that stay in the cache.
+        """
         n, block = self.stream.tokens, 256
         for first in range(0, self.stream.columns, block):
             last = min(first + block, self.stream.columns)
@@ -81,7 +81,7 @@ class Regressions:
         return gram
 
     def all_pairs(self):
-        """r2[source, target]."""
+        """Computes r2[source, target]."""
         heads, size, columns = self.stream.heads, self.stream.size, self.stream.columns
         self.r2 = np.empty((heads, heads), self.dtype)
         white = np.empty((columns, size), self.dtype, order="F")
@@ -94,14 +94,14 @@ class Regressions:
             self.r2[source] = (white.sum(1) * self.inverse_sst).reshape(heads, size).mean(1)
 
     def rank_sources(self, most):
-        """[target, most] best causal sources, ties to the lower head."""
+        """Returns [target, most]: the best causal sources, ties to the lower head."""
         heads = np.arange(self.stream.heads)
         layer = heads // self.stream.layer_heads
         allowed = (layer[:, None] <= layer[None, :]) & (heads[:, None] != heads[None, :])
         return np.argsort(-np.where(allowed, self.r2, -np.inf), axis=0, kind="stable")[:most].T
 
     def moments(self, heads):
-        """The Gram of some heads, and the inverse SST of the last of them."""
+        """Returns the Gram of some heads, and the inverse SST of the last of them."""
         index = (np.asarray(heads)[:, None] * self.stream.size + np.arange(self.stream.size)).ravel()
         return self.gram[np.ix_(index, index)], self.inverse_sst[self.stream.columns_of(heads[-1])]
 
@@ -109,7 +109,7 @@ class Regressions:
         return [t for t in range(self.stream.heads) if self.stream.causal_sources(t) >= REFERENCES]
 
     def top(self):
-        """joint[target, N - 1]: one factor of [sources, target]; its last block row holds R² of all N."""
+        """Computes joint[target, N - 1]: one factor of [sources, target]; its last block row has R² for all N."""
         size, sources = self.stream.size, self.rank_sources(REFERENCES)
         self.joint = np.full((self.stream.heads, REFERENCES), np.nan)
         for target in self.targets():
@@ -119,7 +119,7 @@ class Regressions:
             self.joint[target] = (last * inverse_sst[:, None]).mean(0)
 
     def forward(self, target, candidates):
-        """The candidates that raise the joint R² most, one by one, and what it is then."""
+        """Returns the candidates that raise the joint R² most, one by one, and its values."""
         size, have = self.stream.size, len(candidates)
         gram, inverse_sst = self.moments(np.append(candidates, target))
         alive, chosen, r2 = list(range(have)), [], []
@@ -140,7 +140,7 @@ class Regressions:
         return chosen, r2
 
     def compare_with_lstsq(self, sources, target, r2):
-        """Ends the run where R² is not that of least squares on the rows."""
+        """Ends the run if R² is not that of least squares on the rows."""
         z = self.stream.z.astype(np.float64)
         z -= z.mean(0)
         x = np.concatenate([z[:, self.stream.columns_of(s)] for s in sources], 1)

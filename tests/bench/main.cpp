@@ -5,9 +5,7 @@
 #include <iostream>
 #include <map>
 
-#include "base/process/memory.h"
-#include "base/process/own_program.h"
-#include "base/process/thread_pools.h"
+#include "base/process/process_setup.h"
 #include "base/provenance.h"
 #include "bench/bench.h"
 #include "dist/comm/agreement.h"
@@ -114,9 +112,9 @@ int run(BenchOptions options, const Comm& comm) {
 }  // namespace headspan
 
 int main(int argc, char** argv) {
-  headspan::take_own_name();
+  headspan::restore_process_name();
   headspan::disable_heap_trim();
-  headspan::let_idle_threads_sleep(argv);
+  headspan::set_passive_wait_and_reexec(argv);
   using namespace headspan;
   MpiSession session(&argc, &argv);
   const Comm comm = Comm::duplicate(MPI_COMM_WORLD);

@@ -34,9 +34,8 @@ std::vector<float> random_rows(const BenchOptions& options, std::int64_t tokens,
 
 HeadGram stream_gram(const Grid& grid, const BenchOptions& options, const std::vector<float>& rows) {
   const std::int64_t columns = options.columns(), total = static_cast<std::int64_t>(rows.size()) / columns;
-  Collector<float> collector(grid, {columns},
-                             {gram_block(grid.shape(), options.all_heads(), options.head_size)},
-                             options.product(), false);
+  const std::int64_t block = gram_block(grid.shape(), options.all_heads(), options.head_size);
+  Collector<float> collector(grid, {{columns}, {block}, options.product(), false});
   for (std::int64_t first = 0; first < total; first += kRoundTokens) {
     const std::int64_t tokens = std::min(kRoundTokens, total - first);
     const Range mine = range_of(tokens, grid.comm().size(), grid.comm().rank());

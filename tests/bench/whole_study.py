@@ -1,4 +1,4 @@
-"""Turns the lines that whole_study.sh gathers into its table.
+"""Makes a table from the lines that whole_study.sh gathers.
 
 usage: whole_study.py LINES
 """

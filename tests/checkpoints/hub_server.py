@@ -1,5 +1,5 @@
-"""A Hugging Face hub on this machine, for the tests of checkpoints/fetch.py: the part of its protocol that downloads
-use, as huggingface_hub 2.4 asks for it.
+"""A Hugging Face hub on this machine, for the tests of checkpoints/fetch.py: the part of the protocol that downloads
+with huggingface_hub 2.4 use.
 
     GET  /api/models/REPOSITORY/refs             branches with their commits
     GET  /api/models/REPOSITORY/tree/REVISION    files with size and digest
@@ -23,13 +23,13 @@ def git_digest(content):
 
 
 def is_large(name):
-    """Whether the hub keeps a file outside of git."""
+    """Returns whether the hub keeps a file outside of git."""
     return name.endswith(".safetensors")
 
 
 class Hub(ThreadingHTTPServer):
     """repositories: {repository: {revision: {file name: content}}}. `sent_instead` {content: other content} makes it
-    send something else than it lists; `stall` {content: bytes} makes it stop after so many bytes, until `go_on` is
+    send something other than it lists; `stall` {content: bytes} makes it stop after this many bytes, until `go_on` is
     set. `requests` holds (method, path, Range header)."""
 
     daemon_threads = True
@@ -47,13 +47,13 @@ class Hub(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def commit(self, repository, revision):
-        """40 hexadecimal digits that stand for the files of a revision."""
+        """Returns 40 hexadecimal digits for the files of a revision."""
         files = self.repositories[repository][revision]
         text = repository + "".join(f"{name} {sha256(content)}" for name, content in sorted(files.items()))
         return hashlib.sha1(text.encode()).hexdigest()
 
     def files(self, repository, revision):
-        """(commit, files) of a branch or a commit; None if there is no such."""
+        """Returns (commit, files) of a branch or a commit; None if it does not exist."""
         for branch, files in self.repositories[repository].items():
             commit = self.commit(repository, branch)
             if revision in (branch, commit):
@@ -61,7 +61,7 @@ class Hub(ThreadingHTTPServer):
         return None
 
     def content(self, digest):
-        """What is sent as the content of a digest, and after how many bytes it stalls."""
+        """Returns what is sent as the content of a digest, and after how many bytes it stalls."""
         for revisions in self.repositories.values():
             for files in revisions.values():
                 for content in files.values():
@@ -70,7 +70,7 @@ class Hub(ThreadingHTTPServer):
         return None
 
     def downloads(self):
-        """The requests for contents of files."""
+        """Returns the requests for contents of files."""
         return [request for request in self.requests if request[0] == "GET" and not request[1].startswith("/api/")]
 
 

@@ -1,5 +1,5 @@
-"""checkpoints/fetch.py against a hub on this machine: what lies on disk afterwards, what the hub was asked for, what is
-told, and the exit code.
+"""checkpoints/fetch.py against a hub on this machine: the files on disk afterwards, the requests to the hub, the
+messages, and the exit code.
 
     test_fetch.py PROGRAM       the program reads what was fetched
 """
@@ -26,7 +26,7 @@ HEADER = "name\tstep\ttokens\tpath\trepository\trevision\n"
 
 
 def folder_files(folder):
-    """File name -> content, of the files that fetch.py should take."""
+    """Returns file name -> content, for the files that fetch.py should download."""
     names = ["config.json", *sorted(p.name for p in folder.glob("model*"))]
     return {name: (folder / name).read_bytes() for name in names}
 
@@ -61,7 +61,7 @@ class FetchTest(unittest.TestCase):
         self.write_rows("step0", "step1", "step2")
 
     def write_rows(self, *revisions, repository=SINGLE):
-        """A manifest with a row for each revision; its path is `at-` and the revision."""
+        """Writes a manifest with a row for each revision; its path is `at-` and the revision."""
         rows = "".join(f"{revision}\t{number}\t{number}000\tat-{revision}\t{repository}\t{revision}\n"
                        for number, revision in enumerate(revisions))
         self.manifest.write_text(HEADER + rows)
@@ -83,7 +83,7 @@ class FetchTest(unittest.TestCase):
         return run.stdout, run.stderr
 
     def cells(self, path=None):
-        """The rows of the manifest as dictionaries, by name."""
+        """Returns the rows of the manifest as dictionaries, by name."""
         header, *rows = [line.split("\t") for line in (path or self.manifest).read_text().splitlines()]
         return {row[0]: dict(zip(header, row)) for row in rows}
 
@@ -176,7 +176,7 @@ class FetchTest(unittest.TestCase):
         self.assertIn("repository = lab/nothing: does not exist, or needs a login", err)
 
     def check_refused(self, name, sent, told):
-        """`name` of step1 is sent as `sent`: named, not kept, and the other rows are fetched."""
+        """`name` of step1 is sent as `sent`: it is named and not kept, and the other rows are fetched."""
         self.hub.sent_instead[self.single[1][name]] = sent
 
         out, err = self.fetch(status=1)
@@ -211,8 +211,8 @@ class FetchTest(unittest.TestCase):
         self.check_refused("config.json", b'{"a": 2}', "git digest = .* is not what the hub lists")
 
     def stop_in_the_middle(self, number):
-        """Sends a signal when some of the weights of step1 have come. Returns the exit code, the weights and how many
-        bytes of them lie on disk."""
+        """Sends a signal when some of the weights of step1 have arrived. Returns the exit code, the weights and how
+        many bytes of them are on disk."""
         weights = random.Random(5).randbytes(24 * MIB)
         self.hub.repositories[SINGLE]["step1"] = {"config.json": b"{}", "model.safetensors": weights}
         self.hub.stall[weights] = 12 * MIB

@@ -1,5 +1,5 @@
-"""The manifests of OLMo-2: every row obeys the rule by which the revisions are named, known names follow from it, the
-program accepts each file, and checkpoints/olmo2.py prints them.
+"""The manifests of OLMo-2: every row follows the rule by which the revisions are named, known names follow from the
+rule, the program accepts each file, and checkpoints/olmo2.py prints them.
 
     test_manifests.py PROGRAM
 """
@@ -46,20 +46,20 @@ def read(folder):
 
 
 def billions(tokens):
-    """The smallest whole number of 1e9 that holds them."""
+    """Returns tokens / 1e9, rounded up."""
     exact = Fraction(tokens, 10**9)
     return next(n for n in range(int(exact), int(exact) + 2) if n >= exact)
 
 
 def print_rows(folder, steps):
-    """The rows that checkpoints/olmo2.py prints."""
+    """Returns the rows that checkpoints/olmo2.py prints."""
     run = subprocess.run([sys.executable, "-B", CHECKPOINTS / "olmo2.py", folder.removeprefix("olmo-2-"),
                           *map(str, steps)], stdout=subprocess.PIPE, text=True, check=True)
     return list(csv.DictReader(run.stdout.splitlines(), delimiter="\t"))
 
 
 def fetch(manifest):
-    """Exit code and standard error of fetch.py."""
+    """Returns exit code and standard error of fetch.py."""
     run = subprocess.run([sys.executable, "-B", CHECKPOINTS / "fetch.py", manifest, "--dry-run"], capture_output=True, text=True,
                          timeout=50)
     return run.returncode, run.stderr
@@ -115,7 +115,7 @@ class ManifestsTest(unittest.TestCase):
                                  [[row[c] for c in SHARED] for row in rows])
 
     def test_fetching_refuses_paths_that_lead_elsewhere(self):
-        """Before anything is asked of the hub."""
+        """Before any request to the hub."""
         header = "name\tstep\ttokens\tpath\trepository\trevision\nok\t0\t\tok/step0\tlab/m\tmain\n"
         with tempfile.TemporaryDirectory(prefix="headspan_manifest_") as folder:
             manifest = Path(folder) / "manifest.tsv"

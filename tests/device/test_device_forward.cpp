@@ -25,8 +25,8 @@ std::int64_t expect_the_hosts_choices(const RegressionData& data, std::int64_t p
   std::int64_t refused = 0;
   const SelectionTable table =
       forward(data, pairs, pool,
-              [&](const RegressionData& d, const std::vector<ForwardProblem>& problems, std::int64_t most) {
-                const auto choices = device_forward_choices(device)(d, problems, most);
+              [&](const RegressionData& d, const std::vector<ForwardProblem>& problems, std::int64_t count) {
+                const auto choices = device_forward_choices(device)(d, problems, count);
                 refused += std::count(choices.begin(), choices.end(), std::nullopt);
                 return choices;
               });
@@ -121,10 +121,10 @@ TEST_P(DeviceForward, TellsAllRanksOfAFailureOnOne) {
     const RegressionData data = make_data(grid, layout, fit, nullptr, {block});
     const PairTable pairs = all_pairs(data);
     const auto fails = [&](const RegressionData& d, const std::vector<ForwardProblem>& problems,
-                           std::int64_t most) {
+                           std::int64_t count) {
       for (const ForwardProblem& problem : problems)
         if (problem.heads.back() == 0) throw Error("no such device");
-      return device_forward_choices(device_)(d, problems, most);
+      return device_forward_choices(device_)(d, problems, count);
     };
     EXPECT_THROW(select(data, pairs, SelectionRule::forward, 2, 4, fails), AgreedError);
   });

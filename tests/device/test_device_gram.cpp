@@ -1,5 +1,5 @@
 // Grams gathered on a device against those of the host's Collector and against sums in long double: on the
-// CPU with every number of ranks, on GPUs where there are some. Ranks that share a GPU exchange over the
+// CPU with every number of ranks, and on GPUs if there are any. Ranks that share a GPU exchange over the
 // host.
 #include <algorithm>
 #include <cmath>
@@ -109,7 +109,7 @@ void expect_same_bits(const std::vector<StreamGrams>& a, const std::vector<Strea
 
 const DeviceShare kEverything{{0, 1}, {Part::fit, Part::heldout}, {}};
 
-/// As if `from` had been saved and read.
+/// Copies the state of `from`, as if it had been saved and read.
 template <class T>
 void copy_state(Collector<T>& from, Collector<T>& to) {
   for (std::size_t s = 0; s < 2; ++s) {
@@ -147,8 +147,8 @@ class DeviceGramList : public testing::TestWithParam<at::DeviceType> {
 
   template <class T>
   DeviceCollector<T> on_device(const Grid& grid, Precision precision, at::ScalarType type) const {
-    DeviceCollector<T> collector(grid, *comm_, columns_, blocks_, precision, true, device_, type, 5);
-    collector.begin(kEverything);
+    DeviceCollector<T> collector(grid, *comm_, {columns_, blocks_, precision, true}, device_, type, 5);
+    collector.start_share(kEverything);
     return collector;
   }
 
@@ -214,7 +214,7 @@ TEST_P(DeviceGramList, AgreesWithTheHostAndWithPlainSums) {
       for (const Precision precision : kPrecisions) {
         SCOPED_TRACE(name_of(precision));
         const auto compare = [&](auto zero) {
-          Collector<decltype(zero)> host(grid, columns_, blocks_, precision, true);
+          Collector<decltype(zero)> host(grid, {columns_, blocks_, precision, true});
           auto collector = on_device<decltype(zero)>(grid, precision, type);
           std::int64_t first = 0;
           for (const std::int64_t round : kRounds) {
@@ -264,8 +264,8 @@ TEST_P(DeviceGramList, LosesNothingToLargeMeans) {
   }
 }
 
-// Through a Collector on the host, as a saved state goes, at every point between rounds; and with it two runs
-// of the same give the same bits.
+// A saved state goes through a Collector on the host: here at every point between rounds. Two runs of the
+// same have the same bits.
 TEST_P(DeviceGramList, GoesOnFromASavedStateToTheBit) {
   const Activations z[2][2] = {{make_values(30, 1, 1, at::kBFloat16), make_values(30, 2, 1, at::kBFloat16)},
                                {make_values(7, 3, 1, at::kBFloat16), make_values(7, 4, 1, at::kBFloat16)}};
@@ -279,11 +279,11 @@ TEST_P(DeviceGramList, GoesOnFromASavedStateToTheBit) {
       for (const std::int64_t round : kRounds) {
         add_round(whole, z, first, first + round);
         add_round(*before, z, first, first + round);
-        auto after = std::make_unique<DeviceCollector<float>>(grid, *comm_, columns_, blocks_, precision,
-                                                              true, device_, at::kBFloat16, 5);
-        copy_state(before->on_host(), after->on_host());
-        after->begin(kEverything);
-        after->take();
+        auto after = std::make_unique<DeviceCollector<float>>(
+            grid, *comm_, GramSpec{columns_, blocks_, precision, true}, device_, at::kBFloat16, 5);
+        copy_state(before->copy_to_host(), after->copy_to_host());
+        after->start_share(kEverything);
+        after->upload();
         before = std::move(after);
         first += round;
       }
@@ -292,8 +292,8 @@ TEST_P(DeviceGramList, GoesOnFromASavedStateToTheBit) {
   });
 }
 
-// Part by part, stream by stream, stripe by stripe: the same panels, about the same provisional means, so the
-// same bits. A piece may be empty: on many ranks there are fewer stripes than pieces.
+// Part by part, stream by stream, slice by slice: the same panels, about the same provisional means, so the
+// same bits. A slice may be empty: on many ranks there are fewer stripes than slices.
 TEST_P(DeviceGramList, InSeveralPassesGivesTheSameBits) {
   const Activations z[2][2] = {{make_values(30, 1, 1, at::kBFloat16), make_values(30, 2, 1, at::kBFloat16)},
                                {make_values(7, 3, 1, at::kBFloat16), make_values(7, 4, 1, at::kBFloat16)}};
@@ -304,7 +304,8 @@ TEST_P(DeviceGramList, InSeveralPassesGivesTheSameBits) {
     for (const Precision precision : {Precision::float64, Precision::bfloat16}) {
       SCOPED_TRACE(name_of(precision));
       auto whole = on_device<float>(grid, precision, at::kBFloat16);
-      DeviceCollector<float> cut(grid, *comm_, columns_, blocks_, precision, true, device_, at::kBFloat16, 5);
+      DeviceCollector<float> sliced(grid, *comm_, {columns_, blocks_, precision, true}, device_,
+                                    at::kBFloat16, 5);
       const auto run = [&](DeviceCollector<float>& collector, const DeviceShare& share) {
         std::int64_t first = 0;
         for (const std::int64_t round : kRounds) {
@@ -314,10 +315,10 @@ TEST_P(DeviceGramList, InSeveralPassesGivesTheSameBits) {
       };
       run(whole, kEverything);
       for (const DeviceShare& share : shares) {
-        cut.begin(share);
-        run(cut, share);
+        sliced.start_share(share);
+        run(sliced, share);
       }
-      expect_same_bits(whole.finish(), cut.finish());
+      expect_same_bits(whole.finish(), sliced.finish());
     }
   });
 }
@@ -336,18 +337,18 @@ TEST_P(DeviceGramList, OfNoRowsIsEmpty) {
 
 TEST(DeviceGram, IsNoLargerThanSaid) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
-  for (const std::int64_t pieces : {1, 2, 5})
+  for (const std::int64_t slices : {1, 2, 5})
     on_all_grids([&](const Grid& grid) {
-      std::int64_t most = 0, all = 0;
-      for (std::int64_t piece = 0; piece < pieces; ++piece) {
-        const std::int64_t own = DeviceGram(grid, 2050, 3, at::kCPU, 0, {piece, pieces}).elements();
-        most = std::max(most, own);
-        all += own;
+      std::int64_t largest = 0, all = 0;
+      for (std::int64_t slice = 0; slice < slices; ++slice) {
+        const std::int64_t elements = DeviceGram(grid, 2050, 3, at::kCPU, 0, {slice, slices}).elements();
+        largest = std::max(largest, elements);
+        all += elements;
       }
-      EXPECT_EQ(world.max(most), most_elements(grid.shape(), 2050, 3, pieces));
+      EXPECT_EQ(world.max(largest), most_elements(grid.shape(), 2050, 3, slices));
       EXPECT_EQ(all, DeviceGram(grid, 2050, 3, at::kCPU).elements());
     });
-  // Of one rank: half of the square, and of a stripe of 256 columns a triangle on each side of the diagonal.
+  // On one rank: half of the square, and in each stripe of 256 columns a triangle above the diagonal.
   EXPECT_EQ(most_elements({1, 1}, 2048, 2, 1), 2048 * 2048 / 2 + 2048 * 256 / 2);
   EXPECT_EQ(most_elements({1, 1}, 2048, 2, 2), 256 * (2048 + 1792 + 1536));
 }
@@ -356,7 +357,7 @@ TEST(DeviceGram, HasStripesThatSuitItsSize) {
   EXPECT_EQ(stripe_width(60, 60), 256);          // no less
   EXPECT_EQ(stripe_width(16384, 16384), 1024);   // a sixteenth: 3 % above the diagonal
   EXPECT_EQ(stripe_width(32768, 32768), 2048);   // 256 MiB in FP32
-  EXPECT_EQ(stripe_width(131072, 131072), 512);  // likewise
+  EXPECT_EQ(stripe_width(131072, 131072), 512);  // 256 MiB in FP32
   EXPECT_EQ(stripe_width(0, 0), 256);
 }
 

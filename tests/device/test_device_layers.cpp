@@ -42,7 +42,7 @@ TEST_P(DeviceLayers, AreInvertedAsOnTheHost) {
       for (const Activations* part : {&heldout, static_cast<const Activations*>(nullptr)}) {
         const RegressionData data = make_data(grid, layout, fit, part, {block});
         for (const LayerTargets& layer : whole_layers(layout))
-          EXPECT_TRUE(dealt_layer_residuals(data, {layer}, device_layer_inverse(device_))[0].has_value());
+          EXPECT_TRUE(layer_residuals_by_rank(data, {layer}, device_layer_inverse(device_))[0].has_value());
         expect_same(data, layer_ceiling(data, kInvertAll, device_layer_inverse(device_)),
                     layer_ceiling(data, kInvertAll), 1e-12);
       }
@@ -68,7 +68,7 @@ TEST_P(DeviceLayers, AreLeftToTheHostWhereTheyAreNotSafelyOfFullRank) {
   const Activations fit = degenerate(90, 2), heldout = degenerate(40, 3);
   on_every_grid(layout, [&](const Grid& grid, std::int64_t block) {
     const RegressionData data = make_data(grid, layout, fit, &heldout, {block});
-    const auto residuals = dealt_layer_residuals(data, whole_layers(layout), device_layer_inverse(device_));
+    const auto residuals = layer_residuals_by_rank(data, whole_layers(layout), device_layer_inverse(device_));
     std::vector<bool> inverted;
     for (const auto& layer : residuals) inverted.push_back(layer.has_value());
     EXPECT_EQ(inverted, (std::vector<bool>{false, true, false, false, true}));

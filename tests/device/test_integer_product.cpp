@@ -36,7 +36,7 @@ std::int64_t digit_product(std::int64_t x, std::int64_t y) {
 
 at::Tensor on_host(const at::Tensor& values) { return values.to(at::kCPU).contiguous(); }
 
-// More columns than are cut at once, tokens that have to be filled up, and shapes that tensor cores refuse.
+// More columns than are split at once, tokens that have to be padded, and shapes that tensor cores refuse.
 TEST_P(IntegerProduct, IsExactForWholeNumbers) {
   for (const std::int64_t tokens : {1, 37, 64})
     for (const std::int64_t m : {3, 40, 1030}) {

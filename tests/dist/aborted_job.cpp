@@ -1,5 +1,5 @@
-// A job of two ranks that rank 0 aborts while the other sleeps: `thread`, from a thread that may not call
-// MPI; `blocked`, where MPI_Abort never returns. Ends long before the sleeping rank wakes.
+// A job of two ranks that rank 0 aborts while the other sleeps. `thread`: from a thread that may not call
+// MPI; `blocked`: with an MPI_Abort that never returns. It must end long before the sleeping rank wakes.
 #include <chrono>
 #include <cstdio>
 #include <string>

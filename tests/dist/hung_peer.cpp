@@ -1,5 +1,5 @@
-// A job of two ranks of which one hangs, to be ended by the other: it calls a sum that the first never calls,
-// and waits for it. Ends with exit code 1 and rank 0's line, long before the sleeping rank wakes.
+// A job of two ranks, one of which hangs. The other calls a sum that the first never calls, and must end the
+// job with exit code 1 and rank 0's message, long before the sleeping rank wakes.
 #include <chrono>
 #include <cstdio>
 #include <thread>

@@ -1,4 +1,4 @@
-// Every index map against the definition dealt out block by block, for all small axes.
+// Every index map against the definition, with blocks dealt out one by one, for all small axes.
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,7 +11,8 @@
 namespace headspan {
 namespace {
 
-/// Calls `check` for every axis of up to 13 elements, blocks up to 14, up to 5 parts and every first part.
+/// Calls `check` for every axis of up to 13 elements, with blocks of up to 14, up to 5 parts and every first
+/// part.
 void for_all_small_axes(const std::function<void(const BlockCyclic&)>& check) {
   for (std::int64_t size = 0; size <= 13; ++size)
     for (std::int64_t block = 1; block <= 14; ++block)
@@ -24,7 +25,7 @@ void for_all_small_axes(const std::function<void(const BlockCyclic&)>& check) {
         }
 }
 
-/// The global elements of each part in order: blocks dealt in turn like cards.
+/// Returns the global elements of each part in order: blocks are dealt like cards.
 std::vector<std::vector<std::int64_t>> deal(const BlockCyclic& axis) {
   std::vector<std::vector<std::int64_t>> hands(static_cast<std::size_t>(axis.parts));
   int part = axis.first;
@@ -68,7 +69,7 @@ TEST(BlockCyclic, CountsBlocks) {
   });
 }
 
-TEST(BlockCyclic, CountsWhatStandsBeforeAnElement) {
+TEST(BlockCyclic, CountsElementsBeforeAnElement) {
   for_all_small_axes([](const BlockCyclic& axis) {
     const auto hands = deal(axis);
 

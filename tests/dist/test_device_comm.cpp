@@ -1,5 +1,5 @@
-// One list of tests for both implementations: over MPI with every number of ranks, over NCCL where there are
-// as many GPUs as ranks.
+// The same tests for both implementations: over MPI with every number of ranks, over NCCL if there are as
+// many GPUs as ranks.
 #include <algorithm>
 #include <string>
 
@@ -14,7 +14,7 @@
 namespace headspan {
 namespace {
 
-/// What byte i of what rank `from` sends to rank `to` is.
+/// Returns byte i of the message from rank `from` to rank `to`.
 char letter(int from, int to, std::int64_t i) { return static_cast<char>(31 * from + 7 * to + i % 101 + 1); }
 
 std::vector<char> letters(int from, int to, std::int64_t count) {
@@ -52,7 +52,7 @@ class DeviceCommList : public testing::TestWithParam<Over> {
 INSTANTIATE_TEST_SUITE_P(Over, DeviceCommList, testing::Values(Over::mpi, Over::nccl),
                          [](const auto& info) { return info.param == Over::mpi ? "mpi" : "nccl"; });
 
-TEST(Gpu, IsSharedByTheRanksThatNameTheSamePlace) {
+TEST(Gpu, IsSharedByTheRanksThatNameTheSameLocation) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   std::vector<int> expected;
   for (int r = world.rank() % 2; r < world.size(); r += 2) expected.push_back(r);
@@ -73,7 +73,7 @@ TEST_P(DeviceCommList, HasTheRanksOfTheWorld) {
 template <class T>
 void expect_sums(const DeviceComm& comm, std::int64_t count) {
   const int size = comm.size();
-  std::vector<T> values(to_size(count) + 1, T(-1)), expected = values;  // one behind, to be left alone
+  std::vector<T> values(to_size(count) + 1, T(-1)), expected = values;  // the last must not change
   for (std::size_t i = 0; i < to_size(count); ++i) {
     values[i] = static_cast<T>(comm.rank() + 1) * static_cast<T>(i % 17 + 1);
     expected[i] = static_cast<T>(size * (size + 1) / 2) * static_cast<T>(i % 17 + 1);
@@ -115,17 +115,17 @@ TEST_P(DeviceCommList, BroadcastsFromEveryRank) {
       comm().broadcast(array.data(), bytes, root);
 
       std::vector<char> expected = letters(root, root, bytes);
-      expected.push_back(letter(rank(), rank(), bytes));  // one behind, left alone
+      expected.push_back(letter(rank(), rank(), bytes));  // the last must not change
       EXPECT_EQ(array.values(), expected) << bytes << " bytes from " << root;
     }
 }
 
 TEST_P(DeviceCommList, GathersInTheOrderOfRanks) {
   for (const std::int64_t bytes : {0, 1, 13, 100003}) {
-    DeviceArray<char> own(comm(), letters(rank(), 0, bytes)),
+    DeviceArray<char> sent(comm(), letters(rank(), 0, bytes)),
         all(comm(), std::vector<char>(to_size(size() * bytes + 1), 'e'));
 
-    comm().all_gather(own.data(), bytes, all.data());
+    comm().all_gather(sent.data(), bytes, all.data());
 
     std::vector<char> expected;
     for (int r = 0; r < size(); ++r)
@@ -152,8 +152,8 @@ TEST_P(DeviceCommList, ExchangesEqualParts) {
   }
 }
 
-/// Parts of lengths that differ from pair to pair, 0 for some and in one direction alone, which lie in the
-/// order of ranks where they are sent and in the opposite order, two bytes apart, where they are received.
+/// Messages whose lengths differ from pair to pair and by direction; some are empty. The send buffer has them
+/// in order of ranks, the receive buffer in the opposite order, two bytes apart.
 TEST_P(DeviceCommList, ExchangesUnequalAndEmptyParts) {
   const auto length = [](int from, int to) { return std::int64_t{1009} * ((from * 7 + to * 4) % 5); };
   std::vector<char> send, expected;
@@ -167,14 +167,14 @@ TEST_P(DeviceCommList, ExchangesUnequalAndEmptyParts) {
   std::vector<Bytes<const char>> from;
   std::vector<Bytes<char>> to(to_size(size()));
   const char* next = sent.data();
-  char* place = received.data();
+  char* out = received.data();
   for (int r = 0; r < size(); ++r) {
     from.push_back({next, length(rank(), r)});
     next += from.back().count;
   }
   for (int r = size() - 1; r >= 0; --r) {
-    to[to_size(r)] = {place, length(r, rank())};
-    place += to[to_size(r)].count + 2;
+    to[to_size(r)] = {out, length(r, rank())};
+    out += to[to_size(r)].count + 2;
   }
 
   comm().exchange(from, to);
@@ -192,7 +192,7 @@ TEST_P(DeviceCommList, ExchangesNothingAtAll) {
   expect_sums<double>(comm(), 3);  // and still works
 }
 
-/// More than may be under way at once, each on the result of the one before.
+/// More calls than may be under way at once, each on the result of the previous one.
 TEST_P(DeviceCommList, CallsFollowEachOther) {
   DeviceArray<double> array(comm(), {1, 2, 3});
   double power = 1;
@@ -206,8 +206,8 @@ TEST_P(DeviceCommList, CallsFollowEachOther) {
   EXPECT_EQ(array.values(), (std::vector<double>{power, 2 * power, 3 * power}));  // exact: at most 2^20 3^21
 }
 
-/// Several that are under way at once, waited for in another order than they were begun in.
-TEST_P(DeviceCommList, GoesOnBesideWhatWasBegun) {
+/// Several calls under way at once, waited for in an order other than that of their beginnings.
+TEST_P(DeviceCommList, DefaultStreamRunsBesideACallThatHasBegun) {
   std::vector<char> send, expected;
   std::vector<Bytes<const char>> from;
   std::vector<Bytes<char>> to;
@@ -220,31 +220,31 @@ TEST_P(DeviceCommList, GoesOnBesideWhatWasBegun) {
     from.push_back({sent.data() + r * 1009, 1009});
     to.push_back({received.data() + r * 1009, 1009});
   }
-  DeviceArray<double> first(comm(), {1, 2}), late(comm(), {-1, -1}), own(comm(), {-1, -1});
+  DeviceArray<double> first(comm(), {1, 2}), late(comm(), {-1, -1}), other(comm(), {-1, -1});
   DeviceArray<float> second(comm(), {3});
 
   const auto sum = comm().begin_sum(first.data(), 2);
   const auto exchanged = comm().begin_exchange(from, to);
-  own.write_late({5, 6});  // between: stands behind neither
+  other.write_late({5, 6});  // ordered after neither call
   const auto small = comm().begin_sum(second.data(), 1);
   const auto nothing = comm().begin_sum(first.data(), 0);
   comm().wait(small);
   comm().wait(nothing);
   late.write_late({1.0 + rank(), 10});
-  const auto behind = comm().begin_sum(late.data(), 2);
+  const auto last_call = comm().begin_sum(late.data(), 2);
   comm().wait(exchanged);
   comm().wait(sum);
-  comm().wait(behind);
+  comm().wait(last_call);
 
   const double n = size();
   EXPECT_EQ(first.values(), (std::vector<double>{n, 2 * n}));
   EXPECT_EQ(second.values(), (std::vector<float>{3 * static_cast<float>(size())}));
   EXPECT_EQ(received.values(), expected);
-  EXPECT_EQ(own.values(), (std::vector<double>{5, 6}));
+  EXPECT_EQ(other.values(), (std::vector<double>{5, 6}));
   EXPECT_EQ(late.values(), (std::vector<double>{n * (n + 1) / 2, 10 * n}));
 }
 
-TEST_P(DeviceCommList, StandsBehindWhatTheDefaultStreamHas) {
+TEST_P(DeviceCommList, RunsAfterWhatIsOnTheDefaultStream) {
   DeviceArray<double> array(comm(), {-1, -1});
   array.write_late({1.0 + rank(), 10});
 
@@ -253,7 +253,7 @@ TEST_P(DeviceCommList, StandsBehindWhatTheDefaultStreamHas) {
   EXPECT_EQ(array.values(), (std::vector<double>{size() * (size() + 1) / 2.0, 10.0 * size()}));
 }
 
-TEST_P(DeviceCommList, PartsOfTheWorldWorkSideBySide) {
+TEST_P(DeviceCommList, GroupsOfRanksWorkSideBySide) {
   const Comm part = comm().host().split(rank() % 2, -rank());
   const auto other = make_device_comm(part, comm().gpu());
   DeviceArray<double> array(*other, {rank() + 1.0}), all(comm(), {rank() + 1.0});
@@ -267,7 +267,7 @@ TEST_P(DeviceCommList, PartsOfTheWorldWorkSideBySide) {
   EXPECT_EQ(all.values(), std::vector<double>{size() * (size() + 1) / 2.0});
 }
 
-/// Two ranks on one GPU, or no GPU at all: all ranks are told alike.
+/// Two ranks on one GPU, or no GPU at all: all ranks get the same error.
 TEST(DeviceComm, RefusesAGpuThatCannotBeUsed) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const bool any = world.min(visible_gpus().count) > 0;

@@ -24,7 +24,7 @@ TEST(Grid, PlacesRanksRowByRowAsBlacsDoes) {
   }
 }
 
-TEST(Grid, LivesOnPartOfTheRanks) {
+TEST(Grid, CanConsistOfSomeOfTheRanks) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const Comm half = world.split(world.rank() % 2, -world.rank());  // ranks in falling order
 

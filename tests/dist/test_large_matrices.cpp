@@ -1,7 +1,8 @@
-// What ScaLAPACK, BLAS and LAPACK do where a rank holds very many elements: as many as ScaLAPACK is given,
-// and more than 32 bits count. In memory of which little is touched, so that the routines themselves are
-// called, for parts far behind; against closed forms. Not p?syevd and p?gesvd, which go wrong at any size for
-// a part that is not the first (ScaLAPACK 2.2.1) and touch all of a whole matrix; not the workspace for one.
+// ScaLAPACK, BLAS and LAPACK on ranks with very many elements: as many as headspan passes to ScaLAPACK, and
+// more than 32 bits can count. The routines are called on submatrices at the end of memory that is hardly
+// touched, and compared with closed forms. Not p?syevd and p?gesvd, which are wrong for submatrices of any
+// size that do not begin at (1, 1) (ScaLAPACK 2.2.1) and touch all of a whole matrix; not the workspace for
+// one.
 #include <cmath>
 #include <functional>
 
@@ -21,12 +22,12 @@ double second_difference(std::int64_t i, std::int64_t j) {
   return i == j ? 2 : std::abs(i - j) == 1 ? -1 : 0;
 }
 
-/// Part of a matrix from (row, column) on, as ScaLAPACK's routines take it.
+/// The submatrix that begins at (row, column), as arguments of ScaLAPACK's routines.
 struct Part {
   Part(Matrix& whole, std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns)
       : a(whole), first_row(row), first_column(column), m(to_int(rows)), n(to_int(columns)) {}
 
-  /// Calls `visit(i, j, element)` for what this rank owns, counted from the part's corner.
+  /// Calls `visit(i, j, element)` for each element on this rank, with indices from the submatrix's corner.
   void for_own(const std::function<void(std::int64_t, std::int64_t, double&)>& visit) {
     for (std::int64_t j = 0; j < n; ++j)
       for (std::int64_t i = 0; i < m; ++i)
@@ -44,20 +45,20 @@ struct Part {
   std::array<int, 9> desc = a.descriptor();
 };
 
-/// The longest side of a square matrix that ScaLAPACK is given.
+/// Returns the side of the largest square matrix that headspan passes to ScaLAPACK.
 std::int64_t longest_side(const Grid& grid) {
   const double ranks = grid.comm().size();
-  auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(kMostLocalElements) * ranks));
-  while (most_local_elements(grid.shape(), side, side, kBlock) > kMostLocalElements) --side;
+  auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(kMaxLocalElements) * ranks));
+  while (max_local_elements(grid.shape(), side, side, kBlock) > kMaxLocalElements) --side;
   return side;
 }
 
-/// Calls `check(matrix, corner)` on every grid with such a matrix and the corner of its last blocks.
+/// Calls `check(matrix, corner)` on every grid, with such a matrix and the corner of its last blocks.
 void on_fullest_matrices(const std::function<void(Matrix&, std::int64_t)>& check) {
   on_all_grids([&](const Grid& grid) {
     const std::int64_t side = longest_side(grid), corner = (side / kBlock - 2) * kBlock;
     Matrix a(grid, side, side, kBlock);
-    ASSERT_GT(most_local_elements(grid.shape(), side, side, kBlock), kMostLocalElements / 20 * 19);
+    ASSERT_GT(max_local_elements(grid.shape(), side, side, kBlock), kMaxLocalElements / 20 * 19);
     check(a, corner);
     EXPECT_TRUE(a.guards_intact());
   });
@@ -93,7 +94,7 @@ TEST(LargeMatrices, FactorsAndInvertsTheLastBlocks) {
   });
 }
 
-/// One for each of PBLAS's algorithms: which two of the three operands travel.
+/// A product for each of PBLAS's algorithms, which differ in the two operands that are communicated.
 TEST(LargeMatrices, MultipliesTheLastRowsAndColumns) {
   const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i % 7 + 3 * (j % 5)); };
   const Formula g = [](std::int64_t i, std::int64_t j) { return static_cast<double>(2 * (i % 3) - j % 11); };
@@ -167,8 +168,8 @@ TEST(LargeMatrices, SolvesLeastSquaresInTheLastBlocks) {
 
 constexpr std::int64_t kLarge = 131072;  // squared, more than 2^31 elements on each of up to 6 ranks
 
-/// What is before and behind the trailing triangle stays.
-TEST(LargeMatrices, SubtractsAPanelsProductFarBehind) {
+/// What is outside the trailing triangle stays unchanged.
+TEST(LargeMatrices, UpdatesATrailingMatrixAtTheEnd) {
   on_all_grids([](const Grid& grid) {
     const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i % 7 + 3 * (j % 5)); };
     for (const std::int64_t first : {std::int64_t{16384}, std::int64_t{32784}, kLarge - 101}) {
@@ -178,7 +179,7 @@ TEST(LargeMatrices, SubtractsAPanelsProductFarBehind) {
       Part part(a, first, first - k, last - first + 1, last - first + k + 1);
       part.fill(f);
 
-      subtract_own_product(a, k, first, last);
+      update_trailing_matrix(a, k, first, last);
 
       part.for_own([&](std::int64_t i, std::int64_t j, double element) {
         double expected = f(i, j);
@@ -206,7 +207,7 @@ TEST(LargeMatrices, RefusesMoreElementsThanScalapackCounts) {
   });
 }
 
-/// Columns that lie 2^30 elements apart.
+/// Columns that are 2^30 elements apart.
 class FarColumns {
  public:
   explicit FarColumns(const Formula& f) : pages_(kDistance * (kCount - 1) * 8 + 4096) {

@@ -1,6 +1,5 @@
 // ScaLAPACK's routines on Matrix against closed forms and residuals with ScaLAPACK's own thresholds, on every
-// grid, for sizes 0, 1 and around the block. Not where a rank holds very many elements
-// (test_large_matrices.cpp).
+// grid, for sizes 0, 1 and around the block. Not ranks with very many elements (test_large_matrices.cpp).
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -25,7 +24,7 @@ Matrix filled(const Grid& grid, std::int64_t rows, std::int64_t columns, const F
   return a;
 }
 
-/// The whole matrix on every rank, column-major.
+/// Returns the whole matrix on every rank, column-major.
 std::vector<double> gathered(const Matrix& a) {
   const Grid& grid = a.grid();
   std::vector<double> all(static_cast<std::size_t>(a.rows().size * a.columns().size), 0.0);
@@ -141,20 +140,20 @@ TEST(LinearAlgebra, MultipliesByTheFormula) {
   });
 }
 
-/// Bounds of PBLAS's buffers: below the first two an inner dimension of 17 or more is cut into turns, of one
-/// column each and of a few that no block is a multiple of; below the last into none.
-constexpr std::int64_t kBuffered[] = {1, 100, kMostBufferElements};
+/// Bounds of PBLAS's buffers. With the first two, an inner dimension of 17 or more is divided into several
+/// calls, of one column each and of a few that no block is a multiple of; with the last there is one call.
+constexpr std::int64_t kBuffered[] = {1, 100, kMaxBufferElements};
 
-TEST(LinearAlgebra, MultipliesTransposedInTurns) {
+TEST(LinearAlgebra, MultipliesTransposedInSeveralCalls) {
   const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * i % 13 + 5 * j); };
   on_all_grids([&](const Grid& grid) {
     const std::int64_t m = 47, n = 11;
     const Matrix a = filled(grid, m, n, f);
-    for (const std::int64_t most_buffered : kBuffered) {
-      SCOPED_TRACE("buffers of " + std::to_string(most_buffered));
+    for (const std::int64_t max_buffered : kBuffered) {
+      SCOPED_TRACE("buffers of " + std::to_string(max_buffered));
       Matrix square(grid, n, n, kBlock);
 
-      multiply_transposed(a, square, most_buffered);
+      multiply_transposed(a, square, max_buffered);
 
       const std::vector<double> lower = gathered(square);
       for (std::int64_t i = 0; i < n; ++i)
@@ -168,16 +167,16 @@ TEST(LinearAlgebra, MultipliesTransposedInTurns) {
   });
 }
 
-TEST(LinearAlgebra, SubtractsAPanelsProductFromWhatIsBehindIt) {
+TEST(LinearAlgebra, UpdatesATrailingMatrix) {
   const Formula f = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * i % 13 + 5 * j); };
   on_all_grids([&](const Grid& grid) {
     const std::int64_t n = 31, first = 20, last = 29;
     for (const std::int64_t k : {std::int64_t{2}, std::int64_t{17}})
-      for (const std::int64_t most_buffered : kBuffered) {
-        SCOPED_TRACE(std::to_string(k) + " columns, buffers of " + std::to_string(most_buffered));
+      for (const std::int64_t max_buffered : kBuffered) {
+        SCOPED_TRACE(std::to_string(k) + " columns, buffers of " + std::to_string(max_buffered));
         Matrix a = filled(grid, n, n, f);
 
-        subtract_own_product(a, k, first, last, most_buffered);
+        update_trailing_matrix(a, k, first, last, max_buffered);
 
         const std::vector<double> all = gathered(a);
         for (std::int64_t i = 0; i < n; ++i)
@@ -211,12 +210,12 @@ TEST(LinearAlgebra, EigenvaluesOfSecondDifferences) {
 TEST(LinearAlgebra, EqualCorrelationsAreSemidefiniteDownToMinusOneOverTheOthers) {
   constexpr std::int64_t n = 5;
   constexpr double error = 1e-6, bound = -1.0 / (n - 1);
-  const auto holds = [](double r, double least = 0) {
+  const auto holds = [](double r, double min_diagonal = 0) {
     std::vector<double> a, unit{1e-70, 1, 1e60, 3, 1e-5};
     for (const double x : unit)
       for (const double y : unit) a.push_back(x * y * (a.size() % (n + 1) == 0 ? 1 : r));
     for (std::size_t j = 1; j < n; ++j) a[j * n] = 1e300;  // above the diagonal: never to be read
-    return is_semidefinite(a, n, std::vector<double>(n, least), error);
+    return is_semidefinite(a, n, std::vector<double>(n, min_diagonal), error);
   };
 
   EXPECT_TRUE(holds(bound));

@@ -100,7 +100,7 @@ TEST(Matrix, RefusesSizesThatOverflow) {
   EXPECT_THROW(Matrix(grid, std::int64_t{1} << 40, std::int64_t{1} << 40, 64), Error);
 }
 
-/// Bytes of the local array that are in memory.
+/// Returns the bytes of the local array that are in memory.
 std::int64_t resident_bytes(Matrix& matrix) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(matrix.data()) / page * page;
@@ -111,7 +111,7 @@ std::int64_t resident_bytes(Matrix& matrix) {
   return static_cast<std::int64_t>(page) * resident;
 }
 
-TEST(Matrix, TakesMemoryForTheTriangleThatIsWritten) {
+TEST(Matrix, AllocatesTheTriangleThatIsWritten) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const Grid grid(world, 1, world.size());
   constexpr std::int64_t kSize = 3000, kBytes = kSize * 8;

@@ -50,7 +50,7 @@ TEST(Comm, BroadcastsAndGathers) {
   EXPECT_EQ(world.all_gather<std::int64_t>(world.rank()), ranks);
 }
 
-TEST(Comm, ExchangesUnevenAndEmptyParts) {
+TEST(Comm, ExchangesUnequalAndEmptyMessages) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const auto length = [](int from, int to) { return (from * 7 + to * 3) % 5; };  // 0 for some pairs
   std::vector<std::vector<int>> send;
@@ -101,7 +101,8 @@ TEST(Comm, ExchangesAndGathersEqualCounts) {
   EXPECT_EQ(gathered, all);
 }
 
-/// More bytes than 32 bits count: zeros, all of them the same 16 MiB of memory, and a last MiB of its own.
+/// More bytes than 32 bits can count: zeros, all of them the same 16 MiB of memory, and a last MiB of other
+/// memory.
 class LongArray {
  public:
   LongArray() : pages_(kHead + kTail) {
@@ -178,7 +179,7 @@ TEST(Comm, TurnsMpiErrorsIntoError) {
   }
 }
 
-/// Runs `step` through agree on all ranks; the text and code of what comes out, or "".
+/// Runs `step` through agree on all ranks; returns the code and text of the error, or "".
 template <class Step>
 std::string outcome(const Comm& comm, const Step& step) {
   try {
@@ -219,7 +220,7 @@ TEST(Agreement, CarriesTheErrorOfOneRankToAll) {
             "2 agreed in a smaller group");
 }
 
-TEST(Agreement, TellsTheErrorOfTheLowestRank) {
+TEST(Agreement, ReportsTheErrorOfTheLowestRank) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const int first = world.size() > 2 ? 1 : 0;
 

@@ -1,4 +1,5 @@
-// What a rank is brought against what its block rows and columns say, on every grid and with uneven tokens.
+// The operands of each rank against those that its block rows and columns need, on every grid and with uneven
+// tokens.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -10,7 +11,7 @@
 
 namespace {
 
-/// What the calls below do instead of MPI's, while it is set.
+/// Replaces MPI's functions in the calls below while it is set.
 using Send = std::function<int(int count, MPI_Datatype type, int rank, int tag, MPI_Comm comm, MPI_Request*)>;
 Send replaced_send, replaced_receive;
 
@@ -31,25 +32,25 @@ extern "C" int MPI_Irecv(void* data, int count, MPI_Datatype type, int rank, int
 namespace headspan {
 namespace {
 
-/// A value that tells panel, rank, token and column.
+/// Returns a value that is unique to panel, rank, token and column.
 template <class T>
 T value_of(int panel, int rank, std::int64_t token, std::int64_t column) {
   return static_cast<T>(panel * 100000 + rank * 10000) + static_cast<T>(token * 100 + column);
 }
 
-/// Tokens that a rank brings to a panel: none in places, everywhere none in panel 2.
+/// Returns a rank's number of tokens in a panel: 0 for some, and for all ranks in panel 2.
 std::int64_t tokens_of(int panel, int rank) { return panel == 2 ? 0 : (panel + 2 * rank) % 4; }
 
-/// place(l): where local row or column l lies.
-template <class T, class Place>
-void expect_operand(const T* values, std::int64_t leading, const Place& place, const BlockCyclic& axis,
+/// offset(l): the offset of local row or column l.
+template <class T, class Offset>
+void expect_operand(const T* values, std::int64_t leading, const Offset& offset, const BlockCyclic& axis,
                     int part, int panel, int ranks, const char* which) {
   const std::int64_t local = axis.local_size(part);
   std::int64_t position = 0;
   for (int rank = 0; rank < ranks; ++rank)
     for (std::int64_t token = 0; token < tokens_of(panel, rank); ++token, ++position)
       for (std::int64_t l = 0; l < local; ++l)
-        ASSERT_EQ(values[place(l) + position * leading],
+        ASSERT_EQ(values[offset(l) + position * leading],
                   value_of<T>(panel, rank, token, axis.global(part, l)))
             << which << ", panel " << panel << ", rank " << rank << ", token " << token << ", local " << l;
 }
@@ -84,7 +85,7 @@ void expect_panels(const Matrix& even, const Matrix& odd) {
     exchange.progress();
     operands[panel] = exchange.finish();
 
-    // On several ranks the one before is still to be read: it lives until the second start from its own.
+    // On several ranks the previous panel is still valid: until the second start after its own.
     for (int p = ranks == 1 ? panel : std::max(0, panel - 1); p <= panel; ++p) {
       std::int64_t tokens = 0;
       for (int r = 0; r < ranks; ++r) tokens += tokens_of(p, r);
@@ -95,10 +96,10 @@ void expect_panels(const Matrix& even, const Matrix& odd) {
                      "rows");
       expect_operand(
           operands[p].columns, operands[p].leading_columns,
-          [&](std::int64_t l) { return operands[p].place(l); }, columns, grid.column(), p, ranks, "columns");
+          [&](std::int64_t l) { return operands[p].offset(l); }, columns, grid.column(), p, ranks, "columns");
       LargeArray<T> memory;
       const PanelOperands<T> whole =
-          with_neighbouring_columns(operands[p], columns.local_size(grid.column()), memory);
+          with_contiguous_columns(operands[p], columns.local_size(grid.column()), memory);
       expect_operand(whole.columns, whole.leading_columns, neighbours, columns, grid.column(), p, ranks,
                      "neighbouring columns");
     }
@@ -130,7 +131,7 @@ TEST(PanelExchange, MayBeDestroyedUnderWay) {
   expect_panels<double>(matrix, matrix);  // nothing of the first is left on its way
 }
 
-TEST(PanelExchange, MayBeDestroyedWhereACallFailed) {
+TEST(PanelExchange, MayBeDestroyedAfterAFailedCall) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const int last = world.size() - 1;
   if (last == 0) GTEST_SKIP() << "one rank sends nothing";

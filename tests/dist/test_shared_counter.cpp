@@ -1,4 +1,4 @@
-// Every number is drawn once, by whichever ranks draw.
+// Every number is drawn once, whichever ranks draw.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -10,7 +10,7 @@
 namespace headspan {
 namespace {
 
-/// Numbers below `count` that this rank draws for its group.
+/// Returns the numbers below `count` that this rank draws for its group.
 std::vector<std::int64_t> draw(SharedCounter& counter, std::int64_t count) {
   std::vector<std::int64_t> mine;
   for (std::int64_t n = counter.next(); n < count; n = counter.next()) mine.push_back(n);

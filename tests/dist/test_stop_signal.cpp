@@ -1,5 +1,5 @@
-// Signals that come while oneDNN multiplies or before they are caught, and what the first and the second of
-// them do to a process.
+// Signals that arrive while oneDNN multiplies or before they are caught, and the effect of a first and a
+// second signal.
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -26,7 +26,7 @@ void send(int signal, std::chrono::microseconds later) {
   ::kill(::getpid(), signal);
 }
 
-/// How a process ended in which `body` ran, whose value is its exit code.
+/// Returns the exit status of a process that runs `body` and exits with its value.
 int status_of(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
@@ -40,7 +40,7 @@ int wait_until_seen() {
   return stop_signal_seen() ? 3 : 4;
 }
 
-TEST(StopSignal, EachIsNoted) {
+TEST(StopSignal, EachIsRecorded) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     const int status = status_of([signal] {
       catch_stop_signals();
@@ -52,7 +52,7 @@ TEST(StopSignal, EachIsNoted) {
   }
 }
 
-TEST(StopSignal, OneThatIsHeldIsNotedWhenTheyAreCaught) {
+TEST(StopSignal, OneThatIsHeldIsRecordedWhenTheyAreCaught) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     const int status = status_of([signal] {
       hold_stop_signals();

@@ -18,7 +18,7 @@ extern "C" __attribute__((weak)) int openblas_get_num_threads();
 namespace headspan {
 namespace {
 
-/// Sets OMP_NUM_THREADS, or removes it where `value` is null, and puts it back.
+/// Sets OMP_NUM_THREADS, or unsets it if `value` is null, and restores it.
 class ThreadsVariable {
  public:
   explicit ThreadsVariable(const char* value) {
@@ -48,7 +48,7 @@ std::vector<int> cores_from(int first, int count) {
   return cores;
 }
 
-/// A system of `system_cores` cores of which a process may use `allowed`.
+/// A system of `system_cores` cores, of which a process may use `allowed`.
 MaskReader mask_of(int system_cores, const std::vector<int>& allowed) {
   return [=](std::size_t bytes, cpu_set_t* mask) {
     if (bytes < CPU_ALLOC_SIZE(system_cores)) {
@@ -83,7 +83,7 @@ TEST(AllowedCores, MayBeMoreThan1024) {
   EXPECT_EQ(allowed_cores(mask_of(8192, {3, 1024, 8191})), (std::vector<int>{3, 1024, 8191}));
 }
 
-TEST(AllowedCores, ThatTheSystemDoesNotTellAreAnError) {
+TEST(AllowedCores, ThatCannotBeReadAreAnError) {
   for (const int code : {EINVAL, EPERM})
     EXPECT_THROW(allowed_cores([code](std::size_t, cpu_set_t*) {
                    errno = code;
@@ -113,15 +113,15 @@ TEST(Threads, OfARankAreItsShareOfTheCores) {
 TEST(Threads, OfARankAreItsShareOfAQuota) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const ThreadsVariable none(nullptr);
-  const std::uint64_t shared = 7, own = 100 + static_cast<std::uint64_t>(world.rank());
+  const std::uint64_t shared = 7, self = 100 + static_cast<std::uint64_t>(world.rank());
 
   EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{shared, 12}}), 12 / world.size());
-  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{own, 2.5}, {shared, 12}}), 2);
-  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{own, 0.5}}), 1);
+  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{self, 2.5}, {shared, 12}}), 2);
+  EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{self, 0.5}}), 1);
   EXPECT_EQ(threads_per_rank(world, cores_from(0, kMany), {{shared, 1000}}), kMany / world.size());
 }
 
-TEST(Threads, IgnoreAnUnusableWish) {
+TEST(Threads, IgnoreAnInvalidValue) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
 
   for (const char* wish : {"", "0", "-2", "many"}) {

@@ -1,4 +1,5 @@
-// Tiles fetched and delivered against an element function, on every grid and with blocks of several tiles.
+// Tiles that are fetched and stored, against an element function, on every grid and with blocks of several
+// tiles.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -17,7 +18,7 @@ double element(std::int64_t i, std::int64_t j) {
   return 1000.0 * static_cast<double>(i) + static_cast<double>(j);
 }
 
-/// Stored elements (lower triangle of tiles) as `element` says, the others not a number.
+/// Makes a matrix with the values of `element` in the lower triangle of tiles, and NaN elsewhere.
 void fill(Matrix& matrix, std::int64_t tile) {
   const Grid& grid = matrix.grid();
   for (std::int64_t l = 0; l < matrix.local_columns(); ++l)
@@ -28,7 +29,7 @@ void fill(Matrix& matrix, std::int64_t tile) {
     }
 }
 
-/// A few tiles of the lower triangle, in no order and with repeats; none on every third rank.
+/// Returns a few tiles of the lower triangle, unordered and with repeats; none on every third rank.
 std::vector<Tile> wanted_tiles(std::int64_t tiles, int rank) {
   std::vector<Tile> wanted;
   SplitMix64 random(static_cast<std::uint64_t>(rank));
@@ -72,22 +73,22 @@ TEST(TileExchange, FetchesTilesInTheOrderAskedFor) {
   });
 }
 
-TEST(TileExchange, TellsOwnersWhichTilesAreWanted) {
+TEST(TileExchange, FindsTheLocalTilesThatAreRequested) {
   on_every_layout([](Matrix& matrix, std::int64_t size, std::int64_t tiles) {
     const Comm& comm = matrix.grid().comm();
-    std::set<std::pair<std::int64_t, std::int64_t>> expected, own;
+    std::set<std::pair<std::int64_t, std::int64_t>> expected, found;
     for (int rank = 0; rank < comm.size(); ++rank)
       for (const Tile& tile : wanted_tiles(tiles, rank))
         if (matrix.owner(tile.row * size, tile.column * size) == comm.rank())
           expected.insert({tile.row, tile.column});
-    const std::vector<Tile> told = own_tiles_wanted(matrix, size, wanted_tiles(tiles, comm.rank()));
-    for (const Tile& tile : told) own.insert({tile.row, tile.column});
-    EXPECT_EQ(own, expected);
+    const std::vector<Tile> told = requested_local_tiles(matrix, size, wanted_tiles(tiles, comm.rank()));
+    for (const Tile& tile : told) found.insert({tile.row, tile.column});
+    EXPECT_EQ(found, expected);
     EXPECT_EQ(told.size(), expected.size());
   });
 }
 
-TEST(TileExchange, DeliversTilesToTheirOwners) {
+TEST(TileExchange, StoresTilesAtTheirOwners) {
   on_every_layout([](Matrix& matrix, std::int64_t size, std::int64_t tiles) {
     const Comm& comm = matrix.grid().comm();
     std::vector<Tile> mine;
@@ -101,7 +102,7 @@ TEST(TileExchange, DeliversTilesToTheirOwners) {
             values.push_back(element(row * size + i, column * size + j));
       }
 
-    deliver_tiles(matrix, size, mine, values.data());
+    store_tiles(matrix, size, mine, values.data());
 
     const Grid& grid = matrix.grid();
     for (std::int64_t l = 0; l < matrix.local_columns(); ++l)

@@ -1,4 +1,4 @@
-"""Reads the sample file of test_netcdf.cpp with h5py, xarray and ncdump and compares it with what was meant.
+"""Reads the sample file of test_netcdf.cpp with h5py, xarray and ncdump and compares it with the intended contents.
 
 usage: check_netcdf.py FILE
 """

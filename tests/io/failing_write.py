@@ -1,6 +1,6 @@
-"""A write that fails on one rank in the middle of a collective call ends the whole job, once told, and leaves no file.
+"""A write that fails on one rank during a collective call ends the whole job with one message, and leaves no file.
 
-usage: failing_write.py FAILING_WRITE MPIEXEC RANKS [blocked]    blocked: where MPI_Abort does not return
+usage: failing_write.py FAILING_WRITE MPIEXEC RANKS [blocked]    blocked: with an MPI_Abort that does not return
 """
 import os
 import re

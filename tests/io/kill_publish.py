@@ -1,8 +1,9 @@
-"""Kills publish_loop with SIGKILL at random instants; the published file must be whole every time.
+"""Kills publish_loop with SIGKILL at random times; the published file must be complete every time.
 
 usage: kill_publish.py PUBLISH_LOOP MPIEXEC KILLS
-Every fifth victim runs on two ranks, of which one or both are killed. The semaphore that Open MPI would make for
-each file it opens, and that a kill may leave locked, keeps nobody from the file.
+
+Every fifth run has two ranks, of which one or both are killed. The semaphore that Open MPI would create for each file
+that it opens, and that a kill may leave locked, does not block access to the file.
 """
 import ctypes
 import hashlib
@@ -33,7 +34,8 @@ def read_done(path):
 
 
 def check(path):
-    """The version that stands under the final name, 0 without one. Fails on a partial file or a lying .done."""
+    """Returns the version under the final name, 0 if there is none. Fails on a partial file or a .done that does not
+    match."""
     done = read_done(path)
     if not os.path.exists(path):
         assert not done, "a .done without its file"
@@ -51,7 +53,7 @@ def check(path):
 
 
 def publish_behind_a_locked_semaphore(loop, path):
-    """Publishes once while the semaphore named after the temporary file is locked, as a kill leaves it."""
+    """Publishes once while the semaphore named after the temporary file is locked, as after a kill."""
     library = ctypes.CDLL(None, use_errno=True)
     library.sem_open.restype = ctypes.c_void_p
     name = f"/OMPIO_{os.path.basename(path)}.tmp.job1".encode()

@@ -32,7 +32,7 @@ def with_value(value):
 
 
 def spoiled(name, spoil):
-    """The good file, changed by `spoil` of its path."""
+    """Writes the good file, changed by `spoil` of its path."""
     write(name, attributes={"stream": "q", "hidden_size": 64})
     spoil(os.path.join(sys.argv[1], name + ".h5"))
 
@@ -66,7 +66,7 @@ def virtual(file, values):
 
 
 def virtual_of_any_length(file, values):
-    """Its length is to be found in a FIFO, which does not answer."""
+    """Its length is in a FIFO, which does not answer."""
     create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     space = h5py.h5s.create_simple(values.shape, (h5py.h5s.UNLIMITED, *values.shape[1:]))
     part = space.copy()
@@ -91,7 +91,7 @@ def at_the_dataset(**attributes):
 
 
 def in_heap(offset, data):
-    """Puts bytes into the collection of the global heap, 16 of which lie before those of its first object."""
+    """Puts bytes into the collection of the global heap, 16 bytes of which precede its first object."""
     def spoil(path):
         with open(path, "r+b") as file:
             begin = file.read().index(b"GCOL")
@@ -101,7 +101,7 @@ def in_heap(offset, data):
 
 
 def newest_format(name, userblock=0):
-    """Superblock 3, with its own object headers and chunk indices, and more attributes than an object header holds."""
+    """Superblock 3, with its object headers and chunk indices, and more attributes than an object header holds."""
     path = os.path.join(sys.argv[1], name + ".h5")
     with h5py.File(path, "w", libver="latest", userblock_size=userblock) as file:
         file.create_dataset("activations", data=VALUES.astype("f4"), chunks=(2, *VALUES.shape[1:]), compression="gzip")

@@ -44,7 +44,7 @@ MODELS = {
 
 
 def randomize(model):
-    """Weights that show a gain or a bias which is left out, or a head that is taken for another."""
+    """Draws weights that reveal an omitted gain or bias, or a head in the wrong place."""
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
@@ -55,7 +55,7 @@ def randomize(model):
 
 
 def inverse_frequencies(rope, head_size):
-    """RoPE's angles per position in float64, from the published formulas."""
+    """Returns RoPE's angles per position in float64, from the published formulas."""
     inverse = [rope["rope_theta"] ** (-2 * i / head_size) for i in range(head_size // 2)]
     if rope["rope_type"] == "default":
         return torch.tensor(inverse, dtype=torch.float64)
@@ -69,7 +69,7 @@ def inverse_frequencies(rope, head_size):
 
 
 def widen(model):
-    """Norms and rotary tables of a model in float64."""
+    """Converts norms and rotary tables of a model to float64."""
     def norm(self, x):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
 
@@ -87,7 +87,7 @@ def widen(model):
 
 
 def capture(model, kind, tokens):
-    """Q, K and V of every layer and the logits of one sequence."""
+    """Returns Q, K and V of every layer and the logits of one sequence."""
     found, roped, hooks = {}, [], []
     config, library = model.config, MODULES[kind]
     head_size = model.model.layers[0].self_attn.head_dim
@@ -133,7 +133,7 @@ def golden(folder, kind, sequences):
 
 
 def rounding():
-    """One norm and one rotation of each rounding order in bfloat16."""
+    """Returns one norm and one rotation of each rounding order in bfloat16."""
     torch.manual_seed(3)
     x, gain = torch.randn(64, 32).bfloat16(), (1 + 0.3 * torch.randn(32)).bfloat16()
     heads = torch.randn(1, 3, 64, 32).bfloat16()
@@ -150,7 +150,7 @@ def rounding():
 
 
 def spell_as_version_4(path):
-    """rope_theta, rope_scaling and torch_dtype at the top level, as transformers wrote them before version 5."""
+    """Puts rope_theta, rope_scaling and torch_dtype at the top level, as transformers wrote them before version 5."""
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")

@@ -7,7 +7,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "model/cache/kv_cache.h"
+#include "model/cache/paged_cache.h"
 
 namespace headspan {
 namespace {
@@ -32,7 +32,7 @@ CachePlan plan_of(const StoredBlock& block) {
   CachePlan plan;
   plan.keys = plan.values = std::vector<CachedLayer>(kLayers, layer);
   plan.head_size = kHeadSize;
-  plan.exact_first = kWarmUp % BlockPages::kPageTokens;
+  plan.exact.first = kWarmUp % BlockPages::kPageTokens;
   return plan;
 }
 
@@ -75,7 +75,7 @@ TEST(CacheMemory, of_a_long_decode_grows_by_what_a_token_stores) {
   at::manual_seed(1);
   for (const Case& one : cases()) {
     const CachePlan plan = plan_of(one.block);
-    PagedCache cache(plan, kSequences, Dtype::float32, Dtype::bfloat16, *world);
+    PagedCache cache(plan, kSequences, CacheTypes{Dtype::float32, Dtype::bfloat16}, *world);
     decode(cache, kWarmUp, kWarmUp);
     const std::int64_t stored = cache.bytes().stored, resident = resident_bytes();
 

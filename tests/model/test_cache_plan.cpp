@@ -195,7 +195,7 @@ TEST(CachePlan, LeavesAStreamThatThePlanDoesNotHaveAsItIs) {
                                : of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
   });
   EXPECT_EQ(make_cache_plan(config, plan, {0, kHeads}, at::kDouble, SharedBlocks::replicated, "plan.h5")
-                .exact_first,
+                .exact.first,
             3);
 }
 
@@ -203,14 +203,13 @@ TEST(CachePlan, OfOneBlockLeavesAllOthersAsTheyAre) {
   const ModelConfig config = small_config();
   const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 3);
 
-  const CachePlan cached =
-      one_block_plan(config, plan, Stream::v, 1, plan.streams.at(Stream::v), {0, kHeads}, at::kDouble);
+  const CachePlan cached = one_block_plan(config, plan, Stream::v, 1, {0, kHeads}, at::kDouble);
 
   for (std::size_t layer = 0; layer < at_of(kLayers); ++layer) {
     EXPECT_FALSE(cached.keys[layer].block.projection.defined());
     EXPECT_EQ(cached.values[layer].block.projection.defined(), layer == 1);
   }
-  EXPECT_EQ(cached.exact_first, 3);
+  EXPECT_EQ(cached.exact.first, 3);
 }
 
 TEST(CachePlan, OfAnotherModelIsRefused) {

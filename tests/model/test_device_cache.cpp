@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/range.h"
+#include "model/cache/paged_cache.h"
 #include "model/device_cache/device_cache.h"
 #include "model/golden.h"
 #include "model/plan_maker.h"
@@ -64,6 +65,8 @@ struct Ranks {
   ModelConfig config = small_model();
   Range own = range_of(kKvHeads, layout.tensor_parallel.size(), layout.tensor_parallel.rank());
 
+  CacheTypes types() const { return {compute, plain}; }
+
   CachePlan plan(const Case& one, std::int64_t exact_first, std::int64_t exact_recent) const {
     CachePlan cached = full_plan(config, own);
     if (one.algorithm != "full") {
@@ -73,7 +76,7 @@ struct Ranks {
         refer_to_last(plan.streams.at(*value_of(stream_words(), one.only_stream)));
       cached = make_cache_plan(config, plan, own, scalar_type(compute), SharedBlocks::replicated, "plan");
     }
-    cached.exact_recent = exact_recent;
+    cached.exact.recent = exact_recent;
     return cached;
   }
 
@@ -131,8 +134,8 @@ struct Tolerance {
 void expect_the_hosts(const Ranks& ranks, const CachePlan& plan, const std::vector<Counts>& steps,
                       const Tolerance& tolerance, const std::string& name) {
   const DevicePlan on_device = make_device_plan(plan, scalar_type(ranks.compute), at::kCPU);
-  DeviceCache cache(on_device, kSequences, ranks.compute, ranks.plain, ranks.layout.tensor_parallel);
-  PagedCache host(plan, kSequences, ranks.compute, ranks.plain, ranks.layout.tensor_parallel);
+  DeviceCache cache(on_device, kSequences, ranks.types(), ranks.layout.tensor_parallel);
+  PagedCache host(plan, kSequences, ranks.types(), ranks.layout.tensor_parallel);
   std::vector<Past> keys(kLayers), values(kLayers);
   at::manual_seed(11);
   for (const Counts& counts : steps) {
@@ -152,7 +155,7 @@ void expect_the_hosts(const Ranks& ranks, const CachePlan& plan, const std::vect
 
       EXPECT_EQ(found.scalar_type(), q.scalar_type());
       EXPECT_LE(relative_error(found, said), tolerance.host) << name << ", layer " << layer;
-      EXPECT_LE(relative_error(found, defined_attention(q, keys[l], values[l], counts, plan.exact_recent)),
+      EXPECT_LE(relative_error(found, defined_attention(q, keys[l], values[l], counts, plan.exact.recent)),
                 tolerance.definition)
           << name << ", layer " << layer;
     }
@@ -194,8 +197,8 @@ TEST(DeviceCache, takes_long_sequences_in_parts) {
   constexpr std::int64_t kMany = 16;
   const CachePlan plan = ranks.plan({"latent", {{13, 5, true}}, ""}, 0, 0);
   const DevicePlan on_device = make_device_plan(plan, at::kDouble, at::kCPU);
-  DeviceCache cache(on_device, kMany, Dtype::float64, Dtype::float64, ranks.layout.tensor_parallel);
-  PagedCache host(plan, kMany, Dtype::float64, Dtype::float64, ranks.layout.tensor_parallel);
+  DeviceCache cache(on_device, kMany, ranks.types(), ranks.layout.tensor_parallel);
+  PagedCache host(plan, kMany, ranks.types(), ranks.layout.tensor_parallel);
   at::manual_seed(5);
   const Counts before(kMany, 20000);
   for (const Stream stream : {Stream::k, Stream::v}) {
@@ -220,14 +223,13 @@ TEST(DeviceCache, simulates_what_the_host_gives) {
   for (const Case& one : cases()) {
     const CachePlan plan = ranks.plan(one, 5, 4);
     CachePlan full = full_plan(ranks.config, ranks.own);
-    full.exact_recent = 4;
+    full.exact.recent = 4;
     const DevicePlan stored = make_device_plan(plan, at::kDouble, at::kCPU),
                      whole = make_device_plan(full, at::kDouble, at::kCPU);
     const auto make = [&](const DevicePlan& of) {
-      return std::make_unique<DeviceCache>(of, kSequences, Dtype::float64, Dtype::float64,
-                                           ranks.layout.tensor_parallel);
+      return std::make_unique<DeviceCache>(of, kSequences, ranks.types(), ranks.layout.tensor_parallel);
     };
-    PagedCache host(plan, kSequences, Dtype::float64, Dtype::float64, ranks.layout.tensor_parallel);
+    PagedCache host(plan, kSequences, ranks.types(), ranks.layout.tensor_parallel);
     SimulatedCache simulated(make(stored), make(whole));
     at::manual_seed(3);
     for (const Counts& counts : kUnequal) {
@@ -252,7 +254,7 @@ TEST(DeviceCache, stores_what_records_have) {
   const Case mixed{"latent", {{2, kPlainBits, false}, {13, 5, false}, {7, 4, true}}, ""};
   const CachePlan plan = ranks.plan(mixed, 5, 4);
   const DevicePlan on_device = make_device_plan(plan, at::kFloat, at::kCPU);
-  DeviceCache cache(on_device, kSequences, Dtype::float32, Dtype::float16, ranks.layout.tensor_parallel);
+  DeviceCache cache(on_device, kSequences, ranks.types(), ranks.layout.tensor_parallel);
   const std::int64_t d = ranks.own.count * kHeadSize, streams = 2 * kLayers;
   for (const std::int64_t tokens : {DeviceBlock::kTokens + 5, std::int64_t{1}}) {
     const Counts counts{tokens, 1, 1, 1};

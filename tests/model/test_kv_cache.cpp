@@ -57,7 +57,7 @@ class KvCacheGolden : public testing::TestWithParam<std::string> {
 
   Transformer load(const Layout& layout, Dtype dtype) {
     input_.dtype = dtype;
-    return Transformer::load(input_.config, *input_.checkpoint, dtype, {input_.config.layers, true},
+    return Transformer::load(input_.config, *input_.checkpoint, {dtype, {input_.config.layers, true}},
                              layout.tensor_parallel, layout.data_parallel);
   }
 };
@@ -170,7 +170,7 @@ TEST(KvCache, allocates_pages_of_stored_columns_only) {
   input.dtype = Dtype::bfloat16;
   const ModelConfig& config = input.config;
   const Transformer model =
-      Transformer::random(config, 1, input.dtype, {config.layers, true}, layout.tensor_parallel);
+      Transformer::random(config, 1, {input.dtype, {config.layers, true}}, layout.tensor_parallel);
   const CompressionPlan plan = PlanMaker(config, "latent").make({{5, 4, false}}, 3);
   const CachedModel cached(model, input, plan, "plan", 0, team);
   const auto cache = cached.make_cache(CacheKind::compressed, 2),

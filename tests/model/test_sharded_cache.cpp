@@ -26,7 +26,7 @@ struct Shard {
   Shard(const std::string& name, Dtype dtype)
       : team(layout.world, 1, layout.world.size(), std::nullopt),
         input(open_model({}, golden_folder(name), false, true)),
-        model(Transformer::load(input.config, *input.checkpoint, dtype, {input.config.layers, true},
+        model(Transformer::load(input.config, *input.checkpoint, {dtype, {input.config.layers, true}},
                                 layout.tensor_parallel, layout.data_parallel)) {
     input.dtype = dtype;
   }

@@ -45,8 +45,9 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
   double capture_error(const Layout& layout, const std::string& dtype, std::int64_t first,
                        std::int64_t layers, const std::string& in_golden) {
     const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
-    const auto model = Transformer::load(config_, checkpoint_, *value_of(dtype_words(), dtype),
-                                         {layers, false}, layout.tensor_parallel, layout.data_parallel);
+    const auto model =
+        Transformer::load(config_, checkpoint_, {*value_of(dtype_words(), dtype), {layers, false}},
+                          layout.tensor_parallel, layout.data_parallel);
     double worst = 0;
     std::int64_t seen = 0;
     for (const auto& [point, name] : kPoints)
@@ -67,7 +68,7 @@ class TransformerGolden : public testing::TestWithParam<std::string> {
   double logits_error(const Layout& layout, const std::string& dtype) {
     const Golden golden(GetParam(), layout.data_parallel.rank(), layout.data_parallel.size());
     const auto model =
-        Transformer::load(config_, checkpoint_, *value_of(dtype_words(), dtype), {config_.layers, true},
+        Transformer::load(config_, checkpoint_, {*value_of(dtype_words(), dtype), {config_.layers, true}},
                           layout.tensor_parallel, layout.data_parallel);
     const at::Tensor logits = model.logits(golden.batch), expected = golden[dtype + "/logits"];
     EXPECT_EQ(logits.scalar_type(), expected.scalar_type());
@@ -105,7 +106,7 @@ TEST_P(TransformerGolden, agrees_where_rows_go_in_pieces) {
       batch.tokens.insert(batch.tokens.end(), golden.batch.tokens.begin(), golden.batch.tokens.end());
       batch.lengths.insert(batch.lengths.end(), golden.batch.lengths.begin(), golden.batch.lengths.end());
     }
-    const auto model = Transformer::load(config_, checkpoint_, Dtype::float64, {config_.layers, true},
+    const auto model = Transformer::load(config_, checkpoint_, {Dtype::float64, {config_.layers, true}},
                                          layout.tensor_parallel, layout.data_parallel);
 
     const at::Tensor logits = model.logits(batch);
@@ -149,7 +150,7 @@ TEST(Transformer, llama3_scaling_is_exercised_by_its_golden_file) {
   const Golden golden("llama3_scaled");
   config.rope_scaling.reset();
 
-  const auto unscaled = Transformer::load(config, checkpoint, Dtype::float64, {1, false},
+  const auto unscaled = Transformer::load(config, checkpoint, {Dtype::float64, {1, false}},
                                           layout.tensor_parallel, layout.data_parallel);
   double error = 0;
   const at::Tensor scaled = golden["float64/k.roped.0"];
@@ -163,7 +164,7 @@ TEST(Transformer, llama3_scaling_is_exercised_by_its_golden_file) {
 TEST(Transformer, hands_out_only_the_streams_asked_for_layers_ascending) {
   const Layout layout(1);
   const ModelConfig config = read_model_config(golden_folder("qwen3") + "/config.json");
-  const auto model = Transformer::random(config, 0, Dtype::float32, {2, false}, layout.tensor_parallel);
+  const auto model = Transformer::random(config, 0, {Dtype::float32, {2, false}}, layout.tensor_parallel);
   std::vector<std::pair<std::int64_t, Stream>> order;
 
   model.capture<float>(

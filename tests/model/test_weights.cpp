@@ -61,7 +61,7 @@ std::string load_error(const std::string& folder, const Layout& layout, Extent e
   const ModelConfig config = read_model_config(folder + "/config.json");
   const Checkpoint checkpoint = Checkpoint::open(folder);
   try {
-    Transformer::load(config, checkpoint, Dtype::float32, extent, layout.tensor_parallel,
+    Transformer::load(config, checkpoint, {Dtype::float32, extent}, layout.tensor_parallel,
                       layout.data_parallel);
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.exit_code(), 2);
@@ -103,7 +103,7 @@ TEST(Weights, a_group_reads_each_byte_once) {
       std::int64_t stored = 0;
       for (const std::string& name : checkpoint.names()) stored += checkpoint.entry(name).bytes();
 
-      Transformer::load(config, checkpoint, Dtype::float32, {2, true}, layout.tensor_parallel,
+      Transformer::load(config, checkpoint, {Dtype::float32, {2, true}}, layout.tensor_parallel,
                         layout.data_parallel);
 
       std::int64_t read = checkpoint.bytes_read();
@@ -118,7 +118,7 @@ TEST(Weights, only_what_captures_need_is_read) {
   const ModelConfig config = read_model_config(golden_folder("olmo2_mha") + "/config.json");
   const Checkpoint checkpoint = Checkpoint::open(golden_folder("olmo2_mha"));
 
-  Transformer::load(config, checkpoint, Dtype::float32, {1, false}, layout.tensor_parallel,
+  Transformer::load(config, checkpoint, {Dtype::float32, {1, false}}, layout.tensor_parallel,
                     layout.data_parallel);
 
   const std::int64_t embedding = 64 * 32, projections = 3 * 32 * 32, norms = 2 * 32;
@@ -241,11 +241,11 @@ TEST(RandomWeights, are_the_same_model_on_every_layout) {
   const PackedBatch batch{{1, 64, 7, 30}, {3, 1}};
 
   const auto expected =
-      Transformer::random(config, 5, Dtype::float64, {2, true}, alone.tensor_parallel).logits(batch);
+      Transformer::random(config, 5, {Dtype::float64, {2, true}}, alone.tensor_parallel).logits(batch);
   const auto split =
-      Transformer::random(config, 5, Dtype::float64, {2, true}, all.tensor_parallel).logits(batch);
+      Transformer::random(config, 5, {Dtype::float64, {2, true}}, all.tensor_parallel).logits(batch);
   const auto other =
-      Transformer::random(config, 6, Dtype::float64, {2, true}, alone.tensor_parallel).logits(batch);
+      Transformer::random(config, 6, {Dtype::float64, {2, true}}, alone.tensor_parallel).logits(batch);
 
   EXPECT_LE(relative_error(split, expected), 1e-12);
   EXPECT_GT(relative_error(other, expected), 0.1);

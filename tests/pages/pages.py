@@ -1,12 +1,12 @@
 """The pages of the project (every *.md that git does not ignore): their links, headings, names of files and blocks of
-code. A block stands between fences; HTML comments in the lines right above it say how it is tried:
+code. A block is between fences; HTML comments in the lines right above it say how it is tested:
 
-    <!-- not run: REASON -->          it needs what is not here
+    <!-- not run: REASON -->          it needs something that is not here
     <!-- run by: FILE -->             another test runs it
     <!-- run with: NAME=VALUE ... --> with these variables, which the reader sets
-    <!-- slow -->                     in the slow tests alone
+    <!-- slow -->                     only in the slow tests
 
-Blocks of bash and Python without the first two are run by test_blocks.py.
+test_blocks.py runs blocks of bash and Python without the first two.
 """
 import glob
 import re
@@ -34,7 +34,7 @@ class Block:
     marks: list = field(default_factory=list)
 
     def mark(self, name):
-        """What stands behind the colon of a mark ("" where it has none); None without the mark."""
+        """Returns what follows the colon of a mark ("" if it has none), or None if there is no such mark."""
         for mark in self.marks:
             word, _, rest = mark.partition(":")
             if word.strip() == name:
@@ -59,13 +59,13 @@ class Page:
     prose: list  # (number, line) of what is not in a block
 
     def links(self):
-        """(number of the line, target)."""
+        """Yields (number of the line, target)."""
         for number, line in self.prose:
             for match in LINK.finditer(CODE.sub("", line)):
                 yield number, match[1] or match[2]
 
     def anchors(self):
-        """Of its headings, as GitHub names them."""
+        """Yields the anchors of the headings, as GitHub names them."""
         seen = {}
         for _, line in self.prose:
             match = HEADING.match(line)
@@ -76,14 +76,14 @@ class Page:
             yield name if seen[name] == 0 else f"{name}-{seen[name]}"
 
     def words_of_code(self):
-        """(number of the line, text) of the code within prose."""
+        """Yields (number of the line, text) of code in prose."""
         for number, line in self.prose:
             for match in CODE.finditer(line):
                 yield number, match[1]
 
 
 def files_of(root):
-    """The files of the tree that git does not ignore, relative to its root."""
+    """Returns the files of the tree that git does not ignore, relative to its root."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
                             capture_output=True, text=True, check=True).stdout
     return [Path(name) for name in sorted(set(listed.split("\0"))) if name and (root / name).is_file()]
@@ -115,8 +115,8 @@ def read_pages(root=ROOT):
 
 
 def names_of_files(text):
-    """The files that a word of code names, by their path from the root: "src/{a,b}/c.h" names two, and NAME and LAYER
-    stand for any. Nothing where it is something else."""
+    """Returns the files that code in prose names, as paths from the root: "src/{a,b}/c.h" names two, and NAME and LAYER
+    stand for any name. Returns none if the code is something else."""
     if not re.fullmatch(r"(\.ci|src|tests|jobs|analysis|slurm|checkpoints)/[\w./*{},+-]*", text):
         return []
     text = re.sub(r"NAME|LAYER", "*", text)
@@ -128,7 +128,7 @@ def names_of_files(text):
 
 
 def is_there(root, name):
-    """Whether files of this name (* stands for any) are in the tree, or git is told to ignore them."""
+    """Returns whether files of this name (* stands for any) are in the tree, or git is told to ignore them."""
     if glob.glob(str(root / name)):
         return True
     ignored = subprocess.run(["git", "check-ignore", "-q", name], cwd=root, check=False)

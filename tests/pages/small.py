@@ -1,4 +1,4 @@
-"""Stands for headspan in the copy of test_blocks.py: runs the real program on few tokens and few checkpoints.
+"""Replaces headspan in the copy of test_blocks.py: runs the real program on few tokens and few checkpoints.
 
 usage: small.py PROGRAM WORD...
 """
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-# What a command reads at most; longer runs find nothing more that a page could say wrong.
+# The most that a command reads; longer runs would find no other mistakes in a page.
 SMALL = {"study": {"tokens.limit": 1500, "tokens.sequence_length": 128},
          "calibrate": {"tokens.limit": 1500, "tokens.sequence_length": 128},
          "evaluate": {"tokens.limit": 400, "tokens.sequence_length": 128},
@@ -14,7 +14,7 @@ SMALL = {"study": {"tokens.limit": 1500, "tokens.sequence_length": 128},
 
 
 def shortened(words):
-    """The words of a command with its numbers made small. Jobs without a token file are left as they are."""
+    """Returns the arguments of a command with smaller numbers. Jobs without a token file are unchanged."""
     limits = dict(SMALL.get(words[0] if words else "", {}))
     text = " ".join(words) + "".join(Path(word).read_text() for word in words if word.endswith(".ini"))
     if "activations" in text or "grams.paths" in text or "--help" in words:

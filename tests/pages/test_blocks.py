@@ -1,6 +1,6 @@
-"""What the blocks of code of every page say works: those of one page are run in order in a copy of the tree, as a
-reader would from the root of a clone, on few tokens (small.py) and ranks. Which are run, and with what: pages.py. In
-the copy the program is built and all packages are installed, so that build.sh and packages.sh do nothing there.
+"""The blocks of code of every page work: those of one page are run in order in a copy of the tree, as a reader would
+run them in the root of a clone, on few tokens (small.py) and ranks. pages.py says which blocks are run, and with which
+variables. In the copy the program is built and all packages are installed, so build.sh and packages.sh do nothing.
 
 usage: test_blocks.py HEADSPAN quick|all [unittest's arguments]
 """
@@ -48,8 +48,8 @@ def copy_of_the_tree(folder):
 
 
 def run_blocks(page, folder, slow):
-    """Runs the blocks of a page that can be run, the slow ones too or not, in order. Returns what the first that fails
-    printed; None where none does."""
+    """Runs the blocks of a page that can be run, with or without the slow ones, in order. Returns the output of the
+    first that fails, None if none does."""
     environment = dict(os.environ, PATH=f"{folder / 'bin'}:{os.environ['PATH']}")
     for block in page.blocks:
         if not block.is_run() or (block.is_slow() and not slow):
@@ -82,7 +82,7 @@ for _page in read_pages():
 
 
 class Keys(unittest.TestCase):
-    """Keys of job files that pages name are keys."""
+    """Keys of job files that pages name exist."""
 
     def test_keys(self):
         known = set()
@@ -103,7 +103,7 @@ class Keys(unittest.TestCase):
 
 
 class Runner(unittest.TestCase):
-    """That a block that fails is found, and one that is not to be run is not."""
+    """A block that fails is found, and one that must not be run is not run."""
 
     def outcome(self, text, slow=False):
         with tempfile.TemporaryDirectory() as name:

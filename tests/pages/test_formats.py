@@ -1,5 +1,5 @@
-"""src/io/README.md names all that is in the files that it describes: each group, dataset and attribute of a result, of
-Grams and of two plans that the program writes stands in the section of its kind.
+"""src/io/README.md names everything in the files that it describes: each group, dataset and attribute of a result, of
+Grams and of two plans that the program writes is in the section of its kind.
 
 usage: test_formats.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -21,14 +21,14 @@ LAYER = re.compile(r"^\d+$")
 
 
 def section(title):
-    """The words in backticks of one section, paths taken apart."""
+    """Returns the words in backticks of one section, with paths split."""
     text = PAGE.read_text()
     found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
     return {word for code in re.findall(r"`([^`\n]+)`", found) for word in re.split(r"[/, ]+", code)}
 
 
 def names(path):
-    """Of all objects and attributes of an HDF5 file, but for numbers of layers."""
+    """Returns the names of all objects and attributes of an HDF5 file, except numbers of layers."""
     with h5py.File(path) as file:
         found = set(file.attrs)
 

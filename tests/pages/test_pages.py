@@ -1,7 +1,7 @@
-"""Pages do not rot: each relative link and anchor leads somewhere, each file that is named is there, each block of code
-is run by a test or says why not (pages.py), and README stays short. That what blocks say works is for test_blocks.py.
+"""Pages stay valid: each relative link and anchor leads somewhere, each file that is named exists, each block of code
+is run by a test or says why not (pages.py), and README is short. test_blocks.py checks that the blocks work.
 
-Run as a program it checks the tree it lies in, and that each rule catches a page that breaks it.
+Run as a program it checks its own tree, and that each rule finds a page that breaks it.
 """
 import re
 import subprocess
@@ -19,7 +19,7 @@ COMMAND = re.compile(rf"^(?: {{4,}}|\t)(?:\w+=\S+ )*({PROGRAMS}) ")
 
 
 def dead_links(root, page):
-    """One line for each relative link of a page to a file or an anchor that is not there."""
+    """Yields a line for each relative link of a page to a file or an anchor that does not exist."""
     for number, target in page.links():
         if re.match(r"[a-z]+:", target):
             continue
@@ -33,7 +33,7 @@ def dead_links(root, page):
 
 
 def missing_files(root, page):
-    """One line for each file that a page names and that is not there."""
+    """Yields a line for each file that a page names and that does not exist."""
     for number, text in page.words_of_code():
         for name in names_of_files(text):
             if not is_there(root, name):
@@ -41,7 +41,7 @@ def missing_files(root, page):
 
 
 def bad_blocks(root, page):
-    """One line for each block that nothing runs and that does not say why, and for commands outside of blocks."""
+    """Yields a line for each block that is not run and does not say why, and for commands outside of blocks."""
     for block in page.blocks:
         where = f"{page.path}:{block.line}"
         if block.language not in LANGUAGES:
@@ -57,7 +57,7 @@ def bad_blocks(root, page):
 
 
 def too_much(root, page):
-    """What is too long or too large about the first page."""
+    """Yields a line for what is too long or too large about the first page."""
     if page.path != Path("README.md"):
         return
     if len(page.lines) > MOST_LINES:
@@ -115,7 +115,7 @@ class Rules(unittest.TestCase):
         (self.root / "picture.png").write_bytes(b"")
 
     def broken(self, rule, text, name="src/README.md"):
-        """The lines that a rule has for a page."""
+        """Returns the lines that a rule yields for a page."""
         path = self.root / name
         path.write_text(text)
         try:

@@ -1,8 +1,9 @@
-"""The model with a compressed cache, mode `simulated`, and what `evaluate` sums up of it, in numpy and float64.
+"""The model with a compressed cache in mode `simulated`, and the statistics that `evaluate` reports, in numpy and
+float64.
 
-The keys and values of the tokens at positions >= exact_first are replaced by x^ wherever attention reads them, the token's own
-too. References to an earlier layer are that layer's kept heads as they are stored: exact, of the model that runs with the
-compressed cache. An independent source for the tests: slow and obvious.
+Attention reads x^ instead of the keys and values of tokens at positions >= exact_first, including the current token's.
+References to an earlier layer are the kept heads of that layer as they are stored: exact, and from the model that runs
+with the compressed cache. An independent reference for the tests, slow and obvious.
 """
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from latents import quantise, restore
 class Plan:
     algorithm: str
     exact_first: int
-    streams: dict  # stream: [the group of each layer: {name: values}]
+    streams: dict  # stream -> [the group of each layer: {name: values}]
 
 
 def read_plan(path):
@@ -31,7 +32,7 @@ def read_group(group):
 
 
 class Cache:
-    """x^ of one sequence, layer by layer: `replace` is what Model.attention takes as `cached`."""
+    """x^ of one sequence, layer by layer. `replace` is the argument `cached` of Model.attention."""
 
     def __init__(self, plan):
         self.plan = plan
@@ -41,7 +42,7 @@ class Cache:
         return tuple(self.stream(s, layer, x) if s in self.plan.streams else x for s, x in (("k", k), ("v", v)))
 
     def stream(self, s, layer, x):
-        """x^ of x: [tokens, heads, d] of one layer."""
+        """Returns x^ for x: [tokens, heads, d] of one layer."""
         self.stored[s].append(x)
         group, rows = self.plan.streams[s][layer], x.reshape(len(x), -1)
         if self.plan.algorithm == "latent":
@@ -69,7 +70,7 @@ class Cache:
 
 
 def logits(model, tokens, plan):
-    """[tokens, vocabulary]. plan None: the full cache."""
+    """Returns [tokens, vocabulary]. plan None: the full cache."""
     return model.logits(tokens, Cache(plan).replace if plan else None)
 
 
@@ -79,7 +80,8 @@ def log_probabilities(values):
 
 
 def sequence_totals(model, tokens, plan):
-    """Positions with a next token; sums over them: loss, loss with the full cache, KL(full || compressed)."""
+    """Returns the number of positions with a next token, and sums over them: loss, loss with the full cache, KL(full ||
+    compressed)."""
     tokens = np.asarray(tokens)
     ours, full = (log_probabilities(logits(model, tokens, p)[:-1]) for p in (plan, None))
     positions = np.arange(len(tokens) - 1)
@@ -88,7 +90,7 @@ def sequence_totals(model, tokens, plan):
 
 
 def ratio(totals, counts):
-    """Mean over tokens and its standard error over sequences; NaN with one sequence."""
+    """Returns the mean over tokens and its standard error over sequences; NaN for one sequence."""
     n, size = counts.sum(), len(counts)
     mean = totals.sum() / n
     spread = ((totals - mean * counts) ** 2).sum()
@@ -96,7 +98,7 @@ def ratio(totals, counts):
 
 
 def summary(model, sequences, plan):
-    """tokens: those scored. Sequences of one token have nothing to score and do not count as sequences."""
+    """tokens: the number scored. Sequences of one token have nothing to score and do not count as sequences."""
     rows = [sequence_totals(model, tokens, plan) for tokens in sequences if len(tokens) > 1]
     counts, loss, full_loss, kl = np.array(rows, float).T
     found = {"tokens": int(counts.sum()), "full_loss": full_loss.sum() / counts.sum()}

@@ -1,4 +1,4 @@
-"""A compression plan of each algorithm, from a model and its fit and held-out sequences: the definitions put together."""
+"""A compression plan of each algorithm, from a model and its fit and held-out sequences: combines the definitions."""
 import numpy as np
 
 import elimination
@@ -11,9 +11,9 @@ CODE_LEAST, CODE_MOST = 4, 6  # references of a target in the paper's code
 
 def calibrate(model, fit, heldout, algorithm="latent", scope="layer", streams="kv", stored=0.25, bits="auto", references=5,
               exact_first=4, skip_first=0, ridge=0.0):
-    """The Plan, its expected loss (NaN for quantise), and the share of the streams' bytes that it stores.
+    """Returns the Plan, its expected loss (NaN for quantise), and the share of the streams' bytes that it stores.
 
-    fit, heldout: the token ids of each sequence. references: a number; of paper-text, Algorithm 1's m too.
+    fit, heldout: the token ids of each sequence. references: their number; for paper-text also m of Algorithm 1.
     """
     if algorithm == "quantise":
         columns = latents.quantise_groups(model.kv_heads, model.d)
@@ -37,7 +37,7 @@ def calibrate(model, fit, heldout, algorithm="latent", scope="layer", streams="k
 
 
 def choose_heads(streams, algorithm, scope, stored, references):
-    """{s: {target: references}}. The paper's algorithms solve each stream on its own."""
+    """Returns {s: {target: references}}. The paper's algorithms solve each stream separately."""
     if algorithm == "headspan":
         budget = elimination.heads_stored(stored, sum(len(stream.layer) for stream in streams.values()))
         if scope == "layer":

@@ -1,4 +1,4 @@
-"""Compares a headspan result file with the definitions of regression.py on raw activations, number by number."""
+"""Compares a result file of headspan with the definitions in regression.py on raw activations, number by number."""
 import configparser
 
 import h5py
@@ -11,7 +11,7 @@ DEFICIENT, CONSTANT, TOO_FEW, NOT_COMPUTED = 1, 2, 4, 16
 
 
 class Comparison:
-    """Collects the largest difference of each variable and what exceeds its tolerance."""
+    """Collects the largest difference of each variable, and values that exceed their tolerance."""
 
     def __init__(self):
         self.failures = []
@@ -32,7 +32,8 @@ class Comparison:
 
 
 def token_parts(file, skip_first):
-    """Positions of the fit and of the held-out tokens, in order of the run's tokens, from the file's own split."""
+    """Returns the positions of the fit and of the held-out tokens, in order of the run's tokens, from the split in the
+    file."""
     parts, position = ([], []), 0
     for length, heldout in zip(file["tokens/length"][:], file["tokens/heldout"][:]):
         parts[int(heldout)].extend(range(position + skip_first, position + length))
@@ -41,7 +42,7 @@ def token_parts(file, skip_first):
 
 
 def compare_stream(path, stream, z, layer, seed=0, share=0.25, tolerance=1e-9, check_forward=True):
-    """z: [tokens of the run, heads, d] as they were captured. Returns the Comparison."""
+    """z: [tokens of the run, heads, d], as captured. Returns the Comparison."""
     with h5py.File(path) as file:
         return StreamCheck(file, stream, z, layer, tolerance).run(seed, share, check_forward)
 
@@ -76,7 +77,7 @@ class StreamCheck:
         self.result.close(name, self.group[name][...], expected, tolerance)
 
     def heldout_names(self, *names):
-        """What the file must hold with a held-out part and must not without."""
+        """Returns the variables that the file must contain with held-out tokens, and must not contain without."""
         for name in names:
             if (name in self.group) != (len(self.zh) > 0):
                 self.result.failures.append(f"{name}: present {name in self.group}, {len(self.zh)} held-out tokens")
@@ -173,7 +174,8 @@ class StreamCheck:
         self.close("status_ceiling_layer", status, 0)
 
     def check_selection(self, rule, target):
-        """The chosen heads may differ where two choices differ by less than rounding; their R2 must be right anyhow."""
+        """Checks the chosen heads, which may differ if two choices differ by less than rounding; their R2 must be right
+        anyway."""
         order = ranked(self.r2[0], self.layer, target)
         most = self.references
         expected = order[:most] if rule == "pairwise" else forward(self.z, target, order[:self.pool], most)

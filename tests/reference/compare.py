@@ -1,10 +1,10 @@
-"""Result files held against each other, variable by variable."""
+"""Compares result files, variable by variable."""
 import h5py
 import numpy as np
 
 
 def datasets(path):
-    """{name: values} of the file's variables; a Gram file's too."""
+    """Returns {name: values} of the variables of a result or Gram file."""
     found = {}
     with h5py.File(path) as file:
         file.visititems(lambda name, item: found.update({name: item[...]} if isinstance(item, h5py.Dataset) else {}))
@@ -12,7 +12,8 @@ def datasets(path):
 
 
 def difference(a, b):
-    """The largest of two variables; inf where a shape, a NaN, or an integer (a status, a chosen head) differs."""
+    """Returns the largest difference of two variables; inf if a shape, a NaN, or an integer (a status, a chosen head)
+    differs."""
     if a.shape != b.shape or (a.dtype.kind != "f" and not np.array_equal(a, b)):
         return np.inf
     if a.dtype.kind == "f" and not np.array_equal(np.isnan(a), np.isnan(b)):
@@ -21,6 +22,6 @@ def difference(a, b):
 
 
 def differences(ours, theirs):
-    """{variable: difference}."""
+    """Returns {variable: difference}."""
     return {name: difference(ours[name], theirs[name]) if name in ours and name in theirs else np.inf
             for name in ours.keys() | theirs.keys()}

@@ -1,23 +1,28 @@
-"""Which heads are kept, which are targets, their references and maps: headspan's elimination and the paper's Algorithm 1.
+"""Which heads are kept, which are targets, their references and maps: headspan's elimination and the paper's Algorithm
+1.
 
-Heads of one stream are counted layer by layer. E_t(R) is the residual covariance of head t given the heads R, loss_t(R) =
-tr(M_t E_t(R)). Selections are made without a ridge; only the final maps and their losses have it. Singular regressors are
-dropped by the design's rank guard. An independent source for the tests: slow and obvious.
+Heads of one stream are counted layer by layer. E_t(R) is the residual covariance of head t given the heads R, and
+loss_t(R) = tr(M_t E_t(R)). Selections are made without a ridge; only the final maps and their losses have it. Singular
+regressors are dropped by the rank guard (independent). An independent reference for the tests, slow and obvious.
 
-headspan, scope layer: for each stream and layer, from all heads on, the head is dropped whose absence makes the sum of the
-targets' losses from all kept heads least (ties: the lower head), down to one. Budget by `allocate` over streams and layers.
-References: forward selection among the kept heads of the layer by the least loss (ties: the lower head).
+headspan, scope layer: for each stream and layer, start from all heads and drop the head whose absence makes the sum of
+the targets' losses from all kept heads smallest (ties: the lower head), down to one. `allocate` divides the budget over
+streams and layers. References: forward selection by smallest loss among the kept heads of the layer (ties: the lower
+head).
 
 headspan, scope causal, lazy greedy over the heads of all layers and streams:
-* pool of a target: the 20 heads of its stream in its own or an earlier layer with the largest tr(M_t C_tr C_rr^-1 C_rt),
-  ties to the lower layer, then lower head; chosen once at the start among all heads, dropped later or not;
-* references of a target: forward selection by the least loss among the pool's kept heads, ties as above; at least one;
-* cost of dropping t: its loss, and for every target that has t as a reference the increase of its loss when its references
-  are selected anew without t; infinite where a target would have none;
-* queue by (cost, lower layer, k before v, lower head), filled with every head's cost when all are kept; the first is taken
-  out and its cost taken anew; it is dropped if it still stands before the queue's first, else put back with the new cost;
-* dropping t selects the references of t, and anew those of the targets that had t; others keep theirs;
-* until the budget, in heads of all streams, is met.
+
+  * pool of a target: the 20 heads of its stream in its own or an earlier layer with the largest
+    tr(M_t C_tr C_rr^-1 C_rt), ties to the lower layer, then lower head; chosen once at the start among all heads,
+    whether they are dropped later or not;
+  * references of a target: forward selection by smallest loss among the pool's kept heads, ties as above; at least one;
+  * cost of dropping t: its loss, and for every target that has t as a reference the increase of its loss when its
+    references are selected again without t; infinite if a target would have none;
+  * queue by (cost, lower layer, k before v, lower head), filled with every head's cost when all are kept; the first is
+    taken out and its cost computed again; it is dropped if it still precedes the queue's first, otherwise put back with
+    the new cost;
+  * dropping t selects the references of t, and again those of the targets that had t; others keep theirs;
+  * until the budget, in heads of all streams, is met.
 
 paper-text, paper-code: see select_graph.
 """
@@ -33,7 +38,8 @@ POOL = 20
 
 
 def independent(c, unit):
-    """Indices of the columns a pivoted Cholesky factorisation at unit diagonal keeps: pivots above columns * unit."""
+    """Returns the indices of the columns that a pivoted Cholesky factorisation at unit diagonal keeps: pivots above
+    columns * unit."""
     scale = np.sqrt(np.diag(c))
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
     rest = c * inverse[:, None] * inverse
@@ -50,7 +56,7 @@ def independent(c, unit):
 
 @dataclass
 class Stream:
-    """What a choice of heads needs to know of one stream; unit: of the rank guard."""
+    """What the choice of heads needs to know about one stream; unit: of the rank guard."""
     mean: np.ndarray  # [heads * d]
     covariance: np.ndarray  # [heads * d, heads * d]
     metric: np.ndarray  # [heads, d, d]
@@ -62,7 +68,7 @@ class Stream:
         return np.concatenate([np.arange(h * d, (h + 1) * d) for h in heads])
 
     def map(self, target, references, ridge=0.0):
-        """W: [references * d, d]."""
+        """Returns W: [references * d, d]."""
         s, t = self.columns(references), self.columns([target])
         css, cst = self.covariance[np.ix_(s, s)], self.covariance[np.ix_(s, t)]
         if ridge:
@@ -73,7 +79,7 @@ class Stream:
         return w
 
     def residual(self, target, references, ridge=0.0):
-        """Covariance of the target's error by its map: [d, d]."""
+        """Returns the covariance of the error of the target's map: [d, d]."""
         s, t = self.columns(references), self.columns([target])
         w = self.map(target, references, ridge)
         cross = w.T @ self.covariance[np.ix_(s, t)]
@@ -83,7 +89,7 @@ class Stream:
         return np.trace(self.metric[target] @ self.residual(target, references, ridge))
 
     def pairwise_r2(self):
-        """[target, source], the uniform average over varying coordinates; NaN on the diagonal."""
+        """Returns [target, source], the uniform average over coordinates that vary; NaN on the diagonal."""
         heads = len(self.layer)
         r2 = np.full((heads, heads), np.nan)
         for t, s in itertools.permutations(range(heads), 2):
@@ -94,14 +100,14 @@ class Stream:
 
 
 def streams_of(moments, names):
-    """{s: Stream} of moments.Moments."""
+    """Returns {s: Stream} of moments.Moments."""
     layers, heads, d, _ = moments.metric["k"].shape
     return {s: Stream(moments.mean[s], moments.covariance[s], moments.metric[s].reshape(-1, d, d),
                       np.repeat(np.arange(layers), heads)) for s in names}
 
 
 def select_references(stream, target, candidates, most):
-    """Forward selection; candidates in the order that breaks ties."""
+    """Forward selection; the order of the candidates breaks ties."""
     chosen = []
     while len(chosen) < min(most, len(candidates)):
         rest = [r for r in candidates if r not in chosen]
@@ -110,7 +116,7 @@ def select_references(stream, target, candidates, most):
 
 
 def eliminate(stream, heads):
-    """{n: (J, the n kept heads)} of the heads of one layer, by backward elimination."""
+    """Returns {n: (J, the n kept heads)} for the heads of one layer, by backward elimination."""
     def total(kept):
         return sum(stream.loss(t, kept) for t in heads if t not in kept)
 
@@ -125,7 +131,8 @@ def eliminate(stream, heads):
 
 
 def allocate(losses, budget):
-    """The n of each block with sum n = budget and the least sum of J; losses: [{n: J}]. Ties: fewer in the earlier block."""
+    """Returns the n of each block with sum n = budget and the smallest sum of J; losses: [{n: J}]. Ties: fewer in the
+    earlier block."""
     best = {0: (0.0, [])}
     for own in losses:
         longer = {}
@@ -138,12 +145,12 @@ def allocate(losses, budget):
 
 
 def heads_stored(stored, heads):
-    """The most heads within a share; a share that is meant exactly must not miss by rounding."""
+    """Returns the largest number of heads within a share; rounding must not exclude a share that is meant exactly."""
     return int(np.floor(stored * heads * (1 + 1e-12)))
 
 
 def layer_elimination(streams, budget, most):
-    """{s: {target: references}} of the streams {s: Stream}, scope layer."""
+    """Returns {s: {target: references}} for the streams {s: Stream}, scope layer."""
     blocks = [(s, np.flatnonzero(stream.layer == layer)) for s, stream in streams.items()
               for layer in np.unique(stream.layer)]
     steps = [eliminate(streams[s], heads) for s, heads in blocks]
@@ -156,7 +163,7 @@ def layer_elimination(streams, budget, most):
 
 
 class CausalElimination:
-    """Scope causal; the rules are the file's."""
+    """Scope causal, by the rules above."""
 
     def __init__(self, streams, most, pool=POOL):
         self.streams, self.most = streams, most
@@ -187,7 +194,7 @@ class CausalElimination:
             self.targets[s][t] = self.choose(s, t)
 
     def run(self, budget):
-        """{s: {target: references}}."""
+        """Returns {s: {target: references}}."""
         def entry(s, head):
             return self.cost(s, head), self.streams[s].layer[head], s, head
 
@@ -206,15 +213,17 @@ class CausalElimination:
 
 
 def select_graph(r2, layer, share, rule, minimum, most):
-    """{target: references} by Algorithm 1 from the pairwise R2 [target, source] of one stream. share: of targets.
+    """Returns {target: references} by Algorithm 1 from the pairwise R2 [target, source] of one stream. share: of
+    targets.
 
-    An edge has R2 >= tau and a source in the same or an earlier layer, not the target itself. A head can be added to the
-    targets T while every head of T is then fed by at least `minimum` heads that are not in T. Which one first: rule "text",
-    the lowest layer, then lowest head; rule "code", the highest layer, then the fewest successors in T, then the lowest head.
-    Bisection of tau in [0, 1] until | |T| - share |V| | <= 1, the interval is below 1e-4 or 30 steps are done; too few
-    targets: the lower half, else the upper; the state tested last holds. References: the heads outside T with an edge to t,
-    the first `most` of them by rule "text", the largest R2, rule "code", the smallest out-degree in the pruned graph; ties to
-    the lower layer, then lower head.
+    An edge has R2 >= tau and a source in the same or an earlier layer that is not the target itself. A head can be
+    added to the targets T if every head of T is then fed by at least `minimum` heads that are not in T. The first one
+    by rule "text" is that in the lowest layer, then the lowest head; by rule "code" that in the highest layer, then the
+    one with the fewest successors in T, then the lowest head. Bisection of tau in [0, 1] until | |T| - share |V| | <=
+    1, the interval is below 1e-4 or 30 steps are done; with too few targets the lower half, otherwise the upper half;
+    the state tested last is used. References: the heads outside T with an edge to t, the first `most` of them by
+    largest R2 (rule "text") or by smallest out-degree in the pruned graph (rule "code"); ties to the lower layer, then
+    lower head.
     """
     heads, low, high = len(r2), 0.0, 1.0
     for _ in range(30):
@@ -259,7 +268,8 @@ def heldout_r2(zh, target, references, w, bias):
 
 
 def plan(stream, chosen, most, zh, ridge=0.0):
-    """[a plan file's group for each layer] of {target: references}; zh: [held-out tokens, heads, d]; most: R."""
+    """Returns [a plan file's group for each layer] for {target: references}; zh: [held-out tokens, heads, d]; most: R.
+    """
     d, groups = stream.metric.shape[1], []
     for layer in np.unique(stream.layer):
         heads = np.flatnonzero(stream.layer == layer)

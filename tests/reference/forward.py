@@ -1,6 +1,8 @@
-"""A decoder-only forward pass in numpy and float64, one sequence at a time: olmo2, llama and qwen3 from a Hugging Face folder.
+"""A decoder-only forward pass in numpy and float64, one sequence at a time: olmo2, llama and qwen3 from a Hugging Face
+folder.
 
-Gives the captured Q, K and V of every layer, and the logits. An independent source for the tests: slow and obvious.
+Returns the captured Q, K and V of every layer, and the logits. An independent reference for the tests, slow and
+obvious.
 """
 import json
 from pathlib import Path
@@ -26,7 +28,7 @@ def read_safetensors(path):
 
 
 def write_safetensors(path, tensors):
-    """In float32."""
+    """Writes the tensors in float32."""
     header, data = {}, b""
     for name, values in tensors.items():
         raw = np.asarray(values, "<f4").tobytes()
@@ -77,7 +79,7 @@ class Model:
         return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
 
     def project(self, x, layer, stream):
-        """[tokens, heads, d] at proj, normed and roped."""
+        """Returns [tokens, heads, d] at proj, normed and roped."""
         name = f"model.layers.{layer}.self_attn.{stream}"
         heads = self.heads if stream == "q" else self.kv_heads
         flat = self.linear(x, name + "_proj")
@@ -109,9 +111,9 @@ class Model:
         return self.weights["model.embed_tokens.weight"][np.asarray(tokens)]
 
     def attention(self, x, layer, cached=None):
-        """{stream: {point: values}}, and the block's output before it is normalised or added: [tokens, hidden].
+        """Returns {stream: {point: values}}, and the block's output before it is normalised or added: [tokens, hidden].
 
-        cached(layer, k, v): the keys and values that attention reads in place of the roped ones.
+        cached(layer, k, v): returns the keys and values that attention reads instead of the roped ones.
         """
         name = f"model.layers.{layer}"
         inner = x if self.norm_after else self.norm(x, name + ".input_layernorm.weight")
@@ -122,7 +124,7 @@ class Model:
         return streams, self.linear(self.attend(q, k, v), name + ".self_attn.o_proj")
 
     def after_attention(self, x, y, layer):
-        """The residual stream behind the layer, from the one before it and the attention block's output."""
+        """Returns the residual stream after the layer, from that before it and the output of the attention block."""
         name, after = f"model.layers.{layer}", self.norm_after
         x = x + (self.norm(y, name + ".post_attention_layernorm.weight") if after else y)
         inner = x if after else self.norm(x, name + ".post_attention_layernorm.weight")
@@ -130,7 +132,7 @@ class Model:
         return x + (self.norm(y, name + ".post_feedforward_layernorm.weight") if after else y)
 
     def capture(self, tokens, point="roped"):
-        """{"k": [tokens, layers * kv_heads, d], "q": ..., "v": ...}."""
+        """Returns {"k": [tokens, layers * kv_heads, d], "q": ..., "v": ...}."""
         x = self.embed(tokens)
         captured = {"k": [], "q": [], "v": []}
         for layer in range(self.layers):
@@ -141,7 +143,7 @@ class Model:
         return {s: np.concatenate(values, 1) for s, values in captured.items()}
 
     def logits(self, tokens, cached=None):
-        """[tokens, vocabulary] of the next token."""
+        """Returns [tokens, vocabulary] for the next token."""
         x = self.embed(tokens)
         for layer in range(self.layers):
             x = self.after_attention(x, self.attention(x, layer, cached)[1], layer)
@@ -150,7 +152,7 @@ class Model:
 
 
 def cut(ids, eos, sequence_length, limit):
-    """(start, length) of each sequence, by the rules of the design."""
+    """Returns (start, length) of each sequence, by the rules of src/io/README.md."""
     sequences, start = [], 0
     ids = ids[:limit]
     for i, token in enumerate(ids):

@@ -1,7 +1,8 @@
 """Latents of a layer in the attention metric, their bits, and the quantisers, in numpy and float64.
 
-A block is one stream of one layer. S = blockdiag(M_t^(1/2)); the eigenvectors U of S C S, eigenvalues descending, give the
-latents z = (x - mean) S U and back x^ = z U^T S^-1 + mean. An independent source for the tests: slow and obvious.
+A block is one stream of one layer. S = blockdiag(M_t^(1/2)); the eigenvectors U of S C S, with descending eigenvalues,
+give the latents z = (x - mean) S U, and back x^ = z U^T S^-1 + mean. An independent reference for the tests, slow and
+obvious.
 """
 from dataclasses import dataclass
 from itertools import groupby
@@ -38,27 +39,28 @@ def block(mean, covariance, metrics):
 
 
 def blocks_of(moments, names):
-    """The blocks of moments.Moments, streams as named, layer by layer."""
+    """Returns the blocks of moments.Moments: streams in the order of names, layer by layer."""
     return [block(*moments.of_layer(s, layer), metrics=metrics) for s in names for layer, metrics in enumerate(moments.metric[s])]
 
 
 def bands_of(bits):
-    """[(columns, bits)] of the latents that are stored; more bits never come later."""
+    """Returns [(columns, bits)] of the latents that are stored; bits never increase."""
     return [(len(list(run)), int(b)) for b, run in groupby(bits) if b > 0]
 
 
 def cost(bands):
-    """Bits of a token in one block: what the latents take, and a scale for each band that is quantised."""
+    """Returns the bits per token of one block: those of the latents, and a scale for each quantised band."""
     return sum(columns * bits + (SCALE_BITS if bits < 16 else 0) for columns, bits in bands)
 
 
 def budget(stored, blocks):
-    """In bits; a share that is meant exactly must not miss by rounding."""
+    """Returns the budget in bits; rounding must not exclude a share that is meant exactly."""
     return stored * 16 * sum(len(b.eigenvalues) for b in blocks) * (1 + 1e-12)
 
 
 def bits_at(eigenvalues, theta):
-    """The largest b with b <= log2(eigenvalue / theta) / 2 + 1, that is theta <= eigenvalue / 4^(b - 1); else 0."""
+    """Returns the largest b with b <= log2(eigenvalue / theta) / 2 + 1, that is theta <= eigenvalue / 4^(b - 1);
+    otherwise 0."""
     bits = np.zeros(len(eigenvalues), int)
     for b in BITS:
         bits[theta <= eigenvalues / 4.0 ** (b - 1)] = b
@@ -66,11 +68,11 @@ def bits_at(eigenvalues, theta):
 
 
 def water_level(blocks, limit):
-    """The bits of the smallest theta whose cost is within the limit, and that theta.
+    """Returns the bits for the smallest theta whose cost is within the limit, and that theta.
 
-    The bits are the same for all theta of (lower, upper], lower and upper neighbours among the values at which a latent
-    changes its bits: the first such interval, and its lower end. The cost does not always fall with theta, as a larger theta
-    can open a band: first means lowest.
+    The bits are the same for all theta in (lower, upper], where lower and upper are neighbours among the values at
+    which a latent changes its bits. Returns the first such interval's bits, and its lower end. The cost does not always
+    decrease with theta, because a larger theta can start a band: first means lowest.
     """
     changes = np.concatenate([b.eigenvalues / 4.0 ** (bits - 1) for b in blocks for bits in BITS])
     lower = 0.0
@@ -83,7 +85,7 @@ def water_level(blocks, limit):
 
 
 def largest_columns(blocks, limit):
-    """Whole columns of 16 bits: the largest eigenvalues of all; ties to the earlier block."""
+    """Returns whole columns of 16 bits with the largest eigenvalues of all; ties to the earlier block."""
     order = sorted((-value, i, j) for i, b in enumerate(blocks) for j, value in enumerate(b.eigenvalues))
     bits = [np.zeros(len(b.eigenvalues), int) for b in blocks]
     for _, i, j in order[:int(limit // 16)]:
@@ -97,7 +99,7 @@ def parse_bands(text):
 
 
 def layer_plan(own, bands, expected_loss):
-    """One group of a plan file."""
+    """Returns one group of a plan file."""
     r = sum(columns for columns, _ in bands)
     return {"band_columns": [c for c, _ in bands], "band_bits": [b for _, b in bands], "expected_loss": expected_loss,
             "mean": own.mean, "projection": own.into[:, :r], "lift": own.back[:r], "bias": own.mean,
@@ -105,15 +107,18 @@ def layer_plan(own, bands, expected_loss):
 
 
 def listed_loss(eigenvalues, bands):
-    """What is dropped, and eigenvalue / 4^(b - 1) of the rest: the theta at which auto would give just these bits."""
+    """Returns what is dropped, and eigenvalue / 4^(b - 1) for the rest: the theta for which auto would choose just
+    these bits."""
     bits = np.concatenate([np.full(columns, b) for columns, b in bands])
     return (eigenvalues[:len(bits)] / 4.0 ** (bits - 1)).sum() + eigenvalues[len(bits):].sum()
 
 
 def plan(blocks, stored, bits="auto"):
-    """[a plan group of each block], expected_loss, the share that is stored. bits: auto, 16 or a list of bands.
+    """Returns [the plan group of each block], expected_loss, the share that is stored. bits: auto, 16 or a list of
+    bands.
 
-    Expected loss of a block: auto, the sum of min(eigenvalue, theta); 16, of what is dropped; of a list, listed_loss.
+    Expected loss of a block: for auto, the sum of min(eigenvalue, theta); for 16, the sum of what is dropped; for a
+    list, listed_loss.
     """
     if bits == "auto":
         chosen, theta = water_level(blocks, budget(stored, blocks))
@@ -131,7 +136,7 @@ def plan(blocks, stored, bits="auto"):
 
 
 def quantise_band(z, bits):
-    """[tokens, columns] as it is read back: mid-rise, one float16 scale per token; 16 bits: as it is."""
+    """Returns [tokens, columns] as read back: mid-rise, one float16 scale per token; 16 bits: unchanged."""
     if bits == 16:
         return z
     half = 2.0 ** (bits - 1)
@@ -141,7 +146,7 @@ def quantise_band(z, bits):
 
 
 def restore(x, group):
-    """x^ of the rows x: [tokens, D] by a latent group of a plan."""
+    """Returns x^ for the rows x: [tokens, D] by a latent group of a plan."""
     z = (x - group["mean"]) @ group["projection"]
     begin = 0
     for columns, bits in zip(group["band_columns"], group["band_bits"]):
@@ -151,13 +156,15 @@ def restore(x, group):
 
 
 def quantise_groups(heads, d):
-    """Columns of each group of `quantise`: whole heads, 64 columns or just above; the last may have fewer."""
+    """Returns the number of columns in each group of `quantise`: whole heads, 64 columns or slightly more; the last may
+    have fewer."""
     each = -(-64 // d)
     return [min(each, heads - begin) * d for begin in range(0, heads, each)]
 
 
 def quantise(x, columns, bits):
-    """x^ of the rows x: [tokens, D]; per token and group: lo, and a step of (hi - lo) / (2^bits - 1), both float16."""
+    """Returns x^ for the rows x: [tokens, D]; per token and group: lo, and a step of (hi - lo) / (2^bits - 1), both
+    float16."""
     out, begin = np.empty_like(x), 0
     for size in columns:
         part = x[:, begin:begin + size]

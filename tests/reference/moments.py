@@ -1,7 +1,7 @@
-"""What calibration needs of a model's run over the fit sequences, in numpy and float64, from the activations themselves.
+"""What calibration needs from a model's run over the fit sequences, in numpy and float64, from the activations.
 
-Tokens at positions >= first of each sequence; n of them. One stream's columns stand layer by layer, head by head.
-An independent source for the tests: slow and obvious.
+Uses the n tokens at positions >= first of each sequence. The columns of a stream are in order of layers, then heads. An
+independent reference for the tests, slow and obvious.
 """
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ class Moments:
     metric: dict  # k, v: [layers, heads, d, d]
 
     def of_layer(self, stream, layer):
-        """Mean and covariance of one layer's columns."""
+        """Returns mean and covariance of the columns of one layer."""
         size = self.metric[stream].shape[1] * self.metric[stream].shape[2]
         columns = slice(layer * size, (layer + 1) * size)
         return self.mean[stream][columns], self.covariance[stream][columns, columns]
 
 
 def run(model, sequences, first):
-    """The roped streams {s: [n, layers * heads, d]}, and w: [layers]."""
+    """Returns the roped streams {s: [n, layers * heads, d]}, and w: [layers]."""
     captured = {s: [] for s in "kqv"}
     inverse = []
     for tokens in sequences:
@@ -47,20 +47,21 @@ def run(model, sequences, first):
 
 
 def covariance_of(x):
-    """[tokens, columns] -> [columns, columns] about the mean, divided by n; 0 where a column is constant."""
+    """Returns [columns, columns] for x: [tokens, columns], about the mean, divided by n; 0 where a column is constant.
+    """
     varying = np.where(is_constant(x), 0, centred(x))
     return varying.T @ varying / len(x)
 
 
 def query_moments(q, layers):
-    """[layers, query heads, d, d] of roped queries [n, layers * query heads, d]."""
+    """Returns [layers, query heads, d, d] for roped queries [n, layers * query heads, d]."""
     n, heads, d = q.shape
     moments = [q[:, h].T @ q[:, h] / (n * d) for h in range(heads)]
     return np.reshape(moments, (layers, heads // layers, d, d))
 
 
 def projection_metrics(model, w):
-    """M_h = (w/m) W_h^T diag(g^2) W_h of every layer and query head, W_h: the columns of o_proj, [m, d]."""
+    """Returns M_h = (w/m) W_h^T diag(g^2) W_h for every layer and query head; W_h: the columns of o_proj, [m, d]."""
     metrics = np.empty((model.layers, model.heads, model.d, model.d))
     for layer in range(model.layers):
         weight = model.weights[f"model.layers.{layer}.self_attn.o_proj.weight"]
@@ -73,7 +74,7 @@ def projection_metrics(model, w):
 
 
 def head_metrics(covariance, queries, projection, kv_heads):
-    """Metrics of K and V: [layers, kv heads, d, d], sums over the query heads that read a KV head."""
+    """Returns the metrics of K and V: [layers, kv heads, d, d], sums over the query heads that read a KV head."""
     layers, heads, d, _ = projection.shape
     metric = {s: np.zeros((layers, kv_heads, d, d)) for s in "kv"}
     for layer in range(layers):
@@ -87,7 +88,7 @@ def head_metrics(covariance, queries, projection, kv_heads):
 
 
 def moments(model, sequences, first):
-    """model: forward.Model. sequences: the token ids of each fit sequence. first: positions before it are left out."""
+    """model: forward.Model. sequences: the token ids of each fit sequence. first: earlier positions are left out."""
     z, w = run(model, sequences, first)
     flat = {s: values.reshape(len(values), -1) for s, values in z.items()}
     covariance = {s: covariance_of(x) for s, x in flat.items()}

@@ -1,13 +1,13 @@
-"""The overlap of projections from their weights alone, by numpy's SVD and QR: the definitions of design section 3.
+"""The overlap of projections, computed from their weights by numpy's SVD and QR as analysis/README.md defines it.
 
-An independent source for the tests: slow and obvious.
+An independent reference for the tests, slow and obvious.
 """
 import h5py
 import numpy as np
 
 
 def projection(model, layer, name):
-    """W: [hidden, heads, d] of q, k or v, and the gain of each column."""
+    """Returns W: [hidden, heads, d] of q, k or v, and the gain of each column."""
     prefix = f"model.layers.{layer}.self_attn."
     w = model.weights[f"{prefix}{name}_proj.weight"].T
     heads = model.heads if name == "q" else model.kv_heads
@@ -22,7 +22,7 @@ def rank(values, shape, tolerance, largest):
 
 
 def ranks(w, tolerance):
-    """Sum of the ranks of the heads, and the joint rank."""
+    """Returns the sum of the ranks of the heads, and the joint rank."""
     joint = w.reshape(len(w), -1)
     values = np.linalg.svd(joint, compute_uv=False)
     own = [rank(np.linalg.svd(w[:, h], compute_uv=False), w[:, h].shape, tolerance, values[0])
@@ -31,13 +31,13 @@ def ranks(w, tolerance):
 
 
 def alignment(w):
-    """[heads, heads] ||Q_i^T Q_j||_F^2 / d."""
+    """Returns [heads, heads] ||Q_i^T Q_j||_F^2 / d."""
     bases = [np.linalg.qr(w[:, h])[0] for h in range(w.shape[1])]
     return np.array([[((a.T @ b) ** 2).sum() / w.shape[2] for b in bases] for a in bases])
 
 
 def compare_overlap(path, model):
-    """Names what in the group `overlap` differs from the weights of a numpy Model; empty when all is right."""
+    """Returns what in the group `overlap` differs from the weights of a numpy Model; empty if nothing does."""
     failures = []
 
     def close(what, ours, expected, tolerance):

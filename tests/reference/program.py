@@ -17,7 +17,7 @@ TINY_OLMO2 = TESTS.parent / "checkpoints" / "tiny-olmo2"
 
 
 class StudyTest(unittest.TestCase):
-    """A class of tests with one folder, removed afterwards."""
+    """A class of tests that share a folder, which is removed afterwards."""
 
     program, mpiexec = "", ""
 
@@ -29,13 +29,13 @@ class StudyTest(unittest.TestCase):
 
     @classmethod
     def run_program(cls, ranks, *arguments):
-        """The finished process, whatever its exit code."""
+        """Returns the finished process, whatever its exit code."""
         command = [cls.mpiexec, "-n", str(ranks), cls.program, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     @classmethod
     def study(cls, ranks, output, keys):
-        """The results of a study with `keys`: {"section.key": value}; `output` is the folder's name."""
+        """Returns the results of a study with `keys`: {"section.key": value}; `output` is the name of the folder."""
         directory = cls.folder / output
         keys = {**keys, "output.directory": directory}
         run = cls.run_program(ranks, "study", *(f"--{key}={value}" for key, value in keys.items()))

@@ -1,23 +1,24 @@
-"""The definitions of headspan's statistics, from raw activations, with numpy's least squares: no Gram, no normal equations.
+"""The definitions of headspan's statistics, from raw activations, with numpy's least squares: no Gram, no normal
+equations.
 
-Everything takes z: [tokens, heads, d] in float64. An independent source for the tests: slow and obvious.
+All functions take z: [tokens, heads, d] in float64. An independent reference for the tests, slow and obvious.
 """
 import numpy as np
 
 
 def centred(x):
-    """Twice: the mean of many tokens is itself rounded."""
+    """Subtracts the mean twice: the mean of many tokens has rounding errors itself."""
     x = x - x.mean(0)
     return x - x.mean(0)
 
 
 def is_constant(x):
-    """[tokens, columns] -> [columns]: SST is rounding alone."""
+    """Returns [columns] for x: [tokens, columns]: whether SST is rounding only."""
     return (centred(x) ** 2).sum(0) <= len(x) * (8 * np.finfo(float).eps * np.abs(x.mean(0))) ** 2
 
 
 def covariance(x):
-    """[tokens, columns] -> [columns, columns]; 0 where a column is constant."""
+    """Returns [columns, columns] for x: [tokens, columns]; 0 where a column is constant."""
     varying = np.where(is_constant(x), 0, centred(x))
     return varying.T @ varying / (len(x) - 1)
 
@@ -27,7 +28,7 @@ def effective_rank(eigenvalues):
 
 
 def uniform_r2(sse, sst, paper=False):
-    """Constant coordinates are left out, or with the paper's flags count 1."""
+    """Constant coordinates are left out, or count as 1 with the paper's flags."""
     valid = sst > 0
     r2 = 1 - sse[valid] / sst[valid]
     if paper:
@@ -36,7 +37,7 @@ def uniform_r2(sse, sst, paper=False):
 
 
 def fit(x, y, x_heldout=None, y_heldout=None, paper=False):
-    """OLS with intercept. Returns R2 uniform, R2 weighted, R2 held-out (NaN without)."""
+    """OLS with intercept. Returns R2 uniform, R2 weighted, R2 held-out (NaN without held-out tokens)."""
     maps, *_ = np.linalg.lstsq(centred(x), centred(y), rcond=None)
     sse = ((centred(y) - centred(x) @ maps) ** 2).sum(0)
     sst = np.where(is_constant(y), 0, (centred(y) ** 2).sum(0))
@@ -50,7 +51,7 @@ def fit(x, y, x_heldout=None, y_heldout=None, paper=False):
 
 
 def take(z, heads):
-    """The columns of some heads side by side."""
+    """Returns the columns of some heads side by side."""
     return z[:, list(heads)].reshape(len(z), len(heads) * z.shape[2])
 
 
@@ -75,7 +76,8 @@ def all_pairs(z, zh, paper=False):
 
 
 def kept_regressors(x, unit):
-    """Rank and smallest kept pivot of the regressors at unit scale; a pivot at or below columns * unit is dropped.
+    """Returns rank and smallest kept pivot of the regressors at unit scale; a pivot at or below columns * unit is
+    dropped.
 
     Pivoted Gram-Schmidt; its squared lengths are the pivots of a pivoted Cholesky factorisation. Ties go to the first.
     """
@@ -95,7 +97,7 @@ def kept_regressors(x, unit):
 
 
 def span(x, rank):
-    """An orthonormal basis of the `rank` largest directions of the varying columns: [tokens, rank]."""
+    """Returns an orthonormal basis of the `rank` largest directions of the columns that vary: [tokens, rank]."""
     varying = centred(x)[:, ~is_constant(x)]
     u, _, _ = np.linalg.svd(varying / np.linalg.norm(varying, axis=0), full_matrices=False)
     return u[:, :rank]

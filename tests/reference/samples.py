@@ -1,4 +1,4 @@
-"""What the tests of the compression reference work on: small models, heads drawn at random, losses from the tokens."""
+"""Data for the tests of the compression reference: small models, random heads, losses from the tokens."""
 import shutil
 from pathlib import Path
 
@@ -12,7 +12,8 @@ GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 
 
 def golden(name):
-    """The model, its sequences, and what transformers says of them, in float64: {name: [tokens of all, ...]}."""
+    """Returns the model, its sequences, and the output of transformers for them in float64: {name: [all tokens, ...]}.
+    """
     tensors = read_safetensors(GOLDEN / name / "golden.safetensors")
     ends = np.cumsum(tensors["lengths"]).astype(int)
     found = {key[8:]: value for key, value in tensors.items() if key.startswith("float64/")}
@@ -20,14 +21,15 @@ def golden(name):
 
 
 def predictable_ids(rng, count, vocabulary):
-    """Token ids, every second of which follows from the one before it."""
+    """Returns token ids, every second of which follows from the previous one."""
     ids = rng.integers(0, vocabulary, count)
     ids[1::2] = (ids[::2] * 5 + 1) % vocabulary
     return ids
 
 
 def structured(rng, tokens, layers, heads, d):
-    """Heads of unequal size that share a few directions: [tokens, layers * heads, d], and an elimination.Stream of them."""
+    """Returns heads of unequal size with a few directions in common: [tokens, layers * heads, d], and an
+    elimination.Stream of them."""
     columns = layers * heads * d
     z = rng.standard_normal((tokens, 5)) @ rng.standard_normal((5, columns)) + 0.4 * rng.standard_normal((tokens, columns))
     z = z.reshape(tokens, layers * heads, d) * rng.uniform(0.5, 2, layers * heads)[:, None] + 3
@@ -41,17 +43,18 @@ def stream_of(rng, z, layer):
 
 
 def least_squares_loss(z, stream, target, references):
-    """tr(M E) from the tokens themselves, with an intercept."""
+    """Returns tr(M E) from the tokens, with an intercept."""
     x = np.column_stack([np.ones(len(z)), take(z, references)])
     residual = z[:, target] - x @ np.linalg.lstsq(x, z[:, target], rcond=None)[0]
     return np.einsum("ni,ij,nj", residual, stream.metric[target], residual) / len(z)
 
 
 def plant_sink(folder, sinks, times):
-    """A llama of two layers, each with 2 KV heads of 8, in a new folder. In its first layer the keys and values of the tokens
-    0 .. sinks - 1 are `times` as long as a projection makes them, and attention goes to such a token wherever it stands: all
-    its keys have a large coordinate that the rotary embedding hardly turns, which the bias of all queries points to."""
-    source, own = GOLDEN / "llama_gqa", slice(24, 32)  # channels that the embeddings of sinks alone have
+    """Writes a llama model of two layers, each with 2 KV heads of 8, to a new folder. In its first layer the keys and
+    values of the tokens 0 .. sinks - 1 are `times` as long as the projection would make them, and attention goes to
+    such a token at any position: all their keys have a large coordinate that RoPE hardly rotates, and to which the bias
+    of all queries points."""
+    source, own = GOLDEN / "llama_gqa", slice(24, 32)  # channels that only the embeddings of sinks have
     folder.mkdir()
     shutil.copy(source / "config.json", folder)
     weights, rng = read_safetensors(source / "model.safetensors"), np.random.default_rng(4)
@@ -64,7 +67,7 @@ def plant_sink(folder, sinks, times):
         name = f"model.layers.{layer}.self_attn."
         for stream in "kv":
             weights[f"{name}{stream}_proj.weight"][:, own] *= times
-        weights[name + "k_proj.weight"][3::8, 31] = times  # coordinate 3 of 8 turns by 0.001 a token
+        weights[name + "k_proj.weight"][3::8, 31] = times  # coordinate 3 of 8 rotates by 0.001 per token
         weights[name + "q_proj.bias"][3::8] = 4
     write_safetensors(folder / "model.safetensors", weights)
     return folder

@@ -20,13 +20,13 @@ FIRST = 2
 
 
 def plain(heads, d, **more):
-    """A layer's group of a head plan that keeps all heads."""
+    """Returns a layer's group of a head plan that keeps all heads."""
     return {"kept": np.arange(heads), "targets": np.empty(0, int), "references": np.empty((0, 2), int),
             "map": np.empty((0, 2 * d, d)), "bias": np.empty((0, d)), **more}
 
 
 def constant(value):
-    """A latent group without any latent: every row is `value`."""
+    """Returns a latent group without latents: every row is `value`."""
     return {"mean": value, "projection": np.empty((len(value), 0)), "lift": np.empty((0, len(value))), "bias": value,
             "band_columns": np.empty(0, int), "band_bits": np.empty(0, int)}
 
@@ -57,7 +57,7 @@ class CachedForwardTest(unittest.TestCase):
                 changed.weights[block + "v_proj.weight"] *= 0
                 changed.weights[block + "v_proj.bias"] = value
                 for part in ("weight", "bias"):
-                    changed.weights[block + "q_proj." + part] *= 0  # what equal keys amount to
+                    changed.weights[block + "q_proj." + part] *= 0  # equivalent to equal keys
             groups = [constant(value) for value in values]
             plans = [Plan("latent", first, {"k": groups, "v": groups}) for first in (0, 5, 12)]
 
@@ -163,7 +163,7 @@ class CachedForwardTest(unittest.TestCase):
 
         lossy = [calibrate(model, fit, heldout, stored=stored) for stored in (0.2, 0.3, 0.4)]
         heads = [calibrate(model, fit, heldout, algorithm, scope, stored=0.5, references=min(most, 5))
-                 for algorithm, scope, most in head_plans]  # 6 of paper-code are its own
+                 for algorithm, scope, most in head_plans]  # 6 are the limit of paper-code
 
         kl = [cached_forward.summary(model, heldout, plan)["kl"] for plan, _, _ in lossy]
         self.assertEqual(kl, sorted(kl, reverse=True))

@@ -1,4 +1,5 @@
-"""Moments, latents and quantisers in numpy against closed forms, brute force, and what transformers says of small models."""
+"""Moments, latents and quantisers in numpy against closed forms, brute force, and the output of transformers for small
+models."""
 import sys
 import unittest
 from pathlib import Path
@@ -35,7 +36,7 @@ class MomentsTest(unittest.TestCase):
             self.check_layer(model, found, *(x - shift for x, shift in ((q, 0), (k, k.mean(0)), (v, v.mean(0)))))
 
     def first_weight(self, model, sequences, expected, at):
-        """w of layer 0 from the activations of transformers and the embedding."""
+        """Returns w of layer 0 from the activations of transformers and the embedding."""
         ends = np.cumsum([len(tokens) for tokens in sequences])[:-1]
         parts = zip(*(np.split(expected[point], ends) for point in ("q.roped.0", "k.roped.0", "v.proj.0")))
         measure = model.linear(np.concatenate([model.attend(*qkv) for qkv in parts]), "model.layers.0.self_attn.o_proj")

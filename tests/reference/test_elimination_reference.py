@@ -1,4 +1,4 @@
-"""The choice of heads, references and maps in numpy against brute force, least squares and graphs drawn by hand."""
+"""The choice of heads, references and maps in numpy against brute force, least squares and hand-made graphs."""
 import itertools
 import sys
 import unittest
@@ -114,7 +114,8 @@ class CausalTest(unittest.TestCase):
             self.assertEqual(chosen, self.eager(data, 5))
 
     def eager(self, data, budget):
-        """All costs anew before each drop, from the tokens; references of every target anew from all kept heads."""
+        """Computes all costs again before each drop, from the tokens, and the references of every target from all kept
+        heads."""
         def best(s, target, kept):
             z, stream = data[s]
             found = []
@@ -165,12 +166,12 @@ class CausalTest(unittest.TestCase):
 
 
 class GraphTest(unittest.TestCase):
-    """Two layers of three heads, drawn by hand."""
+    """Two layers of three heads, made by hand."""
     layer = np.repeat([0, 1], 3)
     edges = {0: {1: 0.9}, 1: {0: 0.9}, 2: {5: 0.99}, 3: {0: 0.6, 1: 0.9, 4: 0.7}, 4: {1: 0.55, 2: 0.8, 3: 0.9}, 5: {4: 0.9}}
 
     def r2(self, edges):
-        """[target, source] of {target: {source: R2}}; 2 <- 5 is not causal and must not count."""
+        """Returns [target, source] for {target: {source: R2}}; 2 <- 5 is not causal and must not count."""
         matrix = np.zeros((6, 6))
         for target, sources in edges.items():
             matrix[target, list(sources)] = list(sources.values())

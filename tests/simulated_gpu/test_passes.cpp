@@ -25,7 +25,7 @@ TEST(Passes, NeedRoomForTheGramsOfOneAtATime) {
   const ProcessGrid shape = usual_grid(world.size());
   const Grid grid(world, shape.rows, shape.columns);
   const auto comm = make_device_comm(world, device.index());
-  const std::vector<std::int64_t> columns{kColumns, kColumns}, blocks{kBlock, kBlock};
+  const std::vector<std::int64_t> columns{kColumns, kColumns};
   const std::int64_t gram = 8 * DeviceGram(grid, kColumns, kBlock, at::kCPU).elements();
   const std::int64_t waiting =
       8 * kColumns *
@@ -34,10 +34,10 @@ TEST(Passes, NeedRoomForTheGramsOfOneAtATime) {
   const at::Tensor others =
       at::empty({free_gpu_memory(device.index()) - room}, at::dtype(at::kByte).device(device));
 
-  DeviceCollector<double> collector(grid, *comm, columns, blocks, Precision::float64, false, device,
-                                    at::kDouble);
+  DeviceCollector<double> collector(grid, *comm, {columns, {kBlock, kBlock}, Precision::float64, false},
+                                    device, at::kDouble);
   for (const std::size_t stream : {0, 1}) {
-    collector.begin({{stream}, {Part::fit}, {}});
+    collector.start_share({{stream}, {Part::fit}, {}});
     at::Tensor host = at::empty({kTokens, kColumns}, at::kDouble);
     for (std::int64_t t = 0; t < kTokens; ++t)
       for (std::int64_t j = 0; j < kColumns; ++j)

@@ -1,7 +1,7 @@
-"""A Slurm of this machine alone (slurm_local.sh), and what a user sees of it. For the tests of this folder.
+"""A Slurm of this machine only (slurm_local.sh), as a user sees it. For the tests of this folder.
 
-A test file is called with its own arguments by `main`, inside a network of its own where the machine has none: Slurm
-looks names up, and finds none where 127.0.0.1 is the only address.
+`main` runs a test file with its arguments, in a network namespace of its own if the machine has no network: Slurm looks
+up names, and finds none if 127.0.0.1 is the only address.
 """
 import atexit
 import os
@@ -27,14 +27,14 @@ ip link set here up && ip link set there up && exec "$@"
 
 
 class SlurmTest(unittest.TestCase):
-    """A class of tests with one cluster and one folder to work in, both removed at the program's end."""
+    """A class of tests with one cluster and one folder to work in, both removed when the program ends."""
 
     deadline = 0.0  # time.monotonic() at which waiting ends
     environment = None  # of the cluster's users
 
     @classmethod
     def start_cluster(cls, seconds):
-        """`seconds`: for the whole class, after which any wait fails."""
+        """`seconds`: for the whole class; after that any wait fails."""
         cls.deadline = time.monotonic() + seconds
         cls.folder = Path(tempfile.mkdtemp(prefix="headspan_slurm_"))
         atexit.register(shutil.rmtree, cls.folder)
@@ -51,7 +51,7 @@ class SlurmTest(unittest.TestCase):
 
     @classmethod
     def run_here(cls, *command, codes=(0,)):
-        """The finished process of a command in the folder, in the cluster's environment."""
+        """Returns the finished process of a command in the folder, with the cluster's environment."""
         run = subprocess.run(list(map(str, command)), cwd=cls.folder, env=cls.environment, capture_output=True, text=True,
                              timeout=120, check=False)
         if run.returncode not in codes:
@@ -60,12 +60,12 @@ class SlurmTest(unittest.TestCase):
 
     @classmethod
     def sbatch(cls, *options, script):
-        """The id of a new job whose log is ID.log."""
+        """Returns the id of a new job, whose log is ID.log."""
         return cls.run_here("sbatch", "--parsable", "--output=%j.log", *options, "--wrap", script).stdout.strip()
 
     @classmethod
     def wait_until(cls, what, condition):
-        """The condition's first true value."""
+        """Returns the first true value of the condition."""
         while not (value := condition()):
             if time.monotonic() > cls.deadline:
                 raise AssertionError(f"timed out waiting until {what}; {cls.situation()}")
@@ -83,18 +83,18 @@ class SlurmTest(unittest.TestCase):
 
     @classmethod
     def queued(cls, *jobs):
-        """Ids of jobs and tasks in the queue: all, or those of these jobs."""
+        """Returns the ids of jobs and tasks in the queue: all, or those of these jobs."""
         return cls.run_here("squeue", "--noheader", "--array", "--format=%i",
                             *(["--jobs=" + ",".join(jobs)] if jobs else [])).stdout.split()
 
     @classmethod
     def job(cls, name):
-        """What scontrol tells of a job, or of a task JOB_INDEX: {"JobState": ..., ...}."""
+        """Returns what scontrol says about a job, or about a task JOB_INDEX: {"JobState": ..., ...}."""
         return dict(re.findall(r"(\w+)=(\S*)", cls.run_here("scontrol", "--oneliner", "show", "job", name).stdout))
 
     @classmethod
     def processes(cls, **variables):
-        """Ids of the cluster's processes with these environment variables."""
+        """Returns the ids of the cluster's processes with these environment variables."""
         wanted = {f"{name}={value}" for name, value in {"SLURM_CONF": cls.cluster / "slurm.conf", **variables}.items()}
         found = []
         for entry in Path("/proc").iterdir():
@@ -114,7 +114,7 @@ def has_network():
 
 
 def main(arguments):
-    """Runs the tests of the file that calls. `arguments`: how many of the command line's are the file's own."""
+    """Runs the tests of the calling file. `arguments`: how many of the command line's arguments belong to the file."""
     if not has_network() and "HEADSPAN_OWN_NETWORK" not in os.environ:
         os.environ["HEADSPAN_OWN_NETWORK"] = "yes"
         os.execvp("unshare", ["unshare", "--net", "bash", "-c", OWN_NETWORK, "network", sys.executable, "-B", *sys.argv])

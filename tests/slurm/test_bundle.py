@@ -1,5 +1,5 @@
-"""slurm/bundle.sh: the folder that it makes runs where there is nothing but a shell, a kernel and PyTorch's wheel, and finds
-what the program itself finds. Needs root, for chroot.
+"""slurm/bundle.sh: the folder that it makes works where there is only a shell, a kernel and PyTorch's wheel, and gives
+the results of the program itself. Needs root, for chroot.
 
 usage: test_bundle.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -43,9 +43,9 @@ class Bundle(StudyTest):
         return done.stderr
 
     def inside(self, *command, threads=1):
-        """Runs a command that sees the files of `root`, the kernel's, and the wheel's under /packages."""
+        """Runs a command that sees the files of `root`, those of the kernel, and those of the wheel in /packages."""
         mounts = [(f"/{name}", self.root / name) for name in ("dev", "proc", "sys")]
-        # Which kernels BLAS runs decides on the last bits.
+        # The last bits depend on the kernels of BLAS.
         kernels = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
         environment = {"OMP_NUM_THREADS": str(threads), **kernels}
         if self.torch:
@@ -77,11 +77,11 @@ class Bundle(StudyTest):
         model = Path("/data/step0")
         shutil.copytree(TINY_OLMO2 / "step0", self.root / model.relative_to("/"))
         (self.root / "data/few.bin").write_bytes(b"\5\0" * 300)
-        # With several threads a program sets what lets idle ones sleep, and starts once more with it.
+        # With several threads the program starts again with an environment in which idle threads sleep.
         bench = self.inside("/bundle/headspan-bench", "device", "--folder", model, "--tokens", 300, "--sequence-length", 100,
                             threads=2)
         self.assertEqual(bench.returncode, 0, bench.stdout + bench.stderr)
-        # plan looks at what an idle process of the program takes: LibTorch alone is more than this.
+        # plan measures the memory of an idle process of the program: LibTorch alone takes more than this.
         keys = {**KEYS, "model.path": model, "tokens.path": "/data/few.bin", "output.directory": "/data/plan"}
         plan = self.inside("/bundle/headspan", "plan", "--ranks=1", *(f"--{key}={value}" for key, value in keys.items()))
         self.assertEqual(plan.returncode, 0, plan.stdout + plan.stderr)

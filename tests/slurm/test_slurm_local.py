@@ -1,4 +1,5 @@
-"""The Slurm that the tests of slurm/ run under is a real one: what they rely on, asked of jobs that are not headspan's.
+"""The Slurm under which the tests of slurm/ run is a real one: checks what they rely on, with jobs other than
+headspan's.
 
 usage: test_slurm_local.py HEADSPAN MPIEXEC [unittest's arguments]
 """

@@ -1,6 +1,6 @@
-"""A study under srun is interrupted many times, at random instants in random ways: as tests/app/test_interrupts.py under
-mpirun, whose checks these are. Slurm ends ranks with SIGKILL where srun itself is told to end, and some seconds after a
-cancellation; a signal that scancel sends is all that they get.
+"""A study under srun is interrupted many times, at random times in random ways, with the checks of
+tests/app/test_interrupts.py, which does the same under mpirun. Slurm ends ranks with SIGKILL if srun itself is told to
+end, and some seconds after a cancellation; a signal from scancel reaches only the ranks.
 
 usage: test_srun_interrupts.py HEADSPAN MPIEXEC INTERRUPTS RANKS
 """
@@ -32,7 +32,7 @@ LAUNCH_CANCELLED = re.compile("Task launch for StepId=.* failed|Application laun
 
 
 def ended_while_loading(sent):
-    """A rank by the signal itself; the others then by their own patience."""
+    """The exit codes when a rank is ended by the signal itself, and the others by their time-out."""
     return {128 + sent, FAILED}
 
 
@@ -50,7 +50,7 @@ class Interrupts(SlurmTest):
         return subprocess.Popen(run, env=self.environment, stdout=log, stderr=log)
 
     def run_through(self, output):
-        """The seconds that it took."""
+        """Returns the seconds that the run took."""
         start = time.monotonic()
         with open(self.folder / "log", "w+", encoding="utf-8") as log, self.srun(output, log) as run:
             code = run.wait(timeout=120)
@@ -72,12 +72,12 @@ class Interrupts(SlurmTest):
         return ended_while_loading(signal.SIGTERM) | KILLED, True  # the KILL comes KillWait seconds later
 
     def signal_srun(self, run, job, sent):
-        """It passes USR1 on, kills its ranks on TERM, and on a first INT only says how they are."""
+        """srun forwards USR1, kills its ranks on TERM, and on a first INT only prints their state."""
         run.send_signal(sent)
         return ended_while_loading(sent) | (KILLED if sent == signal.SIGTERM else set()), sent != signal.SIGTERM
 
     def interrupt_srun(self, way, sent, instant, name):
-        """(exit code, what was printed, the exit codes that it may have, whether it had the time to tidy up)."""
+        """Returns (exit code, output, the exit codes that are allowed, whether it had the time to tidy up)."""
         begin = time.monotonic()
         with open(self.folder / "log", "w+", encoding="utf-8") as log, self.srun("disturbed", log, name) as run:
             job = self.wait_until("the job is known", lambda: run.poll() is not None or self.run_here(
@@ -88,7 +88,7 @@ class Interrupts(SlurmTest):
         return code, (self.folder / "log").read_text(), codes, tidy
 
     def interrupt_batch(self, sent, instant):
-        """Likewise of a batch job: its ranks and srun get the signal at once."""
+        """The same for a batch job: its ranks and srun get the signal at once."""
         run = ["srun", "--mpi=pmix", *command([], PROGRAM, self.folder, "disturbed")]
         job = self.sbatch(*LAYOUT, script="exec " + shlex.join(run))
         time.sleep(instant)
@@ -100,7 +100,7 @@ class Interrupts(SlurmTest):
                 ended_while_loading(sent) | (KILLED if sent == signal.SIGTERM else set()), sent != signal.SIGTERM)
 
     def interrupt(self, number, seconds, chance):
-        """(how, exit code, what was printed, whether it must leave nothing unfinished)."""
+        """Returns (how, exit code, output, whether it must leave nothing unfinished)."""
         sent, instant = chance.choice(SIGNALS), chance.uniform(0, 1.1 * seconds)
         way = chance.choice((self.signal_the_step, self.cancel_the_job, self.signal_srun, None))
         code, told, codes, tidy = (self.interrupt_srun(way, sent, instant, f"interrupted{number}") if way else

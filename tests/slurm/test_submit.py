@@ -1,4 +1,4 @@
-"""What submit.sh would submit, and what it refuses, without Slurm: an empty queue is all it sees.
+"""What submit.sh would submit and what it refuses, without Slurm: it sees only an empty queue.
 
 usage: test_submit.py HEADSPAN MPIEXEC [unittest's arguments]
 """
@@ -53,7 +53,7 @@ class Submit(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def submit(self, *options):
-        """(exit code, words of the sbatch commands, the other lines)."""
+        """Returns (exit code, words of the sbatch commands, the other lines)."""
         run = self.run_here(ROOT / "slurm" / "submit.sh", "job.ini", "--site", "site.env", "--dry-run", *options)
         lines = run.stdout.splitlines()
         return (run.returncode, [shlex.split(line) for line in lines if line.startswith("sbatch ")],
@@ -95,7 +95,7 @@ class Submit(unittest.TestCase):
             self.assertEqual(command[command.index("job.ini") + 1:], ["--predict.pool=4"])
 
     def test_task_studies_its_row(self):
-        """Row 3 is not the row that is called 3."""
+        """Row 3 is not the row that is named 3."""
         self.write_job(model={"manifest": "manifest.tsv"})
         self.write("site.env", (self.folder / "site.env").read_text() + "HEADSPAN_LAUNCHER=()\n")
         for row, name in ((2, "3"), (3, "last")):

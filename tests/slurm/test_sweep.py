@@ -1,11 +1,11 @@
-"""A sweep through slurm/ as a user runs it, on two nodes: what goes wrong in one checkpoint leaves the others alone, is
-told, and is made good by submitting again.
+"""A sweep through slurm/ as a user runs it, on two nodes: a failure in one checkpoint does not affect the others, is
+reported, and is repaired by submitting again.
 
 usage: test_sweep.py HEADSPAN MPIEXEC [unittest's arguments]
 
-Seven checkpoints as an array. One is told that its time is up, one loses a rank, one is cancelled, one is broken. Then
-the killed and the cancelled one in one allocation with two groups, under mpirun; the broken one again, alone; mended; and
-nothing, for all is there.
+Seven checkpoints as an array: one is told that its time is up, one loses a rank, one is cancelled, one is broken. Then
+the killed and the cancelled one in one allocation with two groups, under mpirun; then the broken one again, alone; then
+repaired; and finally nothing, because everything is finished.
 """
 import os
 import re
@@ -60,7 +60,7 @@ HEADSPAN_REPORT_OPTIONS=(--time=10 --mem=100M)
 
 
 class Submission:
-    """What submit.sh printed, and the ids of the jobs that it made."""
+    """The output of submit.sh, and the ids of the jobs that it submitted."""
 
     def __init__(self, run):
         self.text, self.commands = run.stdout, [shlex.split(line) for line in run.stdout.splitlines()
@@ -157,7 +157,7 @@ class Sweep(SlurmTest):
 
     @classmethod
     def stop_while_working(cls, *tasks):
-        """{task: the processes of its two ranks}, all stopped after the weights were loaded."""
+        """Returns {task: the processes of its two ranks}, all stopped after the weights were loaded."""
         stopped = {}
 
         def all_stopped():
@@ -228,7 +228,8 @@ class Sweep(SlurmTest):
         self.assertRegex(self.log(f"{self.array.study}_{BROKEN}"), r"headspan: \S+/broken/model.safetensors: ")
 
     def aggregation(self, submission):
-        """Exit code, number of checkpoints, names of those that are missing; told by the table and by the page."""
+        """Returns exit code, number of checkpoints, and names of those that are missing, from the table and the page.
+        """
         log = self.log(f"{submission.report}.report")
         code = self.job(submission.report)["ExitCode"]
         return code, re.findall(r"status=done checkpoints=(\d+)", log), sorted(re.findall(r"name = (\S+): has no result", log))

@@ -1,8 +1,9 @@
 // select_by_graph as a filter, for test_reference_graph.py. Reads cases from standard input until it ends:
 //
-//   heads code targets least most   layer of each head   R² of each target and source, "nan" for none
+//   heads code targets min_references max_references   layer of each head   R² of each target and source, or
+//   "nan"
 //
-// and writes for each case one line: for each head its references, "-" for none, with commas between.
+// and writes a line for each case: the references of each head, separated by commas, or "-".
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -13,7 +14,7 @@
 int main() {
   std::int64_t heads = 0;
   headspan::GraphRule rule;
-  while (std::cin >> heads >> rule.code >> rule.targets >> rule.least >> rule.most) {
+  while (std::cin >> heads >> rule.code >> rule.targets >> rule.min_references >> rule.max_references) {
     const auto count = static_cast<std::size_t>(heads);
     std::vector<std::int64_t> layer(count);
     for (std::int64_t& value : layer) std::cin >> value;

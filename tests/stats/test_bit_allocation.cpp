@@ -69,12 +69,12 @@ TEST(BitAllocation, nothing_that_costs_no_more_loses_less) {
     EXPECT_LE(static_cast<double>(used), bytes);
     for (std::size_t b = 0; b < 2; ++b)
       EXPECT_NEAR(found.loss[b], loss_of(spectra[b], found.bands[b]), 1e-6 * loss);
-    double least = INFINITY;
+    double smallest = INFINITY;
     for (const auto& first : all)
       for (const auto& second : all)
         if (bytes_of(first) + bytes_of(second) <= used)
-          least = std::min(least, loss_of(spectra[0], first) + loss_of(spectra[1], second));
-    EXPECT_NEAR(loss, least, 1e-6 * least) << bytes << " bytes";
+          smallest = std::min(smallest, loss_of(spectra[0], first) + loss_of(spectra[1], second));
+    EXPECT_NEAR(loss, smallest, 1e-6 * smallest) << bytes << " bytes";
   }
 }
 

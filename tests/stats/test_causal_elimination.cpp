@@ -1,4 +1,4 @@
-// Lazy elimination against the same greedy rule with every cost taken anew at every step.
+// Lazy elimination against the same greedy rule with every cost computed again at every step.
 #include <limits>
 #include <random>
 
@@ -13,18 +13,17 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Candidates = std::vector<std::vector<std::vector<std::int64_t>>>;
 
-/// Every head is predicted from `most` other heads: its loss from each candidate alone is drawn, and
-/// candidates are in the order of these losses, as the elimination wants them. Of several the inverse losses
-/// add up.
+/// Every head is predicted from `references` other heads. Its loss from each candidate alone is random, and
+/// its candidates are in the order of these losses. The inverse losses of several references add up.
 struct Problem {
   Candidates candidates;                                 // [stream][target]
   std::vector<std::vector<std::vector<double>>> losses;  // of them
   std::vector<std::int64_t> layer;
-  std::size_t most;
+  std::size_t references;
 
   Problem(std::int64_t streams, std::int64_t layers, std::int64_t heads, std::uint64_t seed,
-          std::size_t references = 1)
-      : most(references) {
+          std::size_t per_target = 1)
+      : references(per_target) {
     std::mt19937_64 engine(seed);
     std::uniform_real_distribution<double> uniform(0.1, 10);
     for (std::int64_t head = 0; head < layers * heads; ++head) layer.push_back(head / heads);
@@ -32,14 +31,14 @@ struct Problem {
     losses.resize(candidates.size());
     for (std::size_t s = 0; s < candidates.size(); ++s)
       for (std::size_t target = 0; target < layer.size(); ++target) {
-        std::vector<std::pair<double, std::int64_t>> own;
+        std::vector<std::pair<double, std::int64_t>> drawn;
         for (std::size_t source = 0; source < layer.size(); ++source)
           if (source != target && layer[source] <= layer[target])
-            own.emplace_back(uniform(engine), static_cast<std::int64_t>(source));
-        std::sort(own.begin(), own.end());
+            drawn.emplace_back(uniform(engine), static_cast<std::int64_t>(source));
+        std::sort(drawn.begin(), drawn.end());
         candidates[s].emplace_back();
         losses[s].emplace_back();
-        for (const auto& [loss, source] : own) {
+        for (const auto& [loss, source] : drawn) {
           candidates[s].back().push_back(source);
           losses[s].back().push_back(loss);
         }
@@ -48,15 +47,15 @@ struct Problem {
 
   /// The first of the positions that are allowed.
   MetricChoice best(std::size_t stream, std::size_t target, std::vector<std::int64_t> allowed) const {
-    if (allowed.size() > most) allowed.resize(most);
+    if (allowed.size() > references) allowed.resize(references);
     double inverse = 0;
     for (const std::int64_t at : allowed) inverse += 1 / losses[stream][target][static_cast<std::size_t>(at)];
     return {allowed, allowed.empty() ? kInfinity : 1 / inverse};
   }
 
-  /// Of a target the positions of the candidates that are kept.
-  std::vector<std::int64_t> left(const std::vector<std::vector<bool>>& kept, std::size_t stream,
-                                 std::size_t target) const {
+  /// Returns the positions of a target's candidates that are kept.
+  std::vector<std::int64_t> kept_positions(const std::vector<std::vector<bool>>& kept, std::size_t stream,
+                                           std::size_t target) const {
     std::vector<std::int64_t> positions;
     for (std::size_t at = 0; at < candidates[stream][target].size(); ++at)
       if (kept[stream][static_cast<std::size_t>(candidates[stream][target][at])])
@@ -77,17 +76,17 @@ struct Problem {
     double sum = 0;
     for (std::size_t s = 0; s < kept.size(); ++s)
       for (std::size_t target = 0; target < layer.size(); ++target)
-        if (!kept[s][target]) sum += best(s, target, left(kept, s, target)).loss;
+        if (!kept[s][target]) sum += best(s, target, kept_positions(kept, s, target)).loss;
     return sum;
   }
 };
 
-/// Which heads are kept when at each step the one goes that adds least to the loss.
+/// Returns the heads that are kept if each step drops the one that adds least to the loss.
 std::vector<std::vector<bool>> greedy(const Problem& problem, std::int64_t budget) {
   std::vector<std::vector<bool>> kept(problem.candidates.size(),
                                       std::vector<bool>(problem.layer.size(), true));
   for (auto left = static_cast<std::int64_t>(kept.size() * problem.layer.size()); left > budget; --left) {
-    double least = kInfinity;
+    double smallest = kInfinity;
     std::pair<std::size_t, std::size_t> best{0, 0};
     for (std::size_t s = 0; s < kept.size(); ++s)
       for (std::size_t head = 0; head < problem.layer.size(); ++head) {
@@ -95,9 +94,9 @@ std::vector<std::vector<bool>> greedy(const Problem& problem, std::int64_t budge
         auto without = kept;
         without[s][head] = false;
         const double loss = problem.loss(without);
-        if (loss < least) least = loss, best = {s, head};
+        if (loss < smallest) smallest = loss, best = {s, head};
       }
-    if (least == kInfinity) return {};
+    if (smallest == kInfinity) return {};
     kept[best.first][best.second] = false;
   }
   return kept;

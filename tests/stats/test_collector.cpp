@@ -36,7 +36,7 @@ TEST(Collector, GathersRoundsIntoTheGramOfAllRows) {
     const Grid grid(world, shape.rows, shape.columns);
     SCOPED_TRACE(std::to_string(shape.rows) + "x" + std::to_string(shape.columns));
     const std::vector<std::int64_t> columns{12, 4};
-    Collector<double> collector(grid, columns, {4, 2}, Precision::float64, true);
+    Collector<double> collector(grid, {columns, {4, 2}, Precision::float64, true});
     const std::int64_t panel = panel_tokens<double>(grid.shape(), columns, Precision::float64, true);
     const std::vector<std::int64_t> rounds{1, 0, panel - 2, 5, 2 * panel + 3, 7};
     std::int64_t tokens = 0;
@@ -69,7 +69,7 @@ TEST(Collector, OfNoRowsIsEmpty) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const ProcessGrid shape = usual_grid(world.size());
   const Grid grid(world, shape.rows, shape.columns);
-  Collector<float> collector(grid, {6}, {2}, Precision::float32, false);
+  Collector<float> collector(grid, {{6}, {2}, Precision::float32, false});
 
   const std::vector<StreamGrams> grams = collector.finish();
 

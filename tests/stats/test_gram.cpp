@@ -26,7 +26,7 @@ struct Moments {
   std::vector<long double> second;  // [D, D] about `origin`
 };
 
-/// By definition. Without an origin about the mean.
+/// Sums the Gram by definition, about `origin`, or else the mean.
 Moments naive(const Activations& z, const std::vector<double>* origin = nullptr) {
   Moments moments;
   for (std::int64_t j = 0; j < z.columns; ++j) {
@@ -312,9 +312,9 @@ std::vector<double> operand(const BlockCyclic& axis, int part, std::int64_t loca
 TEST(PanelProduct, HasTheSameSumsByBlasAndByOwnKernels) {
   constexpr std::int64_t kTokens = 300;
   on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
-    SyrkKernel own;
+    SyrkKernel syrk_kernel;
     std::array<std::vector<double>, 2> stored;
-    for (SyrkKernel* sums : {static_cast<SyrkKernel*>(nullptr), &own}) {
+    for (SyrkKernel* kernel : {static_cast<SyrkKernel*>(nullptr), &syrk_kernel}) {
       Matrix gram(grid, layout.columns(), layout.columns(), block);
       const std::vector<double> rows = operand(gram.rows(), grid.row(), gram.local_rows(), kTokens);
       const std::vector<double> columns =
@@ -328,11 +328,11 @@ TEST(PanelProduct, HasTheSameSumsByBlasAndByOwnKernels) {
         panel.distance = grid.columns() * block;
       }
       LargeArray<double> workspace;
-      add_product(gram, panel, sums, workspace, [] {});
+      add_product(gram, panel, kernel, workspace, [] {});
       for (std::int64_t l = 0; l < gram.local_columns(); ++l)
         for (std::int64_t k = 0; k < gram.local_rows(); ++k)
           if (gram.rows().global(grid.row(), k) >= gram.columns().global(grid.column(), l))
-            stored[sums == nullptr ? 0 : 1].push_back(*gram.at(k, l));
+            stored[kernel == nullptr ? 0 : 1].push_back(*gram.at(k, l));
       EXPECT_TRUE(gram.guards_intact());
     }
     EXPECT_EQ(stored[0], stored[1]);

@@ -38,18 +38,18 @@ TEST(HeadElimination, drops_at_each_step_the_head_that_costs_least) {
     EXPECT_EQ(found.loss[5], 0);
     std::vector<bool> kept(kHeads, true);
     for (std::size_t step = 0; step < 4; ++step) {
-      double least = std::numeric_limits<double>::infinity();
+      double smallest = std::numeric_limits<double>::infinity();
       std::int64_t best = -1;
       for (std::int64_t h = 0; h < kHeads; ++h) {
         if (!kept[static_cast<std::size_t>(h)]) continue;
         std::vector<bool> without = kept;
         without[static_cast<std::size_t>(h)] = false;
         const double loss = loss_of(covariance, metrics, without);
-        if (loss < least) least = loss, best = h;
+        if (loss < smallest) smallest = loss, best = h;
       }
       EXPECT_EQ(found.dropped[step], best) << "seed " << seed << ", step " << step;
       kept[static_cast<std::size_t>(best)] = false;
-      EXPECT_NEAR(found.loss[4 - step] / least, 1, 1e-9);
+      EXPECT_NEAR(found.loss[4 - step] / smallest, 1, 1e-9);
     }
   }
 }
@@ -75,14 +75,14 @@ TEST(HeadElimination, budget_is_spent_as_well_as_any_other_way) {
   const std::vector<std::vector<double>> losses{
       {inf, 9, 4, 1, 0}, {inf, 2, 1.5, 1.25, 0}, {inf, 30, 8, 7.5, 0}};
   for (std::int64_t budget = 3; budget <= 12; ++budget) {
-    double least = inf;
+    double smallest = inf;
     for (std::int64_t a = 1; a <= 4; ++a)
       for (std::int64_t b = 1; b <= 4; ++b)
         for (std::int64_t c = 1; c <= 4; ++c)
           if (a + b + c == budget)
-            least = std::min(least, losses[0][static_cast<std::size_t>(a)] +
-                                        losses[1][static_cast<std::size_t>(b)] +
-                                        losses[2][static_cast<std::size_t>(c)]);
+            smallest = std::min(smallest, losses[0][static_cast<std::size_t>(a)] +
+                                              losses[1][static_cast<std::size_t>(b)] +
+                                              losses[2][static_cast<std::size_t>(c)]);
 
     const std::vector<std::int64_t> kept = allocate_heads(losses, budget);
 
@@ -90,7 +90,7 @@ TEST(HeadElimination, budget_is_spent_as_well_as_any_other_way) {
     double loss = 0;
     for (std::size_t block = 0; block < 3; ++block)
       loss += losses[block][static_cast<std::size_t>(kept[block])];
-    EXPECT_DOUBLE_EQ(loss, least) << budget << " heads";
+    EXPECT_DOUBLE_EQ(loss, smallest) << budget << " heads";
   }
 }
 

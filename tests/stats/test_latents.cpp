@@ -50,7 +50,7 @@ TEST(Latents, all_of_them_give_the_columns_back) {
   const Latents latents = make_latents(random_covariance(kColumns, 2).values(),
                                        joined(random_metrics(kHeads, kHeadSize, 20)), kHeads, kHeadSize);
 
-  const Dense identity = square(latents.lift) * square(latents.projection).transposed();
+  const Dense identity = square(latents.reconstruction) * square(latents.projection).transposed();
   for (std::int64_t j = 0; j < kColumns; ++j)
     for (std::int64_t i = 0; i < kColumns; ++i) EXPECT_NEAR(identity(i, j), i == j ? 1 : 0, 1e-11);
 }
@@ -63,10 +63,11 @@ TEST(Latents, a_dropped_one_costs_its_eigenvalue_in_the_metric) {
   const Latents latents = make_latents(covariance.values(), joined(metrics), kHeads, kHeadSize);
 
   for (std::int64_t dropped = 0; dropped < kColumns; ++dropped) {
-    Dense map = square(latents.projection) * square(latents.lift).transposed();  // x -> what is had of it
+    Dense map =
+        square(latents.projection) * square(latents.reconstruction).transposed();  // x -> what is had of it
     for (std::int64_t j = 0; j < kColumns; ++j)
       for (std::int64_t i = 0; i < kColumns; ++i)
-        map(i, j) -= square(latents.projection)(i, dropped) * square(latents.lift)(j, dropped);
+        map(i, j) -= square(latents.projection)(i, dropped) * square(latents.reconstruction)(j, dropped);
     for (std::int64_t i = 0; i < kColumns; ++i) map(i, i) -= 1;  // x -> its error
     EXPECT_NEAR((metric * map.transposed() * covariance * map).trace(),
                 latents.eigenvalues[static_cast<std::size_t>(dropped)], 1e-10 * latents.eigenvalues[0]);
@@ -116,7 +117,7 @@ TEST(Latents, what_no_metric_sees_costs_nothing_and_comes_back) {
   EXPECT_EQ(latents.eigenvalues, std::vector<double>(kColumns, 0.0));
   const std::vector<double> descending{9, 4, 3, 1, 0.5, 0};
   for (std::size_t i = 0; i < descending.size(); ++i) EXPECT_NEAR(latents.variances[i], descending[i], 1e-13);
-  const Dense identity = square(latents.lift) * square(latents.projection).transposed();
+  const Dense identity = square(latents.reconstruction) * square(latents.projection).transposed();
   for (std::int64_t j = 0; j < kColumns; ++j)
     for (std::int64_t i = 0; i < kColumns; ++i) EXPECT_NEAR(identity(i, j), i == j ? 1 : 0, 1e-13);
 }

@@ -25,7 +25,7 @@ struct Sample {
     return result;
   }
 
-  /// Upper tiles hold what is never to be read.
+  /// Returns the problem with -77 in the upper tiles, which must not be read.
   MetricProblem problem() const {
     Dense lower = moments;
     for (std::int64_t j = 0; j < kColumns; ++j)
@@ -35,7 +35,7 @@ struct Sample {
     return {rules, kHeadSize, lower.values(), variance(), metric.values()};
   }
 
-  /// tr(M E) of a token.
+  /// Returns tr(M E) per token.
   double loss(const std::vector<std::int64_t>& sources) const {
     return (metric * residual_of(moments, sources, kTarget, kHeadSize)).trace() / kTokens;
   }
@@ -58,21 +58,21 @@ TEST(MetricSelection, takes_at_each_step_what_leaves_least) {
     std::sort(allowed.begin(), allowed.end(),
               [&](std::int64_t a, std::int64_t b) { return problem.loss_of(a) < problem.loss_of(b); });
     std::vector<std::int64_t> expected;
-    for (std::int64_t most = 1; most <= 3; ++most) {
-      double least = std::numeric_limits<double>::infinity();
+    for (std::int64_t count = 1; count <= 3; ++count) {
+      double smallest = std::numeric_limits<double>::infinity();
       std::int64_t best = -1;
       for (const std::int64_t candidate : allowed) {
         if (std::find(expected.begin(), expected.end(), candidate) != expected.end()) continue;
         std::vector<std::int64_t> with = expected;
         with.push_back(candidate);
-        if (sample.loss(with) < least) least = sample.loss(with), best = candidate;
+        if (sample.loss(with) < smallest) smallest = sample.loss(with), best = candidate;
       }
       expected.push_back(best);
 
-      const MetricChoice choice = problem.choose(allowed, most);
+      const MetricChoice choice = problem.choose(allowed, count);
 
       EXPECT_EQ(choice.references, expected) << "seed " << seed;
-      EXPECT_NEAR(choice.loss / least, 1, 1e-9) << "seed " << seed;
+      EXPECT_NEAR(choice.loss / smallest, 1, 1e-9) << "seed " << seed;
     }
   }
 }

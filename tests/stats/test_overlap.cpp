@@ -1,5 +1,6 @@
 // Overlap dimensions of weights with planted common directions, by both routes, on every grid.
 #include <cmath>
+#include <optional>
 
 #include "dist/matrix/linear_algebra.h"
 #include "stats/layers/overlap.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kRows = 24, kHeadSize = 3, kHeads = 4;
 const std::vector<double> kNoGain(kHeads* kHeadSize, 1.0);
+constexpr std::optional<double> kPaper;  // its tolerance, else a relative one
 
 /// W: [24, 4 heads of 3]. Heads 1 and 2 share `shared` directions with head 0, less `noise` times a direction
 /// of their own; all others are orthogonal and of length 1.
@@ -18,10 +20,10 @@ Activations planted(std::int64_t shared, double noise) {
   const Activations basis = cosines(kRows, 18);
   Activations directions{18, 12, std::vector<double>(18 * 12, 0.0)};
   for (std::int64_t column = 0; column < 12; ++column) {
-    const std::int64_t own = column % kHeadSize, head = column / kHeadSize;
-    const bool common = (head == 1 || head == 2) && own < shared;
-    directions.at(common ? own : column, column) = 1;
-    if (common) directions.at(12 + (head - 1) * 3 + own, column) = noise;
+    const std::int64_t j = column % kHeadSize, head = column / kHeadSize;
+    const bool common = (head == 1 || head == 2) && j < shared;
+    directions.at(common ? j : column, column) = 1;
+    if (common) directions.at(12 + (head - 1) * 3 + j, column) = noise;
   }
   Activations w = product(basis, directions);
   for (double& value : w.values) value *= std::sqrt(2.0 / kRows);
@@ -36,7 +38,7 @@ Matrix distributed(const Grid& grid, const Activations& w) {
   return matrix;
 }
 
-/// By W^T W and by W itself.
+/// Returns the spectra from W^T W and from W itself.
 std::array<ProjectionSpectrum, 2> spectra(const Grid& grid, const Activations& weights,
                                           const std::vector<double>& gain) {
   const Matrix w = distributed(grid, weights);
@@ -51,17 +53,17 @@ TEST(Overlap, CountsSharedDirections) {
     const Activations w = planted(shared, 0);
     on_all_grids([&](const Grid& grid) {
       for (const ProjectionSpectrum& spectrum : spectra(grid, w, kNoGain))
-        for (const char* tolerance : {"paper", "1e-1", "1e-4"}) {
+        for (const std::optional<double> tolerance : {kPaper, {1e-1}, {1e-4}}) {
           const OverlapRanks ranks = overlap_ranks(spectrum, kRows, kHeadSize, tolerance);
-          EXPECT_EQ(ranks.sum, 12) << tolerance;
-          EXPECT_EQ(ranks.overlap_dimension(), 2 * shared) << tolerance;
+          EXPECT_EQ(ranks.sum, 12) << tolerance.value_or(0);
+          EXPECT_EQ(ranks.overlap_dimension(), 2 * shared) << tolerance.value_or(0);
         }
     });
   }
 }
 
-/// v, v + noise u and v + noise w: squares of singular values noise^2 and the two with sum 3 + noise^2 and
-/// product noise^2. Twice.
+// v, v + noise u and v + noise w, twice: the squares of their singular values are noise^2 and two with sum
+// 3 + noise^2 and product noise^2.
 TEST(Overlap, NoiseDecidesAtWhichTolerance) {
   for (const double noise : {1e-2, 1e-5}) {
     const Activations w = planted(2, noise);
@@ -73,10 +75,9 @@ TEST(Overlap, NoiseDecidesAtWhichTolerance) {
         const std::vector<double> expected{largest,         largest,        1, 1, 1, 1, 1, 1, noise, noise,
                                            noise / largest, noise / largest};
         expect_near(spectrum.joint, expected, 1e-9, "joint");
-        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "1e-1").overlap_dimension(), 4);
-        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "1e-4").overlap_dimension(),
-                  noise > 1e-3 ? 0 : 4);
-        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "1e-6").overlap_dimension(), 0);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, 1e-1).overlap_dimension(), 4);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, 1e-4).overlap_dimension(), noise > 1e-3 ? 0 : 4);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, 1e-6).overlap_dimension(), 0);
       }
     });
   }
@@ -90,13 +91,13 @@ TEST(Overlap, GainScalesColumns) {
     for (const ProjectionSpectrum& spectrum : spectra(grid, w, gain)) {
       expect_near(spectrum.joint, gain, 1e-12, "joint");
       expect_near(spectrum.heads.at(3), {3, 2, 1}, 1e-12, "head 3");
-      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "0.26").joint, 9);  // 12 .. 4 exceed 3.12
-      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "0.26").sum, 9);    // one sigma_max for all terms
+      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, 0.26).joint, 9);  // 12 .. 4 exceed 3.12
+      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, 0.26).sum, 9);    // one sigma_max for all terms
     }
   });
 }
 
-/// Of weights whose squares are beyond what a double holds.
+// Weights whose squares overflow a double.
 TEST(Overlap, IsTheSameOfScaledWeights) {
   const Activations w = planted(2, 1e-2);
   on_all_grids([&](const Grid& grid) {
@@ -120,7 +121,7 @@ TEST(Overlap, IsTheSameOfScaledWeights) {
         std::vector<double> values = found[route].joint;
         for (double& value : values) value = std::ldexp(value, exponent - power);
         expect_near(values, plain[route].joint, 1e-9, "joint");
-        for (const char* tolerance : {"paper", "1e-1", "1e-4"})
+        for (const std::optional<double> tolerance : {kPaper, {1e-1}, {1e-4}})
           EXPECT_EQ(overlap_ranks(found[route], kRows, kHeadSize, tolerance).overlap_dimension(),
                     overlap_ranks(plain[route], kRows, kHeadSize, tolerance).overlap_dimension());
       }
@@ -128,7 +129,7 @@ TEST(Overlap, IsTheSameOfScaledWeights) {
   });
 }
 
-/// Gains whose squares, and products with weights, are beyond what a double holds: of all heads, and of one.
+// Gains whose squares and products with weights overflow a double: of all heads, and of one.
 TEST(Overlap, GainsScaleColumnsWhateverTheirMagnitude) {
   const Activations w = planted(0, 0);
   on_all_grids([&](const Grid& grid) {
@@ -144,9 +145,9 @@ TEST(Overlap, GainsScaleColumnsWhateverTheirMagnitude) {
         for (std::size_t j = 9; j < 12; ++j) expected[j] = std::ldexp(expected[j], last_head);
         expect_near(joint, expected, 1e-12, "joint");
         expect_near(head, {3, 2, 1}, 1e-12, "head 3");
-        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "paper").sum, 12);
-        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "paper").joint, last_head == 0 ? 12 : 9);
-        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "1e-2").sum, last_head == 0 ? 12 : 9);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, kPaper).sum, 12);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, kPaper).joint, last_head == 0 ? 12 : 9);
+        EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, 1e-2).sum, last_head == 0 ? 12 : 9);
       }
     }
   });
@@ -163,21 +164,21 @@ TEST(Overlap, MoreColumnsThanRowsOverlapByWhatDoesNotFit) {
     const ProjectionSpectrum from_weights = spectrum_of_weights(matrix, kNoGain, kHeadSize);
     EXPECT_EQ(from_gram.joint.size(), 7);
     expect_near(from_gram.joint, from_weights.joint, 1e-12, "joint");
-    EXPECT_EQ(overlap_ranks(from_gram, 7, kHeadSize, "paper").overlap_dimension(), 12 - 7);
+    EXPECT_EQ(overlap_ranks(from_gram, 7, kHeadSize, kPaper).overlap_dimension(), 12 - 7);
   });
 }
 
-/// max(m, d) eps32 sigma_max of each matrix: a head of length 2e-6 has full rank by its own measure, but adds
-/// nothing to the joint rank.
+// The tolerance is max(m, d) eps32 sigma_max of each matrix: a head of length 2e-6 has full rank by itself,
+// but adds nothing to the joint rank.
 TEST(Overlap, PaperToleranceIsOfEachMatrixItself) {
   const Activations w = planted(0, 0);
   std::vector<double> gain(kNoGain);
   for (std::size_t j = 0; j < 3; ++j) gain[j] = 2e-6;
   on_all_grids([&](const Grid& grid) {
     for (const ProjectionSpectrum& spectrum : spectra(grid, w, gain)) {
-      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "paper").sum, 12);
-      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "paper").joint, 9);
-      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, "1e-5").sum, 9);
+      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, kPaper).sum, 12);
+      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, kPaper).joint, 9);
+      EXPECT_EQ(overlap_ranks(spectrum, kRows, kHeadSize, 1e-5).sum, 9);
     }
   });
 }

@@ -304,9 +304,9 @@ TEST(Pairwise, TellsAllRanksOfAFailureOnOne) {
   on_every_grid(layout, [&](const Grid& grid, std::int64_t block) {
     const RegressionData data = make_data(grid, layout, z, nullptr, {block});
     const bool last = grid.comm().rank() == grid.comm().size() - 1;
-    const auto fails = [&](const RegressionData& d, const PairSources& sources, const TakePair& take) {
+    const auto fails = [&](const RegressionData& d, const PairSources& sources, const PairSink& sink) {
       if (last) throw Error("no such device");
-      host_pair_sums(d, sources, take);
+      host_pair_sums(d, sources, sink);
     };
     EXPECT_THROW(all_pairs(data, fails), AgreedError);
   });

@@ -1,5 +1,5 @@
 """Algorithm 1 of the paper, as its text and as its code have it, against a plain reimplementation and its own invariants: on
-random graphs, and on graphs with ties, in pieces, with R2 at the ends of tau, without edges.
+random graphs, and on graphs with ties, disconnected ones, with R2 at the ends of tau, without edges.
 
 usage: test_reference_graph.py GRAPH_FILTER [unittest's arguments]
 """
@@ -41,9 +41,9 @@ def graphs():
 
 
 def run(cases):
-    """The program's {target: references} of each (r2, share, rule, least, most)."""
-    text = "".join(f"{HEADS} {int(rule == 'code')} {share} {least} {most} {' '.join(map(str, LAYER))} "
-                   f"{' '.join(repr(float(x)) for x in r2.ravel())}\n" for r2, share, rule, least, most in cases)
+    """The program's {target: references} of each (r2, share, rule, minimum, maximum)."""
+    text = "".join(f"{HEADS} {int(rule == 'code')} {share} {minimum} {maximum} {' '.join(map(str, LAYER))} "
+                   f"{' '.join(repr(float(x)) for x in r2.ravel())}\n" for r2, share, rule, minimum, maximum in cases)
     printed = subprocess.run([FILTER], input=text, capture_output=True, text=True, check=True, timeout=60).stdout
     return [{t: [int(r) for r in word.split(",")] for t, word in enumerate(line.split()) if word != "-"}
             for line in printed.splitlines()]
@@ -59,18 +59,18 @@ class ReferenceGraph(unittest.TestCase):
 
     def test_is_that_of_a_plain_reimplementation(self):
         self.assertEqual(len(self.found), len(self.keys))
-        for (name, share, rule, least, most), found in zip(self.keys, self.found):
-            expected = select_graph(self.names[name], LAYER, share, rule, least, most)
-            with self.subTest(graph=name, share=share, rule=rule, least=least):
-                self.assertEqual(found, {int(t): [int(r) for r in own] for t, own in expected.items()})
+        for (name, share, rule, minimum, maximum), found in zip(self.keys, self.found):
+            expected = select_graph(self.names[name], LAYER, share, rule, minimum, maximum)
+            with self.subTest(graph=name, share=share, rule=rule, minimum=minimum):
+                self.assertEqual(found, {int(t): [int(r) for r in references] for t, references in expected.items()})
 
     def test_references_are_known_earlier_and_kept(self):
-        for (name, share, rule, least, most), found in zip(self.keys, self.found):
-            with self.subTest(graph=name, share=share, rule=rule, least=least):
+        for (name, share, rule, minimum, maximum), found in zip(self.keys, self.found):
+            with self.subTest(graph=name, share=share, rule=rule, minimum=minimum):
                 for target, references in found.items():
                     self.assertEqual(len(references), len(set(references)))
-                    self.assertGreaterEqual(len(references), min(least, most))
-                    self.assertLessEqual(len(references), most)
+                    self.assertGreaterEqual(len(references), min(minimum, maximum))
+                    self.assertLessEqual(len(references), maximum)
                     for reference in references:
                         self.assertNotIn(reference, found)
                         self.assertLessEqual(LAYER[reference], LAYER[target])

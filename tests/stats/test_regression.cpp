@@ -71,9 +71,8 @@ Fit fit_last(const Grid& grid, const CertifiedSet& set, Precision precision) {
   rules.tokens = gram.tokens;
   rules.double_product = precision == Precision::float64;
   const Factor factor = factor_regressors(g.data(), p, ld, sst.data(), rules.pivot_tolerance(p));
-  const std::vector<double> gained = explained(whiten(factor, &g[to_size(p)], ld, 1), 1);
-  return {score_fit(rules, 1, gained.data(), &sst[to_size(p)], nullptr, nullptr, factor.rank < p),
-          factor.rank, p};
+  const std::vector<double> gains = explained(whiten(factor, &g[to_size(p)], ld, 1), 1);
+  return {score_fit(rules, 1, {gains.data(), &sst[to_size(p)]}, factor.rank < p), factor.rank, p};
 }
 
 /// Correct decimal digits, at most 15.
@@ -190,9 +189,9 @@ TEST(FitRules, SetToleranceBandAndTheFewestTokens) {
 }
 
 TEST(Score, AveragesCoordinatesEvenlyAndByVariance) {
-  const double explained_part[] = {1, 3}, sst[] = {2, 4}, errors[] = {5, 1}, heldout[] = {4, 4};
+  const double explained[] = {1, 3}, sst[] = {2, 4}, errors[] = {5, 1}, heldout[] = {4, 4};
 
-  const Score score = score_fit(FitRules{}, 2, explained_part, sst, errors, heldout, false);
+  const Score score = score_fit(FitRules{}, 2, {explained, sst, errors, heldout}, false);
 
   EXPECT_DOUBLE_EQ(score.r2, 0.625);
   EXPECT_DOUBLE_EQ(score.r2_weighted, 4.0 / 6);
@@ -201,9 +200,9 @@ TEST(Score, AveragesCoordinatesEvenlyAndByVariance) {
 }
 
 TEST(Score, LeavesConstantCoordinatesOut) {
-  const double explained_part[] = {0, 3}, sst[] = {0, 4}, errors[] = {5, 1}, heldout[] = {4, 0};
+  const double explained[] = {0, 3}, sst[] = {0, 4}, errors[] = {5, 1}, heldout[] = {4, 0};
 
-  const Score score = score_fit(FitRules{}, 2, explained_part, sst, errors, heldout, true);
+  const Score score = score_fit(FitRules{}, 2, {explained, sst, errors, heldout}, true);
 
   EXPECT_DOUBLE_EQ(score.r2, 0.75);
   EXPECT_DOUBLE_EQ(score.r2_weighted, 0.75);
@@ -214,7 +213,7 @@ TEST(Score, LeavesConstantCoordinatesOut) {
 TEST(Score, IsNoNumberWithoutVariance) {
   const double zero[] = {0, 0};
 
-  const Score score = score_fit(FitRules{}, 2, zero, zero, nullptr, nullptr, false);
+  const Score score = score_fit(FitRules{}, 2, {zero, zero}, false);
 
   EXPECT_TRUE(std::isnan(score.r2) && std::isnan(score.r2_weighted) && std::isnan(score.r2_heldout));
   EXPECT_EQ(score.status, kConstant);
@@ -223,16 +222,14 @@ TEST(Score, IsNoNumberWithoutVariance) {
 TEST(Score, FlagsWhatLeavesTheBandAndDoesNotClampIt) {
   FitRules rules;
   const double sst = 1;
-  const auto status = [&](double r2) {
-    return score_fit(rules, 1, &r2, &sst, nullptr, nullptr, false).status;
-  };
+  const auto status = [&](double r2) { return score_fit(rules, 1, {&r2, &sst}, false).status; };
 
   EXPECT_EQ(status(1 + 0.9e-9), 0);
   EXPECT_EQ(status(1 + 1.1e-9), kOutsideBand);
   EXPECT_EQ(status(-0.9e-9), 0);
   EXPECT_EQ(status(-1.1e-9), kOutsideBand);
   const double beyond = 1.5;
-  EXPECT_EQ(score_fit(rules, 1, &beyond, &sst, nullptr, nullptr, false).r2, 1.5);
+  EXPECT_EQ(score_fit(rules, 1, {&beyond, &sst}, false).r2, 1.5);
 
   rules.double_product = false;
   EXPECT_EQ(status(1 + 0.9e-5), 0);
@@ -242,20 +239,20 @@ TEST(Score, FlagsWhatLeavesTheBandAndDoesNotClampIt) {
 TEST(Score, FollowsThePaperWhereAsked) {
   FitRules rules;
   rules.paper = true;
-  const double explained_part[] = {0, 3}, sst[] = {0, 4}, worse = -7, one = 1;
+  const double explained[] = {0, 3}, sst[] = {0, 4}, worse = -7, one = 1;
 
-  EXPECT_DOUBLE_EQ(score_fit(rules, 2, explained_part, sst, nullptr, nullptr, false).r2, (1 + 0.75) / 2);
-  EXPECT_EQ(score_fit(rules, 1, &worse, &one, nullptr, nullptr, false).r2, -1);
+  EXPECT_DOUBLE_EQ(score_fit(rules, 2, {explained, sst}, false).r2, (1 + 0.75) / 2);
+  EXPECT_EQ(score_fit(rules, 1, {&worse, &one}, false).r2, -1);
 }
 
 TEST(HeldoutErrors, AreThoseOfTheMapsOnOtherMoments) {
   // Two regressors, one target, maps w = (2, 3) on M = [[1, 0.5], [0.5, 2]], M_st = (1, 1), M_tt = 50.
   const double gram[] = {4, 0, 0, 9}, variance[] = {4, 9}, cross[] = {8, 27};
-  const double moment[] = {1, 0.5, 0.5, 2}, moment_cross[] = {1, 1}, diagonal[] = {50};
+  const double moment[] = {1, 0.5, 1, 0.5, 2, 1}, diagonal[] = {50};  // [M_ss; M_ts], column-major
   const Factor factor = factor_regressors(gram, 2, 2, variance, 1e-15);
 
   const auto maps = solve_maps(factor, 2, whiten(factor, cross, 1, 1), 1);
-  const auto errors = heldout_errors(maps, 2, moment, 2, moment_cross, 1, diagonal, 1);
+  const auto errors = heldout_errors(maps, 2, {moment, moment + 2, 3, diagonal}, 1);
 
   EXPECT_NEAR(errors[0], 50 - 2 * (2 + 3) + (4 * 1 + 2 * 6 * 0.5 + 9 * 2), 1e-13);
 }

@@ -42,11 +42,11 @@ std::vector<std::int64_t> rank_by_brute_force(const HeadLayout& layout, const Ac
   return sources;
 }
 
-/// Takes of `pool`, again and again, what raises the joint R² most.
+/// Adds `count` times the head of `pool` that raises the joint R² most.
 std::vector<std::int64_t> forward_by_brute_force(const Activations& fit, std::int64_t d, std::int64_t target,
-                                                 std::vector<std::int64_t> pool, std::int64_t most) {
+                                                 std::vector<std::int64_t> pool, std::int64_t count) {
   std::vector<std::int64_t> chosen;
-  while (static_cast<std::int64_t>(chosen.size()) < most && !pool.empty()) {
+  while (static_cast<std::int64_t>(chosen.size()) < count && !pool.empty()) {
     const auto joint_r2 = [&](std::int64_t candidate) {
       std::vector<std::int64_t> heads = chosen;
       heads.push_back(candidate);
@@ -178,7 +178,7 @@ TEST(Selection, BreaksTiesByTheLowerHead) {
     };
     const std::vector<int> equal = row(pairwise.sources, 5);
     EXPECT_EQ(std::vector<int>(equal.begin(), equal.begin() + 3), (std::vector<int>{1, 2, 4}));
-    // Of equals forward takes the first; the others then add nothing and come last, in order.
+    // Forward selects the first of equals; the others then add nothing and come last, in order.
     const std::vector<int> chosen = row(forward.sources, 5);
     EXPECT_EQ(chosen.front(), 1);
     EXPECT_EQ(std::vector<int>(chosen.begin() + 3, chosen.end()), (std::vector<int>{2, 4}));

@@ -42,8 +42,8 @@ struct Case {
   FirstRows first_row;
   std::int64_t block = 1, distance = 1;  // of the columns, as PanelOperands has it
 
-  /// Where a column lies.
-  std::int64_t place(std::int64_t column) const { return column / block * distance + column % block; }
+  /// Returns where a column is stored.
+  std::int64_t offset(std::int64_t column) const { return column / block * distance + column % block; }
 };
 
 std::vector<Case> cases() {
@@ -66,7 +66,7 @@ std::vector<Case> cases() {
 }
 
 std::vector<double> sums_of(SyrkKernel& sums, const Case& c, int* parts = nullptr) {
-  const Operand rows(c.rows, c.tokens, 1), columns(c.place(c.columns), c.tokens, 2);
+  const Operand rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
   sums.add({rows.values.data(), columns.values.data(), rows.leading, columns.leading, c.tokens, c.block,
@@ -78,13 +78,13 @@ std::vector<double> sums_of(SyrkKernel& sums, const Case& c, int* parts = nullpt
 }
 
 std::vector<double> expected(const Case& c) {
-  const Operand rows(c.rows, c.tokens, 1), columns(c.place(c.columns), c.tokens, 2);
+  const Operand rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
   for (std::int64_t j = 0; j < c.columns; ++j)
     for (std::int64_t i = c.first_row[static_cast<std::size_t>(j)]; i < c.rows; ++i)
       for (std::int64_t t = 0; t < c.tokens; ++t)
-        result[static_cast<std::size_t>(i + j * leading)] += rows.at(i, t) * columns.at(c.place(j), t);
+        result[static_cast<std::size_t>(i + j * leading)] += rows.at(i, t) * columns.at(c.offset(j), t);
   return result;
 }
 

@@ -17,11 +17,11 @@ inline ResidentGrams make_resident(const Grid& grid, const Activations& fit, con
                                    std::int64_t block, at::Device device) {
   const std::unique_ptr<DeviceComm> comm = make_device_comm(grid.comm(), std::nullopt);
   const std::int64_t columns = fit.columns;
-  DeviceCollector<double> collector(grid, *comm, {columns}, {block}, Precision::float64, heldout != nullptr,
+  DeviceCollector<double> collector(grid, *comm, {{columns}, {block}, Precision::float64, heldout != nullptr},
                                     device, at::kDouble, 5);
   DeviceShare share{{0}, {Part::fit}, {}};
   if (heldout != nullptr) share.parts.push_back(Part::heldout);
-  collector.begin(share);
+  collector.start_share(share);
   for (const Part part : share.parts) {
     const Activations& z = part == Part::fit ? fit : *heldout;
     for (std::int64_t first = 0; first < z.tokens;) {
@@ -31,7 +31,7 @@ inline ResidentGrams make_resident(const Grid& grid, const Activations& fit, con
           .copy_(at::from_blob(const_cast<double*>(z.values.data()) + (first + mine.first) * columns,
                                {mine.count, columns}, at::kDouble));
       collector.end_round(part, tokens);
-      collector.on_host();  // as where a state is saved
+      collector.copy_to_host();  // as where a state is saved
       first += tokens;
     }
   }

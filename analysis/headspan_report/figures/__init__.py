@@ -1,4 +1,4 @@
-"""The figures by name, with their captions: what is drawn, against which null. Draws them all and writes them."""
+"""The figures by name, with captions that name the null. Draws and saves them all."""
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ PROJECTIONS = "random isotropic projections of the hidden state"
 class Drawing:
     name: str
     title: str
-    paper: str  # where the paper has it, or ""
+    paper: str  # the figure of the paper, or ""
     draw: Callable  # table -> Figure; raises Absent
-    find: Callable  # table -> what it shows, in a sentence, or None
+    find: Callable  # table -> finding in one sentence, or None
     caption: str
 
 
@@ -66,7 +66,7 @@ DRAWINGS = (
 
 
 def draw_all(table, width=WIDE):
-    """(drawings with their Figures, those that are absent with the reason)."""
+    """Returns (drawings with their Figures, absent drawings with the reason)."""
     drawn, absent = [], []
     with matplotlib.rc_context(style(width)):
         for drawing in DRAWINGS:
@@ -78,12 +78,12 @@ def draw_all(table, width=WIDE):
 
 
 def files_of_all(folder):
-    """What save_all writes at most."""
+    """Returns all files that save_all may write."""
     return [file for drawing in DRAWINGS for file in files_of(folder, drawing.name)]
 
 
 def save_all(drawn, folder):
-    """NAME.svg and NAME.png of each."""
+    """Saves NAME.svg and NAME.png for each figure."""
     with matplotlib.rc_context(STYLE):
         for drawing, figure in drawn:
             save(figure, folder, drawing.name)

@@ -1,6 +1,7 @@
-"""How figures are drawn: palette, the step axis with its zero, null lines, densities, files. Knows no statistic.
+"""How figures are drawn: palette, the step axis with its zero, null lines, densities, files. Knows no statistics.
 
-Colours are Okabe and Ito's, told apart by all common kinds of colour vision; streams differ by marker as well.
+The colours are those of Okabe and Ito, which people with all common kinds of colour vision can tell apart; streams also
+differ by marker.
 """
 import io
 from pathlib import Path
@@ -16,7 +17,7 @@ COLOURS = {"k": "#0072B2", "q": "#D55E00", "v": "#009E73"}
 MARKERS = {"k": "o", "q": "s", "v": "^"}
 NULL_COLOUR = "#555555"
 SEQUENCE = matplotlib.colormaps["cividis"]
-WIDE, NARROW = 12.0, 3.8  # inches: figures of a desk, with panels side by side, and of a phone, below each other
+WIDE, NARROW = 12.0, 3.8  # inches: figures for a desk, with panels side by side, and for a phone, below each other
 WIDEST_PANEL, PANEL_HEIGHT = 6.0, 2.9
 PNG_DPI = 150
 STYLE = {"figure.figsize": (WIDE, PANEL_HEIGHT), "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
@@ -26,12 +27,12 @@ STYLE = {"figure.figsize": (WIDE, PANEL_HEIGHT), "font.size": 9, "axes.titlesize
 
 
 def style(width):
-    """For matplotlib's rc_context: of figures so wide."""
+    """Returns settings for matplotlib's rc_context for figures of this width."""
     return {**STYLE, "figure.figsize": (width, PANEL_HEIGHT)}
 
 
 class Absent(Exception):
-    """The results do not hold what the figure shows; the message says what is missing."""
+    """The results do not contain what the figure shows; the message says what is missing."""
 
 
 def is_narrow():
@@ -39,7 +40,8 @@ def is_narrow():
 
 
 def panel_list(count, columns=3, height=PANEL_HEIGHT):
-    """A Figure as wide as rcParams say and `count` axes, in rows of so many, or below each other on a narrow one."""
+    """Returns a Figure as wide as rcParams say, and `count` axes in rows of `columns`, or below each other if it is
+    narrow."""
     columns = 1 if is_narrow() else min(columns, count)
     rows = -(-count // columns)
     width = min(matplotlib.rcParams["figure.figsize"][0], WIDEST_PANEL * columns)
@@ -48,7 +50,7 @@ def panel_list(count, columns=3, height=PANEL_HEIGHT):
 
 
 def panels(rows, columns, sharey=True, height=PANEL_HEIGHT):
-    """A Figure and its axes [rows, columns]. sharey: those of a row have one y axis."""
+    """Returns a Figure and its axes [rows, columns]. sharey: axes in a row have the same y axis."""
     figure, axes = panel_list(rows * columns, columns, height)
     axes = np.reshape(axes, (rows, columns))
     for row in axes if sharey else ():
@@ -59,7 +61,7 @@ def panels(rows, columns, sharey=True, height=PANEL_HEIGHT):
 
 
 def count_label(number):
-    """1500 as 1.5k."""
+    """Formats 1500 as 1.5k."""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:g}{letter}"
@@ -67,7 +69,7 @@ def count_label(number):
 
 
 class StepAxis:
-    """Training steps on a log axis on which step 0 has a place, left of the first and set off from it."""
+    """Training steps on a log axis, with a position for step 0, left of the first step and separated from it."""
 
     def __init__(self, steps, beside=()):
         """steps: [checkpoint], ascending, of the lines; -1 where unknown. beside: steps of other lines on the axis."""
@@ -84,7 +86,8 @@ class StepAxis:
         self.x = np.where(self.steps > 0, np.log10(np.maximum(self.steps, 1)), self.zero)
 
     def line(self, axes, values, **style):
-        """values: [checkpoint]. The way from step 0 is dotted, since it has no length on this axis."""
+        """Draws values: [checkpoint]. The line from step 0 is dotted, because its length on this axis has no meaning.
+        """
         values = np.asarray(values)[self.known]
         first = int(np.count_nonzero(self.steps == 0))
         marked = dict(style) if len(values) <= 30 else {**style, "marker": None}
@@ -103,7 +106,7 @@ class StepAxis:
         axes.vlines(self.x[~after], low[~after], high[~after], linewidth=4, **{**style, "label": None})
 
     def finish(self, axes):
-        """Ticks, limits, label, and the gap between 0 and the first step."""
+        """Draws ticks, limits, label, and the gap between 0 and the first step."""
         axes.set_xlim(*self.limits())
         axes.xaxis.set_major_locator(FixedLocator(self.ticks()))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -128,7 +131,7 @@ class StepAxis:
         return [*zero, *decades[::every]]
 
     def label(self, x):
-        """Of a tick."""
+        """Returns the label of a tick."""
         return "0" if self.has_zero and abs(x - self.zero) < 1e-9 else count_label(float(f"{10**x:.3g}"))
 
     def title(self):
@@ -136,8 +139,8 @@ class StepAxis:
 
 
 def from_zero(axes, top=None):
-    """Bottoms at 0, or a little below the lowest of all data where that is negative; tops at `top`, else where the data
-    leave them. To be called last: shared axes keep the first limits set."""
+    """Sets the lower limits to 0, or slightly below the minimum of all data if that is negative, and the upper limits
+    to `top`, otherwise to those of the data. Call it last: shared axes keep the first limits that are set."""
     axes = np.ravel(axes)
     low = np.fmin.reduce([0.0, *(axis.dataLim.y0 for axis in axes)])
     for axis in axes:
@@ -146,24 +149,25 @@ def from_zero(axes, top=None):
 
 
 def noise_label(one):
-    """With its value, which is often too small to be seen. one: a stream's rows."""
+    """Returns the label of the noise floor with its value, which is often too small to be seen. one: the rows of one
+    stream."""
     return f"noise floor p/(n-1) = {float(one.noise_floor.sel(count=1)):.2g}"
 
 
 def null_line(axes, y, label, style="--", colour=NULL_COLOUR):
-    """A horizontal null; nothing where it is unknown."""
+    """Draws a horizontal null; nothing if it is unknown."""
     if np.isfinite(y):
         axes.axhline(y, color=colour, linestyle=style, linewidth=1.1, label=label, zorder=1.5)
 
 
 def null_marks(axes, x, label, style="--", colour=NULL_COLOUR):
-    """The same for an axis on which R² is horizontal."""
+    """Draws nulls on an axis on which R² is horizontal."""
     if np.isfinite(x):
         axes.axvline(x, color=colour, linestyle=style, linewidth=1.1, label=label, zorder=1.5)
 
 
 def density(values, x):
-    """Gaussian kernel density of values in [0, 1], reflected at both ends; Silverman's bandwidth."""
+    """Returns a Gaussian kernel density of values in [0, 1], reflected at both ends, with Silverman's bandwidth."""
     values = values[~np.isnan(values)]
     quarter = np.diff(np.quantile(values, (0.25, 0.75)))[0] / 1.349
     spread = min(filter(lambda s: s > 0, (values.std(), quarter)), default=0.01)
@@ -174,8 +178,8 @@ def density(values, x):
 
 
 def legend(figure, axes, columns=4):
-    """One legend below all panels, each label once. It hangs out of the figure: files are cut tight around both. Panels
-    that came below each other get the y label of their row and the title of their column."""
+    """Adds one legend below all panels, with each label once. It extends beyond the figure: files are cropped around
+    both. Panels that were moved below each other get the y label of their row and the title of their column."""
     columns = 1 if is_narrow() else columns
     grid = np.atleast_2d(axes)
     for (row, column), axis in np.ndenumerate(grid) if is_narrow() else ():
@@ -191,7 +195,7 @@ def legend(figure, axes, columns=4):
 
 
 def to_svg(figure):
-    """As text, the same for the same figure."""
+    """Returns the figure as text; equal figures give equal texts."""
     with matplotlib.rc_context({"svg.hashsalt": "headspan"}):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None}, bbox_inches="tight")
@@ -199,12 +203,12 @@ def to_svg(figure):
 
 
 def files_of(folder, name):
-    """What save writes."""
+    """Returns the files that save writes."""
     return Path(folder) / f"{name}.svg", Path(folder) / f"{name}.png"
 
 
 def save(figure, folder, name):
-    """folder/name.svg and folder/name.png."""
+    """Writes folder/name.svg and folder/name.png."""
     text, picture = files_of(folder, name)
     svg = to_svg(figure)
     replace(text, lambda path: Path(path).write_text(svg, encoding="utf-8"))

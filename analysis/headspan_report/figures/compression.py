@@ -1,4 +1,4 @@
-"""Figures of the page of compression: loss against stored bytes, kept heads, bits by layer."""
+"""Figures for the page of compression: loss against stored bytes, kept heads, bits by layer."""
 import numpy as np
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -12,25 +12,27 @@ TICKS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1)
 
 
 def style_of(method):
-    """(colour, marker) of a method: int8, int4 and int3 are one; so are all latents of given bits."""
+    """Returns (colour, marker) of a method: int8, int4 and int3 have the same, and so have all latents of equal bits.
+    """
     return next(style for start, style in METHODS.items() if method.startswith(start))
 
 
 def family(run):
-    """What one line joins."""
+    """Returns what the runs on one line have in common."""
     method = "int8, int4, int3" if run.plan.algorithm == "quantise" else run.plan.method
     return method, run.plan.calibration
 
 
 def bars(errors, scale=1):
-    """Lengths of error bars: NaN, which is not drawn, where there is no error; None where there is none at all."""
+    """Returns the lengths of error bars: NaN, which is not drawn, for a missing error; None if all are missing."""
     if all(error is None for error in errors):
         return None
     return np.array(errors, float) * scale
 
 
 def lines_of(runs, text, several_calibrations):
-    """(label, whether dashed, runs by their stored share) of each family on one text, both streams compressed."""
+    """Returns (label, whether dashed, runs by their stored share) for each family on one text, with both streams
+    compressed."""
     lines = {}
     for run in runs:
         if run.kl(text) and run.plan.streams == "k,v":
@@ -42,7 +44,7 @@ def lines_of(runs, text, several_calibrations):
 
 
 def draw_text(runs, text, several_calibrations):
-    """KL (log) and perplexity on one text against the stored share."""
+    """Draws KL (log) and perplexity on one text against the stored share."""
     lines = lines_of(runs, text, several_calibrations)
     figure, axes = panels(1, 2, sharey=False, height=3.4)
     left, right = axes[0]
@@ -72,7 +74,7 @@ def stored_range(stored):
 
 
 def stored_ticks(stored):
-    """Those of TICKS that are in sight; where there is none, the shares themselves."""
+    """Returns the TICKS that are within the limits, or the shares themselves if there are none."""
     low, high = stored_range(stored)
     return [tick for tick in TICKS if low <= tick <= high] or sorted({round(share, 3) for share in stored})
 
@@ -87,7 +89,7 @@ def stored_axis(axis, stored):
 
 
 def kept_map(plan, stream):
-    """[head, layer]: 1 where the head is kept."""
+    """Returns [head, layer]: 1 if the head is kept."""
     kept = np.zeros((int(plan.kv_heads), int(plan.layers)))
     for layer, one in enumerate(plan.stored_by[stream]):
         kept[one.kept, layer] = 1
@@ -95,7 +97,7 @@ def kept_map(plan, stream):
 
 
 def draw_kept(plans):
-    """A map layer x head for each head plan and stream that it compresses."""
+    """Draws a map layer x head for each head plan and each stream that it compresses."""
     shown = streams_of(plans)
     figure, axes = panel_list(len(shown), 4, 1.1 + 0.09 * int(plans[0].kv_heads))
     for axis, (plan, stream) in zip(axes, shown):
@@ -116,7 +118,7 @@ def streams_of(plans):
 
 
 def columns_by_bits(plan, stream, bits):
-    """[bits, layer]: stored columns, in the order of `bits`."""
+    """Returns [bits, layer]: numbers of stored columns, in the order of `bits`."""
     columns = np.zeros((len(bits), int(plan.layers)))
     for layer, one in enumerate(plan.stored_by[stream]):
         for count, width in zip(one.columns, one.bits):
@@ -125,7 +127,8 @@ def columns_by_bits(plan, stream, bits):
 
 
 def draw_bits(plans):
-    """Stored columns of each layer by their bits, for each plan of latents and stream that it compresses."""
+    """Draws the stored columns of each layer by their bits, for each plan of latents and each stream that it
+    compresses."""
     shown = streams_of(plans)
     figure, axes = panel_list(len(shown), 4, 2.1)
     bits = sorted({int(width) for plan in plans for stream in plan.stored_by.values() for one in stream

@@ -1,19 +1,20 @@
-"""What each figure shows, in one sentence with its null, computed from the table [checkpoint, stream, ...] that the
-figure is of. Draws nothing; None where the table holds nothing to say.
-"""
+"""What each figure shows, in one sentence with its null, computed from the table [checkpoint, stream, ...] of the
+figure. Draws nothing; returns None if there is nothing to say."""
 import numpy as np
 
 from .selection import LETTERS, last_of, trained, untrained_of
 
-FLAT = 0.02  # R² that differ by less are told as the same
+FLAT = 0.02  # R² that differ by less count as equal
 PROJECTIONS = "random projections give"
 
 
 def trend(values, flat=FLAT):
-    """(verb, index where it began, value there, last value) of a series that may have gaps; None of an empty one.
+    """Returns (verb, index where the change began, value there, last value) of a series that may have gaps; None if it
+    is empty.
 
-    Told is the way to the last value from the highest or the lowest: from the later of them, unless the last is nearer
-    to it than a quarter of the range."""
+    Describes the change to the last value from the highest or the lowest one: from the later of the two, unless the
+    last value is nearer to it than a quarter of the range.
+    """
     known = np.flatnonzero(np.isfinite(values))
     if len(known) == 0:
         return None
@@ -27,7 +28,7 @@ def trend(values, flat=FLAT):
 
 
 def when(row):
-    """A checkpoint in a sentence: by its step, or by its name where it has none."""
+    """Returns how a sentence names a checkpoint: by its step, or by its name if it has none."""
     step = int(row.step)
     return f"step {step}" if step >= 0 and row.init.item() != "random" else str(row.checkpoint.item())
 
@@ -41,7 +42,7 @@ def percent(value):
 
 
 def null_words(nulls, words=PROJECTIONS, tell=rounded):
-    """nulls: one for each stream. Says which they are, or that they are unknown."""
+    """Describes the nulls, or says that they are unknown. nulls: one for each stream."""
     known = [float(null) for null in np.ravel(nulls) if np.isfinite(null)]
     if not known:
         return "the null is unknown"
@@ -50,7 +51,7 @@ def null_words(nulls, words=PROJECTIONS, tell=rounded):
 
 
 def joined(clauses, null):
-    """clauses: stream -> text; only the first names the subject."""
+    """Joins clauses: stream -> text; only the first names the subject."""
     if not clauses:
         return None
     told = [f"{LETTERS[stream] if i == 0 else LETTERS[stream].lower()}: {text}"
@@ -59,7 +60,7 @@ def joined(clauses, null):
 
 
 def over_training(subject, rows, values, null, flat=FLAT):
-    """How each stream came to its last value. values: [checkpoint, stream]; null: told as it is."""
+    """Describes how each stream reached its last value. values: [checkpoint, stream]; null: appended as it is."""
     clauses, said = {}, None
     for stream in rows.stream.values:
         one = values.sel(stream=stream)
@@ -78,12 +79,12 @@ def over_training(subject, rows, values, null, flat=FLAT):
 
 
 def listed(texts):
-    """a, b and c."""
+    """Joins texts as in "a, b and c"."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def side_by_side(rows, names):
-    """Of one checkpoint of each of several studies, by names."""
+    """Compares one checkpoint of each of several studies, by name."""
     streams = [stream for stream in LETTERS if all(stream in row.stream.values for row in rows)]
     clauses = {}
     for stream in streams:
@@ -109,8 +110,8 @@ def emergence(table):
 
 
 def levels(last, values, first, later, null):
-    """Of one checkpoint. values: stream's rows -> texts for the {} of `first`, the clause of the first stream, and of
-    `later`, that of the others; None where there is nothing."""
+    """Describes one checkpoint. values: stream's rows -> texts for the {} of `first`, the clause of the first stream,
+    and of `later`, that of the others; None if there is nothing."""
     clauses = {}
     for stream in last.stream.values:
         texts = values(last.sel(stream=stream))
@@ -120,12 +121,12 @@ def levels(last, values, first, later, null):
 
 
 def texts_of(*numbers, tell=rounded):
-    """As `levels` takes them."""
+    """Returns the texts that `levels` needs."""
     return [tell(number) for number in map(float, numbers)] if np.all(np.isfinite(numbers)) else None
 
 
 def rule_of(last, best_first):
-    """The first rule of selection of which there is anything."""
+    """Returns the first rule of selection for which there are results."""
     return next((rule for rule in best_first if not np.all(np.isnan(last.top_r2.sel(rule=rule)))), best_first[0])
 
 
@@ -166,7 +167,7 @@ def dominance(table):
 
 
 def overlap(table):
-    """At the tolerance at which the last checkpoint is farthest from its null."""
+    """Describes the overlap at the tolerance at which the last checkpoint is farthest from its null."""
     rows = trained(table)
     values = rows.overlap_dimension.sel(effective="raw") if "raw" in rows.effective.values else None
     if values is None or np.all(np.isnan(values)):

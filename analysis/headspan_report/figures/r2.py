@@ -1,6 +1,7 @@
-"""Figures of one checkpoint, the last: how the R² of heads is spread, and how it grows with the references.
+"""Figures of one checkpoint, the last: the distribution of the heads' R², and how it grows with the number of
+references.
 
-Each draws one matplotlib Figure of a table [checkpoint, stream, ...], or raises Absent.
+Each draws a matplotlib Figure from a table [checkpoint, stream, ...], or raises Absent.
 """
 import numpy as np
 
@@ -10,7 +11,7 @@ from .selection import LETTERS, last_of, need, of_stream, untrained_of
 
 
 def draw_references(table):
-    """Fig. 1, middle: how the R² of heads is spread, by the number of references."""
+    """Fig. 1, middle: the distribution of the heads' R² by number of references."""
     last = last_of(table)
     need(last.top_r2, "joint regressions")
     rule = rule_of(last)
@@ -35,7 +36,7 @@ def rule_of(last):
 
 
 def draw_boxes(axis, top, shift, colour, part):
-    """Whiskers 5 to 95 %, box 25 to 75 %, bar the median, point the mean. top: [count, statistic]."""
+    """Whiskers 5 to 95 %, box 25 to 75 %, bar for the median, point for the mean. top: [count, statistic]."""
     if np.all(np.isnan(top)):
         return
     x = top["count"].values + shift
@@ -49,7 +50,7 @@ def draw_boxes(axis, top, shift, colour, part):
 
 
 def draw_null_steps(axis, one, in_sample=True):
-    """The nulls of N references, N = 1, 2, ..."""
+    """Draws the nulls for N = 1, 2, ... references."""
     counts = one["count"].values
     part = "in_sample" if in_sample else "heldout"
     edges = np.append(counts - 0.42, counts[-1] + 0.42)
@@ -87,7 +88,7 @@ def draw_mean_by_count(table):
 
 
 def different_nulls(last):
-    """One stream for each different set of nulls."""
+    """Returns one stream for each different set of nulls."""
     seen = {}
     for stream in last.stream.values:
         seen.setdefault(last.null_top.sel(stream=stream).values.tobytes(), stream)
@@ -118,7 +119,7 @@ def draw_training_density(table):
 
 
 def draw_distributions(table):
-    """Appendix: CDF above, density below, by the number of references."""
+    """Appendix: CDF above, density below, by number of references."""
     last = last_of(table)
     need(last.head_top, "joint regressions")
     rule, x = rule_of(last), np.linspace(0, 1, 401)
@@ -184,6 +185,6 @@ def draw_heads(table):
 
 
 def range_of(values):
-    """Of a colour scale: from the least to the largest, outward to a twentieth."""
+    """Returns the range of a colour scale: minimum to maximum, rounded outwards to multiples of a twentieth."""
     low, high = np.floor(20 * np.nanmin(values) + 1e-9) / 20, np.ceil(20 * np.nanmax(values) - 1e-9) / 20
     return low, max(high, low + 0.05)

@@ -1,4 +1,4 @@
-"""Which rows of emergence.nc a figure is of: those with trained weights, the last of them, the untrained one."""
+"""Selects the rows of emergence.nc for a figure: those with trained weights, the last of them, the untrained one."""
 import numpy as np
 
 from .axes import COLOURS, MARKERS, Absent
@@ -7,7 +7,7 @@ LETTERS = {"k": "Keys", "q": "Queries", "v": "Values"}
 
 
 def trained(table):
-    """The rows with trained weights."""
+    """Returns the rows with trained weights."""
     found = table.isel(checkpoint=np.flatnonzero(table.init.values != "random"))
     if found.sizes["checkpoint"] == 0:
         raise Absent("no checkpoint has trained weights")
@@ -19,7 +19,7 @@ def last_of(table):
 
 
 def untrained_of(table):
-    """The row with random weights, else that of step 0; None where there is neither."""
+    """Returns the row with random weights, otherwise that of step 0, otherwise None."""
     random = np.flatnonzero((table.init.values == "random") | (table.step.values == 0))
     return table.isel(checkpoint=random[-1]) if len(random) else None
 

@@ -1,4 +1,4 @@
-"""Figures over training steps. Each draws one Figure of a table [checkpoint, stream, ...], or raises Absent."""
+"""Figures over training steps. Each draws a Figure from a table [checkpoint, stream, ...], or raises Absent."""
 from itertools import cycle
 
 import numpy as np
@@ -38,7 +38,7 @@ def has_losses(rows):
 
 
 def draw_best(axis, steps, one, style):
-    """R² from the best source over training. one: a stream's rows."""
+    """Draws R² from the best source over training. one: the rows of one stream."""
     best = one.r2.sel(scope="best")
     seen, heldout = best.sel(part="in_sample"), best.sel(part="heldout", statistic="mean")
     steps.band(axis, seen.sel(statistic="q25"), seen.sel(statistic="q75"), color=style["color"], alpha=0.18,
@@ -54,7 +54,7 @@ def draw_best(axis, steps, one, style):
 
 
 def draw_side_by_side(tables, names):
-    """R² from the best source of several studies over their steps, each with its null."""
+    """Draws R² from the best source of several studies over their steps, each with its null."""
     rows = [trained(table) for table in tables]
     every = np.concatenate([one.step.values for one in rows])
     streams = [stream for stream in LETTERS if all(stream in one.stream.values for one in rows)]
@@ -78,7 +78,8 @@ def draw_side_by_side(tables, names):
 
 
 def draw_dominance(table):
-    """Fig. 3: left the best link, right the best five; above as captioned, below as coded."""
+    """Fig. 3: on the left the best link, on the right the best five; above by the caption's rule, below by the code's.
+    """
     rows = trained(table)
     steps = StepAxis(rows.step.values)
     figure, axes = panels(2, 2, sharey=False)
@@ -131,7 +132,7 @@ def draw_overlap(table):
 
 
 def draw_near_far(table):
-    """Appendix: the table, over training."""
+    """Appendix: its table, over training."""
     rows = trained(table)
     steps = StepAxis(rows.step.values)
     need(rows.near_far.sel(part="in_sample", window=rows.window.values[0]), "layers so far apart")

@@ -1,45 +1,61 @@
 #include "app/capture/capture_setup.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/checked.h"
 
 namespace headspan {
-std::size_t CaptureSetup::place(Stream stream) const {
+
+CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& request_,
+                           const ProcessLayout& processes_, bool heldout_)
+    : model(&model_),
+      request(&request_),
+      processes(&processes_),
+      heldout(heldout_),
+      grams_per_stream(request_.by_layer ? model_.config().layers : 1),
+      passes(request_.passes) {
+  for (const Stream stream : request->streams) {
+    const HeadLayout& layout = layouts.emplace_back(stream_layout(model->config(), stream));
+    const std::int64_t heads = layout.heads() / grams_per_stream;
+    columns.insert(columns.end(), to_size(grams_per_stream), heads * layout.head_size);
+    blocks.insert(blocks.end(), to_size(grams_per_stream),
+                  gram_block(processes->grid().shape(), heads, layout.head_size));
+  }
+  if (!passes.empty()) return;
+  DeviceShare& everything = passes.emplace_back();
+  everything.streams.resize(request->streams.size());
+  std::iota(everything.streams.begin(), everything.streams.end(), std::size_t{0});
+  everything.parts = heldout ? std::vector{Part::fit, Part::heldout} : std::vector{Part::fit};
+}
+
+std::size_t CaptureSetup::index_of(Stream stream) const {
   return to_size(std::find(request->streams.begin(), request->streams.end(), stream) -
                  request->streams.begin());
 }
 
 bool CaptureSetup::sums(const DeviceShare& pass, Stream stream) const {
-  return std::find(pass.streams.begin(), pass.streams.end(), place(stream)) != pass.streams.end();
+  return std::find(pass.streams.begin(), pass.streams.end(), index_of(stream)) != pass.streams.end();
 }
 
 std::vector<Stream> CaptureSetup::streams(const DeviceShare& pass, bool queries) const {
   std::vector<Stream> all;
-  for (const std::size_t place : pass.streams) all.push_back(request->streams[place]);
+  for (const std::size_t s : pass.streams) all.push_back(request->streams[s]);
   if (queries && !sums(pass, Stream::q)) all.push_back(Stream::q);
   return all;
 }
 
-std::size_t CaptureSetup::gram(std::size_t place, std::int64_t layer) const {
-  return request->by_layer ? place * to_size(pieces) + to_size(layer) : place;
+std::size_t CaptureSetup::gram(std::size_t s, std::int64_t layer) const {
+  return request->by_layer ? s * to_size(grams_per_stream) + to_size(layer) : s;
 }
 
-std::int64_t CaptureSetup::first_column(std::size_t place, std::int64_t layer) const {
+std::int64_t CaptureSetup::first_column(std::size_t s, std::int64_t layer) const {
   if (request->by_layer) return 0;
-  return layer * model->heads(request->streams[place]).count * layouts[place].head_size *
-         team->tensor().size();
+  return layer * model->heads(request->streams[s]).count * layouts[s].head_size * processes->tensor().size();
 }
 
-Range CaptureSetup::own_share(std::size_t kept) const {
-  return range_of(static_cast<std::int64_t>(kept), team->tensor().size(), team->tensor().rank());
-}
-
-DeviceShare everything(std::size_t streams, bool heldout) {
-  DeviceShare pass{{}, {Part::fit}, {}};
-  for (std::size_t s = 0; s < streams; ++s) pass.streams.push_back(s);
-  if (heldout) pass.parts.push_back(Part::heldout);
-  return pass;
+Range CaptureSetup::share_of_rank(std::size_t count) const {
+  return range_of(static_cast<std::int64_t>(count), processes->tensor().size(), processes->tensor().rank());
 }
 
 HeadLayout stream_layout(const ModelConfig& config, Stream stream) {

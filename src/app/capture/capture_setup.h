@@ -1,16 +1,18 @@
-// What is captured, and what all batches of a capture have in common: streams, their Grams, the passes over
-// the tokens. Not the rows themselves (app/capture/gram_sink.h).
+// What a capture is asked for, and what all of its batches share: streams, their Grams, the passes over the
+// tokens. Not the rows themselves (app/capture/gram_sink.h).
 #pragma once
 
 #include <array>
-#include <optional>
+#include <map>
 #include <vector>
 
+#include "app/capture/unit_state.h"
 #include "app/run/batch_tokens.h"
 #include "app/run/process_layout.h"
 #include "base/range.h"
 #include "device/device_collector.h"
 #include "model/forward/transformer.h"
+#include "stats/compression/attention_metric.h"
 #include "stats/gram/panel_values.h"
 #include "stats/regression/regression_data.h"
 
@@ -20,48 +22,56 @@ struct CaptureRequest {
   std::vector<Stream> streams;
   CapturePoint point = CapturePoint::roped;
   Precision precision = Precision::float64;
-  std::int64_t batch_tokens = kHostBatch;  ///< of a data-parallel row
-  std::int64_t skip_first = 0;             ///< positions of each sequence left out of the statistics
-  /// Where the Grams grow: unset on the host; else there, which is where the model runs.
-  std::optional<at::Device> device{};
-  /// There: what each pass over the tokens sums; `streams` are places in `streams`. Everything is in one of
-  /// them; those of the fit part come before the others of a stream. Empty: one pass.
+  std::int64_t batch_tokens = kHostBatch;  ///< tokens per batch of a data-parallel row
+  std::int64_t skip_first = 0;             ///< positions of each sequence that the statistics leave out
+  bool by_layer = false;  ///< one Gram per layer: with L layers a stream's Grams take an L-th of the memory
+
+  bool on_device = false;  ///< the Grams grow on the model's device; else in host memory
+  /// On a device, what each pass over the tokens sums: DeviceShare::streams index `streams`. Together the
+  /// passes sum everything, and a stream's fit part before its held-out part. Empty: one pass.
   std::vector<DeviceShare> passes{};
-  bool by_layer = false;  ///< a Gram for each layer alone: all of them are a layers-th of the one for all
+
+  /// Saved to when it is due, and resumed from; null: neither.
+  const UnitState* state = nullptr;
+  /// What attention does with keys and values of the fit part is added here. The model must then have been
+  /// loaded with logits. Null: not wanted.
+  AttentionSums* attention = nullptr;
+  /// Receives, by index in `streams`, the Grams of which the last pass has everything: they stay on the
+  /// device. Not with by_layer. Null: all Grams come to the host.
+  std::map<std::size_t, ResidentGrams>* resident = nullptr;
 };
 
-/// A pass over all tokens that sums all of some streams.
-DeviceShare everything(std::size_t streams, bool heldout);
-
-/// The heads of a stream as the columns of its Gram are laid out.
+/// Returns the heads of a stream in the order of the columns of its Gram.
 HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 
-/// Of one batch, by part: the positions in it whose activations count.
-using Kept = std::array<std::vector<std::int64_t>, 2>;
+/// The positions in a batch whose activations enter the statistics, by part.
+using KeptPositions = std::array<std::vector<std::int64_t>, 2>;
 
-/// What all batches of a capture have in common. Everything that it points to outlives it.
+/// What all batches of a capture share. Everything that it points to must outlive it.
 struct CaptureSetup {
+  CaptureSetup(const Transformer& model, const CaptureRequest& request, const ProcessLayout& processes,
+               bool heldout);
+
   const Transformer* model;
-  const ProcessLayout* team;
   const CaptureRequest* request;
-  bool heldout = false;
-  std::int64_t pieces = 1;                    ///< Grams of a stream
+  const ProcessLayout* processes;
+  bool heldout;
+  std::int64_t grams_per_stream;              ///< 1, or the layers
   std::vector<HeadLayout> layouts;            ///< by stream of the request
-  std::vector<std::int64_t> columns, blocks;  ///< by Gram: the pieces of a stream in turn
+  std::vector<std::int64_t> columns, blocks;  ///< by Gram, stream by stream
   std::vector<DeviceShare> passes;            ///< those of the request, or one of everything
 
   std::size_t parts() const { return heldout ? 2 : 1; }
-  /// Whether a pass sums a stream.
   bool sums(const DeviceShare& pass, Stream stream) const;
-  /// Those that a pass sums, and `queries` too where they are wanted besides.
+  /// Returns the streams that a pass needs from the model: those that it sums, and with `queries` q as well.
   std::vector<Stream> streams(const DeviceShare& pass, bool queries) const;
-  /// The number of a stream in the request; as many as there are where it is not asked for.
-  std::size_t place(Stream stream) const;
-  /// The number of the Gram that a layer of a stream goes into, and where in it.
-  std::size_t gram(std::size_t place, std::int64_t layer) const;
-  std::int64_t first_column(std::size_t place, std::int64_t layer) const;
-  /// Which of `kept` tokens this rank takes.
-  Range own_share(std::size_t kept) const;
+  /// Returns the index of a stream in the request, or the number of its streams if it is not among them.
+  std::size_t index_of(Stream stream) const;
+  /// Returns the index of the Gram that a layer of stream `s` goes into, and its first column there.
+  std::size_t gram(std::size_t s, std::int64_t layer) const;
+  std::int64_t first_column(std::size_t s, std::int64_t layer) const;
+  /// Returns this rank's share of `count` tokens of its data-parallel row.
+  Range share_of_rank(std::size_t count) const;
 };
 
 }  // namespace headspan

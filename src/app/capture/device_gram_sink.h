@@ -1,12 +1,11 @@
-// GramSink where the model runs, on their way to a DeviceCollector.
+// The GramSink that collects on the model's device.
 #pragma once
 
 #include "app/capture/gram_sink.h"
 
 namespace headspan {
 
-/// On the request's device.
 template <class T>
-std::unique_ptr<GramSink<T>> rows_on_device(const CaptureSetup& setup);
+std::unique_ptr<GramSink<T>> make_device_sink(const CaptureSetup& setup);
 
 }  // namespace headspan

@@ -4,7 +4,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/range.h"
 
 namespace headspan {
 namespace {
@@ -14,23 +13,24 @@ class HostGramSink : public GramSink<T> {
  public:
   explicit HostGramSink(const CaptureSetup& setup)
       : setup_(setup),
-        collector_(setup.team->grid(), setup.columns, setup.blocks, setup.request->precision, setup.heldout) {
+        collector_(setup.processes->grid(),
+                   {setup.columns, setup.blocks, setup.request->precision, setup.heldout}) {
     HS_ASSERT(setup.passes.size() == 1);
     for (auto& rows : rows_) rows.resize(setup.columns.size());
   }
 
-  void run(const PackedBatch& batch, const Kept& kept, const QuerySink<T>& queries,
+  void run(const PackedBatch& batch, const KeptPositions& kept, const QuerySink<T>& queries,
            const MeanSquareSink& mean_squares) override {
     for (std::size_t part = 0; part < setup_.parts(); ++part) {
-      const Range mine = setup_.own_share(kept[part].size());
+      const Range share = setup_.share_of_rank(kept[part].size());
       for (std::size_t gram = 0; gram < rows_[part].size(); ++gram)
-        rows_[part][gram] = collector_.add_rows(gram, static_cast<Part>(part), mine.count);
+        rows_[part][gram] = collector_.add_rows(gram, static_cast<Part>(part), share.count);
     }
     if (batch.tokens.empty()) return;
     setup_.model->template capture<T>(
         batch, setup_.request->point, setup_.streams(setup_.passes[0], static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const T* values) {
-          if (setup_.sums(setup_.passes[0], stream)) take(kept, layer, stream, values);
+          if (setup_.sums(setup_.passes[0], stream)) add(kept, layer, stream, values);
           if (queries && stream == Stream::q) queries(layer, values);
         },
         mean_squares);
@@ -38,26 +38,19 @@ class HostGramSink : public GramSink<T> {
 
   void end_round(Part part, std::int64_t tokens) override { collector_.end_round(part, tokens); }
   std::vector<StreamGrams> finish() override { return collector_.finish(); }
-  void begin(std::size_t) override {}
-  void wait() const override {}
-  PiecesDone resume(const UnitState& state, std::int64_t pieces) override {
-    return state.resume(source(), pieces);
-  }
-  void keep(const UnitState& state, const PiecesDone& pieces) override { state.keep(source(), pieces); }
+  Collector<T>& host_collector() override { return collector_; }
+  void start_pass(std::size_t, bool) override {}
+  void synchronise() const override {}
 
  private:
-  UnitState::CollectorSource<T> source() {
-    return [this]() -> Collector<T>& { return collector_; };
-  }
-
-  /// values: [tokens, heads of this rank, head_size] of one layer.
-  void take(const Kept& kept, std::int64_t layer, Stream stream, const T* values) {
-    const std::size_t s = setup_.place(stream), gram = setup_.gram(s, layer);
+  /// Adds values: [tokens, heads of this rank, head_size] of one layer.
+  void add(const KeptPositions& kept, std::int64_t layer, Stream stream, const T* values) {
+    const std::size_t s = setup_.index_of(stream), gram = setup_.gram(s, layer);
     const std::int64_t width = setup_.model->heads(stream).count * setup_.layouts[s].head_size,
                        columns = setup_.columns[gram];
     for (std::size_t part = 0; part < setup_.parts(); ++part) {
       T* const out = rows_[part][gram] + setup_.first_column(s, layer);
-      if (setup_.team->tensor().size() == 1)
+      if (setup_.processes->tensor().size() == 1)
         copy_rows(values, width, kept[part], out, columns);
       else
         exchange_heads(values, width, kept[part], out, columns);
@@ -71,16 +64,16 @@ class HostGramSink : public GramSink<T> {
       std::copy_n(values + positions[i] * width, width, out + static_cast<std::int64_t>(i) * columns);
   }
 
-  /// Each rank of the row sends its heads of another's tokens there, and gets the others' heads of its own
-  /// tokens.
+  /// Sends each rank of the row this rank's heads of that rank's tokens, and receives the other heads of its
+  /// own tokens.
   void exchange_heads(const T* values, std::int64_t width, const std::vector<std::int64_t>& positions, T* out,
                       std::int64_t columns) const {
-    const Comm& comm = setup_.team->tensor();
+    const Comm& comm = setup_.processes->tensor();
     const auto count = static_cast<std::int64_t>(positions.size());
     std::vector<std::vector<T>> send(to_size(comm.size()));
     for (int r = 0; r < comm.size(); ++r) {
-      const Range slab = range_of(count, comm.size(), r);
-      for (std::int64_t i = slab.first; i < slab.first + slab.count; ++i) {
+      const Range share = range_of(count, comm.size(), r);
+      for (std::int64_t i = share.first; i < share.first + share.count; ++i) {
         const T* row = values + positions[to_size(i)] * width;
         send[to_size(r)].insert(send[to_size(r)].end(), row, row + width);
       }
@@ -93,19 +86,19 @@ class HostGramSink : public GramSink<T> {
     }
   }
 
-  CaptureSetup setup_;
+  const CaptureSetup& setup_;
   Collector<T> collector_;
-  std::array<std::vector<T*>, 2> rows_;  // by part and Gram: where this batch's rows go
+  std::array<std::vector<T*>, 2> rows_;  // by part and Gram: room for the rows of the batch
 };
 
 }  // namespace
 
 template <class T>
-std::unique_ptr<GramSink<T>> rows_on_host(const CaptureSetup& setup) {
+std::unique_ptr<GramSink<T>> make_host_sink(const CaptureSetup& setup) {
   return std::make_unique<HostGramSink<T>>(setup);
 }
 
-template std::unique_ptr<GramSink<double>> rows_on_host(const CaptureSetup&);
-template std::unique_ptr<GramSink<float>> rows_on_host(const CaptureSetup&);
+template std::unique_ptr<GramSink<double>> make_host_sink(const CaptureSetup&);
+template std::unique_ptr<GramSink<float>> make_host_sink(const CaptureSetup&);
 
 }  // namespace headspan

@@ -1,4 +1,4 @@
-// GramSink in host memory, on their way to a Collector.
+// The GramSink that collects in host memory.
 #pragma once
 
 #include "app/capture/gram_sink.h"
@@ -6,6 +6,6 @@
 namespace headspan {
 
 template <class T>
-std::unique_ptr<GramSink<T>> rows_on_host(const CaptureSetup& setup);
+std::unique_ptr<GramSink<T>> make_host_sink(const CaptureSetup& setup);
 
 }  // namespace headspan

@@ -112,11 +112,11 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   request.skip_first = prepared.tokens.skip_first;
   request.by_layer = job.compress.algorithm == CompressionAlgorithm::latent;
   AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
+  request.attention = &sums;
   Progress progress(log, "forward", "tokens", prepared.sample.total());
   Profile profile;
   const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, input.config, prepared.sample, request, processes, progress,
-                                         profile, nullptr, &sums);
+    return capture_grams<decltype(zero)>(model, prepared.sample, request, processes, progress, profile);
   };
   std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
   log.event("seconds", profile_fields(profile));
@@ -129,16 +129,20 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   const std::size_t of_stream = grams.size() / request.streams.size();
   for (std::size_t i = 0; i < grams.size(); ++i) {
     const Stream stream = request.streams[i / of_stream];
-    check_value_range(job.model.path, {stream, CapturePoint::roped, input.dtype, Precision::float64, 0},
-                      part_of(calibration.layout, i % of_stream, of_stream), calibration.rules, grams[i]);
+    StreamEvidence evidence;
+    evidence.origin = {stream, CapturePoint::roped, input.dtype, Precision::float64, 0};
+    evidence.layout = part_of(calibration.layout, i % of_stream, of_stream);
+    evidence.rules = calibration.rules;
+    evidence.grams = std::move(grams[i]);
+    check_value_range(job.model.path, evidence);
     if (request.by_layer)
-      calibration.layer_grams[stream].push_back(std::move(grams[i].fit));
+      calibration.layer_grams[stream].push_back(std::move(evidence.grams->fit));
     else
-      calibration.grams.emplace(stream, std::move(grams[i]));
+      calibration.grams.emplace(stream, std::move(*evidence.grams));
   }
   const AttentionMoments& moments = calibration.moments;
-  check_value_range(processes.group(), job.model.path, input.dtype, moments.heads, moments.scale,
-                    moments.query);
+  check_attention_range(job.model.path, input.dtype, moments.heads, moments.scale, moments.query,
+                        processes.group());
   return calibration;
 }
 

@@ -16,12 +16,6 @@
 namespace headspan {
 namespace {
 
-/// Returns the job with the streams that calibration needs: keys and values.
-Job of_keys_and_values(Job job) {
-  job.predict.streams = {Stream::k, Stream::v};
-  return job;
-}
-
 void check_attention(const GramFiles& files, const std::string& path) {
   const GramStream& first = files.streams.front();
   if (value_of(stream_words(), first.name) == Stream::k &&
@@ -135,7 +129,7 @@ void check_definite(const std::string& path, const Calibration& calibration) {
 }  // namespace
 
 GramOrigin check_calibration_grams(const Job& job) {
-  const GramFiles files = read_gram_files(of_keys_and_values(job));
+  const GramFiles files = read_gram_files(job.grams.paths, {Stream::k, Stream::v});
   const std::string& path = job.grams.paths.front();
   const std::string mismatch = check_model(job.model.path, path, files);
   check_attention(files, path);
@@ -153,8 +147,10 @@ GramOrigin check_calibration_grams(const Job& job) {
 }
 
 Calibration calibration_of_grams(const Job& job, const GramOrigin& origin, const ProcessLayout& processes) {
-  UnitEvidence evidence = merge_grams(of_keys_and_values(job), processes, true);
-  check_value_range(processes.group(), job.grams.paths.front(), evidence);
+  Job::Predict predict = job.predict;
+  predict.streams = {Stream::k, Stream::v};
+  UnitEvidence evidence = merge_grams(job.grams.paths, predict, processes, true);
+  check_value_range(job.grams.paths.front(), evidence, processes.group());
   StreamEvidence& keys = evidence.streams.front();
   GramAttention& attention = *evidence.attention;
   Calibration calibration{origin.config, keys.layout, keys.rules, {}, {}, {}};

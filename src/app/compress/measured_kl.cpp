@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/range.h"
+#include "model/cache/paged_cache.h"
 #include "model/forward/inference.h"
 
 namespace headspan {
@@ -32,26 +33,24 @@ MeasuredKl make_measured_kl(const Transformer& model, const ModelInput& input, c
                             std::int64_t exact_first, const ProcessLayout& processes) {
   const ModelConfig& config = input.config;
   const Range heads = model.heads(Stream::k);
-  const Dtype compute = input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
-  const Dtype plain = input.dtype;
+  const CacheTypes types{input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32, input.dtype};
   std::vector<std::vector<std::int64_t>> sequences = first_tokens(sample);
   const auto count = static_cast<std::int64_t>(sequences.size());
   const CachePlan full = full_plan(config, heads);
-  PagedCache cache(full, count, compute, plain, processes.tensor_device());
+  PagedCache cache(full, count, types, processes.tensor_device());
   HiddenStates reference = hidden_states(model, sequences, cache);
-  return [&model, &config, &processes, heads, compute, plain, exact_first, count,
-          sequences = std::move(sequences),
+  return [&model, &config, &processes, heads, types, exact_first, count, sequences = std::move(sequences),
           reference = std::move(reference)](Stream stream, std::int64_t layer, const PlannedBlock& block) {
     CompressionPlan plan;
     plan.algorithm = CompressionAlgorithm::latent;
     plan.kv_heads = config.kv_heads;
     plan.head_size = config.head_size;
     plan.exact_first = exact_first;
-    std::vector<PlannedBlock> blocks(to_size(config.layers));
-    blocks[to_size(layer)] = block;
-    const CachePlan compressed =
-        one_block_plan(config, plan, stream, layer, blocks, heads, scalar_type(compute));
-    PagedCache cache(compressed, count, compute, plain, processes.tensor_device());
+    plan.streams[stream].resize(to_size(config.layers));
+    plan.streams[stream][to_size(layer)] = block;
+    const CachePlan one_block =
+        one_block_plan(config, plan, stream, layer, heads, scalar_type(types.compute));
+    PagedCache cache(one_block, count, types, processes.tensor_device());
     double sum = 0, tokens = 0;
     for (const Scores& scores :
          score(model, sequences, std::vector<std::int64_t>(sequences.size(), 1), cache, reference)) {

@@ -101,14 +101,11 @@ class HeadMaps {
   double heldout_r2(const std::vector<double>& w, const std::vector<double>& moment, std::int64_t target,
                     std::int64_t p) const {
     if (moment.empty()) return NAN;
-    const std::int64_t side = p + d_;
-    const std::size_t column = to_size(target * d_);
-    const std::vector<double> errors = heldout_errors(w, p, moment.data(), side, &moment[to_size(p)], side,
-                                                      &data_.moment_diagonal[column], d_);
+    const double* diagonal = &data_.moment_diagonal[to_size(target * d_)];
+    const std::vector<double> errors =
+        heldout_errors(w, p, {moment.data(), &moment[to_size(p)], p + d_, diagonal}, d_);
     const std::vector<double> unused(to_size(d_), 0.0);
-    return score_fit(data_.rules, d_, unused.data(), &data_.sst[column], errors.data(),
-                     &data_.sst_heldout[column], false)
-        .r2_heldout;
+    return score_head(data_, target, unused.data(), errors.data(), false).r2_heldout;
   }
 
   /// Returns tr(M E) / n for E = G_tt - W^T G_St - G_tS W + W^T G_SS W, n the number of tokens.

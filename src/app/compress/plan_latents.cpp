@@ -175,7 +175,7 @@ class LatentPlanner {
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t k = to_size(i + latent * columns());
           block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[k] * scale);
-          block.reconstruction[k] = static_cast<float>(latents.lift[k] / scale);
+          block.reconstruction[k] = static_cast<float>(latents.reconstruction[k] / scale);
         }
     }
   }
@@ -228,9 +228,9 @@ class LatentPlanner {
 
 void check_latents(const Job::Compress& rule, const ModelConfig& config) {
   const std::int64_t columns = config.kv_heads * config.head_size;
-  if (columns > kMostEigenvectors) {
+  if (columns > kMaxEigenvectors) {
     const std::string what = "takes the latents of layers, of which each has " + std::to_string(columns) +
-                             " columns, above the " + std::to_string(kMostEigenvectors) +
+                             " columns, above the " + std::to_string(kMaxEigenvectors) +
                              " whose eigenvectors LAPACK can count";
     if (rule.algorithm == CompressionAlgorithm::latent)
       throw InputError("", "compress.algorithm", "latent", what,

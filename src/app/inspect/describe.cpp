@@ -40,8 +40,8 @@ std::string report(const std::string& path, const std::string& kind, const Facts
   return text;
 }
 
-/// The lines of a job, fit for a terminal.
-std::string shown(const std::string& ini) {
+/// Returns the lines of a job file, escaped for a terminal.
+std::string escaped_lines(const std::string& ini) {
   std::istringstream lines(ini);
   std::string text;
   for (std::string line; std::getline(lines, line);) text += escaped(line) + "\n";
@@ -61,20 +61,20 @@ std::string rope_text(const ModelConfig& config) {
          format_figure(config.rope_scaling->original_max_positions) + " positions";
 }
 
-/// What only reading every id tells.
+/// What reading every id tells.
 struct TokenScan {
   std::int64_t largest = 0;
-  std::int64_t documents = 0;  ///< 0: not known
+  std::int64_t documents = 0;  ///< 0: unknown
 };
 
 TokenScan scan_tokens(const TokenFile& file) {
-  constexpr std::int64_t kPiece = 1 << 20;
+  constexpr std::int64_t kChunk = 1 << 20;
   const TokenSidecar sidecar = file.sidecar().value_or(TokenSidecar());
   const std::int64_t vocabulary = sidecar.vocab_size.value_or(std::numeric_limits<std::int64_t>::max());
   TokenScan scan;
-  bool inside = false;  // a document that has begun
-  for (std::int64_t start = 0; start < file.count(); start += kPiece) {
-    const auto ids = file.read(start, std::min(kPiece, file.count() - start));
+  bool inside = false;  // a document
+  for (std::int64_t start = 0; start < file.count(); start += kChunk) {
+    const auto ids = file.read(start, std::min(kChunk, file.count() - start));
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] < 0 || ids[i] >= vocabulary)
         throw InputError(file.path(), "token " + std::to_string(start + static_cast<std::int64_t>(i)),
@@ -102,7 +102,7 @@ std::string sidecar_text(const std::optional<TokenSidecar>& sidecar) {
   return text;
 }
 
-/// "128 columns in 6 bands, 3.1 bits each", on average over the layers.
+/// Returns "12.5 of 64 columns a layer in 2.0 bands, .. bits a column ..", averages over the layers.
 std::string block_text(const CompressionPlan& plan, const std::vector<PlannedBlock>& blocks) {
   double columns = 0, bytes = 0, bands = 0;
   for (const PlannedBlock& block : blocks)
@@ -190,13 +190,13 @@ std::string describe_job(const std::string& path) {
   std::string text = escaped(path) + ": job file";
   const bool study = holds("output");
   if (study || !(holds("compress") || holds("evaluate")))
-    text += "; a study as it will run:\n\n" + shown(to_ini(make_job(Command::study, path, given)));
+    text += "; a study as it will run:\n\n" + escaped_lines(to_ini(make_job(Command::study, path, given)));
   if (holds("compress"))
     text += "; calibrate as it will run:\n\n" +
-            shown(to_ini(make_job(Command::calibrate, path, given), Command::calibrate));
+            escaped_lines(to_ini(make_job(Command::calibrate, path, given), Command::calibrate));
   if (holds("evaluate"))
     text += "; evaluate as it will run:\n\n" +
-            shown(to_ini(make_job(Command::evaluate, path, given), Command::evaluate));
+            escaped_lines(to_ini(make_job(Command::evaluate, path, given), Command::evaluate));
   return text;
 }
 

@@ -1,21 +1,21 @@
 // What a single input is, in a few lines for people: each function opens the file, checks it as a study
-// would, and says what it found. Not results: these become tables (app/inspect/result_table.h).
+// would, and says what it found. Results are not described but become tables (app/inspect/result_table.h).
 #pragma once
 
 #include <string>
 
 namespace headspan {
 
-// All return lines, each ended, the first of which names the path and the kind; all throw InputError where
-// the file is not what it should be.
+// All return complete lines, of which the first names the path and the kind, and throw InputError if the file
+// is not what it should be.
 
-/// Reads config.json and all headers; every tensor that a study needs must be there.
+/// Reads config.json and all headers. Every tensor that a study needs must be there.
 std::string describe_checkpoint(const std::string& folder);
 
-/// Reads every id: the largest one, the documents where their ends are known, the SHA-256.
+/// Reads every id, for the largest one, the number of documents if their ends are known, and the SHA-256.
 std::string describe_tokens(const std::string& path);
 
-/// Reads every number, whether it can be that of a Gram (io/outputs/gram_check.h).
+/// Reads every number and checks that it can be that of a Gram (io/outputs/gram_check.h).
 std::string describe_gram(const std::string& path);
 
 std::string describe_manifest(const std::string& path);

@@ -82,7 +82,8 @@ std::string describe(const std::string& path) {
   throw InputError(path, "", "", "is nothing that headspan knows", "known: " + known);
 }
 
-/// Of a file in a folder. One that cannot be read counts: it is told when its turn comes.
+/// Returns whether a file in a folder may be a result. One that cannot be read may be: the error is reported
+/// when its turn comes.
 bool may_be_result(const std::string& path) {
   try {
     return ends_in(path, ".h5") && is_result(path);
@@ -91,7 +92,7 @@ bool may_be_result(const std::string& path) {
   }
 }
 
-/// The results below a folder, by name; or the path itself.
+/// Returns the results below a folder, by name; or the path itself.
 std::vector<std::string> expand(const std::string& path) {
   std::vector<std::string> results;
   if (fs::is_directory(path) && !is_checkpoint(path))
@@ -108,15 +109,15 @@ class Inspection {
   int run(const std::vector<std::string>& files) {
     for (const std::string& path : files)
       guarded(path, [&] {
-        for (const std::string& file : expand(path)) guarded(file, [&] { look_at(file); });
+        for (const std::string& file : expand(path)) guarded(file, [&] { inspect_file(file); });
       });
     if (!results_.empty()) print(format_results(std::move(results_)));
     return code_;
   }
 
  private:
-  void look_at(const std::string& path) {
-    if (fs::is_regular_file(path)) InputFile{path};  // names what cannot be read
+  void inspect_file(const std::string& path) {
+    if (fs::is_regular_file(path)) InputFile{path};  // throws if it cannot be read
     const bool done = check_done(path), result = is_result(path);
     if ((result || is_gram(path)) && !done)
       log_.notice(path + " has no .done beside it: " +
@@ -127,24 +128,24 @@ class Inspection {
     results_.push_back(summarise_result(path));
   }
 
-  /// A file that is at fault is told, and does not keep the others from being looked at.
+  /// Runs `step` and reports what is wrong with the file, so that the others are inspected all the same.
   template <class Step>
   void guarded(const std::string& path, const Step& step) {
     try {
       return step();
     } catch (const InputError& e) {
-      tell(e);
+      report(e);
     } catch (const fs::filesystem_error& e) {
-      tell(InputError(path, "", "", e.code().message()));
+      report(InputError(path, "", "", e.code().message()));
     }
   }
 
-  void tell(const InputError& error) {
+  void report(const InputError& error) {
     std::fprintf(stderr, "headspan: %s\n", error.what());
     code_ = 2;
   }
 
-  /// A blank line stands between what is said of two files.
+  /// Prints a text, after a blank line unless it is the first.
   void print(const std::string& text) {
     std::printf("%s%s", printed_ ? "\n" : "", text.c_str());
     std::fflush(stdout);

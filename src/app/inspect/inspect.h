@@ -9,9 +9,9 @@
 
 namespace headspan {
 
-/// Prints to standard output and returns the exit code: 2 when some file is not what it should be, which is
-/// told on stderr while the others are looked at all the same. Only rank 0 works. Throws AgreedError when the
-/// environment fails. Collective over world.
+/// Prints to standard output and returns the exit code: 2 if a file is not what it should be, which is
+/// reported on standard error; the other files are inspected all the same. Only rank 0 works. Throws
+/// AgreedError if the environment fails. Collective over world.
 int inspect(const std::vector<std::string>& files, const Comm& world);
 
 }  // namespace headspan

@@ -25,7 +25,8 @@ std::string number(double value) {
   return text;
 }
 
-/// What the figures of a result depend on besides its checkpoint: they compare only where this is equal.
+/// Returns what the figures of a result depend on besides its checkpoint: only results with the same setting
+/// are compared.
 std::string setting(const ResultSummary& result) {
   const StreamSummary& first = result.streams.front();
   std::string heads;
@@ -53,18 +54,18 @@ constexpr const char* kLegend =
     "  null        the same of heads that share nothing: random projections, in-sample figures with the "
     "noise floor\n";
 
-/// `text` of a unit with drawn weights says so.
+/// Returns `text`, with the word random for a unit of drawn weights.
 std::string marked(const std::string& text, const ResultSummary& result) {
-  const bool says_so = text.size() >= 6 && text.substr(text.size() - 6) == "random";
-  return text + (result.random && !says_so ? " random" : "");
+  const bool has_word = text.size() >= 6 && text.substr(text.size() - 6) == "random";
+  return text + (result.random && !has_word ? " random" : "");
 }
 
-/// What the weights were trained on; nothing where that is unknown, or where they were drawn.
+/// Returns how many tokens the weights were trained on; empty if that is unknown, or they were drawn.
 std::string trained_on(const ResultSummary& result) {
   return result.training_tokens < 0 || result.random ? "" : format_count(result.training_tokens);
 }
 
-/// How the rows are called: by step where that tells them apart, else by name.
+/// Names the rows: by step if all steps differ, else by checkpoint.
 TextColumn labels(const Results& rows) {
   TextColumn steps{"", "step", {}}, names{"", "checkpoint", {}};
   for (const ResultSummary& row : rows) {
@@ -78,9 +79,9 @@ TextColumn labels(const Results& rows) {
 using Cell = std::string (*)(const StreamSummary& stream, const PairFigures& figures);
 
 struct Figure {
-  const char* title;  ///< in the table of several results
-  const char* name;   ///< in that of one
-  Cell cell;          ///< of what was found or of the null
+  const char* title;  ///< in the table of several results; empty: not there
+  const char* name;   ///< in the table of one result
+  Cell cell;          ///< formats the figures found, or those of the null
 };
 
 std::string heldout(const StreamSummary& stream, double value) {
@@ -128,7 +129,7 @@ std::string format_many(const Results& rows) {
   return kLegend + std::string("\n") + format_table(table);
 }
 
-/// The same the other way round: a row for each figure.
+/// Transposes the table: a row for each figure, a column for each stream and its null.
 std::string format_one(const ResultSummary& result) {
   std::vector<TextColumn> table{{"", "", {}}};
   for (const StreamSummary& stream : result.streams)

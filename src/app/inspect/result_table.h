@@ -1,5 +1,5 @@
-// Result files as people read them: several as one table per model, a row for each checkpoint beside the row
-// of what means nothing; one alone with all its figures.
+// Result files as people read them: several as one table per model, with a row for each checkpoint and one
+// for the null; a single one with all its figures.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace headspan {
 
-/// Lines, each ended. Results share a table when their figures can be compared: same model, tokens, sizes and
-/// mode.
+/// Returns complete lines. Results share a table if their figures can be compared: same model, tokens, sizes
+/// and mode.
 std::string format_results(std::vector<ResultSummary> results);
 
 }  // namespace headspan

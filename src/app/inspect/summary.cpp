@@ -40,17 +40,17 @@ T attribute(const H5File& file, const std::string& object, const std::string& na
   return *value;
 }
 
-/// A size or a count, which is not negative.
+/// Reads an attribute that is a size or a count.
 std::int64_t count(const H5File& file, const std::string& object, const std::string& name,
-                   std::int64_t least = 0) {
+                   std::int64_t minimum = 0) {
   const auto value = attribute<std::int64_t>(file, object, name);
-  if (value < least)
+  if (value < minimum)
     throw InputError(file.path(), object + ": " + name, std::to_string(value), "is no size",
                      "the file is damaged");
   return value;
 }
 
-/// Of a text attribute, fit for a terminal.
+/// Reads a text attribute, escaped for a terminal.
 std::string text(const H5File& file, const std::string& object, const std::string& name) {
   return escaped(attribute<std::string>(file, object, name));
 }
@@ -69,7 +69,7 @@ std::vector<T> column(const H5File& file, const std::string& name, std::int64_t 
   return values;
 }
 
-/// Goes through the pairs of a stream, one target at a time.
+/// Reads the pairs of a stream, one target at a time.
 class PairReader {
  public:
   PairReader(const H5File& file, StreamSummary& summary)
@@ -133,10 +133,10 @@ class PairReader {
   StreamSummary& summary_;
   std::vector<std::int64_t> layer_;  // [heads]
   H5Dataset r2_, status_;
-  std::vector<H5Dataset> heldout_;                     // one, or none where nothing is held out
-  std::vector<double> best_, best_heldout_;            // of the targets that have one
-  std::vector<std::int64_t> sources_;                  // [heads] causal ones
-  double sum_ = 0, above_tenth_ = 0, above_half_ = 0;  // over the causal pairs
+  std::vector<H5Dataset> heldout_;                     // one table, or none
+  std::vector<double> best_, best_heldout_;            // by target with a source
+  std::vector<std::int64_t> sources_;                  // [heads] how many are causal
+  double sum_ = 0, above_tenth_ = 0, above_half_ = 0;  // of causal pairs
   std::int64_t pairs_ = 0;
 };
 

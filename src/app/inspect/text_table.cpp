@@ -18,38 +18,38 @@ std::string align(const std::string& text, std::size_t width, bool left) {
   return left ? text + blanks : blanks + text;
 }
 
-/// A column as it is printed.
-struct Shown {
+/// A column with its place in the line.
+struct PlacedColumn {
   const TextColumn* column;
-  std::size_t gap;  // blanks before it: two where a group begins
+  std::size_t gap;  // blanks before it: two before a new group
   std::size_t width;
 };
 
-std::vector<Shown> lay_out(const std::vector<TextColumn>& columns) {
-  std::vector<Shown> shown;
+std::vector<PlacedColumn> lay_out(const std::vector<TextColumn>& columns) {
+  std::vector<PlacedColumn> placed;
   for (const TextColumn& column : columns) {
     std::size_t width = 0;
     for (const std::string& cell : column.cells) width = std::max(width, cell.size());
     if (width == 0) continue;
-    const bool begins_group = !shown.empty() && column.group != shown.back().column->group;
-    shown.push_back({&column, begins_group ? std::size_t{2} : std::size_t{shown.empty() ? 0u : 1u},
-                     std::max(width, column.title.size())});
+    const bool begins_group = !placed.empty() && column.group != placed.back().column->group;
+    placed.push_back({&column, begins_group ? std::size_t{2} : std::size_t{placed.empty() ? 0u : 1u},
+                      std::max(width, column.title.size())});
   }
-  return shown;
+  return placed;
 }
 
-/// The titles of the groups, each with a rule as wide as its columns.
-std::string group_line(const std::vector<Shown>& shown) {
+/// Returns the titles of the groups, each with a rule as wide as its columns.
+std::string group_line(const std::vector<PlacedColumn>& placed) {
   std::string line;
-  for (std::size_t i = 0; i < shown.size();) {
-    const std::string& group = shown[i].column->group;
-    std::size_t width = shown[i].width, next = i + 1;
-    for (; next < shown.size() && shown[next].column->group == group; ++next)
-      width += shown[next].gap + shown[next].width;
+  for (std::size_t i = 0; i < placed.size();) {
+    const std::string& group = placed[i].column->group;
+    std::size_t width = placed[i].width, next = i + 1;
+    for (; next < placed.size() && placed[next].column->group == group; ++next)
+      width += placed[next].gap + placed[next].width;
     std::string title = group;
     if (!group.empty() && group.size() + 1 < width) title += " " + std::string(width - group.size() - 1, '-');
     title.resize(std::max(width, title.size()), ' ');
-    line += std::string(shown[i].gap, ' ') + title;
+    line += std::string(placed[i].gap, ' ') + title;
     i = next;
   }
   return line.find_first_not_of(' ') == std::string::npos ? "" : line + "\n";
@@ -58,14 +58,15 @@ std::string group_line(const std::vector<Shown>& shown) {
 }  // namespace
 
 std::string format_table(const std::vector<TextColumn>& columns) {
-  const std::vector<Shown> shown = lay_out(columns);
-  if (shown.empty()) return "";
-  std::string text = group_line(shown);
-  for (const Shown& s : shown) text += std::string(s.gap, ' ') + align(s.column->title, s.width, false);
+  const std::vector<PlacedColumn> placed = lay_out(columns);
+  if (placed.empty()) return "";
+  std::string text = group_line(placed);
+  for (const PlacedColumn& c : placed)
+    text += std::string(c.gap, ' ') + align(c.column->title, c.width, false);
   text += "\n";
-  for (std::size_t row = 0; row < shown.front().column->cells.size(); ++row) {
-    for (const Shown& s : shown)
-      text += std::string(s.gap, ' ') + align(s.column->cells[row], s.width, s.column->title.empty());
+  for (std::size_t row = 0; row < placed.front().column->cells.size(); ++row) {
+    for (const PlacedColumn& c : placed)
+      text += std::string(c.gap, ' ') + align(c.column->cells[row], c.width, c.column->title.empty());
     text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
   }

@@ -1,5 +1,4 @@
-// A table of texts for people to read: columns under titles, titles under group titles. Knows nothing of
-// what it shows.
+// A table of texts for people to read: columns under titles, titles under group titles.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +8,21 @@
 namespace headspan {
 
 struct TextColumn {
-  std::string group;               ///< stands once over neighbours of the same group
-  std::string title;               ///< its cells are right-aligned; left-aligned without a title
-  std::vector<std::string> cells;  ///< [rows], as many as every other column has
+  std::string group;               ///< printed once above neighbouring columns of the same group
+  std::string title;               ///< of right-aligned cells; without a title cells are left-aligned
+  std::vector<std::string> cells;  ///< [rows], the same number in all columns
 };
 
-/// Lines, each ended; a column all of whose cells are empty is left out.
+/// Returns complete lines. A column whose cells are all empty is left out.
 std::string format_table(const std::vector<TextColumn>& columns);
 
-/// "0.123" or "-1.500"; "nan".
+/// Returns three decimals: "0.123", "-1.500"; or "nan".
 std::string format_share(double value);
 
-/// Three digits: "5.43", "12.3", "123"; "nan".
+/// Returns three digits: "5.43", "12.3", "123"; or "nan".
 std::string format_figure(double value);
 
-/// Three digits and a unit: 0, 512, 41.0K, 2.00T.
+/// Returns three digits and a unit: 0, 512, 41.0K, 2.00T.
 std::string format_count(std::int64_t value);
 
 }  // namespace headspan

@@ -21,15 +21,14 @@ JobOption option(const char* name, Section Job::*section, T Section::*member, co
 }
 
 ValueKind<GridShape> grid_shape() {
-  return {
-      "PxQ, rows x columns of a process grid such as 2x3",
-      [](const std::string& text) {
-        const std::size_t cross = text.find('x');
-        if (cross == std::string::npos) throw BadValue("is not a grid");
-        const auto size = integer(1, kMostRanks);
-        return GridShape{size.read(text.substr(0, cross)), size.read(text.substr(cross + 1))};
-      },
-      [](const GridShape& grid) { return std::to_string(grid.rows) + "x" + std::to_string(grid.columns); }};
+  return {"PxQ, rows x columns of a process grid such as 2x3",
+          [](const std::string& text) {
+            const std::size_t cross = text.find('x');
+            if (cross == std::string::npos) throw BadValue("is not a grid");
+            const auto size = integer(1, kMaxRanks);
+            return GridShape{size.read(text.substr(0, cross)), size.read(text.substr(cross + 1))};
+          },
+          [](const GridShape& grid) { return to_string(grid); }};
 }
 
 /// "paper" or a relative tolerance, kept as the words they are: they name a coordinate of the result.

@@ -16,7 +16,7 @@ struct Unit {
   Kind kind = Kind::model;
   std::string model_name;  ///< names the result's folder
   std::string name;        ///< names the result's file
-  std::string path;        ///< checkpoint folder or activations file; empty for grams
+  std::string path;        ///< checkpoint folder, activations file, or the first Gram file
   std::int64_t row = -1;   ///< of the manifest, from 0; -1 without one
   bool random = false;     ///< weights drawn, not read
   std::int64_t step = -1;  ///< -1: unknown

@@ -63,7 +63,7 @@ class PhaseCosts {
   /// How many times the panels of a stream are exchanged.
   double gathers(std::size_t stream) const {
     for (const DeviceShare& pass : passes_)
-      if (std::count(pass.streams.begin(), pass.streams.end(), stream) > 0) return real(pass.piece.of);
+      if (std::count(pass.streams.begin(), pass.streams.end(), stream) > 0) return real(pass.slice.of);
     return 1;
   }
 

@@ -17,31 +17,27 @@ struct HeadMatrix {
   std::int64_t rows, columns, heads, head_size;
 
   std::int64_t most_on(const GridShape& grid) const {
-    return most_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
+    return max_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
   }
 };
 
 /// The fewest ranks in a square grid, or one that is a column wider, that hold it.
 GridShape enough_ranks(const HeadMatrix& matrix) {
   GridShape grid{1, 1};
-  while (matrix.most_on(grid) > kMostLocalElements) grid = {grid.columns, grid.rows + 1};
+  while (matrix.most_on(grid) > kMaxLocalElements) grid = {grid.columns, grid.rows + 1};
   return grid;
-}
-
-std::string text(const GridShape& grid) {
-  return std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
 }
 
 void check(const std::string& what, const HeadMatrix& matrix, const GridShape& grid,
            const std::string& instead) {
   const std::int64_t most = matrix.most_on(grid);
-  if (most <= kMostLocalElements) return;
+  if (most <= kMaxLocalElements) return;
   const GridShape enough = enough_ranks(matrix);
-  throw InputError("", "run.grid", text(grid),
+  throw InputError("", "run.grid", to_string(grid),
                    "leaves " + std::to_string(most) + " elements of " + what + " on a rank, above the " +
-                       std::to_string(kMostLocalElements) + " that ScaLAPACK can count",
+                       std::to_string(kMaxLocalElements) + " that ScaLAPACK can count",
                    "run on " + std::to_string(enough.rows * enough.columns) + " ranks of a group (" +
-                       text(enough) + "), or set " + instead);
+                       to_string(enough) + "), or set " + instead);
 }
 
 /// For the overlap on a group of `ranks`.

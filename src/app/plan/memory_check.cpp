@@ -68,7 +68,7 @@ std::string check_memory(const Job& job, const std::vector<Unit>& units, const G
   const double peak = peak_on(group);
   if (peak <= memory) return "";
   GroupShape enough = group;
-  while (enough.ranks <= kMostRanks / 2 && peak_on(enough) > memory)
+  while (enough.ranks <= kMaxRanks / 2 && peak_on(enough) > memory)
     enough = {2 * enough.ranks, group.tensor_parallel, squarest_grid(2 * enough.ranks)};
   return printable(unit.path) + ": the fullest rank is estimated to take " + format_gib(peak, 2) +
          ", and a rank has " + format_gib(memory, 2) + " (run.memory_gib = " + asked(job) +

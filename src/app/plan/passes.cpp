@@ -65,7 +65,7 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
     const double columns = streams[s].columns;
     const std::int64_t elements =
         most_elements(group.grid, static_cast<std::int64_t>(columns),
-                      block_of(streams[s], setting.config, group.grid), pass.piece.of);
+                      block_of(streams[s], setting.config, group.grid), pass.slice.of);
     const double waiting = (panel / real(group.ranks) + 2 * batch) * columns * bytes_of(setting.dtype);
     bytes += parts * (sizeof(double) * real(elements) + waiting);
     widest = std::max(widest, columns);
@@ -87,7 +87,7 @@ std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
   const double room = bytes - bytes_beside_passes(setting);
   const auto fit = [&](const std::vector<DeviceShare>& passes) {
     return std::all_of(passes.begin(), passes.end(), [&](const DeviceShare& pass) {
-      return pass.piece.number > 0 || pass_bytes(setting, pass) <= room;  // all pieces count as the largest
+      return pass.slice.number > 0 || pass_bytes(setting, pass) <= room;  // all pieces count as the largest
     });
   };
   const std::size_t streams = setting.job.predict.streams.size();
@@ -111,10 +111,9 @@ std::string pass_name(const PassSetting& setting, const DeviceShare& pass) {
   for (const Part part : pass.parts)
     parts += std::string(parts.empty() ? "" : ",") + (part == Part::fit ? "fit" : "heldout");
   name += " " + parts;
-  if (pass.piece.of == 1) return name;
-  const GridShape& grid = setting.group.grid;  // on which stripes depend
-  return name + " " + std::to_string(pass.piece.number + 1) + "/" + std::to_string(pass.piece.of) + " on " +
-         std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
+  if (pass.slice.of == 1) return name;
+  return name + " " + std::to_string(pass.slice.number + 1) + "/" + std::to_string(pass.slice.of) + " on " +
+         to_string(setting.group.grid);  // on which stripes depend
 }
 
 }  // namespace headspan

@@ -1,5 +1,6 @@
 #include "app/run/cached_model.h"
 
+#include "model/cache/paged_cache.h"
 #include "model/device_cache/device_cache.h"
 
 namespace headspan {
@@ -32,7 +33,7 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
   CachePlan compressed =
       make_cache_plan(input.config, *plan, model.heads(Stream::k), scalar_type(compute_), shared, plan_path);
   CachePlan replaced = full_.host;
-  compressed.exact_recent = replaced.exact_recent = exact_recent;
+  compressed.exact.recent = replaced.exact.recent = exact_recent;
   compressed_ = make_plan(std::move(compressed));
   replaced_ = make_plan(std::move(replaced));
 }
@@ -46,9 +47,9 @@ CachedModel::Plan CachedModel::make_plan(CachePlan plan) const {
 std::unique_ptr<StoringCache> CachedModel::make_storing(const Plan& plan, std::size_t sequences,
                                                         Dtype plain) const {
   const auto count = static_cast<std::int64_t>(sequences);
-  if (plan.device)
-    return std::make_unique<DeviceCache>(*plan.device, count, compute_, plain, team_.tensor_device());
-  return std::make_unique<PagedCache>(plan.host, count, compute_, plain, team_.tensor_device());
+  const CacheTypes types{compute_, plain};
+  if (plan.device) return std::make_unique<DeviceCache>(*plan.device, count, types, team_.tensor_device());
+  return std::make_unique<PagedCache>(plan.host, count, types, team_.tensor_device());
 }
 
 std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t sequences) const {

@@ -23,16 +23,15 @@ ModelInput open_model(const Job::Model& rule, const std::string& path, bool rand
 Transformer load_model(const Job::Model& rule, const ModelInput& input, bool logits,
                        const ProcessLayout& team, const Log& log, const std::string& name) {
   const double start = steady_seconds();
-  const Extent extent{input.config.layers, logits};
-  const at::Device device =
-      team.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())) : at::Device(at::kCPU);
+  TransformerOptions options{input.dtype, {input.config.layers, logits}};
+  if (team.gpu()) options.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu()));
   set_exact_products();
   std::optional<Transformer> model;
   agree(team.group(), [&] {
-    model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, input.dtype, extent,
-                                                 team.tensor_device(), team.data(), device)
+    model = input.checkpoint ? Transformer::load(input.config, *input.checkpoint, options,
+                                                 team.tensor_device(), team.data())
                              : Transformer::random(input.config, static_cast<std::uint64_t>(rule.seed),
-                                                   input.dtype, extent, team.tensor_device(), device);
+                                                   options, team.tensor_device());
   });
   log.event("loaded", {{"unit", name},
                        {"layers", std::to_string(input.config.layers)},

@@ -18,8 +18,7 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
                      "does not divide a group of " + of_ranks(size),
                      "start more ranks, or use a divisor of " + std::to_string(size));
   if (grid && checked_mul(grid->rows, grid->columns, "run.grid") != size)
-    throw InputError("", "run.grid", std::to_string(grid->rows) + "x" + std::to_string(grid->columns),
-                     "does not hold a group of " + of_ranks(size),
+    throw InputError("", "run.grid", to_string(*grid), "does not hold a group of " + of_ranks(size),
                      "use auto or PxQ with P times Q = " + std::to_string(size));
 }
 
@@ -32,7 +31,7 @@ ProcessLayout::ProcessLayout(const Comm& world, int groups, int tensor_parallel,
   const std::optional<int> joined = tensor_parallel > 1 ? gpu : std::nullopt;  // one rank has nobody to join
   agree(world_, [&] { tensor_ = make_device_comm(row, joined); });
   agree(world_, [&] {
-    const bool on_gpus = gpu && size > 1 && have_own_gpus(group_, *gpu);
+    const bool on_gpus = gpu && size > 1 && have_separate_gpus(group_, *gpu);
     gathering_ = make_device_comm(group_, on_gpus ? gpu : std::nullopt);
   });
   data_ = group_.split(group_.rank() % tensor_parallel, group_.rank());

@@ -14,11 +14,11 @@ namespace headspan {
 struct UnitRun {
   const Job& job;
   const Unit& unit;
-  const ProcessLayout& team;
+  const ProcessLayout& processes;
   RunClock& clock;
   const Log& log;
   Profile& profile;
-  const LockFile* lock;  ///< of the unit's result, on the root of the team's group
+  const LockFile* lock;  ///< of the unit's result, on the root of the group
 };
 
 }  // namespace headspan

@@ -14,8 +14,9 @@ UnitEvidence read_evidence(const UnitRun& run) {
   if (run.unit.kind == Unit::Kind::model) return run_model(run);
   const Profile::Phase phase = run.profile.enter("read");
   if (run.unit.kind == Unit::Kind::activations) return read_activations(run);
-  check_done(run.team.group(), run.job.grams.paths, run.log);
-  UnitEvidence evidence = merge_grams(run.job, run.team, saves_attention(run.job));
+  check_done(run.processes.group(), run.job.grams.paths, run.log);
+  UnitEvidence evidence =
+      merge_grams(run.job.grams.paths, run.job.predict, run.processes, saves_attention(run.job));
   tell(evidence.sample, run.log);
   return evidence;
 }
@@ -33,13 +34,9 @@ void check_unit(const Job& job, const Unit& unit, const GridShape& grid) {
   }
 }
 
-const std::string& source_path(const Job& job, const Unit& unit) {
-  return unit.kind == Unit::Kind::grams ? job.grams.paths.front() : unit.path;
-}
-
 UnitEvidence gather_evidence(const UnitRun& run) {
   UnitEvidence evidence = read_evidence(run);
-  check_value_range(run.team.group(), source_path(run.job, run.unit), evidence);
+  check_value_range(run.unit.path, evidence, run.processes.group());
   return evidence;
 }
 

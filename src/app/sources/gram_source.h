@@ -6,16 +6,13 @@
 
 namespace headspan {
 
-/// Checks what a unit reads, without computing: all but the values of weights and activations; and that its
-/// matrices can be handled on the grid of a group. Throws InputError. Local.
+/// Checks everything that a unit reads except the values of weights, activations and Grams, and that its
+/// matrices can be handled on a group's grid. Computes nothing. Throws InputError. Local.
 void check_unit(const Job& job, const Unit& unit, const GridShape& grid);
 
-/// What a refusal of the unit's values names: the file or folder that they come from.
-const std::string& source_path(const Job& job, const Unit& unit);
-
-/// Runs or reads the unit's source, from where an earlier run has stopped, and checks that its values can be
-/// squared and summed. Throws AgreedError, or Stopped with the state of the unit saved. Phases of the run's
-/// profile: read, and those of run_model. Collective over the team's group.
+/// Runs or reads the unit's source, resuming from a saved state, and checks that its values can be squared
+/// and summed. Counts the phase read, and those of run_model, of the run's profile. Throws AgreedError, or
+/// Stopped with the state of the unit saved. Collective over the group.
 UnitEvidence gather_evidence(const UnitRun& run);
 
 }  // namespace headspan

@@ -12,7 +12,7 @@
 namespace headspan {
 namespace {
 
-/// One Gram of a file, in blocks of this run's grid. Throws AgreedError for values that no Gram has.
+/// Reads one Gram of a file into blocks of this run's grid. Throws AgreedError for values that no Gram has.
 HeadGram load(const H5File& file, const GramStream& stream, const std::string& part, const Grid& grid) {
   HeadGram gram{0,
                 {},
@@ -25,7 +25,7 @@ HeadGram load(const H5File& file, const GramStream& stream, const std::string& p
   return gram;
 }
 
-/// Grams add up only over the same heads, captured and computed alike.
+/// Throws InputError unless the heads are the same, captured and computed alike: only then do Grams add up.
 void check_same(const std::string& path, const GramStream& stream, const GramStream& first) {
   const auto differs = [&](const std::string& what, const std::string& here, const std::string& there) {
     if (here != there)
@@ -69,7 +69,7 @@ GramFiles read_file(const std::string& path) {
   return found;
 }
 
-/// Adds what one more file says.
+/// Adds what another file says. Throws InputError if it cannot be merged with those before.
 void add(GramFiles& files, const std::string& path, const GramFiles& more) {
   if (more.config_sha256 != files.config_sha256)
     throw InputError(path, "config_sha256", more.config_sha256.substr(0, 12),
@@ -95,7 +95,7 @@ void add(GramFiles& files, const std::string& path, const GramFiles& more) {
   if (files.lacks_attention.empty()) files.lacks_attention = more.lacks_attention;
 }
 
-/// Means over the tokens of both. Throws InputError where the weights are others.
+/// Takes the means over the tokens of both. Throws InputError if they are of different weights.
 void merge(const std::string& path, const GramAttention& more, GramAttention& sum) {
   double difference = 0, largest = 0;
   for (std::size_t i = 0; i < sum.output.size() && i < more.output.size(); ++i) {
@@ -116,8 +116,8 @@ void merge(const std::string& path, const GramAttention& more, GramAttention& su
   sum.tokens = tokens;
 }
 
-/// What the job itself says of how its Grams were made has to be true. Grams of the user's own activations do
-/// not know where those were captured.
+/// Throws InputError if the job says something else of how its Grams were made than the file does. Grams of
+/// the user's own activations do not say where those were captured.
 void check_given(const Job& job, const GramStream& stream) {
   const auto check = [&](const char* key, const std::string& said, const std::string& found) {
     if (job.given.count(key) > 0 && said != found)
@@ -129,13 +129,13 @@ void check_given(const Job& job, const GramStream& stream) {
   check("predict.precision", word_of(precision_words(), job.predict.precision), stream.precision);
 }
 
-/// Collective over the team's group.
-GramAttention merged_attention(const Job& job, const ProcessLayout& team) {
+/// Collective over the group.
+GramAttention merged_attention(const Words& paths, const Comm& group) {
   std::optional<GramAttention> sum;
-  for (const std::string& path : job.grams.paths) {
-    const H5File file = H5File::open(team.group(), path);
-    GramAttention attention = read_attention(file, team.group());
-    agree(team.group(), [&] {
+  for (const std::string& path : paths) {
+    const H5File file = H5File::open(group, path);
+    GramAttention attention = read_attention(file, group);
+    agree(group, [&] {
       check_attention(path, attention);
       if (sum) merge(path, attention, *sum);
     });
@@ -146,32 +146,23 @@ GramAttention merged_attention(const Job& job, const ProcessLayout& team) {
 
 }  // namespace
 
-GramFiles read_gram_files(const Job& job) {
-  std::optional<GramFiles> files;
-  for (const std::string& path : job.grams.paths) {
-    GramFiles one = read_file(path);
-    if (files)
-      add(*files, path, one);
-    else
-      files = std::move(one);
-  }
-  const std::vector<Stream>& asked = job.predict.streams;
-  std::vector<GramStream>& streams = files->streams;
-  streams.erase(std::remove_if(streams.begin(), streams.end(),
-                               [&](const GramStream& stream) {
-                                 return std::find(asked.begin(), asked.end(),
-                                                  value_of(stream_words(), stream.name)) == asked.end();
-                               }),
-                streams.end());
-  if (streams.empty())
-    throw InputError(job.grams.paths.front(), "", "", "holds none of the streams of predict.streams",
+GramFiles read_gram_files(const Words& paths, const std::vector<Stream>& streams) {
+  GramFiles files = read_file(paths.front());
+  for (auto path = paths.begin() + 1; path != paths.end(); ++path) add(files, *path, read_file(*path));
+  const auto is_unwanted = [&](const GramStream& stream) {
+    return std::find(streams.begin(), streams.end(), value_of(stream_words(), stream.name)) == streams.end();
+  };
+  files.streams.erase(std::remove_if(files.streams.begin(), files.streams.end(), is_unwanted),
+                      files.streams.end());
+  if (files.streams.empty())
+    throw InputError(paths.front(), "", "", "holds none of the streams of predict.streams",
                      "see what it holds with headspan inspect");
-  return std::move(*files);
+  return files;
 }
 
 void check_grams(const Job& job, const GridShape& grid) {
   std::int64_t heads = 0;
-  for (const GramStream& stream : read_gram_files(job).streams) {
+  for (const GramStream& stream : read_gram_files(job.grams.paths, job.predict.streams).streams) {
     check_given(job, stream);
     heads = std::max(heads, stream.heads());
     check_layer_sizes(job, layer_sizes(layout_of(stream)), grid);
@@ -179,35 +170,39 @@ void check_grams(const Job& job, const GridShape& grid) {
   check_references(job.predict, heads);
 }
 
-UnitEvidence merge_grams(const Job& job, const ProcessLayout& team, bool attention) {
+UnitEvidence merge_grams(const Words& paths, const Job::Predict& predict, const ProcessLayout& processes,
+                         bool attention) {
+  const Comm& group = processes.group();
   GramFiles files;
   UnitEvidence evidence;
-  agree(team.group(), [&] {
-    files = read_gram_files(job);
-    if (team.group().is_root()) evidence.input_digest = files_digest(job.grams.paths);
+  agree(group, [&] {
+    files = read_gram_files(paths, predict.streams);
+    if (group.is_root()) evidence.input_digest = files_digest(paths);
   });
-  evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
+  evidence.input_digest = group.broadcast(evidence.input_digest, 0);
   evidence.weights_digest = files.weights_digest;
   evidence.sample.mismatch = files.tokens_mismatch;
-  const std::vector<GramStream>& streams = files.streams;
   evidence.model_type = files.model_type;
   evidence.config_sha256 = files.config_sha256;
-  if (attention && files.lacks_attention.empty()) evidence.attention = merged_attention(job, team);
-  for (const std::string& path : job.grams.paths) {
-    const H5File file = H5File::open(team.group(), path);
-    for (std::size_t s = 0; s < streams.size(); ++s) {
-      const GramStream& stream = streams[s];
-      StreamGrams grams{load(file, stream, "fit", team.grid()), {}};
-      if (stream.heldout) grams.heldout = load(file, stream, "heldout", team.grid());
-      if (evidence.streams.size() < streams.size()) {
-        const StreamOrigin origin = stream_origin(stream);
-        evidence.streams.push_back({origin, layout_of(stream),
-                                    fit_rules(job.predict.mode, origin.forward_dtype, origin.precision),
-                                    std::move(grams)});
+  if (attention && files.lacks_attention.empty()) evidence.attention = merged_attention(paths, group);
+  for (const GramStream& stream : files.streams) {
+    const StreamOrigin origin = stream_origin(stream);
+    evidence.streams.push_back(
+        {origin, layout_of(stream), fit_rules(predict.mode, origin.forward_dtype, origin.precision)});
+  }
+  for (const std::string& path : paths) {
+    const H5File file = H5File::open(group, path);
+    for (std::size_t s = 0; s < files.streams.size(); ++s) {
+      const GramStream& stream = files.streams[s];
+      StreamGrams grams{load(file, stream, "fit", processes.grid()), {}};
+      if (stream.heldout) grams.heldout = load(file, stream, "heldout", processes.grid());
+      std::optional<StreamGrams>& sum = evidence.streams[s].grams;
+      if (!sum) {
+        sum = std::move(grams);
         continue;
       }
-      merge(evidence.streams[s].grams->fit, grams.fit);
-      if (grams.heldout) merge(*evidence.streams[s].grams->heldout, *grams.heldout);
+      merge(sum->fit, grams.fit);
+      if (grams.heldout) merge(*sum->heldout, *grams.heldout);
     }
   }
   return evidence;

@@ -1,4 +1,4 @@
-// The Grams of a unit from saved ones, merged.
+// The Grams of a unit from saved ones, which are added up.
 #pragma once
 
 #include "app/job/job.h"
@@ -7,29 +7,30 @@
 
 namespace headspan {
 
-/// Checks what the unit will read, without computing: all but the values of the Grams; and the matrices that
-/// it leads to on the grid of a group. Throws InputError. Local.
+/// Checks everything that the unit reads except the values of the Grams, and that its matrices can be handled
+/// on a group's grid. Computes nothing. Throws InputError. Local.
 void check_grams(const Job& job, const GridShape& grid);
 
-/// What the Gram files of a job say together, without their matrices.
+/// What Gram files say together, without their matrices.
 struct GramFiles {
-  std::vector<GramStream> streams;  ///< of those that the job asks for
+  std::vector<GramStream> streams;  ///< those asked for
   std::int64_t fit_tokens = 0;
   std::string model_type;
-  std::string config_sha256;               ///< empty: of no model
+  std::string config_sha256;               ///< empty: they are of no model
   std::string init;                        ///< pretrained or random
-  std::string weights_digest;              ///< empty: of none that were read, or one does not tell
+  std::string weights_digest;              ///< empty: no weights were read, or a file does not say
   std::string tokens_path, tokens_sha256;  ///< of each file, with commas between
-  std::string tokens_mismatch;             ///< likewise, of those that have one, each once
+  std::string tokens_mismatch;             ///< of the files that have one, each once, with commas between
   std::optional<GramAttention> attention;  ///< of the first file, without the moments
-  std::string lacks_attention;             ///< the first file that has none of it
+  std::string lacks_attention;             ///< the first file without the group /attention
 };
 
-/// Throws InputError where the job's files cannot be merged. Local.
-GramFiles read_gram_files(const Job& job);
+/// Reads what the files say of `streams`. Throws InputError if they cannot be merged. Local.
+GramFiles read_gram_files(const Words& paths, const std::vector<Stream>& streams);
 
-/// From saved Grams, merged; with `attention` what all files, or none, have of it too. Collective over the
-/// team's group.
-UnitEvidence merge_grams(const Job& job, const ProcessLayout& team, bool attention);
+/// Reads and merges the files, with `attention` also their attention moments if all files have them.
+/// Collective over the group.
+UnitEvidence merge_grams(const Words& paths, const Job::Predict& predict, const ProcessLayout& processes,
+                         bool attention);
 
 }  // namespace headspan

@@ -1,6 +1,6 @@
-// The overlap of a model's projections over all layers (design section 3): ranks of the heads and of the
-// layer at each tolerance, singular values, and how far two heads of a layer span the same directions. From
-// the weights alone.
+// The overlap of the heads of a model's projections, over all layers and from the weights alone: ranks of the
+// heads and of the layer at each tolerance, singular values, and how far two heads of a layer span the same
+// directions.
 #pragma once
 
 #include "app/job/job.h"
@@ -11,23 +11,25 @@
 
 namespace headspan {
 
-/// Row-major; NaN where a projection has fewer heads or singular values than another. On all ranks.
+/// Row-major tables, the same on all ranks; NaN where a projection has fewer heads or singular values than
+/// the largest.
 struct OverlapTable {
   Words projections, effective, tolerances;  ///< the names along those axes
   std::int64_t layers = 0;
-  std::int64_t heads = 0;     ///< of the projection that has most
-  std::int64_t values = 0;    ///< singular values of the projection that has most
+  std::int64_t heads = 0;     ///< of the projection with most
+  std::int64_t values = 0;    ///< singular values of the projection with most
   double alignment_null = 0;  ///< d / m
-  bool from_gram = true;      ///< singular values are roots of the eigenvalues of W^T W
+  bool from_gram = true;      ///< singular values are square roots of the eigenvalues of W^T W
 
   std::vector<double> rank_sum;           ///< [projection, effective, tolerance, layer]
-  std::vector<double> rank_joint;         ///< likewise
-  std::vector<double> overlap_dimension;  ///< likewise
+  std::vector<double> rank_joint;         ///< [projection, effective, tolerance, layer]
+  std::vector<double> overlap_dimension;  ///< [projection, effective, tolerance, layer]
   std::vector<double> singular_values;    ///< [projection, effective, layer, value]
   std::vector<double> alignment;          ///< [projection, layer, head, other_head]
 };
 
-/// Every layer's projections. Throws AgreedError. Collective over the group.
+/// Computes the table for all layers. `unit` is for the log. A projection of at least `large` elements is
+/// computed by all ranks together, smaller ones by subgroups. Throws AgreedError. Collective over the group.
 OverlapTable compute_overlap(const Job::Overlap& request, const Projections& projections, const Comm& group,
                              const Log& log, const std::string& unit, std::int64_t large = kLargeProjection);
 

@@ -5,6 +5,7 @@
 #include "app/capture/unit_state.h"
 #include "app/job/job_rules.h"
 #include "app/plan/matrix_sizes.h"
+#include "base/checked.h"
 #include "base/progress.h"
 #include "base/range.h"
 #include "io/checkpoint/content_digest.h"
@@ -13,89 +14,90 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkTokens = 1024;  // read by one rank at a time; a piece of the unit's state
+constexpr std::int64_t kChunkTokens = 1024;  // read by one rank at a time; an item of the unit's state
 
-enum class Place : std::uint8_t { fit, heldout, skipped };
-
-/// Where each token of the sample goes.
-std::vector<Place> places(const Sample& sample, std::int64_t skip_first) {
-  std::vector<Place> result;
-  for (std::size_t s = 0; s < sample.sequences.size(); ++s)
-    for (std::int64_t i = 0; i < sample.sequences[s].length; ++i)
-      result.push_back(i < skip_first           ? Place::skipped
-                       : sample.heldout[s] != 0 ? Place::heldout
-                                                : Place::fit);
-  return result;
+/// Returns the part of each token of the sample; none for those that are skipped.
+std::vector<std::optional<Part>> parts_of(const Sample& sample, std::int64_t skip_first) {
+  std::vector<std::optional<Part>> parts;
+  for (std::size_t s = 0; s < sample.sequences.size(); ++s) {
+    const std::int64_t length = sample.sequences[s].length, skipped = std::min(skip_first, length);
+    parts.insert(parts.end(), to_size(skipped), std::nullopt);
+    parts.insert(parts.end(), to_size(length - skipped), sample.heldout[s] != 0 ? Part::heldout : Part::fit);
+  }
+  return parts;
 }
 
 HeadLayout layout_of(const Activations& file) {
   return {file.head_size(), file.layer(), file.head(), file.hidden_size().value_or(0)};
 }
 
-/// By default a job asks for all streams, of which the file has one.
-void check_stream(const Job& job, const Activations& file) {
-  const std::vector<Stream>& asked = job.predict.streams;
-  if (std::find(asked.begin(), asked.end(), file.stream()) != asked.end()) return;
-  std::string text;
-  for (const Stream stream : asked) text += (text.empty() ? "" : ",") + word_of(stream_words(), stream);
-  throw InputError("", "predict.streams", text,
-                   file.path() + " holds stream " + word_of(stream_words(), file.stream()),
-                   "leave it out, or give " + word_of(stream_words(), file.stream()));
+/// Throws InputError unless the file's stream is among those asked for, which by default are all.
+void check_stream(const std::vector<Stream>& streams, const Activations& file) {
+  std::string asked;
+  for (const Stream stream : streams) {
+    if (stream == file.stream()) return;
+    asked += (asked.empty() ? "" : ",") + word_of(stream_words(), stream);
+  }
+  const std::string& found = word_of(stream_words(), file.stream());
+  throw InputError("", "predict.streams", asked, file.path() + " holds stream " + found,
+                   "leave it out, or give " + found);
 }
 
 template <class T>
 class ActivationReader {
  public:
   ActivationReader(Activations& file, const Sample& sample, std::int64_t skip_first,
-                   const ProcessLayout& team)
-      : file_(file), places_(places(sample, skip_first)), heldout_(sample.has_heldout()), team_(team) {}
+                   const ProcessLayout& processes)
+      : file_(file),
+        parts_(parts_of(sample, skip_first)),
+        heldout_(sample.has_heldout()),
+        processes_(processes) {}
 
   StreamGrams run(Precision precision, Progress& progress, const UnitState& state) {
-    Collector<T> collector(team_.grid(), {columns()},
-                           {gram_block(team_.grid().shape(), file_.heads(), file_.head_size())}, precision,
-                           heldout_);
+    const std::int64_t block = gram_block(processes_.grid().shape(), file_.heads(), file_.head_size());
+    Collector<T> collector(processes_.grid(), {{columns()}, {block}, precision, heldout_});
     const UnitState::CollectorSource<T> source = [&]() -> Collector<T>& { return collector; };
-    PiecesDone chunks = state.resume(source, (total() + kChunkTokens - 1) / kChunkTokens);
+    const std::int64_t chunk_count = (total() + kChunkTokens - 1) / kChunkTokens;
+    ItemsDone chunks{0, std::vector<std::uint8_t>(to_size(chunk_count), 0)};
+    state.resume(source, chunks);
     std::vector<std::int64_t> left;
-    for (std::int64_t chunk = 0; chunk < static_cast<std::int64_t>(chunks.done.size()); ++chunk) {
-      if (chunks.done[at(chunk)] == 0)
+    for (std::int64_t chunk = 0; chunk < chunk_count; ++chunk) {
+      if (chunks.done[to_size(chunk)] == 0)
         left.push_back(chunk);
       else
         progress.advance(tokens_of(chunk).count);
     }
-    const auto ranks = static_cast<std::ptrdiff_t>(team_.group().size());
+    const auto ranks = static_cast<std::ptrdiff_t>(processes_.group().size());
     for (auto first = left.begin(); first != left.end();) {
       const auto last = first + std::min(ranks, left.end() - first);
       run_round(collector, {first, last}, progress);
-      for (; first != last; ++first) chunks.done[at(*first)] = 1;
-      state.keep(source, chunks);
+      for (; first != last; ++first) chunks.done[to_size(*first)] = 1;
+      state.save_if_due(source, chunks);
     }
     return std::move(collector.finish().front());
   }
 
  private:
-  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
   std::int64_t columns() const { return file_.heads() * file_.head_size(); }
-  std::int64_t total() const { return static_cast<std::int64_t>(places_.size()); }
+  std::int64_t total() const { return static_cast<std::int64_t>(parts_.size()); }
 
-  /// Reads a chunk on each of the first ranks and adds all of them.
+  /// Reads one of the chunks on each of the first ranks and adds all of them.
   void run_round(Collector<T>& collector, const std::vector<std::int64_t>& chunks, Progress& progress) {
-    const std::size_t rank = at(team_.group().rank());
-    const Range mine = rank < chunks.size() ? tokens_of(chunks[rank]) : Range{0, 0};
-    std::vector<T> values(at(mine.count * columns()));
-    agree(team_.group(), [&] {
-      if (mine.count > 0) file_.read(mine.first, mine.count, values.data());
+    const std::size_t rank = to_size(processes_.group().rank());
+    const Range tokens = rank < chunks.size() ? tokens_of(chunks[rank]) : Range{0, 0};
+    std::vector<T> values(to_size(tokens.count * columns()));
+    agree(processes_.group(), [&] {
+      if (tokens.count > 0) file_.read(tokens.first, tokens.count, values.data());
     });
-    for (const Place part : {Place::fit, Place::heldout}) {
-      if (part == Place::heldout && !heldout_) continue;
-      T* out = collector.add_rows(0, static_cast<Part>(part), count(mine, part));
-      for (std::int64_t t = 0; t < mine.count; ++t)
-        if (places_[at(mine.first + t)] == part)
+    for (const Part part : {Part::fit, Part::heldout}) {
+      if (part == Part::heldout && !heldout_) continue;
+      T* out = collector.add_rows(0, part, count(tokens, part));
+      for (std::int64_t t = 0; t < tokens.count; ++t)
+        if (parts_[to_size(tokens.first + t)] == part)
           out = std::copy_n(values.data() + t * columns(), columns(), out);
       std::int64_t all = 0;
       for (const std::int64_t chunk : chunks) all += count(tokens_of(chunk), part);
-      collector.end_round(static_cast<Part>(part), all);
+      collector.end_round(part, all);
     }
     for (const std::int64_t chunk : chunks) progress.advance(tokens_of(chunk).count);
   }
@@ -105,22 +107,22 @@ class ActivationReader {
     return {first, std::min(kChunkTokens, total() - first)};
   }
 
-  std::int64_t count(const Range& slab, Place part) const {
-    const Place* first = places_.data() + slab.first;
-    return std::count(first, first + slab.count, part);
+  std::int64_t count(const Range& tokens, Part part) const {
+    const auto first = parts_.begin() + tokens.first;
+    return std::count(first, first + tokens.count, part);
   }
 
   Activations& file_;
-  std::vector<Place> places_;
+  std::vector<std::optional<Part>> parts_;  // by token
   bool heldout_;
-  const ProcessLayout& team_;
+  const ProcessLayout& processes_;
 };
 
 }  // namespace
 
 void check_activations(const Job& job, const Unit& unit, const GridShape& grid) {
   const Activations file = Activations::open(unit.path);
-  check_stream(job, file);
+  check_stream(job.predict.streams, file);
   check_references(job.predict, file.heads());
   split_sequences(job.tokens, file.sequences());
   check_layer_sizes(job, layer_sizes(layout_of(file)), grid);
@@ -128,36 +130,34 @@ void check_activations(const Job& job, const Unit& unit, const GridShape& grid) 
 
 UnitEvidence read_activations(const UnitRun& run) {
   const Job& job = run.job;
-  const Unit& unit = run.unit;
-  const ProcessLayout& team = run.team;
-  const Log& log = run.log;
+  const std::string& path = run.unit.path;
+  const Comm& group = run.processes.group();
   std::optional<Activations> file;
   UnitEvidence evidence;
-  agree(team.group(), [&] {
-    file.emplace(Activations::open(unit.path));
+  agree(group, [&] {
+    file.emplace(Activations::open(path));
     evidence.sample = split_sequences(job.tokens, file->sequences());
     if (!file->names_stream())
-      evidence.sample.notices.push_back(unit.path + " has no attribute stream: taken for keys, stream = k");
+      evidence.sample.notices.push_back(path + " has no attribute stream: taken for keys, stream = k");
   });
-  tell(evidence.sample, log);
+  tell(evidence.sample, run.log);
   std::string contents;
-  agree(team.group(), [&] {
-    if (!team.group().is_root()) return;
-    evidence.input_digest = files_digest({unit.path});
-    contents = "activations " + evidence.input_digest + " " + change_times({unit.path}) + "\n";
+  agree(group, [&] {
+    if (!group.is_root()) return;
+    evidence.input_digest = files_digest({path});
+    contents = "activations " + evidence.input_digest + " " + change_times({path}) + "\n";
   });
-  evidence.input_digest = team.group().broadcast(evidence.input_digest, 0);
+  evidence.input_digest = group.broadcast(evidence.input_digest, 0);
   const Dtype dtype = file->is_float32() ? Dtype::float32 : Dtype::float64;
   const Precision precision = job.predict.precision;
   StreamEvidence stream{{file->stream(), std::nullopt, dtype, precision, job.tokens.skip_first},
                         layout_of(*file),
-                        fit_rules(job.predict.mode, dtype, precision),
-                        {}};
+                        fit_rules(job.predict.mode, dtype, precision)};
   const UnitState state(run, {gram_stream(stream.origin, stream.layout, evidence.sample.has_heldout())},
-                        team.group().broadcast(contents, 0));
-  Progress progress(log, "read", "tokens", evidence.sample.total(), {{"unit", unit.name}});
+                        group.broadcast(contents, 0));
+  Progress progress(run.log, "read", "tokens", evidence.sample.total(), {{"unit", run.unit.name}});
   const auto sum = [&](auto zero) {
-    ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, team);
+    ActivationReader<decltype(zero)> reader(*file, evidence.sample, job.tokens.skip_first, run.processes);
     return reader.run(precision, progress, state);
   };
   stream.grams = file->is_float32() ? sum(0.0F) : sum(0.0);

@@ -6,12 +6,12 @@
 
 namespace headspan {
 
-/// Checks what the unit will read, without computing: all but the values of activations; and the matrices
-/// that it leads to on the grid of a group. Throws InputError. Local.
+/// Checks everything that the unit reads except the values of the activations, and that its matrices can be
+/// handled on a group's grid. Computes nothing. Throws InputError. Local.
 void check_activations(const Job& job, const Unit& unit, const GridShape& grid);
 
-/// From the user's own activations, from where an earlier run has stopped. Throws Stopped as run_model does.
-/// Collective over the team's group.
+/// Reads the file into the Gram of its stream, resuming from a saved state. Throws AgreedError, or Stopped
+/// with the state saved. Collective over the group.
 UnitEvidence read_activations(const UnitRun& run);
 
 }  // namespace headspan

@@ -9,48 +9,49 @@ namespace {
 
 constexpr const char* kSchema = "1.0";
 
-/// The job as it is told: where it starts from Grams, with what these were captured and formed in.
-Job told_job(const Job& job, const UnitEvidence& evidence) {
-  Job told = job;
-  if (job.grams.paths.empty()) return told;
+/// Returns the job as the result states it: if it starts from Grams, with what these were captured and formed
+/// in.
+Job stated_job(const Job& job, const UnitEvidence& evidence) {
+  Job stated = job;
+  if (job.grams.paths.empty()) return stated;
   const StreamOrigin& origin = evidence.streams.front().origin;
-  told.predict.capture = origin.capture.value_or(told.predict.capture);
-  told.predict.precision = origin.precision;
-  return told;
+  stated.predict.capture = origin.capture.value_or(stated.predict.capture);
+  stated.predict.precision = origin.precision;
+  return stated;
 }
 
 }  // namespace
 
-NetcdfAttributes run_attributes(const Job& job, const Unit& unit, const ProcessLayout& team,
-                                const UnitEvidence& evidence) {
-  const Comm& comm = team.group();
-  const std::string now = comm.broadcast(iso_time_utc(), 0);
-  NetcdfAttributes attributes{
-      {"headspan_schema", std::string(kSchema)},
-      {"title", "Linear predictability of the attention heads of " + unit.model_name +
-                    (unit.name == unit.model_name ? "" : " " + unit.name)},
-      {"source", program_name()},
-      {"history", now + " headspan study"},
-      {"date_created", now},
-      {"model_name", unit.model_name},
-      {"model_type", evidence.model_type},
-      {"config_sha256", evidence.config_sha256},
-      {"weights_digest", evidence.weights_digest},
-      {"input_digest", evidence.input_digest},
-      {"checkpoint", unit.name},
-      {"init", std::string(unit.random ? "random" : "pretrained")},
-      {"step", unit.step},
-      {"training_tokens", unit.training_tokens},
-      {"tokens_path", job.tokens.path},
-      {"tokens_sha256", unit.tokens_sha256},
-      {"tokens_cut_digest", unit.tokens_cut_digest},
-      {"job", to_ini(told_job(job, evidence))},
-      {"identity", unit_identity(job, unit)},
-      {"mode", word_of(predict_mode_words(), job.predict.mode)},
-      {"ranks", static_cast<std::int64_t>(comm.size())},
-      {"grid", std::to_string(team.grid().rows()) + "x" + std::to_string(team.grid().columns())},
-      {"versions", library_versions()},
-      {"git", git_id()}};
+NetcdfAttributes run_attributes(const UnitRun& run, const UnitEvidence& evidence) {
+  const Job& job = run.job;
+  const Unit& unit = run.unit;
+  const Comm& group = run.processes.group();
+  const std::string now = group.broadcast(iso_time_utc(), 0);
+  NetcdfAttributes attributes{{"headspan_schema", std::string(kSchema)},
+                              {"title", "Linear predictability of the attention heads of " + unit.model_name +
+                                            (unit.name == unit.model_name ? "" : " " + unit.name)},
+                              {"source", program_name()},
+                              {"history", now + " headspan study"},
+                              {"date_created", now},
+                              {"model_name", unit.model_name},
+                              {"model_type", evidence.model_type},
+                              {"config_sha256", evidence.config_sha256},
+                              {"weights_digest", evidence.weights_digest},
+                              {"input_digest", evidence.input_digest},
+                              {"checkpoint", unit.name},
+                              {"init", std::string(unit.random ? "random" : "pretrained")},
+                              {"step", unit.step},
+                              {"training_tokens", unit.training_tokens},
+                              {"tokens_path", job.tokens.path},
+                              {"tokens_sha256", unit.tokens_sha256},
+                              {"tokens_cut_digest", unit.tokens_cut_digest},
+                              {"job", to_ini(stated_job(job, evidence))},
+                              {"identity", unit_identity(job, unit)},
+                              {"mode", word_of(predict_mode_words(), job.predict.mode)},
+                              {"ranks", static_cast<std::int64_t>(group.size())},
+                              {"grid", to_string(run.processes.grid().shape())},
+                              {"versions", library_versions()},
+                              {"git", git_id()}};
   if (unit.validation_loss) attributes.push_back({"validation_loss", *unit.validation_loss});
   if (!evidence.sample.mismatch.empty()) attributes.push_back({"tokens_mismatch", evidence.sample.mismatch});
   if (!unit.revision.empty()) attributes.push_back({"revision", unit.revision});

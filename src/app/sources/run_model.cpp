@@ -22,7 +22,8 @@ struct Prepared {
   Sample sample;
 };
 
-/// Throws InputError for everything that is wrong with the unit but the values of its weights. Local.
+/// Reads everything about the unit except the values of its weights, and throws InputError for everything
+/// that is wrong with that. Local.
 Prepared prepare(const Job& job, const Unit& unit) {
   Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job)), {}};
   check_references(job.predict, most_heads(job, prepared.input.config));
@@ -35,14 +36,18 @@ Prepared prepare(const Job& job, const Unit& unit) {
   return prepared;
 }
 
-Projections projections(const Job& job, const Prepared& prepared) {
-  const ModelInput& input = prepared.input;
+Projections projections(const Job::Model& rule, const ModelInput& input) {
   if (input.checkpoint) return {input.config, *input.checkpoint};
-  return {input.config, static_cast<std::uint64_t>(job.model.seed), input.dtype};
+  return {input.config, static_cast<std::uint64_t>(rule.seed), input.dtype};
 }
 
-/// All of a stream but its Grams.
-StreamEvidence announce(const Job& job, const Prepared& prepared, Stream stream) {
+/// Returns whether a Gram is needed whole in host memory.
+bool needs_whole_grams(const Job::Output& output, const Job::Ceiling& ceiling) {
+  return output.save_gram || (ceiling.enabled && ceiling.scope != CeilingScope::layer);
+}
+
+/// Returns a stream of the unit, still without its Grams.
+StreamEvidence stream_evidence(const Job& job, const Prepared& prepared, Stream stream) {
   const Dtype dtype = prepared.input.dtype;
   const Precision precision = job.predict.precision;
   return {{stream, job.predict.capture, dtype, precision, job.tokens.skip_first},
@@ -50,44 +55,38 @@ StreamEvidence announce(const Job& job, const Prepared& prepared, Stream stream)
           fit_rules(job.predict.mode, dtype, precision)};
 }
 
-/// Whether all of a Gram has to come to the host.
-bool needs_whole_grams(const Job& job) {
-  return job.output.save_gram || (job.ceiling.enabled && job.ceiling.scope != CeilingScope::layer);
-}
-
-/// Where the Grams grow and in which passes; tells where that is not in one pass on the GPUs. Their names.
-std::vector<std::string> choose_passes(const Job& job, const std::string& unit, const Prepared& prepared,
-                                       const ProcessLayout& team, const Log& log, CaptureRequest& request) {
-  if (!team.gpu()) return {};
+/// Chooses whether the Grams grow on the GPUs, and in which passes, and returns the names of the passes. Logs
+/// a notice if they do not fit the GPUs, or not in one pass.
+std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepared,
+                                       CaptureRequest& request) {
+  const ProcessLayout& processes = run.processes;
+  if (!processes.gpu()) return {};
   std::int64_t longest = 0;
   for (const Sequence& sequence : prepared.sample.sequences) longest = std::max(longest, sequence.length);
-  const PassSetting setting{job,
+  const PassSetting setting{run.job,
                             prepared.input.config,
                             prepared.input.dtype,
                             prepared.sample.has_heldout(),
                             std::max(longest, request.batch_tokens),
-                            {team.group().size(), team.tensor().size(), team.grid().shape()}};
-  request.passes = plan_passes(setting, team.gpu_memory());
-  if (request.passes.empty()) {
-    log.notice(unit + ": the Grams do not fit the memory of the GPUs; they are summed on the CPU");
-    return {};
-  }
-  request.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu()));
+                            {processes.group().size(), processes.tensor().size(), processes.grid().shape()}};
+  request.passes = plan_passes(setting, processes.gpu_memory());
+  request.on_device = !request.passes.empty();
   std::vector<std::string> names;
   for (const DeviceShare& pass : request.passes) names.push_back(pass_name(setting, pass));
+  const std::string notice = run.unit.name + ": the Grams do not fit the memory of the GPUs";
+  if (names.empty()) run.log.notice(notice + "; they are summed on the CPU");
   if (names.size() > 1)
-    log.notice(unit + ": the Grams do not fit the memory of the GPUs at once; they are summed in " +
-               std::to_string(names.size()) + " passes over the tokens");
+    run.log.notice(notice + " at once; they are summed in " + std::to_string(names.size()) +
+                   " passes over the tokens");
   return names;
 }
 
-/// The digests of `evidence` from what has been opened, and what the unit is known by when it goes on: as
-/// these very files of weights, and as the tokens that are run. Equal on every rank. Collective over the
-/// group.
-std::string identify(const Prepared& prepared, const Comm& comm, UnitEvidence& evidence) {
+/// Sets the digests of `evidence` and returns what a saved state must agree with: the weights, as these very
+/// files, and the tokens that are run. The same on every rank. Collective over the group.
+std::string identify(const Prepared& prepared, const Comm& group, UnitEvidence& evidence) {
   std::string contents;
-  agree(comm, [&] {
-    if (!comm.is_root()) return;
+  agree(group, [&] {
+    if (!group.is_root()) return;
     contents = "config.json " + prepared.input.config_sha256 + "\n";
     if (const auto& checkpoint = prepared.input.checkpoint) {
       evidence.weights_digest = weights_digest(*checkpoint);
@@ -96,54 +95,55 @@ std::string identify(const Prepared& prepared, const Comm& comm, UnitEvidence& e
     contents += "tokens " + sample_digest(prepared.sample) + "\n";
   });
   evidence.config_sha256 = prepared.input.config_sha256;
-  evidence.weights_digest = comm.broadcast(evidence.weights_digest, 0);
-  return comm.broadcast(contents, 0);
+  evidence.weights_digest = group.broadcast(evidence.weights_digest, 0);
+  return group.broadcast(contents, 0);
 }
 
-/// Fills in the Grams of the streams; the weights are in memory no longer than that.
-void capture(const UnitRun& unit_run, const Prepared& prepared, UnitEvidence& evidence) {
-  const Job& job = unit_run.job;
-  const Unit& unit = unit_run.unit;
-  const ProcessLayout& team = unit_run.team;
-  const Log& log = unit_run.log;
-  const bool attention = saves_attention(job);
+/// Runs the forwards of a request. Collective over the group.
+std::vector<StreamGrams> run_forwards(const UnitRun& run, const Transformer& model, const Prepared& prepared,
+                                      const CaptureRequest& request) {
+  std::int64_t tokens = request.passes.empty() ? prepared.sample.total() : 0;
+  for (const DeviceShare& pass : request.passes) tokens += tokens_of(pass, prepared.sample);
+  Progress progress(run.log, "forward", "tokens", tokens, {{"unit", run.unit.name}});
+  const auto capture = [&](auto zero) {
+    return capture_grams<decltype(zero)>(model, prepared.sample, request, run.processes, progress,
+                                         run.profile);
+  };
+  return prepared.input.dtype == Dtype::float64 ? capture(0.0) : capture(0.0F);
+}
+
+/// Loads the weights, which are freed on return, and fills in the Grams of the streams.
+void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidence) {
+  const Job& job = run.job;
   const ModelConfig& config = prepared.input.config;
   const Transformer model = [&] {
-    const Profile::Phase phase = unit_run.profile.enter("load");
-    return load_model(job.model, prepared.input, attention, team, log, unit.name);
+    const Profile::Phase phase = run.profile.enter("load");
+    return load_model(job.model, prepared.input, saves_attention(job), run.processes, run.log, run.unit.name);
   }();
-  CaptureRequest request;
-  std::vector<GramStream> saved;
-  for (const StreamEvidence& stream : evidence.streams)
-    saved.push_back(gram_stream(stream.origin, stream.layout, prepared.sample.has_heldout()));
-  request.streams = job.predict.streams;
-  request.point = job.predict.capture;
-  request.precision = job.predict.precision;
-  request.skip_first = job.tokens.skip_first;
-  request.batch_tokens = batch_tokens(job.run, prepared.sample, team);
-  const std::vector<std::string> passes = choose_passes(job, unit.name, prepared, team, log, request);
+  CaptureRequest request{job.predict.streams, job.predict.capture, job.predict.precision,
+                         batch_tokens(job.run, prepared.sample, run.processes), job.tokens.skip_first};
+  const std::vector<std::string> passes = choose_passes(run, prepared, request);
   std::optional<AttentionSums> sums;
-  if (attention) sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
-  AttentionSums* const summed = sums ? &*sums : nullptr;
-  const UnitState state(unit_run, saved, identify(prepared, team.group(), evidence), summed, passes);
-  std::int64_t tokens_run = request.passes.empty() ? prepared.sample.total() : 0;
-  for (const DeviceShare& pass : request.passes) tokens_run += tokens_of(pass, prepared.sample);
-  Progress progress(log, "forward", "tokens", tokens_run, {{"unit", unit.name}});
+  if (saves_attention(job))
+    request.attention = &sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
+  std::vector<GramStream> streams;
+  for (const StreamEvidence& stream : evidence.streams)
+    streams.push_back(gram_stream(stream.origin, stream.layout, prepared.sample.has_heldout()));
+  const UnitState state(run, streams, identify(prepared, run.processes.group(), evidence), request.attention,
+                        passes);
+  request.state = &state;
   std::map<std::size_t, ResidentGrams> resident;
-  const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, config, prepared.sample, request, team, progress,
-                                         unit_run.profile, &state, summed,
-                                         needs_whole_grams(job) ? nullptr : &resident);
-  };
-  std::vector<StreamGrams> grams = prepared.input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
-  for (std::size_t s = 0; s < grams.size(); ++s) evidence.streams[s].grams = std::move(grams[s]);
-  for (auto& [s, stays] : resident) {
-    evidence.streams[s].grams.reset();
-    evidence.streams[s].resident = std::move(stays);
+  if (!needs_whole_grams(job.output, job.ceiling)) request.resident = &resident;
+  std::vector<StreamGrams> grams = run_forwards(run, model, prepared, request);
+  for (std::size_t s = 0; s < grams.size(); ++s) {
+    if (const auto found = resident.find(s); found != resident.end())
+      evidence.streams[s].resident = std::move(found->second);
+    else
+      evidence.streams[s].grams = std::move(grams[s]);
   }
-  if (!attention) return;
+  if (!sums) return;
   const std::int64_t tokens = evidence.streams.front().grams->fit.tokens;
-  AttentionMoments moments = finish_attention(*sums, model, team, tokens);
+  AttentionMoments moments = finish_attention(*sums, model, run.processes, tokens);
   evidence.attention = GramAttention{tokens,
                                      moments.layers,
                                      moments.heads,
@@ -161,24 +161,25 @@ void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
 
 UnitEvidence run_model(const UnitRun& run) {
   const Job& job = run.job;
-  const Unit& unit = run.unit;
-  const ProcessLayout& team = run.team;
-  const Log& log = run.log;
+  const Comm& group = run.processes.group();
   Prepared prepared;
   {
     const Profile::Phase phase = run.profile.enter("read");
-    agree(team.group(), [&] { prepared = prepare(job, unit); });
+    agree(group, [&] { prepared = prepare(job, run.unit); });
   }
-  tell(prepared.sample, log);
+  tell(prepared.sample, run.log);
   if (prepared.input.checkpoint)
-    for (const std::string& warning : prepared.input.checkpoint->warnings()) log.warning(warning);
+    for (const std::string& warning : prepared.input.checkpoint->warnings()) run.log.warning(warning);
   UnitEvidence evidence;
-  for (const Stream stream : job.predict.streams) evidence.streams.push_back(announce(job, prepared, stream));
+  for (const Stream stream : job.predict.streams)
+    evidence.streams.push_back(stream_evidence(job, prepared, stream));
   capture(run, prepared, evidence);
-  if (team.gpu()) release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*team.gpu())));
+  if (const auto gpu = run.processes.gpu())
+    release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)));
   if (job.overlap.enabled) {
     const Profile::Phase phase = run.profile.enter("overlap");
-    evidence.overlap = compute_overlap(job.overlap, projections(job, prepared), team.group(), log, unit.name);
+    evidence.overlap =
+        compute_overlap(job.overlap, projections(job.model, prepared.input), group, run.log, run.unit.name);
   }
   evidence.sample = std::move(prepared.sample);
   evidence.model_type = prepared.input.config.model_type;

@@ -6,13 +6,13 @@
 
 namespace headspan {
 
-/// Checks what the unit will read, without computing: all but the values of weights; and the matrices that
-/// it leads to on the grid of a group. Throws InputError. Local.
+/// Checks everything that the unit reads except the values of the weights, and that its matrices can be
+/// handled on a group's grid. Computes nothing. Throws InputError. Local.
 void check_model(const Job& job, const Unit& unit, const GridShape& grid);
 
-/// From a model: loads or draws the weights and runs the job's tokens, from where an earlier run has stopped.
-/// Throws Stopped where the run's clock says so, with the state saved. Phases of its profile: read, load,
-/// overlap and those of capture_grams. Collective over the team's group.
+/// Loads or draws the weights and runs the job's tokens, resuming from a saved state. Counts the phases read,
+/// load, overlap and those of capture_grams of the run's profile. Throws AgreedError, or Stopped with the
+/// state saved. Collective over the group.
 UnitEvidence run_model(const UnitRun& run);
 
 }  // namespace headspan

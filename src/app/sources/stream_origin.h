@@ -1,4 +1,4 @@
-// How the numbers of a stream came about, and what a Gram file says of that.
+// How the values of a stream came about, and what a Gram file says of that.
 #pragma once
 
 #include <string>
@@ -12,27 +12,27 @@
 
 namespace headspan {
 
-/// How the numbers of a stream came about: attributes of its group in the result.
+/// How the values of a stream came about: attributes of its group in the result.
 struct StreamOrigin {
   Stream stream = Stream::k;
-  std::optional<CapturePoint> capture;   ///< nothing: the user's own activations
-  Dtype forward_dtype = Dtype::float32;  ///< of the values as they came
+  std::optional<CapturePoint> capture;   ///< none: the user's own activations
+  Dtype forward_dtype = Dtype::float32;  ///< of the values when captured
   Precision precision = Precision::float64;
   std::int64_t skip_first = 0;
 
-  /// As files and messages spell them.
+  /// Return the words that files and messages use.
   const std::string& name() const { return word_of(stream_words(), stream); }
   std::string capture_name() const;
 };
 
-/// What Gram files say of a stream.
+/// Returns what a Gram file says of a stream.
 GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);
 
-/// What a stream of a Gram file, of words that are known, says of that.
+/// Returns what a stream of a Gram file says of that. Its words must be known.
 StreamOrigin stream_origin(const GramStream& stream);
 
-/// The streams of a Gram file, as read_gram_streams. What they were captured and formed in decides how their
-/// fits are judged: unknown words are refused, by InputError.
+/// Reads the streams of a Gram file as read_gram_streams does, and refuses unknown words for what they were
+/// captured and formed in, which decide how fits are judged. Throws InputError.
 std::vector<GramStream> read_known_streams(const H5File& file);
 
 }  // namespace headspan

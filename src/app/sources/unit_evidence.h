@@ -1,5 +1,5 @@
-// What the statistics of a unit start from: the Grams of its streams, and what else was learnt on the way.
-// Every source (app/sources/gram_source.h) gives the same, so that the statistics know no difference.
+// What the statistics of a unit start from: the Grams of its streams, and what else its source says of it.
+// Every source (app/sources/gram_source.h) gives the same, so the statistics do not know which it was.
 #pragma once
 
 #include "app/run/sample.h"
@@ -11,26 +11,25 @@
 
 namespace headspan {
 
-/// One stream of a unit, ready for the statistics.
+/// One stream of a unit. Its Grams are in host memory or on GPUs; neither before they are captured or read,
+/// and after they are analysed.
 struct StreamEvidence {
   StreamOrigin origin;
   HeadLayout layout;
   FitRules rules;
-  /// One of them, or nothing until they are captured or read, and once they are analysed.
   std::optional<StreamGrams> grams{};
-  std::optional<ResidentGrams> resident{};  ///< on the GPUs of the team
+  std::optional<ResidentGrams> resident{};
 };
 
-/// What a source says of a unit besides its Grams.
 struct UnitEvidence {
   std::vector<StreamEvidence> streams;
-  Sample sample;  ///< no sequences where merged Grams tell none
+  Sample sample;  ///< without sequences if the source is Grams
   std::string model_type;
   std::string config_sha256;
-  std::string weights_digest;              ///< empty: none were read
+  std::string weights_digest;              ///< empty: no weights were read
   std::string input_digest;                ///< of the activations or Gram files; empty for a model
-  std::optional<OverlapTable> overlap;     ///< of a model's weights, where the job asks for it
-  std::optional<GramAttention> attention;  ///< what goes with the Grams into their file, where there is any
+  std::optional<OverlapTable> overlap;     ///< of a model's weights, if the job asks for it
+  std::optional<GramAttention> attention;  ///< saved with the Grams, if the job asks for it
 };
 
 }  // namespace headspan

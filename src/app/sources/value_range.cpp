@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
 namespace {
 
-constexpr double kLargestSquare = 0x1p400;  // of a mean; the squares of a Gram are summed too
+constexpr double kLargestSquare = 0x1p400;  // mean over tokens; leaves room for sums of squares of these
 
-std::string place(const std::string& stream, std::int64_t layer, std::int64_t head) {
+std::string head_name(const std::string& stream, std::int64_t layer, std::int64_t head) {
   return stream + ", layer " + std::to_string(layer) + ", head " + std::to_string(head);
 }
 
@@ -19,74 +20,72 @@ InputError forward_overflow(const std::string& path, const std::string& what, Dt
                     dtype == Dtype::float16 ? "set model.dtype = bfloat16 or float32" : "check the weights");
 }
 
-/// What to do about squares that are out of range.
-std::string remedy(const StreamOrigin& origin, const FitRules& rules) {
-  if (!rules.double_product) return "set predict.precision = float64";
-  if (origin.capture) return "check the weights";
+/// Returns what to do about squares that are out of range.
+std::string remedy(const StreamEvidence& stream) {
+  if (!stream.rules.double_product) return "set predict.precision = float64";
+  if (stream.origin.capture) return "check the weights";
   return "multiply all values by one power of two, which changes no R2";
 }
 
-InputError overflow(const std::string& path, const StreamOrigin& origin, const HeadLayout& layout,
-                    const FitRules& rules, std::int64_t column, double mean) {
-  const auto head = static_cast<std::size_t>(column / layout.head_size);
-  const std::string where = place(origin.name(), layout.layer[head], layout.head[head]);
-  if (origin.capture && !std::isfinite(mean)) return forward_overflow(path, where, origin.forward_dtype);
-  return InputError(path, where, "", "its values are too large to be squared and summed",
-                    remedy(origin, rules));
+InputError overflow(const std::string& path, const StreamEvidence& stream, std::size_t column, double mean) {
+  const std::size_t head = column / to_size(stream.layout.head_size);
+  const std::string where =
+      head_name(stream.origin.name(), stream.layout.layer[head], stream.layout.head[head]);
+  if (stream.origin.capture && !std::isfinite(mean))
+    return forward_overflow(path, where, stream.origin.forward_dtype);
+  return InputError(path, where, "", "its values are too large to be squared and summed", remedy(stream));
 }
 
 }  // namespace
 
-void check_value_range(const Comm& comm, const std::string& path, const StreamOrigin& origin,
-                       const HeadLayout& layout, const FitRules& rules, std::int64_t tokens,
-                       const std::vector<double>& mean, const std::vector<double>& squares) {
+void check_value_range(const std::string& path, const StreamEvidence& stream, const Comm& comm,
+                       std::int64_t tokens, const std::vector<double>& mean,
+                       const std::vector<double>& squares) {
   agree(comm, [&] {
     const auto n = static_cast<double>(tokens);
     double largest = 0;
     for (std::size_t j = 0; j < mean.size(); ++j) {
-      if (!(squares[j] <= n * kLargestSquare))
-        throw overflow(path, origin, layout, rules, static_cast<std::int64_t>(j), mean[j]);
+      if (!(squares[j] <= n * kLargestSquare)) throw overflow(path, stream, j, mean[j]);
       largest = std::max({largest, std::abs(mean[j]), std::sqrt(squares[j])});
     }
-    if (largest > 0 && largest < std::sqrt(rules.smallest_square()))
-      throw InputError(path, origin.name(), "", "its values are too small to be squared and summed",
-                       remedy(origin, rules));
+    if (largest > 0 && largest < std::sqrt(stream.rules.smallest_square()))
+      throw InputError(path, stream.origin.name(), "", "its values are too small to be squared and summed",
+                       remedy(stream));
   });
 }
 
-void check_value_range(const std::string& path, const StreamOrigin& origin, const HeadLayout& layout,
-                       const FitRules& rules, const StreamGrams& grams) {
+void check_value_range(const std::string& path, const StreamEvidence& stream) {
   const auto check = [&](const HeadGram& gram) {
-    check_value_range(gram.matrix.grid().comm(), path, origin, layout, rules, gram.tokens, gram.mean,
-                      diagonal(gram.matrix));
+    check_value_range(path, stream, gram.matrix.grid().comm(), gram.tokens, gram.mean, diagonal(gram.matrix));
   };
-  check(grams.fit);
-  if (grams.heldout) check(*grams.heldout);
+  check(stream.grams->fit);
+  if (stream.grams->heldout) check(*stream.grams->heldout);
 }
 
-void check_value_range(const Comm& comm, const std::string& path, Dtype forward_dtype, std::int64_t heads,
-                       const std::vector<double>& scale, const std::vector<double>& query) {
+void check_value_range(const std::string& path, const UnitEvidence& evidence, const Comm& comm) {
+  for (const StreamEvidence& stream : evidence.streams)
+    if (stream.grams) check_value_range(path, stream);
+  if (evidence.attention)
+    check_attention_range(path, evidence.streams.front().origin.forward_dtype, evidence.attention->heads,
+                          evidence.attention->scale, evidence.attention->query, comm);
+}
+
+void check_attention_range(const std::string& path, Dtype forward_dtype, std::int64_t heads,
+                           const std::vector<double>& scale, const std::vector<double>& query,
+                           const Comm& comm) {
   agree(comm, [&] {
     const auto layers = static_cast<std::int64_t>(scale.size());
-    const std::int64_t square = static_cast<std::int64_t>(query.size()) / (layers * heads);
+    const std::int64_t size = static_cast<std::int64_t>(query.size()) / (layers * heads);
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       for (std::int64_t head = 0; head < heads; ++head) {
-        const auto first = query.begin() + (layer * heads + head) * square;
-        if (!std::all_of(first, first + square, [](double q) { return std::isfinite(q); }))
-          throw forward_overflow(path, place("q", layer, head), forward_dtype);
+        const auto first = query.begin() + (layer * heads + head) * size;
+        if (!std::all_of(first, first + size, [](double q) { return std::isfinite(q); }))
+          throw forward_overflow(path, head_name("q", layer, head), forward_dtype);
       }
-      if (!std::isfinite(scale[static_cast<std::size_t>(layer)]))
+      if (!std::isfinite(scale[to_size(layer)]))
         throw forward_overflow(path, "hidden states, layer " + std::to_string(layer), forward_dtype);
     }
   });
-}
-
-void check_value_range(const Comm& comm, const std::string& path, const UnitEvidence& evidence) {
-  for (const StreamEvidence& stream : evidence.streams)
-    if (stream.grams) check_value_range(path, stream.origin, stream.layout, stream.rules, *stream.grams);
-  if (evidence.attention)
-    check_value_range(comm, path, evidence.streams.front().origin.forward_dtype, evidence.attention->heads,
-                      evidence.attention->scale, evidence.attention->query);
 }
 
 }  // namespace headspan

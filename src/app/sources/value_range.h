@@ -1,29 +1,32 @@
-// Whether the values behind Grams can be squared and summed. Where they cannot, statistics are NaN or 0, or
-// LAPACK fails: they are refused, by stream, layer and head. Single coordinates that are too small are not:
-// beside others they count as constant (stats/regression/regression_data.h).
+// Checks that the values behind Grams can be squared and summed. Otherwise statistics would be NaN or 0, or
+// LAPACK would fail. A single coordinate that is too small is accepted: beside larger ones it counts as
+// constant (stats/regression/regression_data.h).
+//
+// All throw AgreedError, which names the first layer and head of values that overflow or are too large, or
+// the stream whose values are all too small, and says what to change. `path` is what the values were made
+// from. All are collective over the ranks of the Grams.
 #pragma once
 
 #include "app/sources/unit_evidence.h"
 
 namespace headspan {
 
-// Each throws AgreedError that names the first layer and head of values that overflow, or are too large, or
-// the stream of which all are too small, and says what to change. `path`: of what they were made from.
-// Collective over comm or the grid of the Grams.
+/// Checks one part of a stream. mean: [D]; squares: [D], the diagonal of its Gram over `tokens` tokens; both
+/// replicated.
+void check_value_range(const std::string& path, const StreamEvidence& stream, const Comm& comm,
+                       std::int64_t tokens, const std::vector<double>& mean,
+                       const std::vector<double>& squares);
 
-/// mean, squares: [D] of `tokens` tokens, replicated.
-void check_value_range(const Comm& comm, const std::string& path, const StreamOrigin& origin,
-                       const HeadLayout& layout, const FitRules& rules, std::int64_t tokens,
-                       const std::vector<double>& mean, const std::vector<double>& squares);
+/// Checks the Grams of a stream in host memory.
+void check_value_range(const std::string& path, const StreamEvidence& stream);
 
-void check_value_range(const std::string& path, const StreamOrigin& origin, const HeadLayout& layout,
-                       const FitRules& rules, const StreamGrams& grams);
+/// Checks all of a unit that is in host memory.
+void check_value_range(const std::string& path, const UnitEvidence& evidence, const Comm& comm);
 
-/// Of what attention does with keys and values. scale: [layers]; query: [layers, heads, d, d]; replicated.
-void check_value_range(const Comm& comm, const std::string& path, Dtype forward_dtype, std::int64_t heads,
-                       const std::vector<double>& scale, const std::vector<double>& query);
-
-/// Of all that lies on the host.
-void check_value_range(const Comm& comm, const std::string& path, const UnitEvidence& evidence);
+/// Checks what attention does with keys and values. scale: [layers]; query: [layers, heads, d, d]; both
+/// replicated.
+void check_attention_range(const std::string& path, Dtype forward_dtype, std::int64_t heads,
+                           const std::vector<double>& scale, const std::vector<double>& query,
+                           const Comm& comm);
 
 }  // namespace headspan

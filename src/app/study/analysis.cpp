@@ -19,9 +19,9 @@ HeadAngles canonical_correlations(const RegressionData& data) {
   return angles;
 }
 
-/// The tiles that the selections read.
-void bring_selected(const ResidentGrams& resident, RegressionData& data, const PairTable& pairs,
-                    const AnalysisRequest& request) {
+/// Copies to the host the tiles that the selections read.
+void copy_selected(const ResidentGrams& resident, RegressionData& data, const PairTable& pairs,
+                   const AnalysisRequest& request) {
   std::int64_t pool = request.pairwise ? request.references : 0;
   if (request.forward) pool = std::max(pool, request.pool);
   resident.copy_to_host(data, selection_tiles(data.layout, pairs, pool));
@@ -48,7 +48,7 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
                                           : PairSums(host_pair_sums));
   });
   if (resident) {
-    timed("pairs", [&] { bring_selected(*resident, data, result.pairs, request); });
+    timed("pairs", [&] { copy_selected(*resident, data, result.pairs, request); });
     resident.reset();
   }
   result.heads = timed("heads", [&] { return summarise_heads(data); });

@@ -1,5 +1,5 @@
-// What a study asks of the Grams of one stream: all pairs, the selections, the heads on their own, what the
-// other heads of a layer or all earlier heads explain together. Not files, not models.
+// The statistics of one stream of a study, from its Grams: all pairs, the selections, each head alone, and
+// what the other heads of a layer, or all earlier heads, explain together. Neither files nor models.
 #pragma once
 
 #include <string>
@@ -14,7 +14,6 @@
 
 namespace headspan {
 
-/// What the job asks for.
 struct AnalysisRequest {
   std::int64_t references = 5;
   std::int64_t pool = 16;
@@ -22,11 +21,11 @@ struct AnalysisRequest {
   bool forward = true;
   bool layer_ceiling = true;
   bool causal_ceiling = false;
-  /// Where the heavy work is done, which `fits_device` has said yes to; none: on the CPU.
+  /// The GPU for the heavy work, for which fits_device has returned true; none: the CPU.
   std::optional<at::Device> device{};
 };
 
-/// Tables of one stream; each rank holds the rows of its slab of targets.
+/// Tables of one stream; each rank holds the rows of its share of the targets.
 struct StreamResult {
   StreamOrigin origin;
   HeadLayout layout;
@@ -35,18 +34,18 @@ struct StreamResult {
   std::optional<SelectionTable> pairwise;
   std::optional<SelectionTable> forward;
   HeadSummary heads;
-  HeadAngles angles;  ///< canonical correlations of the heads of a layer; NaN where n is too small for a pair
+  HeadAngles angles;  ///< canonical correlations of the heads of a layer; NaN if n is too small
   std::optional<LayerCeiling> layer_ceiling;
   std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
 };
 
-/// Whether the devices of all ranks hold what analyse puts there besides Grams that lie there. Collective
-/// over the grid of the Grams.
+/// Returns whether the GPUs of all ranks have room for what analyse puts there besides resident Grams.
+/// Collective over the grid of the Grams.
 bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device);
 
-/// The Gram of the fit part is lost where the causal ceiling is asked for. `resident`: where the Grams of the
-/// data lie on the request's device, which they leave; not with a causal ceiling. Phases of `profile`: pairs,
-/// heads, selection, ceiling. Throws AgreedError on all ranks where a device fails. Collective over the grid
+/// Computes the tables. `resident`: the Grams of the data if they are on the request's device; they are freed
+/// there. Not with a causal ceiling, which overwrites the Gram of the fit part. Counts the phases pairs,
+/// heads, selection and ceiling of `profile`. Throws AgreedError if a device fails. Collective over the grid
 /// of the Grams.
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
                      Profile& profile, std::optional<ResidentGrams> resident = std::nullopt);

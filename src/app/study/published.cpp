@@ -1,7 +1,6 @@
 #include "app/study/published.h"
 
 #include <filesystem>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -14,47 +13,44 @@
 namespace headspan {
 namespace {
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
+/// Returns the lines of `text` that `other` lacks, with commas between.
+std::string lines_only_in(const std::string& text, const std::string& other) {
+  std::istringstream lines(text);
+  std::string missing;
+  for (std::string line; std::getline(lines, line);)
+    if (("\n" + other + "\n").find("\n" + line + "\n") == std::string::npos)
+      missing += (missing.empty() ? "" : ", ") + line;
+  return missing;
 }
 
-/// The lines of the job here that the job of the file at `path` does not have, as the user may compare them.
+/// Returns how the job of the file at `path` differs from this one, as the user may compare them.
 std::string difference(const std::string& path, const std::string& identity) {
-  const auto there = H5File::open(path).read_attribute<std::string>("/", "identity");
-  if (!there) return "it does not say what it was made with";
-  const auto theirs = lines_of(*there), ours = lines_of(identity);
-  const std::set<std::string> ours_set(ours.begin(), ours.end()), theirs_set(theirs.begin(), theirs.end());
-  std::string text;
-  for (const std::string& line : theirs)
-    if (ours_set.count(line) == 0) text += (text.empty() ? "there " : ", ") + line;
-  std::string here;
-  for (const std::string& line : ours)
-    if (theirs_set.count(line) == 0) here += (here.empty() ? "here " : ", ") + line;
-  return text + (text.empty() || here.empty() ? "" : ", ") + here;
+  const auto saved = H5File::open(path).read_attribute<std::string>("/", "identity");
+  if (!saved) return "it does not say what it was made with";
+  const std::string there = lines_only_in(*saved, identity), here = lines_only_in(identity, *saved);
+  return (there.empty() ? "" : "there " + there) + (there.empty() || here.empty() ? "" : ", ") +
+         (here.empty() ? "" : "here " + here);
 }
 
-/// The key that names the unit's result, and its value.
-std::pair<std::string, std::string> naming_key(const Job& job, const Unit& unit) {
-  if (!job.model.name.empty()) return {"model.name", job.model.name};
+/// Returns the key that names the unit's result, and its value.
+std::pair<std::string, std::string> naming_key(const Job::Model& model, const Unit& unit) {
+  if (!model.name.empty()) return {"model.name", model.name};
   if (unit.kind == Unit::Kind::activations) return {"activations.path", unit.path};
-  if (unit.kind == Unit::Kind::grams) return {"grams.paths", job.grams.paths.front()};
-  if (!job.model.path.empty()) return {"model.path", unit.path};
-  return {"model.manifest", job.model.manifest};
+  if (unit.kind == Unit::Kind::grams) return {"grams.paths", unit.path};
+  if (!model.path.empty()) return {"model.path", unit.path};
+  return {"model.manifest", model.manifest};
 }
 
-/// What a unit is made from: the attribute of its result that has the digest, and the digest now.
+/// What a unit is made from: the attribute of its result with the digest, and the digest now.
 struct Input {
   std::string attribute, path, digest;
 };
 
-/// Of what there is; why something cannot be read is added to `faults`.
+/// Returns the inputs that exist. Adds to `faults` why one cannot be read.
 std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::string>& faults) {
   const bool grams = unit.kind == Unit::Kind::grams;
   std::vector<Input> all{
-      {"tokens_sha256", grams ? job.grams.paths.front() : job.tokens.path, unit.tokens_sha256},
+      {"tokens_sha256", grams ? unit.path : job.tokens.path, unit.tokens_sha256},
       {"tokens_cut_digest", "what stands beside " + job.tokens.path, unit.tokens_cut_digest}};
   const auto add = [&](const char* attribute, const std::string& path, const auto& digest) {
     try {
@@ -65,7 +61,7 @@ std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::str
   };
   if (unit.kind == Unit::Kind::activations)
     add("input_digest", unit.path, [&] { return files_digest({unit.path}); });
-  if (grams) add("input_digest", job.grams.paths.front(), [&] { return files_digest(job.grams.paths); });
+  if (grams) add("input_digest", unit.path, [&] { return files_digest(job.grams.paths); });
   if (unit.kind != Unit::Kind::model) return all;
   const std::string config = unit.path + "/config.json";
   add("config_sha256", config, [&] { return sha256_file(config); });
@@ -74,8 +70,8 @@ std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::str
   return all;
 }
 
-/// Throws InputError where what the unit is made from has changed since the result at `path`. Results from
-/// before an attribute was written do not tell.
+/// Throws InputError if an input of the unit has changed since the result at `path` was made. A result that
+/// lacks the attribute, from an earlier version, is not compared.
 void check_inputs(const Job& job, const Unit& unit, const std::string& path,
                   std::vector<std::string>& notices) {
   const H5File file = H5File::open(path);
@@ -110,7 +106,7 @@ void check_writable(const Job& job, const Unit& unit) {
   std::vector<std::string> inputs = input_files(job), results{unit.result_path(job)};
   for (const std::string& file : checkpoint_files(unit.path)) inputs.push_back(file);
   if (job.output.save_gram) results.push_back(unit.gram_path(job));
-  const auto [key, value] = naming_key(job, unit);
+  const auto [key, value] = naming_key(job.model, unit);
   for (const std::string& result : results) {
     check_file_name(result, key, value);
     check_shared_path(result);

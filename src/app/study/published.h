@@ -1,5 +1,5 @@
-// The place of a unit's result, before it is computed: what stands there already (of this very job it is
-// skipped, of another job it is not touched), and whether a result could be written.
+// What is found at the place of a unit's result before it is computed: a result of this very job, which is
+// kept, or of another, which is not touched; and whether a result could be written there.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace headspan {
 
-/// True when the unit's result, and its Grams where the job saves them, are complete and of this job. False
-/// where there is none, where it is incomplete, or where output.overwrite replaces it. Throws InputError that
-/// says what differs when a complete result of another job stands there, or of this job with other contents
-/// of its tokens, weights, activations or Grams than these have now. Nothing is computed from these again, so
-/// that those that are no longer there are not asked for, and of those that can no longer be read a line is
+/// Returns whether the unit's result, and its Grams if the job saves them, are complete and of this job. A
+/// result that is missing, incomplete, or replaced by output.overwrite is not. Throws InputError, which says
+/// what differs, for a complete result of another job, or of this job if its tokens, weights, activations or
+/// Grams have changed since. Inputs that are gone are not compared; for those that cannot be read a line is
 /// added to `notices`. One rank.
 bool is_published(const Job& job, const Unit& unit, std::vector<std::string>& notices);
 
-/// Throws as check_target does for all files that the unit is published in. Makes nothing. One rank.
+/// Calls check_target for all files that the unit is published in. Makes nothing. Throws InputError. One
+/// rank.
 void check_writable(const Job& job, const Unit& unit);
 
 }  // namespace headspan

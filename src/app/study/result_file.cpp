@@ -16,7 +16,7 @@ std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t length) {
   return values;
 }
 
-/// HDF5's int32 for the ints of the tables.
+/// Returns the ints of a table in a type that HDF5 datasets have.
 std::vector<std::int32_t> to_int32(const std::vector<int>& values) { return {values.begin(), values.end()}; }
 
 NetcdfAttributes status_attributes() {
@@ -29,6 +29,9 @@ NetcdfAttributes status_attributes() {
   return attributes;
 }
 
+NetcdfAttributes described(const std::string& long_name) { return {{"long_name", long_name}}; }
+
+/// Describes a dimensionless quantity.
 NetcdfAttributes named(const std::string& long_name) {
   return {{"long_name", long_name}, {"units", std::string("1")}};
 }
@@ -41,7 +44,7 @@ class StreamGroup {
         header_(header),
         stream_(stream),
         group_(stream.origin.name() + "/"),
-        slab_(stream.pairs.targets) {}
+        targets_(stream.pairs.targets) {}
 
   void write() {
     define_dimensions();
@@ -67,23 +70,22 @@ class StreamGroup {
     layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
     for (const std::string axis : {"target", "source"}) {
       file_.define_dimension(group_ + axis, count_from(0, heads()),
-                             {{"long_name", axis + " head, counted layer by layer"}});
+                             described(axis + " head, counted layer by layer"));
       file_.define_coordinate(group_ + axis + "_layer", axis, layout.layer,
-                              {{"long_name", "layer of the " + axis}});
-      file_.define_coordinate(group_ + axis + "_head", axis, layout.head,
-                              {{"long_name", "head within its layer"}});
+                              described("layer of the " + axis));
+      file_.define_coordinate(group_ + axis + "_head", axis, layout.head, described("head within its layer"));
     }
     file_.define_dimension(group_ + "reference", count_from(0, header_.references),
-                           {{"long_name", std::string("position of a reference head, best first")}});
+                           described("position of a reference head, best first"));
     file_.define_dimension(group_ + "count", count_from(1, header_.references),
-                           {{"long_name", std::string("number of reference heads")}});
+                           described("number of reference heads"));
     file_.define_dimension(group_ + "coordinate", count_from(0, layout.head_size),
-                           {{"long_name", std::string("coordinate of a head")}});
-    file_.define_dimension(group_ + "layer", layers, {{"long_name", std::string("layer")}});
+                           described("coordinate of a head"));
+    file_.define_dimension(group_ + "layer", layers, described("layer"));
     file_.define_dimension(group_ + "head", count_from(0, stream_.angles.heads),
-                           {{"long_name", std::string("head of a layer")}});
+                           described("head of a layer"));
     file_.define_dimension(group_ + "other_head", count_from(0, stream_.angles.heads),
-                           {{"long_name", std::string("another head of that layer")}});
+                           described("another head of that layer"));
   }
 
   void write_attributes() {
@@ -117,7 +119,7 @@ class StreamGroup {
   template <class T>
   void rows(const std::string& name, const std::vector<std::string>& dimensions, const std::vector<T>& values,
             const NetcdfAttributes& attributes) {
-    file_.write(group_ + name, dimensions, values.data(), slab_.first, slab_.count, attributes);
+    file_.write(group_ + name, dimensions, values.data(), targets_.first, targets_.count, attributes);
   }
 
   void write_pairs() {
@@ -134,7 +136,7 @@ class StreamGroup {
   void write_selection(const std::string& rule, const SelectionTable& table) {
     const std::vector<std::string> by_count{"target", "count"};
     rows("references_" + rule, {"target", "reference"}, to_int32(table.sources),
-         {{"long_name", std::string("source heads chosen, -1 where none")}});
+         described("source heads chosen, -1 where none"));
     rows("r2_" + rule, by_count, table.r2, named("joint in-sample R2 of the first count references"));
     if (heldout())
       rows("r2_" + rule + "_heldout", by_count, table.r2_heldout, named("joint R2 on held-out sequences"));
@@ -156,7 +158,7 @@ class StreamGroup {
                      named("the same of the whole layer's covariance"));
   }
 
-  /// The mean over as many canonical correlations as the smaller head has dimensions.
+  /// Writes means over as many canonical correlations as the smaller head has dimensions.
   void write_angles() {
     const HeadAngles& angles = stream_.angles;
     std::vector<double> mean(angles.cosines);
@@ -183,7 +185,7 @@ class StreamGroup {
   const ResultHeader& header_;
   const StreamResult& stream_;
   std::string group_;
-  Range slab_;
+  Range targets_;  // the rows of this rank
 };
 
 void write_tokens(NetcdfFile& file, const ResultHeader& header) {
@@ -193,30 +195,26 @@ void write_tokens(NetcdfFile& file, const ResultHeader& header) {
     length.push_back(sequence.length);
   }
   file.define_dimension("tokens/sequence", count_from(0, static_cast<std::int64_t>(start.size())));
-  file.write_root("tokens/start", {"sequence"}, start,
-                  {{"long_name", std::string("position of the first token")}});
-  file.write_root("tokens/length", {"sequence"}, length,
-                  {{"long_name", std::string("tokens of the sequence")}});
+  file.write_root("tokens/start", {"sequence"}, start, described("position of the first token"));
+  file.write_root("tokens/length", {"sequence"}, length, described("tokens of the sequence"));
   file.write_root("tokens/heldout", {"sequence"}, header.heldout,
-                  {{"long_name", std::string("1 where the sequence was held out of the fit")}});
+                  described("1 where the sequence was held out of the fit"));
 }
 
 void write_overlap(NetcdfFile& file, const OverlapTable& table) {
   const std::string group = "overlap/";
-  file.define_dimension(group + "projection", table.projections, {{"long_name", std::string("projection")}});
+  file.define_dimension(group + "projection", table.projections, described("projection"));
   file.define_dimension(group + "effective", table.effective,
-                        {{"long_name", std::string("without or with the gain of q_norm and k_norm")}});
+                        described("without or with the gain of q_norm and k_norm"));
   file.define_dimension(
       group + "tolerance", table.tolerances,
-      {{"long_name",
-        std::string("of ranks: relative to the layer's largest singular value, or the paper's")}});
-  file.define_dimension(group + "layer", count_from(0, table.layers), {{"long_name", std::string("layer")}});
-  file.define_dimension(group + "head", count_from(0, table.heads),
-                        {{"long_name", std::string("head of a layer")}});
+      described("of ranks: relative to the layer's largest singular value, or the paper's"));
+  file.define_dimension(group + "layer", count_from(0, table.layers), described("layer"));
+  file.define_dimension(group + "head", count_from(0, table.heads), described("head of a layer"));
   file.define_dimension(group + "other_head", count_from(0, table.heads),
-                        {{"long_name", std::string("another head of that layer")}});
+                        described("another head of that layer"));
   file.define_dimension(group + "value", count_from(0, table.values),
-                        {{"long_name", std::string("position of a singular value, largest first")}});
+                        described("position of a singular value, largest first"));
   const std::vector<std::string> by_tolerance{"projection", "effective", "tolerance", "layer"};
   file.write_root(group + "rank_sum", by_tolerance, table.rank_sum, named("sum of the ranks of the heads"));
   file.write_root(group + "rank_joint", by_tolerance, table.rank_joint, named("rank of all heads together"));

@@ -1,6 +1,6 @@
-// The result of one unit as a netCDF-4 file (design section 8): a group for each stream, `overlap`, `tokens`,
-// and the attributes that say what was computed from what. Writes what it is given; computes nothing but the
-// nulls that stand beside the numbers.
+// The result of one unit as a netCDF-4 file (src/io/README.md): a group for each stream, `overlap`, `tokens`,
+// and the attributes that say what was computed from what. Writes what it is given; computes only the nulls
+// beside the numbers.
 #pragma once
 
 #include <string>
@@ -15,19 +15,19 @@ namespace headspan {
 
 /// Everything that goes into the file besides the tables of the streams.
 struct ResultHeader {
-  NetcdfAttributes attributes;      ///< of the root, in order
-  std::vector<Sequence> sequences;  ///< empty: the group `tokens` is left out
+  NetcdfAttributes attributes;      ///< of the root
+  std::vector<Sequence> sequences;  ///< empty: no group `tokens`
   std::vector<std::uint8_t> heldout;
   std::int64_t pool = 0;
   std::int64_t references = 0;
 };
 
-/// Writes the file at `path`. Throws unless every write was collective. Collective over comm, which is that
-/// of the tables' slabs.
+/// Writes the file at `path`. Throws Error if HDF5 did not write collectively. Collective over comm, whose
+/// ranks share the rows of the tables.
 void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
                   const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap);
 
-/// Checks that the file opens and holds the streams; throws Error naming what is missing. One rank.
+/// Throws Error, which names what is missing, unless the file opens and holds the streams. One rank.
 void verify_result(const std::string& path, const std::vector<StreamResult>& streams);
 
 }  // namespace headspan

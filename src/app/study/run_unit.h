@@ -9,9 +9,10 @@
 
 namespace headspan {
 
-/// Computes a unit and publishes its result (and its Grams), unless another run has meanwhile; holds the lock
-/// of the result (io/outputs/lock_file.h). Throws AgreedError, or Stopped, on every rank of the group alike.
-/// Collective over the team's group.
-void run_unit(const Job& job, const Unit& unit, const ProcessLayout& team, RunClock& clock, const Log& log);
+/// Computes a unit and publishes its result (and its Grams), unless another run has published it meanwhile.
+/// Holds the lock of the result (io/outputs/lock_file.h). Throws AgreedError or Stopped on all ranks of the
+/// group. Collective over the group.
+void run_unit(const Job& job, const Unit& unit, const ProcessLayout& processes, RunClock& clock,
+              const Log& log);
 
 }  // namespace headspan

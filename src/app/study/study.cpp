@@ -33,38 +33,37 @@ struct Failure {
 
 /// What is known before any rank works.
 struct Plan {
-  std::vector<Unit> units;  // still to be computed
+  std::vector<Unit> units;  // to be computed
   std::int64_t skipped = 0;
   std::vector<std::string> notices;  // on the root
   int tensor_parallel = 1;
-  double gpu_memory = 0;  // of a rank, where it has a GPU
+  double gpu_memory = 0;  // bytes per rank; 0 without a GPU
 };
 
-/// Removes what a run that was killed behind its publishing has left beside the result. Local.
+/// Removes what a run has left beside its result if it was killed after publishing it. Local.
 void tidy_up(const Job& job, const Unit& unit, const Log& log) {
   const std::string path = unit.result_path(job);
   if (!std::filesystem::exists(path + ".lock") && !std::filesystem::exists(path + ".state")) return;
   try {
     if (const auto lock = LockFile::take(path, job_id(), log)) remove_state(job, unit);
-  } catch (const std::exception&) {  // it still runs and does so itself, or nothing can be changed there
+  } catch (const std::exception&) {
+    // That run is not over and will do so itself, or the folder cannot be changed.
   }
 }
 
-/// The texts of all ranks, in rank order, on the root; nothing on others. They hold no NUL. Collective over
-/// world.
+/// Returns the texts of all ranks, in rank order, on the root; nothing on others. Texts hold no NUL.
+/// Collective over world.
 std::vector<std::string> gather(const Comm& world, const std::vector<std::string>& texts) {
-  std::vector<std::vector<char>> send(static_cast<std::size_t>(world.size()));
+  std::vector<char> letters;
   for (const std::string& text : texts)
-    send[0].insert(send[0].end(), text.c_str(), text.c_str() + text.size() + 1);
+    letters.insert(letters.end(), text.c_str(), text.c_str() + text.size() + 1);
   std::vector<std::string> all;
-  for (const std::vector<char>& received : world.exchange(send))
-    for (auto at = received.begin(); at != received.end();
-         at += static_cast<std::ptrdiff_t>(all.back().size()) + 1)
-      all.emplace_back(&*at);
+  for (const std::vector<char>& received : world.gather(std::move(letters)))
+    for (std::size_t i = 0; i < received.size(); i += all.back().size() + 1) all.emplace_back(&received[i]);
   return all;
 }
 
-/// Takes out of `plan` what is published already; the ranks share in looking. Collective over world.
+/// Removes units from `plan` that are published already. Each rank checks its share. Collective over world.
 void skip_published(const Job& job, const Comm& world, const Log& log, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
   std::vector<std::string> notices;
@@ -83,8 +82,8 @@ void skip_published(const Job& job, const Comm& world, const Log& log, Plan& pla
   plan.units = std::move(open);
 }
 
-/// Looks at everything that the units will read and lead to, and at where they will write; the units are
-/// dealt out over the ranks. Collective over world.
+/// Checks everything that the units read, the matrices that they lead to, and where they write. Each rank
+/// checks its share of the units. Collective over world.
 void check_units(const Job& job, const Comm& world, const std::vector<Unit>& units) {
   const GridShape grid = job.run.grid.value_or(squarest_grid(world.size() / job.run.groups));
   agree(world, [&] {
@@ -98,11 +97,11 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
   });
 }
 
-/// Everything that can be wrong with the job as a whole is found here. Collective over world.
+/// Plans the units, and finds everything that can be wrong with the job as a whole. Collective over world.
 Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<int> gpu) {
   Plan plan;
   if (gpu) plan.gpu_memory = gpu_memory_of_rank(job, world, *gpu);
-  const double memory = gpu ? plan.gpu_memory : memory_of_rank(job, world);  // where the weights lie
+  const double memory = gpu ? plan.gpu_memory : memory_of_rank(job, world);  // for the weights
   agree(world, [&] {
     check_layout(world.size(), job.run.groups, job.run.tensor_parallel.value_or(1), job.run.grid);
     plan.units = list_units(job);
@@ -125,58 +124,58 @@ Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<
   return plan;
 }
 
-/// What became of the units that one group took.
+/// What became of the units that a group took.
 struct Outcome {
   std::vector<Failure> failures;  ///< on the root of the group
   std::int64_t done = 0;
   bool stopped = false;  ///< with units left to do
-  std::string saved;     ///< the unit whose state is saved; empty: none was under way
+  std::string saved;     ///< the unit whose state is saved; empty: none
 };
 
 /// Takes units from the counter until none is left or the clock says stop. Collective over world.
-Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& team, RunClock& clock,
+Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& processes, RunClock& clock,
                   const Log& log) {
   Outcome outcome;
-  SharedCounter counter(team.world(), team.group_number(), team.groups());
-  if (team.groups() > 1 && !counter.is_shared())
+  SharedCounter counter(processes.world(), processes.group_number(), processes.groups());
+  if (processes.groups() > 1 && !counter.is_shared())
     log.notice(
         "this MPI has no one-sided communication between all ranks: group g takes units g, g + groups, ..");
   const auto next = [&] {
-    std::int64_t number = team.group().is_root() ? counter.next() : 0;
-    team.group().broadcast(&number, 1, 0);
+    std::int64_t number = processes.group().is_root() ? counter.next() : 0;
+    processes.group().broadcast(&number, 1, 0);
     return number;
   };
   const auto count = static_cast<std::int64_t>(plan.units.size());
-  bool first = true;  // is always begun: each run gets further than the one before
+  bool first = true;  // the first is always started, so that each run gets further than the one before
   for (std::int64_t u = next(); u < count && !outcome.stopped; u = next()) {
     try {
-      outcome.stopped = !first && clock.next(team.group()) == RunClock::Step::save_and_stop;
+      outcome.stopped = !first && clock.next(processes.group()) == RunClock::Step::save_and_stop;
       if (outcome.stopped) break;
-      run_unit(job, plan.units[static_cast<std::size_t>(u)], team, clock, log);
+      run_unit(job, plan.units[static_cast<std::size_t>(u)], processes, clock, log);
       ++outcome.done;
       first = false;
     } catch (const Stopped& stop) {
       outcome.stopped = true;
       if (stop.state_saved) outcome.saved = plan.units[static_cast<std::size_t>(u)].name;
     } catch (const AgreedError& e) {
-      if (team.group().is_root()) outcome.failures.push_back({e.what(), e.exit_code()});
+      if (processes.group().is_root()) outcome.failures.push_back({e.what(), e.exit_code()});
     }
   }
   counter.close();
   return outcome;
 }
 
-/// The texts of all ranks, in rank order, on rank 0. Collective over world.
+/// Returns the texts of all ranks, in rank order, as one on rank 0. Collective over world.
 std::string collect(const std::string& text, const Comm& world) {
   std::string all;
-  for (const std::string& one : gather(world, {text})) all += one;
+  for (const std::string& part : gather(world, {text})) all += part;
   return all;
 }
 
-/// Says on rank 0 why the run has ended, what is saved and how to go on. Collective over world.
-void tell_stopped(const Outcome& outcome, const ProcessLayout& team, std::size_t units) {
-  const Comm& world = team.world();
-  const bool speaks = team.group().is_root();
+/// Prints on rank 0 why the run has ended, what is saved and how to go on. Collective over world.
+void report_stop(const Outcome& outcome, const ProcessLayout& processes, std::size_t units) {
+  const Comm& world = processes.world();
+  const bool speaks = processes.group().is_root();
   std::int64_t done = speaks ? outcome.done : 0;
   world.sum(&done, 1);
   const std::string saved = collect(speaks && !outcome.saved.empty() ? " " + outcome.saved : "", world);
@@ -187,9 +186,9 @@ void tell_stopped(const Outcome& outcome, const ProcessLayout& team, std::size_t
                saved.empty() ? "nothing had to be saved" : "saved is the state of", escaped(saved).c_str());
 }
 
-/// Tells every failure once, on rank 0; returns the exit code: 3 where some group has stopped, for the job is
-/// to be submitted again then and meets its failures again. Collective over world.
-int report(const Outcome& outcome, const Comm& world) {
+/// Prints all failures on rank 0 and returns the exit code. If some group has stopped it is 3: the job is
+/// then submitted again, and meets its failures again. Collective over world.
+int report_failures(const Outcome& outcome, const Comm& world) {
   const std::vector<Failure>& failures = outcome.failures;
   std::string lines;
   int code = 0;
@@ -223,11 +222,11 @@ int study(const Job& job, const Comm& world) {
                       {"tensor_parallel", std::to_string(plan.tensor_parallel)},
                       {"threads", std::to_string(threads)},
                       {"version", program_version()}});
-  const ProcessLayout team(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu,
-                           plan.gpu_memory);
-  const Outcome outcome = run_units(job, plan, team, clock, log);
-  const int code = report(outcome, world);
-  if (code == 3) tell_stopped(outcome, team, plan.units.size());
+  const ProcessLayout processes(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu,
+                                plan.gpu_memory);
+  const Outcome outcome = run_units(job, plan, processes, clock, log);
+  const int code = report_failures(outcome, world);
+  if (code == 3) report_stop(outcome, processes, plan.units.size());
   if ((code == 0 || code == 3) && world.is_root())
     std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",
                 plan.units.size(), static_cast<long long>(plan.skipped), steady_seconds() - start);

@@ -1,4 +1,4 @@
-// The study command: every unit of a job computed once, by as many groups of ranks as the job asks for.
+// The study command: every unit of a job computed once, by as many groups of ranks as run.groups says.
 #pragma once
 
 #include "app/job/job.h"
@@ -6,9 +6,9 @@
 
 namespace headspan {
 
-/// Runs the job and returns the exit code. Prints the last line of standard output on rank 0. Throws
-/// AgreedError on every rank alike for what is wrong with the job as a whole; what is wrong with one unit is
-/// told at the end, the others are computed. Collective over world.
+/// Runs the job and returns the exit code. Rank 0 prints the last line of standard output. Throws AgreedError
+/// on all ranks for what is wrong with the job as a whole. If one unit fails, the others are computed, and
+/// the failure is reported at the end. Collective over world.
 int study(const Job& job, const Comm& world);
 
 }  // namespace headspan

@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// Scripts read these lines: a text stands in them as it is or not at all.
+/// Throws InputError for a text that scripts could not read back as it is.
 void check_listable(const std::string& key, const std::string& text) {
   if (escaped(text) != text)
     throw InputError("", key, printable(text), "cannot be listed",
@@ -26,7 +26,7 @@ std::string manifest_line(const Job& job, const std::vector<Unit>& units) {
 }
 
 std::string unit_line(const Job& job, const Unit& unit) {
-  std::vector<std::string> notices;  // told by the study
+  std::vector<std::string> notices;  // the study logs them
   return "unit\t" + (unit.row < 0 ? "-" : std::to_string(unit.row)) + "\t" + unit.name + "\t" +
          (is_published(job, unit, notices) ? "finished" : "open") + "\t" + unit.result_path(job) + "\n";
 }

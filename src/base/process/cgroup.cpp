@@ -12,17 +12,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a hierarchy of groups is mounted, and which of its groups is seen there.
+/// Where a hierarchy of groups is mounted, and which of its groups appears there.
 struct Mount {
   fs::path folder;
   fs::path group;
 };
 
-bool holds_word(const std::string& list, const std::string& word) {
+bool contains_word(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
 
-/// The mount of version 1's hierarchy of `controller`, or of version 2's where that is empty.
+/// Finds the mount of version 1's hierarchy of `controller`, or of version 2's if `controller` is empty.
 std::optional<Mount> find_mount(const std::string& root, const std::string& controller) {
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
@@ -32,33 +32,33 @@ std::optional<Mount> find_mount(const std::string& root, const std::string& cont
     words >> skipped >> skipped >> skipped >> group >> folder;
     while (words >> skipped && skipped != "-") continue;
     words >> type >> skipped >> options;
-    if (controller.empty() ? type == "cgroup2" : type == "cgroup" && holds_word(options, controller))
+    if (controller.empty() ? type == "cgroup2" : type == "cgroup" && contains_word(options, controller))
       return Mount{root + folder, group};
   }
   return {};
 }
 
-/// The process's group in that hierarchy; empty where it is in none.
+/// Returns the process's group in that hierarchy; empty if it is in none.
 fs::path find_group(const std::string& root, const std::string& controller) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);  // id:controllers:group
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (controller.empty() ? controllers.empty() : holds_word(controllers, controller))
+    if (controller.empty() ? controllers.empty() : contains_word(controllers, controller))
       return line.substr(second + 1);
   }
   return {};
 }
 
-/// The folders of the process's group and of all above it that are mounted, its own first.
+/// Returns the folders of the process's group and of its mounted ancestors, from the group upwards.
 std::vector<fs::path> group_folders(const std::string& root, const std::string& controller) {
   const auto mount = find_mount(root, controller);
   const fs::path group = find_group(root, controller);
   if (!mount || group.empty()) return {};
   fs::path inside = group.lexically_relative(mount->group);
   if (inside.empty() || *inside.begin() == "..")
-    inside = ".";  // a container sees its own group as the topmost
+    inside = ".";  // inside a container the process's group is the root
   std::vector<fs::path> folders;
   for (; inside != "."; inside = inside.has_parent_path() ? inside.parent_path() : ".")
     folders.push_back(mount->folder / inside);
@@ -71,7 +71,7 @@ void add(std::vector<GroupLimit>& limits, const fs::path& folder, double amount)
   if (amount > 0 && ::stat(folder.c_str(), &status) == 0) limits.push_back({status.st_ino, amount});
 }
 
-/// The number at the start of a file of the group; 0 where there is none, as in "max".
+/// Reads the number at the start of a file of the group; returns 0 if there is none, as in "max".
 double number_in(const fs::path& file) {
   double number = 0;
   std::ifstream(file) >> number;

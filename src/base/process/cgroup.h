@@ -1,5 +1,5 @@
-// What Linux control groups (cgroups, version 1 and 2) allow this process: the limits that Slurm's --mem,
-// containers and systemd set. Not what the machine has.
+// Limits that Linux control groups (cgroups, versions 1 and 2) set for this process, on behalf of Slurm's
+// --mem, containers and systemd. Not what the machine has.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@ namespace headspan {
 
 /// A limit on all processes of one group together.
 struct GroupLimit {
-  std::uint64_t group;  ///< inode of the group's folder: the same for all processes of a node that are in it
+  std::uint64_t group;  ///< inode of the group's folder, the same for all of its processes on a node
   double amount;
 };
 
 struct GroupLimits {
-  std::vector<GroupLimit> memory;  ///< bytes; memory.high counts too: beyond it a process is held up
-  std::vector<GroupLimit> cores;   ///< quotas of processor time, as a number of cores; may be a fraction
+  std::vector<GroupLimit>
+      memory;                     ///< bytes; memory.high counts too, because processes above it are throttled
+  std::vector<GroupLimit> cores;  ///< quotas of processor time as numbers of cores, which may be fractions
 };
 
-/// The limits of the groups that this process is in and of those above them, as far up as can be seen. Groups
-/// without a limit are left out; so are files that cannot be read. `root` is put before every path that is
-/// read.
+/// Returns the limits of the groups that this process is in and of their visible ancestors. Groups without a
+/// limit and files that cannot be read are left out. `root` is prepended to every path that is read.
 GroupLimits cgroup_limits(const std::string& root = "");
 
 }  // namespace headspan

@@ -1,11 +1,10 @@
-// Compiles a loop for several instruction sets, of which the best is chosen when it is run: the program is
-// built for the oldest processor itself. Where the compiler cannot, once, for that one.
+// Compiles a loop or a kernel for several instruction sets and chooses the best at run time; the rest of the
+// program is built for the oldest processor. If the compiler cannot do that, it is compiled for that one
+// only.
 //
-//   on_this_processor       for loops that the compiler turns into vectors by itself
-//
-//   for_this_processor      for kernels written in vectors, whose blocks depend on how many numbers one holds
-//
-//   next_part, with_constant    blocks of a size that the compiler knows
+//   on_this_processor           loops that the compiler vectorises
+//   for_this_processor          kernels written with vectors, whose block sizes depend on the number of lanes
+//   next_part, with_constant    blocks of a size that is known at compile time
 #pragma once
 
 #include <cstdint>
@@ -16,35 +15,36 @@
 #else
 #define HS_SEVERAL_PROCESSORS 0
 #endif
-/// Whether an inlined function may name an instruction that only its caller is compiled for: Clang refuses.
+/// Whether an inlined function may use an instruction that only its caller is compiled for. Clang refuses
+/// that.
 #if HS_SEVERAL_PROCESSORS && !defined(__clang__)
 #define HS_NAMED_INSTRUCTIONS 1
 #else
 #define HS_NAMED_INSTRUCTIONS 0
 #endif
-/// Before a function: compiled for that processor, with its longest vectors, which Clang else halves.
+/// Compiles the function for that processor with its longest vectors; Clang would use half of their length.
 #ifdef __clang__
 #define HS_COMPILED_FOR(processor) __attribute__((target(processor), min_vector_width(512)))
 #else
 #define HS_COMPILED_FOR(processor) __attribute__((target(processor)))
 #endif
-/// For what a kernel or a loop calls: else it is compiled once, for the oldest processor.
+/// Goes before every function that a kernel or loop calls; otherwise it is compiled for the oldest processor.
 #define HS_INLINED __attribute__((always_inline))
 
 namespace headspan {
 
-/// As many as are taken at a time, or nearly equal parts of what is left.
+/// Returns the size of the next block: `at_a_time`, or half of what is left if that is less than two blocks.
 HS_INLINED inline std::int64_t next_part(std::int64_t left, std::int64_t at_a_time) {
   if (left >= 2 * at_a_time || left <= at_a_time) return left < at_a_time ? left : at_a_time;
   return (left + 1) / 2;
 }
 
-/// Calls use(n) with a constant; 1 <= n <= Most.
-template <int Most, class Use>
+/// Calls use(n) with n as a compile-time constant; 1 <= n <= kMax.
+template <int kMax, class Use>
 HS_INLINED inline void with_constant(std::int64_t n, const Use& use) {
-  if constexpr (Most > 1)
-    if (n < Most) return with_constant<Most - 1>(n, use);
-  use(std::integral_constant<int, Most>());
+  if constexpr (kMax > 1)
+    if (n < kMax) return with_constant<kMax - 1>(n, use);
+  use(std::integral_constant<int, kMax>());
 }
 
 #if HS_SEVERAL_PROCESSORS
@@ -66,9 +66,9 @@ auto run_with_4_lanes(Arguments... arguments) {
   return Kernel::template run<4>(arguments...);
 }
 
-/// The longest vectors of this processor, in lanes of 4 bytes: 16 (AVX-512), 8 (AVX2 with FMA) or 4.
+/// Returns the vector length of this processor in lanes of 4 bytes: 16 (AVX-512), 8 (AVX2 with FMA) or 4.
 inline int best_lanes() {
-#if HS_SEVERAL_PROCESSORS && defined(__clang__)  // 14 does not know the levels by name here
+#if HS_SEVERAL_PROCESSORS && defined(__clang__)  // Clang 14 does not know the levels by name here
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -83,7 +83,7 @@ inline int best_lanes() {
   return 4;
 }
 
-/// Kernel::run<Lanes>(arguments...), which is HS_INLINED, with vectors of `lanes` <= best_lanes().
+/// Calls Kernel::run<Lanes>(arguments...), which is HS_INLINED, with vectors of `lanes` <= best_lanes().
 template <class Kernel, class... Arguments>
 auto run_with(int lanes, Arguments... arguments) {
 #if HS_SEVERAL_PROCESSORS
@@ -94,7 +94,7 @@ auto run_with(int lanes, Arguments... arguments) {
   return run_with_4_lanes<Kernel>(arguments...);
 }
 
-/// The same with the longest.
+/// Calls Kernel::run<Lanes>(arguments...) with the longest vectors of this processor.
 template <class Kernel, class... Arguments>
 auto for_this_processor(Arguments... arguments) {
   static const int lanes = best_lanes();
@@ -104,12 +104,13 @@ auto for_this_processor(Arguments... arguments) {
 struct Loops {
   template <int Lanes, class Body>
   HS_INLINED static auto run(const Body* body) {
-    const Body own = *body;  // in registers, whatever the loops write
-    return own();
+    const Body copy = *body;  // stays in registers, whatever the loops write
+    return copy();
   }
 };
 
-/// body(), which is HS_INLINED and holds copies of what it reads, as its loops are best on this processor.
+/// Calls body(), whose loops are compiled for this processor. It is HS_INLINED and holds copies of what it
+/// reads.
 template <class Body>
 auto on_this_processor(const Body& body) {
   return for_this_processor<Loops>(&body);

@@ -13,8 +13,8 @@
 namespace headspan {
 namespace {
 
-/// Clock ticks from the machine's start to the process's; empty where that is not told. A process that has
-/// ended and waits for its parent to look has none: "ended".
+/// Returns the clock ticks from the machine's start to the process's; empty if /proc does not show them,
+/// "ended" for a zombie.
 std::string start_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -28,7 +28,7 @@ std::string start_of(pid_t pid) {
   return state == "Z" || state == "X" ? "ended" : field;
 }
 
-/// What has these process ids: a boot of a machine, and a space of ids on it.
+/// Returns the boot of the machine and the namespace in which process ids are unique.
 std::string id_space() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;

@@ -1,18 +1,18 @@
-// A process by a line of text that others can read, and whether it still lives, as far as one can tell from
-// here: processes of this machine and of the same container are asked for, those of others are not known.
+// Identifies a process by a line of text, from which another process can tell whether it still lives. It can
+// tell for processes on the same machine in the same container, not for others.
 #pragma once
 
 #include <string>
 
 namespace headspan {
 
-/// "HOST PID START BOOT NAMESPACE" of this process: with when it was started, on which boot of the machine
-/// and in which space of process ids, so that no other process is taken for it.
+/// Returns "HOST PID START BOOT NAMESPACE" for this process. Its start time, the boot of the machine and the
+/// namespace of process ids ensure that no other process is mistaken for it.
 std::string this_process();
 
 enum class Life { alive, dead, unknown };
 
-/// Of the process that `this_process` gave this line for; unknown for any other text.
+/// Returns whether the process for which `this_process` returned this line lives; unknown for any other text.
 Life life_of(const std::string& process);
 
 }  // namespace headspan

@@ -1,23 +1,15 @@
 #include "base/process/memory.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/process/own_program.h"
+#include "base/process/process_setup.h"
 
 namespace headspan {
-
-void disable_heap_trim() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_MAX, 0);  // the thresholds are ints: they would let blocks of 2 GiB and more go
-  mallopt(M_TRIM_THRESHOLD, -1);
-#endif
-}
 
 double peak_process_bytes() {
   struct rusage usage {};
@@ -32,7 +24,7 @@ double idle_process_bytes() {
   char program[] = "headspan", version[] = "--version";
   char* const arguments[] = {program, version, nullptr};
   pid_t child = 0;
-  const int failure = posix_spawn(&child, own_program(), &silent, nullptr, arguments, environ);
+  const int failure = posix_spawn(&child, executable_path(), &silent, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&silent);
   int status = 0;
   struct rusage usage {};

@@ -12,11 +12,11 @@ namespace headspan {
 namespace {
 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-constexpr std::int64_t kSamePress = 500'000'000;  // ns: some launchers send one Ctrl-C twice
+constexpr std::int64_t kSameKeyPress = 500'000'000;  // ns; some launchers send one Ctrl-C twice
 
-// A signal handler has nowhere else to write.
+// Global, because a signal handler has nowhere else to write.
 std::atomic<bool> seen{false};
-std::atomic<std::int64_t> interrupted{0};  // when SIGINT came first, ns; 0: it has not
+std::atomic<std::int64_t> interrupted{0};  // time of the first SIGINT in ns; 0: none has come
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 sigset_t stop_signals() {
@@ -26,14 +26,14 @@ sigset_t stop_signals() {
   return signals;
 }
 
-void note(int signal) {
+void record(int signal) {
   seen = true;
   if (signal != SIGINT) return;
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   const std::int64_t now = time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
   std::int64_t first = 0;
-  if (interrupted.compare_exchange_strong(first, now) || now - first < kSamePress) return;
+  if (interrupted.compare_exchange_strong(first, now) || now - first < kSameKeyPress) return;
   std::signal(SIGINT, SIG_DFL);
   std::raise(SIGINT);  // ends the process when this handler returns
 }
@@ -52,7 +52,7 @@ void release_stop_signals() {
 
 void catch_stop_signals() {
   struct sigaction action {};
-  action.sa_handler = note;
+  action.sa_handler = record;
   action.sa_flags = SA_RESTART;
   for (const int signal : kStopSignals) sigaction(signal, &action, nullptr);
   hold_stop_signals();

@@ -1,25 +1,26 @@
-// SIGINT, SIGTERM and SIGUSR1 as a wish to stop: Ctrl-C, what Slurm and mpirun send before they kill, and
-// what Slurm sends some time before a job's end (--signal). They are only noted; who has long work asks
-// between its steps. A second SIGINT ends the process at once.
+// SIGINT, SIGTERM and SIGUSR1 as requests to stop: Ctrl-C, what Slurm and mpirun send before they kill, and
+// what Slurm sends some time before a job's end (--signal). They are only recorded; long work asks between
+// its steps. A second SIGINT ends the process at once.
 //
-// No handler runs on a thread that computes: oneDNN keeps its stack in a block of the heap while it
-// multiplies, and what the kernel puts below it for a handler overwrites the block beside it.
+// No handler runs on a thread that computes: while oneDNN multiplies it keeps its stack in a block of the
+// heap, and the frame that the kernel puts below it for a handler overwrites the neighbouring block.
 #pragma once
 
 namespace headspan {
 
-/// From now on the signals wait, for one of the two below, also while this process starts its program again
-/// (thread_pools.h): LibTorch takes long to load. Before any thread is started.
+/// Holds the signals back until one of the two functions below is called, also while this process starts its
+/// program again (process_setup.h), because LibTorch takes long to load. Call it before any thread starts.
 void hold_stop_signals();
 
-/// Held ones end the process, as those do that come later.
+/// Lets the signals end the process, those that were held back too.
 void release_stop_signals();
 
-/// Held ones and later ones are noted instead of ending the process, on a thread of their own: this thread,
-/// and those that it starts from now on, do not see them. Once, before MPI starts. Throws std::system_error.
+/// Records the signals on a thread of its own, those that were held back too, instead of letting them end the
+/// process. This thread and those that it starts later do not see them. Call it once, before MPI starts.
+/// Throws std::system_error.
 void catch_stop_signals();
 
-/// Whether one of them has come to this process.
+/// Returns whether this process has received one of them.
 bool stop_signal_seen();
 
 }  // namespace headspan

@@ -9,9 +9,12 @@ constexpr std::chrono::milliseconds kPeriod{100};
 
 }  // namespace
 
-Watchdog::Watchdog(std::chrono::milliseconds patience, std::function<Look()> look,
-                   std::function<void(const std::string&)> give_up)
-    : patience_(patience), look_(std::move(look)), give_up_(std::move(give_up)), thread_([this] { run(); }) {}
+Watchdog::Watchdog(std::chrono::milliseconds timeout, std::function<Status()> poll,
+                   std::function<void(const std::string&)> on_failure)
+    : timeout_(timeout),
+      poll_(std::move(poll)),
+      on_failure_(std::move(on_failure)),
+      thread_([this] { run(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -30,15 +33,15 @@ void Watchdog::run() {
       std::unique_lock<std::mutex> lock(mutex_);
       if (ended_.wait_for(lock, kPeriod, [this] { return end_; })) return;
     }
-    const Look now = look_();
-    if (!now.trouble.empty()) return give_up_(now.trouble);
+    const Status now = poll_();
+    if (!now.error.empty()) return on_failure_(now.error);
     const bool moves = !now.running || now.finished != finished;
     waited = moves ? std::chrono::milliseconds{0} : waited + kPeriod;
     finished = now.finished;
-    if (waited >= patience_)
-      return give_up_("nothing has come for " +
-                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience_).count()) +
-                      " s: another rank hangs or has gone another way");
+    if (waited >= timeout_)
+      return on_failure_("nothing has come for " +
+                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) +
+                         " s: another rank hangs or has gone another way");
   }
 }
 

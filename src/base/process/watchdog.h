@@ -1,6 +1,6 @@
-// A thread that looks after work which runs behind the program's back: on a GPU, where nobody waits for it in
-// a call that could return an error or run out of time. It looks every tenth of a second and gives up where
-// the work is in trouble, or where a step of it takes longer than a given time. Nothing of GPUs in here.
+// Watchdog: a thread that watches asynchronous work, such as that of a GPU, for which no call waits that
+// could return an error or time out. It polls ten times a second, and reports a failure if the work is in
+// error or a step takes longer than a given time. It knows nothing of GPUs.
 #pragma once
 
 #include <chrono>
@@ -16,18 +16,18 @@ namespace headspan {
 class Watchdog {
  public:
   /// How far the work is.
-  struct Look {
+  struct Status {
     std::int64_t finished = 0;  ///< steps so far
-    bool running = false;       ///< whether the next step has begun: what waits to begin may wait for ever
-    std::string trouble;        ///< what is wrong; empty: nothing
+    bool running = false;       ///< whether the next step has begun; a step may wait for ever to begin
+    std::string error;          ///< what is wrong; empty: nothing
   };
 
-  /// Both functions are called on the watchdog's own thread, `give_up` at most once, after which nothing is
-  /// looked at any more. `patience`: how long a step may run, counted in looks, so that the time in which the
-  /// whole process is stopped does not count.
-  Watchdog(std::chrono::milliseconds patience, std::function<Look()> look,
-           std::function<void(const std::string& what)> give_up);
-  /// Waits for a look or a giving up that is under way.
+  /// Calls both functions on the watchdog's own thread: `poll` until `on_failure` has been called once. A
+  /// step may run for `timeout`, which is counted in polls, so that time in which the whole process is
+  /// stopped does not count.
+  Watchdog(std::chrono::milliseconds timeout, std::function<Status()> poll,
+           std::function<void(const std::string& what)> on_failure);
+  /// Waits for a call that is under way.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -35,13 +35,13 @@ class Watchdog {
  private:
   void run();
 
-  std::chrono::milliseconds patience_;
-  std::function<Look()> look_;
-  std::function<void(const std::string&)> give_up_;
+  std::chrono::milliseconds timeout_;
+  std::function<Status()> poll_;
+  std::function<void(const std::string&)> on_failure_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
-  std::thread thread_;  // last: the others stand before it starts
+  std::thread thread_;  // last: it starts when the other members exist
 };
 
 }  // namespace headspan

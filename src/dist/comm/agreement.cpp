@@ -3,16 +3,6 @@
 #include <new>
 
 namespace headspan {
-namespace {
-
-/// What a user and a batch system call this rank, whatever its number in a group.
-int rank_of_world() {
-  int rank = 0;
-  HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-  return rank;
-}
-
-}  // namespace
 
 void agree(const Comm& comm, const std::function<void()>& step) {
   int code = 0;
@@ -27,10 +17,10 @@ void agree(const Comm& comm, const std::function<void()>& step) {
     line = e.what();
   } catch (const std::bad_alloc&) {
     code = 1;
-    line = "rank " + std::to_string(rank_of_world()) + ": out of memory";
+    line = "rank " + std::to_string(world_rank()) + ": out of memory";
   } catch (const std::exception& e) {
     code = 1;
-    line = "rank " + std::to_string(rank_of_world()) + ": " + error_message(e);
+    line = "rank " + std::to_string(world_rank()) + ": " + error_message(e);
   }
   const int first = comm.min(code == 0 ? comm.size() : comm.rank());
   if (first == comm.size()) return;

@@ -1,6 +1,5 @@
-// Agreement: ranks learn together whether a step that each did on its own succeeded. Every step that may fail
-// on one rank alone (opening a file, checking its header) runs inside `agree` before the ranks meet in a
-// collective call.
+// Agreement: all ranks learn whether a local step succeeded on every rank. Every step that may fail on one
+// rank alone (opening a file, checking its header) runs inside `agree` before the next collective call.
 #pragma once
 
 #include <functional>
@@ -9,9 +8,10 @@
 
 namespace headspan {
 
-/// Thrown on every rank alike after `agree` found that some rank failed. `exit_code` is 2 for InputError,
-/// else 1. `what()` is the line of the lowest failing rank, to be told once, by rank 0; with exit code 1 it
-/// begins with "rank R: ", R in the world, for the environment may have failed on that rank's node alone.
+/// Thrown on every rank after `agree` found that one has failed. `exit_code` is 2 for InputError, otherwise
+/// 1. `what()` is the message of the lowest failing rank, which rank 0 prints. With exit code 1 it begins
+/// with "rank R: ", the rank in MPI_COMM_WORLD, because the environment may have failed on that rank's node
+/// alone.
 class AgreedError : public std::runtime_error {
  public:
   AgreedError(const std::string& what, int exit_code) : std::runtime_error(what), exit_code_(exit_code) {}
@@ -21,8 +21,8 @@ class AgreedError : public std::runtime_error {
   int exit_code_;
 };
 
-/// Runs `step`, which must not communicate over `comm`, then compares notes: if it threw InputError, Error or
-/// std::exception (bad_alloc among them) on any rank, AgreedError is thrown on all. Collective.
+/// Runs `step`, which must not communicate over `comm`. If it threw InputError, Error or std::exception (such
+/// as bad_alloc) on any rank, throws AgreedError on all. Collective over comm.
 void agree(const Comm& comm, const std::function<void()>& step);
 
 }  // namespace headspan

@@ -33,19 +33,9 @@ class MpiDeviceComm : public DeviceComm {
 
 }  // namespace
 
-void DeviceComm::exchange(const void* send, std::int64_t bytes, void* receive) const {
-  std::vector<Bytes<const char>> from;
-  std::vector<Bytes<char>> to;
-  for (int r = 0; r < size(); ++r) {
-    from.push_back({static_cast<const char*>(send) + r * bytes, bytes});
-    to.push_back({static_cast<char*>(receive) + r * bytes, bytes});
-  }
-  exchange(from, to);
-}
-
 std::unique_ptr<DeviceComm> make_device_comm(const Comm& comm, std::optional<int> gpu,
-                                             std::chrono::milliseconds patience) {
-  if (gpu) return make_nccl_comm(comm, *gpu, patience);
+                                             std::chrono::milliseconds timeout) {
+  if (gpu) return make_nccl_comm(comm, *gpu, timeout);
   return std::make_unique<MpiDeviceComm>(comm);
 }
 

@@ -1,10 +1,10 @@
-// DeviceComm over NCCL, one rank for each GPU. MPI carries NCCL's id and every agreement; NCCL itself works
-// without blocking (blocking = 0), so that no call of it can wait for a peer longer than `patience`: a call
-// is polled until NCCL has taken it, and a Watchdog looks at what runs on the GPU and at NCCL's own threads.
+// DeviceComm over NCCL, one rank for each GPU. NCCL's id and every agreement go over MPI. The NCCL
+// communicator is non-blocking (blocking = 0), so that no call can wait for a peer longer than `timeout`: a
+// call is polled until NCCL has accepted it, and a Watchdog polls the work on the GPU and NCCL's own threads.
 //
-// What NCCL asks for and is easy to miss: of a communicator that does not block, a call may return
-// ncclInProgress, and nothing may be recorded behind it before ncclCommGetAsyncError says that it has been
-// taken; that function finishes such a call, so two threads must not be in it at once.
+// A rule of NCCL that is easy to miss: a call on a non-blocking communicator may return ncclInProgress. Then
+// nothing may be recorded after it on the stream before ncclCommGetAsyncError reports that it has been
+// accepted. That function completes such a call, so two threads must not be in it at once.
 #include <array>
 #include <exception>
 #include <functional>
@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Lock = std::lock_guard<std::mutex>;
 
-constexpr std::chrono::seconds kUntilAbort{2};  // what MPI_Abort takes where nothing holds it up, and more
+constexpr std::chrono::seconds kUntilAbort{2};  // more than MPI_Abort takes if nothing blocks it
 
 void check_cuda(cudaError_t code, const char* call) {
   if (code != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(code) + " in " + call);
@@ -50,11 +50,11 @@ Event make_event() {
   return Event(event);
 }
 
-/// Whether the GPU has come past it.
+/// Returns whether the GPU has passed the event.
 bool is_done(const Event& event) {
   const cudaError_t code = cudaEventQuery(event.get());
   if (code == cudaErrorNotReady) {
-    cudaGetLastError();  // no error to be found by whoever asks for the last one
+    cudaGetLastError();  // clears it: it is not an error
     return false;
   }
   check_cuda(code, "a call on the GPU");
@@ -65,20 +65,19 @@ bool is_accepted(ncclResult_t code) { return code == ncclSuccess || code == nccl
 
 class NcclComm : public DeviceComm {
  public:
-  /// Collective over comm. Connects nothing yet.
-  NcclComm(const Comm& comm, int gpu, std::chrono::milliseconds patience)
-      : DeviceComm(comm, gpu), patience_(patience) {}
+  /// Connects nothing yet. Collective over comm.
+  NcclComm(const Comm& comm, int gpu, std::chrono::milliseconds timeout)
+      : DeviceComm(comm, gpu), timeout_(timeout) {}
 
-  /// Where all ranks come here in good order, with what was begun done: waits for the others. Else it drops
-  /// what is under way.
+  /// Waits for all calls and for the other ranks; during stack unwinding it aborts the communicator instead.
   ~NcclComm() override;
 
-  /// Makes what is on this rank's GPU. Local.
+  /// Creates the CUDA stream and the events. Local.
   void prepare();
-  /// Collective over NCCL, so not by MPI: a rank that throws leaves no other in a call of MPI.
+  /// Collective over NCCL only: if a rank throws, no other is left waiting in a call of MPI.
   void connect(const ncclUniqueId& id);
-  /// Local; behind a connect that succeeded everywhere.
-  void start_watch();
+  /// Call it after connect has succeeded on all ranks. Local.
+  void start_watchdog();
 
   Request begin_sum(double* values, std::int64_t count) const override {
     return begin_sum(values, count, ncclFloat64);
@@ -93,7 +92,7 @@ class NcclComm : public DeviceComm {
   void wait(Request request) const override;
 
  private:
-  static constexpr Request kNothing = -1;  // of a call of nothing, which is none
+  static constexpr Request kNothing = -1;  // a call with count 0, which is not made
 
   struct Call {
     Event begun, done;
@@ -103,29 +102,29 @@ class NcclComm : public DeviceComm {
   Request run(const char* name, const std::function<ncclResult_t()>& call) const;
   ncclResult_t send_and_receive(const std::vector<Bytes<const char>>& send,
                                 const std::vector<Bytes<char>>& receive) const;
-  ncclResult_t settled(ncclResult_t code) const;
+  ncclResult_t await_acceptance(ncclResult_t code) const;
   void check(ncclResult_t code, const char* call) const;
   std::string text(ncclResult_t code) const;
-  void make_room() const;
+  void wait_for_free_slot() const;
   const Call& call(std::int64_t number) const { return calls_[static_cast<std::size_t>(number % kCalls)]; }
   void count_done() const;
-  Watchdog::Look look() const;
-  [[noreturn]] void give_up(const std::string& what) const;
+  Watchdog::Status poll() const;
+  [[noreturn]] void fail(const std::string& what) const;
 
-  /// Calls that may be under way at once. Few, so that the GPU's queue never fills up behind a peer that
-  /// hangs: a full queue blocks the launching thread inside CUDA, and the watchdog with it.
+  /// Calls that may be under way at once. Few, so that the GPU's queue never fills up while a peer hangs: a
+  /// full queue blocks the launching thread inside CUDA, and the watchdog with it.
   static constexpr std::int64_t kCalls = 16;
-  static_assert(kCalls > kMostBegun);
+  static_assert(kCalls > kMaxPending);
 
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds timeout_;
   Stream stream_;
   Event ready_;
-  std::array<Call, kCalls> calls_;  // the number-th in place number % kCalls
-  mutable std::mutex counts_;       // of these two
+  std::array<Call, kCalls> calls_;  // a ring: call i in slot i % kCalls
+  mutable std::mutex counts_;       // guards the next two
   mutable std::int64_t issued_ = 0, done_ = 0;
   mutable std::mutex nccl_;  // one thread at a time in the calls on comm_
   ncclComm_t comm_ = nullptr;
-  std::unique_ptr<Watchdog> watch_;
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 void NcclComm::prepare() {
@@ -140,25 +139,26 @@ void NcclComm::prepare() {
 void NcclComm::connect(const ncclUniqueId& id) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  check(settled(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config)), "ncclCommInitRankConfig");
+  check(await_acceptance(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config)),
+        "ncclCommInitRankConfig");
 }
 
-void NcclComm::start_watch() {
-  watch_ = std::make_unique<Watchdog>(
-      patience_, [this] { return look(); }, [this](const std::string& what) { give_up(what); });
+void NcclComm::start_watchdog() {
+  watchdog_ = std::make_unique<Watchdog>(
+      timeout_, [this] { return poll(); }, [this](const std::string& what) { fail(what); });
 }
 
 NcclComm::~NcclComm() {
-  const bool in_order = watch_ && std::uncaught_exceptions() == 0;
+  const bool in_order = watchdog_ && std::uncaught_exceptions() == 0;
   const auto begin = Clock::now();
-  while (in_order && Clock::now() - begin < patience_) {
-    const Watchdog::Look now = look();
-    if (!now.trouble.empty() || now.finished == issued_) break;
+  while (in_order && Clock::now() - begin < timeout_) {
+    const Watchdog::Status now = poll();
+    if (!now.error.empty() || now.finished == issued_) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  watch_.reset();
+  watchdog_.reset();
   if (comm_ == nullptr) return;
-  if (in_order && done_ == issued_ && settled(ncclCommFinalize(comm_)) == ncclSuccess)
+  if (in_order && done_ == issued_ && await_acceptance(ncclCommFinalize(comm_)) == ncclSuccess)
     ncclCommDestroy(comm_);
   else
     ncclCommAbort(comm_);
@@ -188,17 +188,17 @@ DeviceComm::Request NcclComm::begin_sum(void* values, std::int64_t count, ncclDa
 
 DeviceComm::Request NcclComm::begin_exchange(const std::vector<Bytes<const char>>& send,
                                              const std::vector<Bytes<char>>& receive) const {
-  const auto own = static_cast<std::size_t>(rank()), ranks = static_cast<std::size_t>(size());
-  HS_ASSERT(send.size() == ranks && receive.size() == ranks && send[own].count == receive[own].count);
+  const auto me = static_cast<std::size_t>(rank()), ranks = static_cast<std::size_t>(size());
+  HS_ASSERT(send.size() == ranks && receive.size() == ranks && send[me].count == receive[me].count);
   return run("ncclSend and ncclRecv", [&] {
-    if (send[own].count > 0)
-      HS_CUDA(cudaMemcpyAsync(receive[own].data, send[own].data, static_cast<std::size_t>(send[own].count),
+    if (send[me].count > 0)
+      HS_CUDA(cudaMemcpyAsync(receive[me].data, send[me].data, static_cast<std::size_t>(send[me].count),
                               cudaMemcpyDeviceToDevice, stream_.get()));
     return send_and_receive(send, receive);
   });
 }
 
-/// All but the part that stays here, as one call.
+/// Exchanges with all other ranks in one group call.
 ncclResult_t NcclComm::send_and_receive(const std::vector<Bytes<const char>>& send,
                                         const std::vector<Bytes<char>>& receive) const {
   ncclResult_t code = ncclGroupStart();
@@ -214,46 +214,46 @@ ncclResult_t NcclComm::send_and_receive(const std::vector<Bytes<const char>>& se
   return is_accepted(code) ? end : code;
 }
 
-/// Puts a call on the stream, behind what is on the default stream.
+/// Puts a call on the stream, after everything that is on the default stream.
 DeviceComm::Request NcclComm::run(const char* name, const std::function<ncclResult_t()>& nccl_call) const {
   try {
     HS_CUDA(cudaSetDevice(*gpu()));
-    make_room();
-    const Call& place = call(issued_);
+    wait_for_free_slot();
+    const Call& slot = call(issued_);
     HS_CUDA(cudaEventRecord(ready_.get(), cudaStreamLegacy));
     HS_CUDA(cudaStreamWaitEvent(stream_.get(), ready_.get(), 0));
-    HS_CUDA(cudaEventRecord(place.begun.get(), stream_.get()));
+    HS_CUDA(cudaEventRecord(slot.begun.get(), stream_.get()));
     ncclResult_t code = ncclSuccess;
     {
       const Lock lock(nccl_);
       code = nccl_call();
     }
-    check(settled(code), name);
-    HS_CUDA(cudaEventRecord(place.done.get(), stream_.get()));
+    check(await_acceptance(code), name);
+    HS_CUDA(cudaEventRecord(slot.done.get(), stream_.get()));
     const Lock lock(counts_);
     return issued_++;
   } catch (const Error& e) {
-    give_up(e.what());  // the peers are in the call already
+    fail(e.what());  // the peers are already in the call
   }
 }
 
 void NcclComm::wait(Request request) const {
   if (request == kNothing) return;
-  HS_ASSERT(issued_ - request <= kCalls);  // else the event is another call's
+  HS_ASSERT(issued_ - request <= kCalls);  // otherwise the event belongs to another call
   try {
     HS_CUDA(cudaSetDevice(*gpu()));
     HS_CUDA(cudaStreamWaitEvent(cudaStreamLegacy, call(request).done.get(), 0));
   } catch (const Error& e) {
-    give_up(e.what());
+    fail(e.what());
   }
 }
 
-/// Waits until NCCL has taken a call, not until it is done.
-ncclResult_t NcclComm::settled(ncclResult_t code) const {
+/// Waits until NCCL has accepted a call, not until the call is done.
+ncclResult_t NcclComm::await_acceptance(ncclResult_t code) const {
   const auto begin = Clock::now();
   while (code == ncclInProgress) {
     const auto waited = Clock::now() - begin;
-    if (waited > patience_) break;
+    if (waited > timeout_) break;
     if (waited < std::chrono::milliseconds(1))
       std::this_thread::yield();
     else
@@ -272,11 +272,11 @@ void NcclComm::check(ncclResult_t code, const char* call) const {
 std::string NcclComm::text(ncclResult_t code) const {
   if (code == ncclInProgress)
     return "nothing has come of it for " +
-           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience_).count()) + " s";
+           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) + " s";
   return std::string(ncclGetErrorString(code)) + " (" + ncclGetLastError(comm_) + ")";
 }
 
-void NcclComm::make_room() const {
+void NcclComm::wait_for_free_slot() const {
   for (;;) {
     {
       const Lock lock(counts_);
@@ -287,14 +287,14 @@ void NcclComm::make_room() const {
   }
 }
 
-/// With counts_ locked.
+/// Call it with counts_ locked.
 void NcclComm::count_done() const {
   while (done_ < issued_ && is_done(call(done_).done)) ++done_;
 }
 
-/// On the watchdog's thread, mostly.
-Watchdog::Look NcclComm::look() const {
-  Watchdog::Look now;
+/// Called on the watchdog's thread and by the destructor.
+Watchdog::Status NcclComm::poll() const {
+  Watchdog::Status now;
   try {
     HS_CUDA(cudaSetDevice(*gpu()));
     const Lock lock(counts_);
@@ -302,18 +302,18 @@ Watchdog::Look NcclComm::look() const {
     now.finished = done_;
     now.running = done_ < issued_ && is_done(call(done_).begun);
   } catch (const Error& e) {
-    now.trouble = e.what();
+    now.error = e.what();
   }
-  const std::unique_lock<std::mutex> lock(nccl_, std::try_to_lock);  // not where the other thread is stuck
+  const std::unique_lock<std::mutex> lock(nccl_, std::try_to_lock);  // the other thread may be stuck
   ncclResult_t code = ncclSuccess;
-  if (lock && now.trouble.empty() && ncclCommGetAsyncError(comm_, &code) == ncclSuccess && !is_accepted(code))
-    now.trouble = "NCCL: " + text(code);
+  if (lock && now.error.empty() && ncclCommGetAsyncError(comm_, &code) == ncclSuccess && !is_accepted(code))
+    now.error = "NCCL: " + text(code);
   return now;
 }
 
-/// Ends the job. ncclCommAbort ends the kernels that wait for a peer, lest they hold up the end of this
-/// process; but it lets the program's other thread go on with wrong values too, so it has to come last.
-void NcclComm::give_up(const std::string& what) const {
+/// Ends the job. ncclCommAbort ends the kernels that wait for a peer, which would otherwise keep this process
+/// alive. It comes last, because it also lets the program's other thread continue with wrong values.
+void NcclComm::fail(const std::string& what) const {
   std::thread([comm = comm_] {
     std::this_thread::sleep_for(kUntilAbort);
     ncclCommAbort(comm);
@@ -321,18 +321,17 @@ void NcclComm::give_up(const std::string& what) const {
   abort_job("GPU " + std::to_string(*gpu()) + " of " + hostname() + ": " + what);
 }
 
-/// NCCL's own line of it comes late, on some ranks, and names no remedy. Collective over comm.
+/// Throws AgreedError if ranks share a GPU: NCCL's own message comes late, on some ranks, and names no
+/// remedy. Collective over comm.
 void refuse_shared_gpus(const Comm& comm, int gpu) {
   const std::vector<int> sharing = ranks_on_gpu(comm, gpu);
-  int world_rank = 0;
-  HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank));
-  const std::vector<int> names = comm.all_gather(world_rank);
+  const std::vector<int> world_ranks = comm.all_gather(world_rank());
   agree(comm, [&] {
     if (sharing.size() > 1) {
       const int other = sharing[0] == comm.rank() ? sharing[1] : sharing[0];
-      throw AgreedError("ranks " + std::to_string(world_rank) + " and " +
-                            std::to_string(names[static_cast<std::size_t>(other)]) + " would share GPU " +
-                            gpu_bus(gpu) + " of " + hostname() +
+      throw AgreedError("ranks " + std::to_string(world_rank()) + " and " +
+                            std::to_string(world_ranks[static_cast<std::size_t>(other)]) +
+                            " would share GPU " + gpu_bus(gpu) + " of " + hostname() +
                             ", and NCCL takes one rank for each GPU: start no more ranks on a node than it "
                             "has GPUs, let the launcher show each rank one of its own, or set "
                             "run.tensor_parallel = 1",
@@ -343,13 +342,13 @@ void refuse_shared_gpus(const Comm& comm, int gpu) {
 
 }  // namespace
 
-bool have_own_gpus(const Comm& comm, int gpu) {
+bool have_separate_gpus(const Comm& comm, int gpu) {
   return comm.max(static_cast<int>(ranks_on_gpu(comm, gpu).size())) == 1;
 }
 
-std::unique_ptr<DeviceComm> make_nccl_comm(const Comm& comm, int gpu, std::chrono::milliseconds patience) {
+std::unique_ptr<DeviceComm> make_nccl_comm(const Comm& comm, int gpu, std::chrono::milliseconds timeout) {
   refuse_shared_gpus(comm, gpu);
-  auto result = std::make_unique<NcclComm>(comm, gpu, patience);
+  auto result = std::make_unique<NcclComm>(comm, gpu, timeout);
   ncclUniqueId id{};
   agree(comm, [&] {
     result->prepare();
@@ -360,7 +359,7 @@ std::unique_ptr<DeviceComm> make_nccl_comm(const Comm& comm, int gpu, std::chron
   });
   comm.broadcast(id.internal, NCCL_UNIQUE_ID_BYTES, 0);
   agree(comm, [&] { result->connect(id); });
-  result->start_watch();
+  result->start_watchdog();
   return result;
 }
 

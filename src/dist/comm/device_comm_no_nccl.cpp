@@ -4,7 +4,7 @@
 
 namespace headspan {
 
-bool have_own_gpus(const Comm&, int) { return false; }
+bool have_separate_gpus(const Comm&, int) { return false; }
 
 std::unique_ptr<DeviceComm> make_nccl_comm(const Comm&, int, std::chrono::milliseconds) {
   throw AgreedError(visible_gpus().why_none, 1);

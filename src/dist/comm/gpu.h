@@ -1,4 +1,4 @@
-// Which GPUs this process sees. A program built without CUDA sees none.
+// The GPUs that this process sees, and which ranks use them. A program built without CUDA sees none.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,25 @@ namespace headspan {
 
 struct Gpus {
   int count = 0;
-  std::string why_none;  ///< empty where there are some
+  std::string why_none;  ///< why count is 0; otherwise empty
 };
 
-/// Local.
+/// Returns the GPUs that CUDA shows to this process. Local.
 Gpus visible_gpus();
 
-/// Bytes that are free on one of them, which becomes this thread's: to go back to another would make a
-/// context on that one, of some hundred MB. Throws Error. Local.
+/// Returns the free bytes of a GPU, which becomes this thread's current device: switching back to another
+/// would create a context of some hundred MB there. Throws Error. Local.
 std::int64_t free_gpu_memory(int gpu);
 
-/// "0000:19:00.0", by which ranks know that they mean the same GPU whatever numbers they see. Throws Error.
-/// Local.
+/// Returns the PCI bus id, such as "0000:19:00.0", which identifies a GPU of a machine whatever number each
+/// rank sees it under. Throws Error. Local.
 std::string gpu_bus(int gpu);
 
-/// The ranks whose `place` is the same text as this one's, this one among them, in order. Collective over
-/// comm.
-std::vector<int> ranks_at(const Comm& comm, const std::string& place);
+/// Returns the ranks that pass the same `location`, this one included, in order. Collective over comm.
+std::vector<int> ranks_at(const Comm& comm, const std::string& location);
 
-/// The ranks that use the same GPU of the same machine as this one, this one among them, in order. Collective
-/// over comm.
+/// Returns the ranks that use the same GPU of the same machine, this one included, in order. Collective over
+/// comm.
 std::vector<int> ranks_on_gpu(const Comm& comm, int gpu);
 
 }  // namespace headspan

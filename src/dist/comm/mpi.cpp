@@ -10,16 +10,17 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/process/process_setup.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkBytes = std::int64_t{1}
-                                     << 30;  // MPI counts are int: larger transfers go in pieces
+// MPI counts are int: larger transfers go in chunks.
+constexpr std::int64_t kChunkBytes = std::int64_t{1} << 30;
 
-constexpr unsigned kAbortSeconds = 10;  // what MPI_Abort gets
+constexpr unsigned kAbortSeconds = 10;  // time for MPI_Abort
 
-int world_rank = 0;  // what a thread that may not call MPI says of its process
+int rank_in_world = 0;  // kept for threads that may not call MPI
 
 bool mpi_is_running() {
   int initialised = 0, finalised = 0;
@@ -42,7 +43,7 @@ bool mpi_is_running() {
   abort_job(what);
 }
 
-/// One of the few questions that MPI answers to every thread.
+/// Returns whether this thread may call MPI: one of the few questions that any thread may ask MPI.
 bool may_call_mpi() {
   int main_thread = 0;
   if (mpi_is_running()) MPI_Is_thread_main(&main_thread);
@@ -61,23 +62,22 @@ void check_mpi(int code, const char* call, const char* file, int line) {
 }
 
 MpiSession::MpiSession(int* argc, char*** argv) {
-  // Open MPI makes a shared file pointer, which nobody here uses, for every file it opens: of the kind `sm` a
-  // named semaphore that a killed process leaves locked, so that the requeued job waits for it for ever. What
-  // is left is `lockedfile` (kLongestSharedPath in io/outputs/publish.h).
-  ::setenv("OMPI_MCA_sharedfp", "^sm", 0);
+  disable_shared_file_pointers();
   int provided = MPI_THREAD_SINGLE;
   HS_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
   if (provided < MPI_THREAD_FUNNELED) throw Error("this MPI library does not offer MPI_THREAD_FUNNELED");
   std::set_terminate(on_terminate);
-  HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank));
+  HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_in_world));
 }
 
 MpiSession::~MpiSession() {
   if (mpi_is_running()) MPI_Finalize();
 }
 
+int world_rank() { return rank_in_world; }
+
 void abort_job(const std::string& what) {
-  std::fprintf(stderr, "headspan: rank %d: %s\n", world_rank, what.c_str());
+  std::fprintf(stderr, "headspan: rank %d: %s\n", rank_in_world, what.c_str());
   std::fflush(stderr);
   end_job();
 }
@@ -89,6 +89,12 @@ void end_job() {
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   std::_Exit(1);
+}
+
+void wait_all(std::vector<MPI_Request>& requests) {
+  HS_MPI(
+      MPI_Waitall(to_int(static_cast<std::int64_t>(requests.size())), requests.data(), MPI_STATUSES_IGNORE));
+  requests.clear();
 }
 
 template <>
@@ -142,15 +148,15 @@ Comm& Comm::operator=(Comm&& other) noexcept {
 }
 
 Comm Comm::split(int color, int key) const {
-  MPI_Comm part = MPI_COMM_NULL;
-  HS_MPI(MPI_Comm_split(comm_, color, key, &part));
-  return Comm(part);
+  MPI_Comm group = MPI_COMM_NULL;
+  HS_MPI(MPI_Comm_split(comm_, color, key, &group));
+  return Comm(group);
 }
 
 Comm Comm::split_shared() const {
-  MPI_Comm part = MPI_COMM_NULL;
-  HS_MPI(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part));
-  return Comm(part);
+  MPI_Comm node = MPI_COMM_NULL;
+  HS_MPI(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
+  return Comm(node);
 }
 
 void Comm::barrier() const { HS_MPI(MPI_Barrier(comm_)); }
@@ -223,8 +229,7 @@ void Comm::exchange(const std::vector<Bytes<const char>>& send,
     else
       begin_send({data, count}, r, 0, requests);
   }
-  HS_MPI(
-      MPI_Waitall(to_int(static_cast<std::int64_t>(requests.size())), requests.data(), MPI_STATUSES_IGNORE));
+  wait_all(requests);
 }
 
 void Comm::begin_send(Bytes<const char> from, int rank, int tag, std::vector<MPI_Request>& requests) const {
@@ -246,13 +251,8 @@ void Comm::begin_receive(Bytes<char> to, int rank, int tag, std::vector<MPI_Requ
 }
 
 void Comm::exchange_equal(const void* send, std::int64_t stride, std::int64_t bytes, void* receive) const {
-  std::vector<Bytes<const char>> from;
-  std::vector<Bytes<char>> to;
-  for (int r = 0; r < size_; ++r) {
-    from.push_back({static_cast<const char*>(send) + r * stride, bytes});
-    to.push_back({static_cast<char*>(receive) + r * bytes, bytes});
-  }
-  exchange(from, to);
+  exchange(strided_chunks(static_cast<const char*>(send), stride, bytes, size_),
+           strided_chunks(static_cast<char*>(receive), bytes, bytes, size_));
 }
 
 template void Comm::sum(double*, std::int64_t) const;

@@ -1,8 +1,7 @@
 // MPI as headspan uses it: a session object, an owning communicator, and checked collectives with 64-bit
-// counts. Not a wrapper of all of MPI: what a routine needs beyond this it calls on `Comm::get()` through
-// HS_MPI.
+// counts. Not a wrapper of all of MPI: a routine that needs more calls MPI on `Comm::get()` through HS_MPI.
 //
-// Every communicator made here returns its errors (MPI_ERRORS_RETURN) and HS_MPI turns them into Error.
+// Every communicator made here returns its errors (MPI_ERRORS_RETURN), and HS_MPI turns them into Error.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +16,14 @@
 
 namespace headspan {
 
-/// Throws Error with MPI's own text when `code` is not MPI_SUCCESS.
+/// Throws Error with MPI's description if `code` is not MPI_SUCCESS.
 void check_mpi(int code, const char* call, const char* file, int line);
 
 #define HS_MPI(call) ::headspan::check_mpi((call), #call, __FILE__, __LINE__)
 
 /// Initialises MPI (thread level FUNNELED) and finalises it. One per process. Installs a terminate handler
-/// that prints `rank R: ...` and aborts the whole job, so that no stray exception leaves other ranks waiting.
+/// that prints `rank R: ...` and aborts the whole job, so that no uncaught exception leaves other ranks
+/// waiting.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
@@ -32,26 +32,40 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 };
 
-/// Prints `headspan: rank R: WHAT` and ends every rank of the job, this process with exit code 1. From any
-/// thread: one that may not call MPI leaves the other ranks to the launcher, and so does MPI_Abort where it
-/// blocks, after some seconds.
+/// Returns the rank of this process in MPI_COMM_WORLD; 0 before MPI starts. Any thread may call it.
+int world_rank();
+
+/// Prints `headspan: rank R: WHAT` and calls end_job().
 [[noreturn]] void abort_job(const std::string& what);
 
-/// Likewise without a word, for what has been told.
+/// Ends all ranks of the job, this process with exit code 1. Any thread may call it. If this thread may not
+/// call MPI, or MPI_Abort blocks for some seconds, only this process ends, and the launcher ends the others.
 [[noreturn]] void end_job();
 
-/// The MPI datatype of T: one of double, float, int, std::int64_t, std::uint8_t, char.
+/// Waits for all requests and clears the list. Throws Error.
+void wait_all(std::vector<MPI_Request>& requests);
+
+/// Returns the MPI datatype of T: double, float, int, std::int64_t, std::uint8_t or char.
 template <class T>
 MPI_Datatype mpi_type();
 
-/// `count` bytes of someone else's memory. Byte: char, or const char where they are only read.
+/// A view of `count` bytes. Byte: char, or const char if they are only read.
 template <class Byte>
 struct Bytes {
   Byte* data;
   std::int64_t count;
 };
 
-/// Owner of one communicator. Move-only; freed in the destructor unless MPI has been finalised.
+/// Returns views of `count` chunks of `bytes` bytes that begin `stride` bytes apart.
+template <class Byte>
+std::vector<Bytes<Byte>> strided_chunks(Byte* data, std::int64_t stride, std::int64_t bytes, int count) {
+  std::vector<Bytes<Byte>> chunks;
+  chunks.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) chunks.push_back({data + i * stride, bytes});
+  return chunks;
+}
+
+/// Owns a communicator. Move-only; freed in the destructor unless MPI has been finalised.
 class Comm {
  public:
   /// Duplicates `comm`. Collective over it.
@@ -67,41 +81,44 @@ class Comm {
   int size() const { return size_; }
   bool is_root() const { return rank_ == 0; }
 
-  /// The ranks that pass the same `color`, ordered by `key`. Collective.
+  /// Returns the communicator of the ranks that pass the same `color`, ordered by `key`. Collective.
   Comm split(int color, int key) const;
-  /// The ranks that share this rank's memory. Collective.
+  /// Returns the communicator of the ranks that share this rank's memory. Collective.
   Comm split_shared() const;
 
   void barrier() const;  ///< Collective.
 
-  /// In place. Collective; every rank gets the same bits.
+  /// Replaces values: [count] by their sums over the ranks, bit-identical on all ranks. Collective.
   template <class T>
   void sum(T* values, std::int64_t count) const;
+  /// Returns the maximum over the ranks. Collective.
   template <class T>
   T max(T value) const;
+  /// Returns the minimum over the ranks. Collective.
   template <class T>
   T min(T value) const;
 
-  /// From `root` to all; chunked, so `count` may exceed 2^31. Collective.
+  /// Sends values: [count] from `root` to all ranks; `count` may exceed 2^31. Collective.
   template <class T>
   void broadcast(T* values, std::int64_t count, int root) const;
+  /// Returns `text` of `root` on all ranks. Collective.
   std::string broadcast(std::string text, int root) const;
 
-  /// One value of each rank, in rank order, on all. Collective.
+  /// Returns the value of each rank, in rank order. Collective.
   template <class T>
   std::vector<T> all_gather(T value) const;
 
-  /// `count` values of each rank, in rank order; T is trivially copyable. Collective.
+  /// Gathers send: [count] of all ranks in receive: [size, count]. T is trivially copyable. Collective.
   template <class T>
   void all_gather(const T* send, std::int64_t count, T* receive) const;
 
-  /// The r-th `count` values of `send` go to rank r; what rank r sent here becomes the r-th of `receive`.
-  /// Likewise.
+  /// Sends row r of send: [size, count] to rank r, and receives row r of receive: [size, count] from it (an
+  /// all-to-all). T is trivially copyable. Collective.
   template <class T>
   void exchange(const T* send, std::int64_t count, T* receive) const;
 
-  /// send[r] goes to rank r; returns what each rank sent here, in rank order. Bytes per rank pair may exceed
-  /// 2^31. T is trivially copyable. Collective.
+  /// Sends send[r] to rank r, and returns what each rank sent here, in rank order. Bytes per pair of ranks
+  /// may exceed 2^31. T is trivially copyable. Collective.
   template <class T>
   std::vector<std::vector<T>> exchange(const std::vector<std::vector<T>>& send) const;
 
@@ -110,21 +127,20 @@ class Comm {
   template <class T>
   std::vector<std::vector<T>> gather(std::vector<T> values) const;
 
-  /// send[r] goes to rank r, and what rank r sends here into receive[r], which is as long as what it sends.
-  /// Likewise.
+  /// Sends send[r] to rank r, and receives into receive[r] what rank r sends here, which must be as long.
+  /// Collective.
   void exchange(const std::vector<Bytes<const char>>& send, const std::vector<Bytes<char>>& receive) const;
 
-  /// Begins a message between this rank and another: one request for each GiB of it is added to `requests`,
-  /// in which nothing else stands where a call throws. The other side begins as many bytes with this `tag`.
+  /// Begins a message to or from another rank, which begins its side with as many bytes and the same `tag`.
+  /// Appends a request to `requests` for each GiB, those before an error too. Throws Error.
   void begin_send(Bytes<const char> from, int rank, int tag, std::vector<MPI_Request>& requests) const;
   void begin_receive(Bytes<char> to, int rank, int tag, std::vector<MPI_Request>& requests) const;
 
  private:
   explicit Comm(MPI_Comm owned);
-  /// counts[r] goes to rank r; what each rank sent here.
+  /// Sends counts[r] to rank r, and returns what each rank sent here.
   std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& counts) const;
-  /// `bytes` of `send`, `stride` further for each rank, go to the ranks in turn; those received lie end to
-  /// end.
+  /// Sends `bytes` bytes at send + r stride to rank r; those received from the ranks lie end to end.
   void exchange_equal(const void* send, std::int64_t stride, std::int64_t bytes, void* receive) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -8,7 +8,7 @@
 namespace headspan {
 namespace {
 
-bool is_in(std::uint64_t group, const std::vector<GroupLimit>& limits) {
+bool contains(const std::vector<GroupLimit>& limits, std::uint64_t group) {
   return std::any_of(limits.begin(), limits.end(), [&](const auto& limit) { return limit.group == group; });
 }
 
@@ -19,8 +19,8 @@ double share_of_limits(const std::vector<GroupLimit>& limits, const Comm& node) 
       node.exchange(std::vector<std::vector<GroupLimit>>(static_cast<std::size_t>(node.size()), limits));
   double share = std::numeric_limits<double>::infinity();
   for (const GroupLimit& limit : limits) {
-    const auto sharing = std::count_if(all.begin(), all.end(),
-                                       [&](const auto& of_rank) { return is_in(limit.group, of_rank); });
+    const auto sharing = std::count_if(
+        all.begin(), all.end(), [&](const auto& rank_limits) { return contains(rank_limits, limit.group); });
     share = std::min(share, limit.amount / static_cast<double>(sharing));
   }
   return share;

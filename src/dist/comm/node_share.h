@@ -1,4 +1,4 @@
-// What one rank may use of its node where the node's ranks share it: memory. Not threads (dist/threads.h).
+// A rank's share of the memory of its node, and of limits that processes share. Not threads (dist/threads.h).
 #pragma once
 
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace headspan {
 
-/// The smallest of this rank's `limits`, each divided by the ranks of `node` that are in its group; infinity
-/// without any. Collective over `node`, the ranks of one node.
+/// Returns the smallest of this rank's `limits`, each divided by the number of ranks in its group; infinity
+/// if there are none. Collective over `node`, the ranks of one node.
 double share_of_limits(const std::vector<GroupLimit>& limits, const Comm& node);
 
-/// Bytes for one rank: the memory of its node, divided by the ranks there, or its share of a control group's
-/// limit where that is less; the least of all ranks. Throws Error. Collective over `comm`.
+/// Returns bytes per rank: the memory of the node divided by its ranks, or a rank's share of `limits` if that
+/// is less; the minimum over all ranks. Throws Error. Collective over `comm`.
 double memory_per_rank(const Comm& comm, const std::vector<GroupLimit>& limits);
 
 }  // namespace headspan

@@ -1,7 +1,6 @@
-// A counter that the groups of a sweep draw unit numbers from, each number once. Where MPI has one-sided
-// communication between all ranks, a group draws the next number whenever it is free, and one that is busy
-// computing holds nobody up; where it has not (Debian's Open MPI between nodes over TCP), group g of G draws
-// g, g + G, g + 2 G, .. .
+// SharedCounter: hands out each unit of a study to one group of ranks. If MPI offers one-sided communication
+// between all ranks, a group that is free draws the next number, and waits for no group that is computing.
+// Otherwise (Debian's Open MPI between nodes over TCP) group g of G draws g, g + G, g + 2 G, ...
 #pragma once
 
 #include "dist/comm/mpi.h"
@@ -10,15 +9,15 @@ namespace headspan {
 
 class SharedCounter {
  public:
-  /// Starts at 0. Rank r of `comm` draws for group `group` of `groups`. Collective over comm.
+  /// Starts at 0. This rank belongs to group `group` of `groups`. Collective over comm.
   SharedCounter(const Comm& comm, int group, int groups);
   ~SharedCounter();
   SharedCounter(const SharedCounter&) = delete;
   SharedCounter& operator=(const SharedCounter&) = delete;
 
-  /// The next number. One rank of each group, alone.
+  /// Returns the next number. Called by one rank of each group.
   std::int64_t next();
-  /// Whether numbers go to whoever asks first.
+  /// Returns whether numbers go to whichever group asks first.
   bool is_shared() const { return window_ != MPI_WIN_NULL; }
   /// Ends the counter. Collective over comm.
   void close();

@@ -1,5 +1,5 @@
 // The block-cyclic distribution of one axis, as ScaLAPACK defines it (NUMROC, INDXG2L, INDXL2G, INDXG2P). A
-// plain value without MPI, so that any part's share can be computed, and tested, in one process.
+// plain value without MPI, so that the elements of any part can be computed, and tested, in one process.
 //
 //   global element --/block--> global block --%parts--> part
 //                                           --/parts--> local block --*block--> local element
@@ -20,16 +20,16 @@ namespace headspan {
 struct BlockCyclic {
   std::int64_t size = 0;   ///< elements of the axis
   std::int64_t block = 1;  ///< elements of a block; the last one may be shorter
-  int parts = 1;           ///< processes along the axis
-  int first = 0;           ///< the process that owns block 0
+  int parts = 1;           ///< rows or columns of processes along the axis
+  int first = 0;           ///< the part that owns block 0
 
   std::int64_t blocks() const { return (size + block - 1) / block; }
-  /// The process that owns `global_block`.
+  /// Returns the part that owns `global_block`.
   int owner_of_block(std::int64_t global_block) const {
     return static_cast<int>((global_block + first) % parts);
   }
   int owner(std::int64_t global) const { return owner_of_block(global / block); }
-  /// How far `part` stands behind the process that owns block 0.
+  /// Returns the distance of `part` from the part that owns block 0.
   int offset(int part) const { return (part - first + parts) % parts; }
   std::int64_t local_blocks(int part) const { return (blocks() - offset(part) + parts - 1) / parts; }
   std::int64_t global_block(int part, std::int64_t local_block) const {
@@ -38,24 +38,25 @@ struct BlockCyclic {
   std::int64_t block_size(std::int64_t global_block) const {
     return std::min(block, size - global_block * block);
   }
-  /// Elements that `part` owns.
+  /// Returns the number of elements that `part` owns.
   std::int64_t local_size(int part) const {
     const std::int64_t n = local_blocks(part);
     return n == 0 ? 0 : (n - 1) * block + block_size(global_block(part, n - 1));
   }
-  /// The place of a global element within its owner's share.
+  /// Returns the local index of a global element on the part that owns it.
   std::int64_t local(std::int64_t global) const { return global / block / parts * block + global % block; }
+  /// Returns the global index of a local element of `part`.
   std::int64_t global(int part, std::int64_t local) const {
     return global_block(part, local / block) * block + local % block;
   }
-  /// How many elements of `part` stand before the global element, whoever owns that.
+  /// Returns how many elements of `part` come before the global element, which any part may own.
   std::int64_t local_before(int part, std::int64_t global) const {
     const std::int64_t b = global / block;
     const std::int64_t l = std::min(first_local_block_from(part, b), local_blocks(part));
     const bool partial = l < local_blocks(part) && global_block(part, l) == b;
     return std::min(l * block + (partial ? global % block : 0), local_size(part));
   }
-  /// The first local block of `part` whose global block is at or after `global_block`.
+  /// Returns the first local block of `part` that is `global_block` or comes after it.
   std::int64_t first_local_block_from(int part, std::int64_t global_block) const {
     return std::max<std::int64_t>(0, (global_block - offset(part) + parts - 1) / parts);
   }

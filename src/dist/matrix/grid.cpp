@@ -13,10 +13,9 @@ Grid::Grid(const Comm& comm, int rows, int columns)
                 std::to_string(comm.size()) + " ranks");
   handle_ = Csys2blacs_handle(comm_.get());
   context_ = handle_;
-  std::vector<int> map(
-      static_cast<std::size_t>(comm.size()));  // column-major, ranks of the handle's communicator
-  for (int p = 0; p < rows; ++p)
-    for (int q = 0; q < columns; ++q) map[static_cast<std::size_t>(p + q * rows)] = rank_at(p, q);
+  std::vector<int> map;  // column-major, ranks of the handle's communicator
+  for (int q = 0; q < columns; ++q)
+    for (int p = 0; p < rows; ++p) map.push_back(rank_at(p, q));
   Cblacs_gridmap(&context_, map.data(), rows, rows, columns);
   int got_rows = 0, got_columns = 0, got_row = 0, got_column = 0;
   Cblacs_gridinfo(context_, &got_rows, &got_columns, &got_row, &got_column);

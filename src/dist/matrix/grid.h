@@ -1,5 +1,5 @@
-// A process grid of Pr x Pc ranks with its BLACS context: rank r of the communicator stands at (r / Pc, r %
-// Pc). Not a matrix. Must be destroyed before MPI is finalised.
+// Grid: a process grid of Pr x Pc ranks with its BLACS context. Rank r of the communicator is at row r / Pc,
+// column r % Pc. Not a matrix. It must be destroyed before MPI is finalised.
 #pragma once
 
 #include "dist/comm/mpi.h"

@@ -11,8 +11,8 @@ constexpr std::size_t kHugePage = std::size_t{1} << 21, kLine = 64;
 
 }  // namespace
 
-// Not aligned_alloc: glibc asks its free lists for the size and the alignment together, which a block that
-// was freed before has not, so that the heap would grow with every array of the same size.
+// Not aligned_alloc: glibc searches its free lists for size plus alignment, which no block freed earlier has,
+// so the heap would grow with every array of the same size.
 LargeMemory::LargeMemory(std::int64_t bytes) {
   const auto wanted = static_cast<std::size_t>(bytes);
   const std::size_t alignment = wanted >= kHugePage ? kHugePage : kLine;
@@ -21,7 +21,8 @@ LargeMemory::LargeMemory(std::int64_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(block_.get());
   begin_ = static_cast<char*>(block_.get()) + (alignment - address % alignment);
   if (alignment == kHugePage)
-    madvise(begin_, wanted / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: refusal costs time only
+    madvise(begin_, wanted / kHugePage * kHugePage,
+            MADV_HUGEPAGE);  // advice: without it everything is only slower
 }
 
 }  // namespace headspan

@@ -1,5 +1,5 @@
-// Memory for very many numbers: not initialised, and in huge pages where it is large, which makes first
-// touches and strided access cheap. Not a vector: it holds room, not elements.
+// LargeArray: uninitialised memory for very many numbers. Large arrays are in huge pages, which makes first
+// touches and strided access cheap. Not a vector: it has a capacity, not elements.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace headspan {
 
-/// One block, in 2 MiB pages where it is that large, aligned to 64 bytes at least.
+/// One block of memory, aligned to 64 bytes at least, and in pages of 2 MiB if it is that large.
 class LargeMemory {
  public:
   LargeMemory() = default;
-  /// Throws std::bad_alloc.
+  /// Allocates `bytes` bytes. Throws std::bad_alloc.
   explicit LargeMemory(std::int64_t bytes);
 
   void* begin() const { return begin_; }
@@ -29,23 +29,23 @@ class LargeMemory {
 template <class T>
 class LargeArray {
  public:
-  /// Makes room for `count` values. What was held is kept where it has that room, else lost. Throws
+  /// Makes room for `count` values. Keeps the values if there is room already, otherwise loses them. Throws
   /// std::bad_alloc.
   void reserve(std::int64_t count) {
-    if (count <= room_) return;
-    room_ = 0;
-    memory_ = {};  // before the new block is asked for
+    if (count <= capacity_) return;
+    capacity_ = 0;
+    memory_ = {};  // frees the old block before the new one is allocated
     memory_ = LargeMemory(count * static_cast<std::int64_t>(sizeof(T)));
-    room_ = count;
+    capacity_ = count;
   }
 
-  std::int64_t room() const { return room_; }
+  std::int64_t capacity() const { return capacity_; }
   T* data() { return static_cast<T*>(memory_.begin()); }
   const T* data() const { return static_cast<const T*>(memory_.begin()); }
 
  private:
   LargeMemory memory_;
-  std::int64_t room_ = 0;
+  std::int64_t capacity_ = 0;
 };
 
 }  // namespace headspan

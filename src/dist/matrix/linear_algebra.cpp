@@ -11,31 +11,31 @@
 namespace headspan {
 namespace {
 
-constexpr int kFirst = 1;  // ScaLAPACK counts from 1
+constexpr int kFirst = 1;  // ScaLAPACK's indices begin at 1
 
-/// The descriptor of a matrix of which ScaLAPACK can count the elements on each rank.
+/// Returns the descriptor of a matrix. Throws Error if ScaLAPACK cannot count its elements on each rank.
 std::array<int, 9> descriptor_of(const Matrix& a) {
   const std::int64_t elements =
-      most_local_elements(a.grid().shape(), a.rows().size, a.columns().size, a.rows().block);
-  if (elements > kMostLocalElements)
+      max_local_elements(a.grid().shape(), a.rows().size, a.columns().size, a.rows().block);
+  if (elements > kMaxLocalElements)
     throw Error("a matrix of " + std::to_string(a.rows().size) + " x " + std::to_string(a.columns().size) +
                 " leaves " + std::to_string(elements) +
                 " elements on a rank, more than ScaLAPACK can count; use more ranks");
   return a.descriptor();
 }
 
-/// How much of the inner dimension of a product one call may take, whose result is C.
-std::int64_t inner_step(const Matrix& c, std::int64_t most_buffered) {
+/// Returns how much of the inner dimension of a product with result C one call may take.
+std::int64_t inner_step(const Matrix& c, std::int64_t max_buffered) {
   const std::int64_t side = std::max(c.rows().local_size(0), c.columns().local_size(0));
-  return std::max<std::int64_t>(1, most_buffered / std::max<std::int64_t>(1, side));
+  return std::max<std::int64_t>(1, max_buffered / std::max<std::int64_t>(1, side));
 }
 
 constexpr std::int64_t eigenvector_workspace(std::int64_t n) { return 1 + 6 * n + 2 * n * n; }
 
-static_assert(eigenvector_workspace(kMostEigenvectors) <= std::numeric_limits<int>::max() &&
-              eigenvector_workspace(kMostEigenvectors + 1) > std::numeric_limits<int>::max());
+static_assert(eigenvector_workspace(kMaxEigenvectors) <= std::numeric_limits<int>::max() &&
+              eigenvector_workspace(kMaxEigenvectors + 1) > std::numeric_limits<int>::max());
 
-/// Throws unless `info` is 0 or positive: a negative one names an argument.
+/// Throws Error if `info` is negative: it is the number of an invalid argument then.
 void check_info(const char* routine, int info) {
   if (info < 0)
     throw Error(std::string("ScaLAPACK ") + routine + ": argument " + std::to_string(-info) + " is invalid");
@@ -47,8 +47,8 @@ void check_converged(const char* routine, int info) {
     throw Error(std::string("ScaLAPACK ") + routine + " did not converge: info = " + std::to_string(info));
 }
 
-/// ScaLAPACK answers how much workspace it wants as a double.
-int workspace(double answer) { return to_int(static_cast<std::int64_t>(answer)) + 1; }
+/// Converts the size of a workspace, which ScaLAPACK returns as a double.
+int workspace_size(double answer) { return to_int(static_cast<std::int64_t>(answer)) + 1; }
 
 std::vector<double> scalapack_eigenvalues(Matrix& a) {
   Matrix vectors(a.grid(), a.rows().size, a.columns().size, a.rows().block);
@@ -62,23 +62,23 @@ std::vector<double> scalapack_eigenvalues(Matrix& a) {
   };
   call();
   check_info("pdsyevd", info);
-  // The answer of ScaLAPACK 2.2 leaves out what p?ormtr needs: (local rows + columns + block) block.
+  // ScaLAPACK 2.2 leaves out what p?ormtr needs: (local rows + columns + block) block.
   const std::int64_t block = a.rows().block, sides = a.rows().local_size(0) + a.columns().local_size(0);
-  lwork = to_int(workspace(work[0]) + (sides + 2 * block) * block);
+  lwork = to_int(workspace_size(work[0]) + (sides + 2 * block) * block);
   liwork = iwork[0];
   work.resize(static_cast<std::size_t>(lwork));
   iwork.resize(static_cast<std::size_t>(liwork));
   call();
   check_converged("pdsyevd", info);
-  // For a matrix of one block only the rank that owns it gets them; on different processors all may differ.
+  // If the matrix is one block, only its owner gets the values; on different processors ranks may differ.
   a.grid().comm().broadcast(values.data(), desc[2], 0);
   return values;
 }
 
 }  // namespace
 
-std::int64_t most_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
-                                 std::int64_t block) {
+std::int64_t max_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
+                                std::int64_t block) {
   const BlockCyclic row_axis{rows, block, to_int(grid.rows), 0},
       column_axis{columns, block, to_int(grid.columns), 0};
   return checked_mul(row_axis.local_size(0), column_axis.local_size(0), "a matrix");
@@ -129,7 +129,7 @@ void multiply(const Matrix& a, const Matrix& b, Matrix& c) {
           b.data(), &kFirst, &kFirst, desc_b.data(), &zero, c.data(), &kFirst, &kFirst, desc_c.data());
 }
 
-void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t most_buffered) {
+void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t max_buffered) {
   const double one = 1, zero = 0;
   if (a.grid().comm().size() == 1) {
     const int n = to_int(c.columns().size), k = to_int(a.rows().size), lda = to_int(a.leading()),
@@ -138,7 +138,7 @@ void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t most_buffered)
     return;
   }
   const auto desc_a = descriptor_of(a), desc_c = descriptor_of(c);
-  const std::int64_t rows = a.rows().size, step = inner_step(c, most_buffered);
+  const std::int64_t rows = a.rows().size, step = inner_step(c, max_buffered);
   std::int64_t done = 0;
   do {
     const int inner = to_int(std::min(step, rows - done)), row = to_int(done) + 1;
@@ -148,13 +148,13 @@ void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t most_buffered)
   } while (done < rows);
 }
 
-void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last,
-                          std::int64_t most_buffered) {
+void update_trailing_matrix(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last,
+                            std::int64_t max_buffered) {
   const auto desc = a.descriptor();
   const int n = to_int(last - first), corner = to_int(first) + 1;
   const double minus_one = -1, one = 1;
   if (n == 0) return;
-  const std::int64_t step = inner_step(a, most_buffered);
+  const std::int64_t step = inner_step(a, max_buffered);
   for (std::int64_t done = 0; done < k; done += step) {
     const int inner = to_int(std::min(step, k - done)), column = to_int(first - k + done) + 1;
     pdsyrk_("L", "N", &n, &inner, &minus_one, a.data(), &corner, &column, desc.data(), &one, a.data(),
@@ -172,7 +172,7 @@ void solve_least_squares(Matrix& a, Matrix& b) {
   };
   call();
   check_info("pdgels", info);
-  lwork = workspace(work[0]);
+  lwork = workspace_size(work[0]);
   work.resize(static_cast<std::size_t>(lwork));
   call();
   check_info("pdgels", info);
@@ -215,12 +215,12 @@ std::vector<double> local_eigenvectors(double* a, std::int64_t size) {
   return values;
 }
 
-bool is_semidefinite(std::vector<double> a, std::int64_t size, const std::vector<double>& least,
+bool is_semidefinite(std::vector<double> a, std::int64_t size, const std::vector<double>& min_diagonal,
                      double error) {
   const auto n = static_cast<std::size_t>(size);
   std::vector<double> scale(n, 0.0);
   for (std::size_t i = 0; i < n; ++i)
-    if (a[i * (n + 1)] > least[i]) scale[i] = 1 / std::sqrt(a[i * (n + 1)]);
+    if (a[i * (n + 1)] > min_diagonal[i]) scale[i] = 1 / std::sqrt(a[i * (n + 1)]);
   for (std::size_t j = 0; j < n; ++j) {
     for (std::size_t i = j + 1; i < n; ++i)
       a[i + j * n] = scale[i] > 0 && scale[j] > 0 ? a[i + j * n] * scale[i] * scale[j] : 0;
@@ -244,7 +244,7 @@ std::vector<double> singular_values(Matrix& a) {
   };
   call();
   check_info("pdgesvd", info);
-  lwork = workspace(work[0]);
+  lwork = workspace_size(work[0]);
   work.resize(static_cast<std::size_t>(lwork));
   call();
   check_converged("pdgesvd", info);

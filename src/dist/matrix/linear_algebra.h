@@ -1,6 +1,6 @@
-// ScaLAPACK's routines on whole distributed matrices (dist/matrix/matrix.h), and on their trailing parts.
-// Every function is collective over the grid of its matrices, which is one and the same, and throws Error on
-// all ranks alike when ScaLAPACK refuses an argument or cannot count the elements of a rank.
+// ScaLAPACK's routines on distributed matrices (dist/matrix/matrix.h) and their trailing submatrices. Unless
+// its comment says "Local", a function is collective over the grid that its matrices share, and throws Error
+// on all ranks if ScaLAPACK refuses an argument or cannot count the elements on a rank.
 #pragma once
 
 #include <vector>
@@ -9,76 +9,81 @@
 
 namespace headspan {
 
-/// Elements of a matrix on one rank up to which ScaLAPACK is used. What it (2.2.1) counts in 32 bits:
-///   p?potrf, p?potri, p?gels, p?gesvd: places in a rank's array, so up to 2^31 - 1 elements;
-///   p?syevd: besides, a workspace of twice as many and of some rows and columns, so nearly 2^30 elements;
-///   p?gemm, p?tran, p?syrk: bytes of buffers of a block or 32 rows or columns, but places in 64 bits.
-/// One bound for all, below that of p?syevd. Not one of `subtract_own_product`, which is p?syrk alone.
-constexpr std::int64_t kMostLocalElements = 1'000'000'000;
+/// The largest number of elements on one rank for which ScaLAPACK is used. ScaLAPACK 2.2.1 counts in 32 bits:
+///   p?potrf, p?potri, p?gels, p?gesvd: indices into the local array, so up to 2^31 - 1 elements;
+///   p?syevd: a workspace of twice as many elements and some rows and columns too, so nearly 2^30 elements;
+///   p?gemm, p?tran, p?syrk: bytes of buffers of a block or of 32 rows or columns, but indices in 64 bits.
+/// One bound for all, below that of p?syevd. It does not apply to `update_trailing_matrix`, which calls
+/// p?syrk only.
+constexpr std::int64_t kMaxLocalElements = 1'000'000'000;
 
-/// Elements of a buffer that p?syrk may take where the inner dimension lies on one row or column of ranks: it
-/// copies local rows or columns of the result times all of it then, and counts the bytes in 32 bits. More of
-/// the inner dimension is multiplied in turns.
-constexpr std::int64_t kMostBufferElements = std::int64_t{1} << 27;
+/// The largest buffer of p?syrk, in elements. If the inner dimension k is on one row or column of ranks,
+/// p?syrk copies k times the local rows or columns of the result, and counts the bytes in 32 bits. A larger k
+/// is divided into several calls.
+constexpr std::int64_t kMaxBufferElements = std::int64_t{1} << 27;
 
-/// Elements of a matrix that the fullest rank holds.
-std::int64_t most_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
-                                 std::int64_t block);
+/// Returns the number of elements on the rank that holds most of a matrix. Local.
+std::int64_t max_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
+                                std::int64_t block);
 
-/// A becomes D A D for D = diag(scale): [n]. Local.
+/// Replaces A by D A D, D = diag(scale), scale: [n]. Local.
 void scale_both_sides(Matrix& a, const std::vector<double>& scale);
 
 /// Copies the lower triangle onto the upper one (p?tran).
 void mirror_lower(Matrix& a);
 
-/// The lower triangle of A becomes L with L L^T = A (p?potrf). False when a pivot is not positive; A is lost
-/// then.
+/// Replaces the lower triangle of A by its Cholesky factor L, L L^T = A (p?potrf). Returns false if a pivot
+/// is not positive; A is lost then.
 bool factor_cholesky(Matrix& a);
 
-/// The lower triangle, which holds L, becomes that of A^-1 (p?potri). False when L is singular.
+/// Replaces L, in the lower triangle, by the lower triangle of A^-1 = (L L^T)^-1 (p?potri). Returns false if
+/// L is singular.
 bool invert_cholesky(Matrix& l);
 
-/// C = A B (p?gemm).
+/// Computes C = A B (p?gemm).
 void multiply(const Matrix& a, const Matrix& b, Matrix& c);
 
-/// The lower triangle of C becomes that of A^T A: p?syrk; on a grid of one rank BLAS's dsyrk, which does not
-/// cut the product into pieces and takes half the time.
-void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t most_buffered = kMostBufferElements);
+/// Computes the lower triangle of C = A^T A with p?syrk; on a grid of one rank with BLAS's dsyrk, which does
+/// not divide the product into blocks and takes half the time.
+void multiply_transposed(const Matrix& a, Matrix& c, std::int64_t max_buffered = kMaxBufferElements);
 
-/// Takes from the trailing lower triangle of A, from `first` to `last` in both directions, the product of its
-/// columns first - k .. first with themselves: one step of a right-looking Cholesky (p?syrk).
-void subtract_own_product(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last,
-                          std::int64_t most_buffered = kMostBufferElements);
+/// Subtracts A[first:last, first-k:first] A[first:last, first-k:first]^T from the lower triangle of
+/// A[first:last, first:last]: the trailing update of a right-looking Cholesky factorisation (p?syrk).
+void update_trailing_matrix(Matrix& a, std::int64_t k, std::int64_t first, std::int64_t last,
+                            std::int64_t max_buffered = kMaxBufferElements);
 
-/// The first columns() rows of B become the C that minimises ||A C - B||_F, the sum of squares of the rows
-/// below the minimum; A: [m, n] of full rank, m >= n, is lost (p?gels).
+/// Solves min ||A C - B||_F for A: [m, n] of full rank, m >= n, which is lost (p?gels). The first n rows of B
+/// become C; the sum of squares of the other rows is the minimum.
 void solve_least_squares(Matrix& a, Matrix& b);
 
-/// Eigenvalues of the symmetric A, descending, on every rank; A, of which the lower triangle is read, is
-/// lost. p?syevd; on a grid of one rank LAPACK's dsyevd, which unlike it does not compute vectors too. Throws
-/// Error when they do not converge.
+/// Returns the eigenvalues of the symmetric A, descending, on every rank. Reads the lower triangle; A is
+/// lost. Calls p?syevd, on a grid of one rank LAPACK's dsyevd, which need not compute eigenvectors. Throws
+/// Error if they do not converge.
 std::vector<double> eigenvalues(Matrix& a);
 
-/// The same of a symmetric [size, size] with leading dimension ld in one process (dsyevd). Local.
+/// Returns the eigenvalues, descending, of a symmetric a: [size, size] with leading dimension ld, of which
+/// the lower triangle is read; `a` is lost (dsyevd). Throws Error. Local.
 std::vector<double> local_eigenvalues(double* a, std::int64_t size, std::int64_t ld);
 
-/// The size up to which `local_eigenvectors` can be used: dsyevd counts a workspace of 1 + 6 n + 2 n^2
-/// numbers in 32 bits.
-constexpr std::int64_t kMostEigenvectors = 32766;
+/// The largest size for `local_eigenvectors`: dsyevd counts a workspace of 1 + 6 n + 2 n^2 numbers in 32
+/// bits.
+constexpr std::int64_t kMaxEigenvectors = 32766;
 
-/// The same of [size, size] without gaps; the columns of `a` become the orthonormal eigenvectors in that
-/// order, each with its largest component positive (dsyevd). Local.
+/// Returns the eigenvalues of a symmetric a: [size, size] without gaps, descending, and replaces the columns
+/// of `a` by the orthonormal eigenvectors in the same order, each with a positive largest component (dsyevd).
+/// Throws Error. Local.
 std::vector<double> local_eigenvectors(double* a, std::int64_t size);
 
-/// Whether the symmetric [size, size], lower triangle valid, can be positive semidefinite when each of its
-/// correlations, a_ij / sqrt(a_ii a_jj), is right to within `error`: this moves their eigenvalues by no more
-/// than size * error, so that a Cholesky factor of them has to exist once that is added to the diagonal. Rows
-/// whose diagonal is not above `least`: [size] are rounding alone and left out. Local.
-bool is_semidefinite(std::vector<double> a, std::int64_t size, const std::vector<double>& least,
+/// Returns whether the symmetric a: [size, size], lower triangle valid, can be positive semidefinite if each
+/// of its correlations a_ij / sqrt(a_ii a_jj) is exact to within `error`. Such errors move the eigenvalues of
+/// the correlation matrix by at most size * error, so it must have a Cholesky factor once that is added to
+/// its diagonal. Rows whose diagonal is not above min_diagonal: [size] are rounding errors only, and are left
+/// out. Local.
+bool is_semidefinite(std::vector<double> a, std::int64_t size, const std::vector<double>& min_diagonal,
                      double error);
 
-/// Singular values of A, descending, on every rank; A is lost. p?gesvd. Throws Error when they do not
-/// converge.
+/// Returns the singular values of A, descending, on every rank; A is lost (p?gesvd). Throws Error if they do
+/// not converge.
 std::vector<double> singular_values(Matrix& a);
 
 }  // namespace headspan

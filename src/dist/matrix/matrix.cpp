@@ -7,7 +7,7 @@
 namespace headspan {
 namespace {
 
-constexpr double kGuardValue = -9923.0;  // ScaLAPACK's own tests use the same
+constexpr double kGuardValue = -9923.0;  // as in ScaLAPACK's tests
 
 }  // namespace
 
@@ -23,15 +23,9 @@ Matrix::Matrix(const Grid& grid, std::int64_t rows, std::int64_t columns, std::i
 }
 
 std::array<int, 9> Matrix::descriptor() const {
-  return {1,
-          grid_->context(),
-          to_int(rows_.size),
-          to_int(columns_.size),
-          to_int(rows_.block),
-          to_int(columns_.block),
-          0,
-          0,
-          to_int(leading_)};
+  const int row_block = to_int(rows_.block), column_block = to_int(columns_.block);
+  return {1, grid_->context(), to_int(rows_.size), to_int(columns_.size), row_block, column_block, 0,
+          0, to_int(leading_)};
 }
 
 bool Matrix::guards_intact() const {

@@ -1,6 +1,6 @@
-// A real matrix distributed 2-D block-cyclically over a process grid: each rank holds its blocks in one
-// column-major array, exactly as ScaLAPACK expects it. Blocks are square. Between guard zones, which
-// `guards_intact` checks. Memory is taken where something is written: for one triangle about half.
+// Matrix: a real matrix distributed 2-D block-cyclically over a process grid. Each rank holds its square
+// blocks in one column-major array, exactly as ScaLAPACK expects it, between guard zones that `guards_intact`
+// checks. Memory is allocated where something is written: about half of it if only one triangle is.
 #pragma once
 
 #include <array>
@@ -14,8 +14,7 @@ namespace headspan {
 
 class Matrix {
  public:
-  /// rows x columns in blocks of block x block, all zero. `grid` must outlive the matrix. Local; no
-  /// communication.
+  /// Makes a zero matrix of rows x columns in blocks of block x block. `grid` must outlive it. Local.
   Matrix(const Grid& grid, std::int64_t rows, std::int64_t columns, std::int64_t block);
 
   const Grid& grid() const { return *grid_; }
@@ -23,7 +22,7 @@ class Matrix {
   const BlockCyclic& columns() const { return columns_; }
   std::int64_t local_rows() const { return rows_.local_size(grid_->row()); }
   std::int64_t local_columns() const { return columns_.local_size(grid_->column()); }
-  std::int64_t leading() const { return leading_; }  ///< distance of neighbouring columns, at least 1
+  std::int64_t leading() const { return leading_; }  ///< leading dimension, at least 1
 
   double* data() { return static_cast<double*>(storage_.data()) + kGuard; }
   const double* data() const { return static_cast<const double*>(storage_.data()) + kGuard; }
@@ -34,13 +33,13 @@ class Matrix {
     return data() + local_row + local_column * leading_;
   }
 
-  /// The rank that owns the global element.
+  /// Returns the rank that owns the global element.
   int owner(std::int64_t row, std::int64_t column) const {
     return grid_->rank_at(rows_.owner(row), columns_.owner(column));
   }
-  /// ScaLAPACK's array descriptor. Throws Error when a size does not fit in 32 bits.
+  /// Returns ScaLAPACK's array descriptor. Throws Error if a size does not fit in 32 bits.
   std::array<int, 9> descriptor() const;
-  /// False when something wrote before or behind the local array.
+  /// Returns false if something was written before or after the local array.
   bool guards_intact() const;
 
  private:

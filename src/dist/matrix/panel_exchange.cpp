@@ -7,7 +7,7 @@
 namespace headspan {
 namespace {
 
-/// The distance of tokens that have `count` values each: an odd number of cache lines.
+/// Returns the leading dimension for columns of `count` values: an odd number of cache lines.
 template <class T>
 std::int64_t leading_of(std::int64_t count) {
   constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
@@ -26,7 +26,7 @@ PanelExchange<T>::~PanelExchange() {
 template <class T>
 void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
   HS_ASSERT(requests_.empty());
-  if (!alone()) current_ = 1 - current_;
+  if (!single_rank()) current_ = 1 - current_;
   counts_ = grid_->comm().all_gather(tokens);
   open_operand(rows_, shape.rows(), grid_->row());
   block_ = shape.columns().block;
@@ -58,7 +58,7 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
     const int owner = axis.owner_of_block(block);
     T* const out = operand.start[to_size(owner)] + axis.local(first);
     Segment* const last = operand.segments.empty() ? nullptr : &operand.segments.back();
-    if (last != nullptr && out == last->out + last->count && last->count + count <= kWide)
+    if (last != nullptr && out == last->out + last->count && last->count + count <= kMaxSegment)
       last->count += count;
     else
       operand.segments.push_back({first, count, out, operand.width[to_size(owner)]});
@@ -67,7 +67,7 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
 
 template <class T>
 void PanelExchange<T>::post() {
-  if (alone()) return;
+  if (single_rank()) return;
   post_operand(rows_, 0);
   if (!one_row()) post_operand(columns_, 1);
 }
@@ -102,9 +102,7 @@ void PanelExchange<T>::progress() {
 
 template <class T>
 PanelOperands<T> PanelExchange<T>::finish() {
-  HS_MPI(MPI_Waitall(to_int(static_cast<std::int64_t>(requests_.size())), requests_.data(),
-                     MPI_STATUSES_IGNORE));
-  requests_.clear();
+  wait_all(requests_);
   PanelOperands<T> panel;
   panel.rows = rows_.received[current_].data();
   panel.leading_rows = rows_.width[to_size(grid_->row())];
@@ -122,15 +120,14 @@ PanelOperands<T> PanelExchange<T>::finish() {
 }
 
 template <class T>
-PanelOperands<T> with_neighbouring_columns(PanelOperands<T> panel, std::int64_t count,
-                                           LargeArray<T>& memory) {
+PanelOperands<T> with_contiguous_columns(PanelOperands<T> panel, std::int64_t count, LargeArray<T>& memory) {
   if (panel.block == panel.distance) return panel;
   const std::int64_t leading = leading_of<T>(count);
   memory.reserve(leading * panel.tokens);
 #pragma omp parallel for schedule(static)
   for (std::int64_t t = 0; t < panel.tokens; ++t)
     for (std::int64_t first = 0; first < count; first += panel.block)
-      std::copy_n(panel.columns + panel.place(first) + t * panel.leading_columns,
+      std::copy_n(panel.columns + panel.offset(first) + t * panel.leading_columns,
                   std::min(panel.block, count - first), memory.data() + first + t * leading);
   panel.columns = memory.data();
   panel.leading_columns = leading;
@@ -140,9 +137,8 @@ PanelOperands<T> with_neighbouring_columns(PanelOperands<T> panel, std::int64_t 
 
 template class PanelExchange<double>;
 template class PanelExchange<float>;
-template PanelOperands<double> with_neighbouring_columns(PanelOperands<double>, std::int64_t,
-                                                         LargeArray<double>&);
-template PanelOperands<float> with_neighbouring_columns(PanelOperands<float>, std::int64_t,
-                                                        LargeArray<float>&);
+template PanelOperands<double> with_contiguous_columns(PanelOperands<double>, std::int64_t,
+                                                       LargeArray<double>&);
+template PanelOperands<float> with_contiguous_columns(PanelOperands<float>, std::int64_t, LargeArray<float>&);
 
 }  // namespace headspan

@@ -6,17 +6,18 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kSliceElements = std::int64_t{1} << 20;  // of a rank, at most, that travel at a time
+// Elements that a rank sends at a time, at most.
+constexpr std::int64_t kSliceElements = std::int64_t{1} << 20;
 
-/// Neighbouring elements along one axis of the part that one process has before and one process afterwards.
+/// Consecutive elements along one axis that one process sends to one other.
 struct Run {
   std::int64_t count;
-  int giver, taker;       // processes along the axis
-  std::int64_t from, to;  // places in their shares
+  int sender, receiver;   // processes along the axis
+  std::int64_t from, to;  // local indices of the first element
 };
 
-/// Elements 0 .. count - 1 of an axis in order, which are `first_from` .. of one distribution and `first_to`
-/// .. of the other.
+/// Returns the runs of `count` elements, in order, which begin at `first_from` in one distribution and at
+/// `first_to` in the other.
 std::vector<Run> runs_of(const BlockCyclic& from, std::int64_t first_from, const BlockCyclic& to,
                          std::int64_t first_to, std::int64_t count) {
   std::vector<Run> runs;
@@ -28,15 +29,15 @@ std::vector<Run> runs_of(const BlockCyclic& from, std::int64_t first_from, const
   return runs;
 }
 
-std::vector<Run> runs_between(const std::vector<Run>& runs, int giver, int taker) {
-  std::vector<Run> own;
-  std::copy_if(runs.begin(), runs.end(), std::back_inserter(own),
-               [&](const Run& run) { return run.giver == giver && run.taker == taker; });
-  return own;
+std::vector<Run> runs_between(const std::vector<Run>& runs, int sender, int receiver) {
+  std::vector<Run> selected;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(selected),
+               [&](const Run& run) { return run.sender == sender && run.receiver == receiver; });
+  return selected;
 }
 
-/// Calls `visit(rows, columns, k)` for the k-th column of each run of columns and the rows in it, in one
-/// order on the rank that gives and the one that takes.
+/// Calls `visit(row_run, column_run, k)` for the k-th column of each run of columns and each run of rows, in
+/// the same order on the rank that sends and on the one that receives.
 template <class Visit>
 void for_each_column(const std::vector<Run>& rows, const std::vector<Run>& columns, const Visit& visit) {
   for (const Run& column : columns)
@@ -44,7 +45,7 @@ void for_each_column(const std::vector<Run>& rows, const std::vector<Run>& colum
       for (const Run& row : rows) visit(row, column, k);
 }
 
-/// Columns `first` .. first + count - 1 of `to`.
+/// Fills columns first .. first + count - 1 of `to`.
 void copy_columns(const Matrix& from, std::int64_t row, std::int64_t column, Matrix& to, std::int64_t first,
                   std::int64_t count) {
   const Grid &source = from.grid(), &target = to.grid();
@@ -74,13 +75,13 @@ void copy_columns(const Matrix& from, std::int64_t row, std::int64_t column, Mat
 
 }  // namespace
 
-void copy_part(const Matrix& from, std::int64_t row, std::int64_t column, Matrix& to) {
+void copy_submatrix(const Matrix& from, std::int64_t row, std::int64_t column, Matrix& to) {
   const std::int64_t rows = to.rows().size, columns = to.columns().size;
   HS_ASSERT(to.grid().comm().size() == from.grid().comm().size() && row + rows <= from.rows().size &&
             column + columns <= from.columns().size);
-  const std::int64_t sharing = std::min(from.grid().rows(), to.grid().rows());  // at least, a column
+  const std::int64_t ranks_per_column = std::min(from.grid().rows(), to.grid().rows());  // at least
   const std::int64_t step =
-      std::max<std::int64_t>(1, kSliceElements * sharing / std::max<std::int64_t>(1, rows));
+      std::max<std::int64_t>(1, kSliceElements * ranks_per_column / std::max<std::int64_t>(1, rows));
   for (std::int64_t first = 0; first < columns; first += step)
     copy_columns(from, row, column, to, first, std::min(step, columns - first));
 }

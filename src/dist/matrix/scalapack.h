@@ -1,5 +1,5 @@
-// Prototypes of the BLAS, LAPACK, BLACS and ScaLAPACK routines that headspan calls. Arguments are as in their
-// manuals; matrices are column-major.
+// Prototypes of the BLAS, LAPACK, BLACS and ScaLAPACK routines that headspan calls, with the arguments of
+// their manuals. Matrices are column-major.
 #pragma once
 
 #include <mpi.h>

@@ -1,6 +1,7 @@
-// Moves square tiles between a distributed symmetric matrix and whoever needs them: a rank names tiles, their
-// owners send them. The tiles here are those of the caller (a head's d x d), and lie whole inside the blocks
-// of the matrix. Only the lower triangle of tiles is read and written: row >= column.
+// Moves square tiles between a distributed symmetric matrix and the ranks that need them: a rank names tiles,
+// and their owners send them. The caller chooses the size of a tile (d x d for heads of d columns), which
+// must divide the block size of the matrix. Only the lower triangle of tiles is read and written: row >=
+// column.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +11,39 @@
 
 namespace headspan {
 
-/// A tile in units of tiles; row >= column.
+/// The position of a tile, counted in tiles; row >= column.
 struct Tile {
   std::int64_t row = 0;
   std::int64_t column = 0;
 };
 
-/// A tile where it lies: column-major.
+/// A view of a column-major tile.
 struct TileView {
   const double* values = nullptr;
-  std::int64_t leading = 0;  ///< distance of neighbouring columns
+  std::int64_t leading = 0;  ///< leading dimension
 };
 
-/// Views of the wanted tiles in the order asked for: into the matrix for those that this rank owns, into
-/// `received` for the others. Valid while both live.
+/// Views of the requested tiles, in the order of the request: into the matrix for tiles that this rank owns,
+/// into `received` for the others. Valid while both live.
 struct TileViews {
   std::vector<TileView> tiles;
   std::vector<std::vector<double>> received;
 };
 
-/// The wanted tiles, size x size each. `size` must divide the block of the matrix. Each rank asks for its own
-/// list, empty too. Collective over the matrix's grid.
-TileViews view_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
+/// Returns views of the tiles in `request`, size x size each. Every rank passes its own list, which may be
+/// empty. Collective over the matrix's grid.
+TileViews view_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& request);
 
-/// The same, copied one after another, column-major without gaps.
-std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
+/// Returns copies of the tiles in `request`: [tiles, size, size], each column-major. Collective as
+/// view_tiles.
+std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& request);
 
-/// The tiles of this rank that some rank wants, each once. Collective over the matrix's grid.
-std::vector<Tile> own_tiles_wanted(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& wanted);
+/// Returns the tiles that this rank owns and any rank requests, each once. Collective as view_tiles.
+std::vector<Tile> requested_local_tiles(const Matrix& matrix, std::int64_t size,
+                                        const std::vector<Tile>& request);
 
-/// The reverse: writes `values`, laid out as `fetch_tiles` returns them, into the owners' parts of the
-/// matrix. No tile may be delivered by two ranks. Collective over the matrix's grid.
-void deliver_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles, const double* values);
+/// Writes `values`, laid out as `fetch_tiles` returns them, into the matrix. No two ranks may write the same
+/// tile. Collective as view_tiles.
+void store_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles, const double* values);
 
 }  // namespace headspan

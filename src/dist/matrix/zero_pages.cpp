@@ -11,7 +11,8 @@ ZeroPages::ZeroPages(std::int64_t bytes) : block_(nullptr, {static_cast<std::siz
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (block == MAP_FAILED) throw std::bad_alloc();
   block_.reset(block);
-  madvise(block, static_cast<std::size_t>(bytes), MADV_NOHUGEPAGE);  // advice: refusal costs memory only
+  madvise(block, static_cast<std::size_t>(bytes),
+          MADV_NOHUGEPAGE);  // advice: without it memory use is higher
 }
 
 void ZeroPages::Unmap::operator()(void* block) const { munmap(block, bytes); }

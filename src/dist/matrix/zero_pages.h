@@ -1,6 +1,7 @@
-// Memory for very many numbers that are all zero, of which the system takes a page (4 KiB) when something is
-// written there: for arrays of which much is never written, as one triangle of a symmetric matrix. Given back
-// to the system at the end. Not for what is written throughout (large_array.h).
+// ZeroPages: zeroed memory for very many numbers, of which the system allocates a page (4 KiB) only when
+// something is written there. For arrays that are mostly not written, such as a symmetric matrix of which one
+// triangle is used. Returned to the system at the end. Not for arrays that are written throughout
+// (large_array.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace headspan {
 
 class ZeroPages {
  public:
-  /// Aligned to a page. Throws std::bad_alloc.
+  /// Reserves `bytes` bytes, aligned to a page. Throws std::bad_alloc.
   explicit ZeroPages(std::int64_t bytes);
 
   void* data() { return block_.get(); }

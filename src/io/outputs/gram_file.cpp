@@ -199,7 +199,7 @@ GramPart read_gram(const H5File& file, const GramStream& stream, const std::stri
     std::vector<double> values(to_size((last - first) * d * d));
     tiles.read_rows(first, last - first, values.data());
     transpose_tiles(values, d);
-    deliver_tiles(matrix, d, tiles_between(first, last), values.data());
+    store_tiles(matrix, d, tiles_between(first, last), values.data());
   });
   return gram;
 }

@@ -4,7 +4,6 @@
 #include <new>
 
 #include "base/range.h"
-#include "model/weights/weights.h"
 
 namespace headspan {
 
@@ -13,7 +12,7 @@ std::int64_t BlockPages::allocated_bytes() const {
 }
 
 void BlockPages::add_page() {
-  constexpr std::size_t kAlignment = 64;  // a vector, a line of the processor's cache
+  constexpr std::size_t kAlignment = 64;  // a vector, a cache line
   void* page = nullptr;
   if (posix_memalign(&page, kAlignment, static_cast<std::size_t>(page_bytes())) != 0) throw std::bad_alloc();
   pages_.emplace_back(static_cast<std::byte*>(page));
@@ -35,9 +34,9 @@ void BlockPages::prefetch(std::int64_t token, std::int64_t part, std::int64_t pa
 template <class T>
 void BlockPages::append(const T* rows, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, ++tokens_) {
-    const std::int64_t place = tokens_ % kPageTokens;
-    if (place == 0) add_page();
-    format_->pack(rows + i * format_->columns(), pages_.back().get() + place * format_->bytes());
+    const std::int64_t record = tokens_ % kPageTokens;
+    if (record == 0) add_page();
+    format_->pack(rows + i * format_->columns(), pages_.back().get() + record * format_->bytes());
   }
 }
 
@@ -59,15 +58,15 @@ const T* BlockPages::read(std::int64_t begin, std::int64_t end, std::int64_t fir
   return buffer;
 }
 
-QuantizedBlock BlockPages::codes(std::int64_t begin, std::int64_t end, const ColumnRun& piece) const {
+QuantizedBlock BlockPages::codes(std::int64_t begin, std::int64_t end, const ColumnRun& run) const {
   static_assert(kPageTokens <= kQuantizedTokens);
-  return format_->codes(record(begin), end - begin, piece);
+  return format_->codes(record(begin), end - begin, run);
 }
 
 std::int64_t PageShard::count(std::int64_t tokens) const {
   constexpr std::int64_t kTokens = BlockPages::kPageTokens;
   const std::int64_t round = kTokens * ranks;
-  return tokens / round * kTokens + std::clamp<std::int64_t>(tokens % round - place * kTokens, 0, kTokens);
+  return tokens / round * kTokens + std::clamp<std::int64_t>(tokens % round - index * kTokens, 0, kTokens);
 }
 
 template void BlockPages::append<float>(const float*, std::int64_t);

@@ -1,5 +1,6 @@
 // The stored block of one stream, layer and sequence: records (model/cache/record_format.h) in pages of 64
-// tokens, so that it grows without moving what is there. Not what the columns mean.
+// tokens, so that it grows without moving what it holds. What the columns mean is told by
+// model/cache/cache_plan.h.
 #pragma once
 
 #include <algorithm>
@@ -26,19 +27,18 @@ class BlockPages {
   template <class T>
   void append(const T* rows, std::int64_t count);
 
-  /// Columns first .. first + columns of tokens begin .. end as [end - begin, columns], rows `leading` apart,
-  /// which is set: where they lie already, which is so for numbers of type T within one page, else unpacked
-  /// into `buffer`: [end - begin, RecordFormat::leading(columns)].
+  /// Returns columns first .. first + columns of tokens begin .. end as [end - begin, columns] and sets
+  /// `leading` to the distance of rows: in place for numbers of type T within one page, else unpacked into
+  /// `buffer`: [end - begin, RecordFormat::leading(columns)].
   template <class T>
   const T* read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns, T* buffer,
                 std::int64_t& leading) const;
 
-  /// A coded piece of tokens begin .. end of one page, where it lies.
-  QuantizedBlock codes(std::int64_t begin, std::int64_t end, const ColumnRun& piece) const;
+  /// A coded run of columns of tokens begin .. end of one page, in place.
+  QuantizedBlock codes(std::int64_t begin, std::int64_t end, const ColumnRun& run) const;
 
-  /// Asks for a part of the page of a token, which is about to be read; nothing where there is none. In
-  /// parts, between which there is something to compute, for a processor waits for few lines of memory at a
-  /// time.
+  /// Prefetches a part of the page of a token, if there is one. In parts, between which there is something to
+  /// compute, because a processor waits for few cache lines at a time.
   void prefetch(std::int64_t token, std::int64_t part = 0, std::int64_t parts = 1) const;
 
   const RecordFormat& format() const { return *format_; }
@@ -57,22 +57,22 @@ class BlockPages {
   std::vector<std::unique_ptr<std::byte, Free>> pages_;
 };
 
-/// The pages of a sequence that a rank has where they are dealt out to `ranks` in turn: those whose number
-/// leaves `place`. Its tokens stay in order.
+/// The pages of a sequence that one of `ranks` ranks holds, which take them in turn: those whose number
+/// modulo `ranks` is `index`. Tokens stay in order.
 struct PageShard {
-  std::int64_t place = 0;
+  std::int64_t index = 0;
   std::int64_t ranks = 1;
 
-  /// Of the first `tokens` tokens of the sequence.
+  /// How many of the first `tokens` tokens of the sequence this rank holds.
   std::int64_t count(std::int64_t tokens) const;
 
-  /// Calls use(first, count) for each run of tokens begin .. end of the sequence that lies here.
+  /// Calls use(first, count) for each run of tokens begin .. end of the sequence that this rank holds.
   template <class Use>
   void for_each_run(std::int64_t begin, std::int64_t end, const Use& use) const {
     constexpr std::int64_t kTokens = BlockPages::kPageTokens;
     for (std::int64_t token = begin, last = 0; token < end; token = last) {
       last = ranks == 1 ? end : std::min(end, (token / kTokens + 1) * kTokens);
-      if (ranks == 1 || token / kTokens % ranks == place) use(token, last - token);
+      if (ranks == 1 || token / kTokens % ranks == index) use(token, last - token);
     }
   }
 };

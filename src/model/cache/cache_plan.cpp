@@ -20,56 +20,45 @@ at::Tensor tensor(const std::vector<T>& values, const std::vector<std::int64_t>&
   return out.to(dtype);
 }
 
-/// Each head reads its own columns.
-std::vector<StoredSlice> own_columns(std::int64_t layer, std::int64_t heads, std::int64_t d) {
-  StoredSlice slice{layer, 0, heads * d, {}};
-  for (std::int64_t h = 0; h < heads; ++h) slice.decoders.push_back({h * d, d, {h}, {}});
-  return {slice};
-}
-
-/// The columns of one rank as they are, in `bands`.
-CachedLayer kept_whole(std::int64_t layer, std::int64_t heads, std::int64_t d, std::vector<Band> bands) {
+/// The columns of some heads as they are, in `bands`; each head reads its own.
+CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d, std::vector<Band> bands) {
   CachedLayer cached;
   cached.kv_heads = heads;
   cached.block.bands = std::move(bands);
-  cached.slices = own_columns(layer, heads, d);
+  StoredSlice slice{layer, 0, heads * d, {}};
+  for (std::int64_t h = 0; h < heads; ++h) slice.decoders.push_back({h * d, d, {h}, {}});
+  cached.slices = {slice};
   return cached;
 }
 
-/// The columns of all ranks as they are, together.
-CachedLayer all_whole(std::int64_t layer, std::int64_t heads, std::int64_t d) {
-  CachedLayer cached = kept_whole(layer, heads, d, {{heads * d, kPlainBits, false}});
-  cached.block.shared = true;
-  cached.block.kept.emplace(static_cast<std::size_t>(heads));
-  std::iota(cached.block.kept->begin(), cached.block.kept->end(), 0);
-  return cached;
+CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d) {
+  return plain_layer(layer, heads, d, {{heads * d, kPlainBits, false}});
 }
 
-/// One stream of a plan: what the heads of a rank, `own`, give to its blocks, and how `heads` read them.
+/// One stream of a plan: what the heads of a rank, `own`, contribute to its blocks, and how `heads` read
+/// them.
 class PlanBuilder {
  public:
-  PlanBuilder(const ModelConfig& config, const CompressionPlan& plan, Stream stream,
-              const std::vector<PlannedBlock>& blocks, Range own, Range heads, at::ScalarType dtype)
+  PlanBuilder(const CompressionPlan& plan, Stream stream, Range own, Range heads, at::ScalarType dtype)
       : plan_(plan),
         keys_(stream == Stream::k),
-        blocks_(blocks),
+        blocks_(plan.streams.at(stream)),
         own_(own),
         heads_(heads),
         dtype_(dtype),
-        d_(config.head_size) {
-    shared_ = own.count != config.kv_heads;
-  }
+        d_(plan.head_size),
+        shared_(own.count != plan.kv_heads) {}
 
   CachedLayer layer(std::int64_t layer) const {
     const PlannedBlock& block = blocks_[static_cast<std::size_t>(layer)];
     if (plan_.algorithm == CompressionAlgorithm::quantise)
-      return kept_whole(layer, heads_.count, d_,
-                        heads_.count == plan_.kv_heads ? block.bands : own_groups(block));
+      return plain_layer(layer, heads_.count, d_,
+                         heads_.count == plan_.kv_heads ? block.bands : own_groups(block));
     return plan_.algorithm == CompressionAlgorithm::latent ? latents(layer, block) : head_maps(layer, block);
   }
 
  private:
-  /// The groups of this rank's heads, no wider than those of the plan.
+  /// Groups of this rank's columns, no wider than those of the plan.
   std::vector<Band> own_groups(const PlannedBlock& block) const {
     std::vector<Band> bands;
     const Band& first = block.bands.front();
@@ -79,16 +68,16 @@ class PlanBuilder {
   }
 
   CachedLayer latents(std::int64_t layer, const PlannedBlock& block) const {
-    const std::int64_t all = plan_.columns(), first = own_.first * d_, own = own_.count * d_;
+    const std::int64_t all = plan_.columns(), first = own_.first * d_, count = own_.count * d_;
     CachedLayer cached;
     cached.kv_heads = heads_.count;
     cached.block.bands = block.bands;
     cached.block.shared = shared_;
-    cached.block.mean = tensor(block.mean, {all}, dtype_).narrow(0, first, own).contiguous();
+    cached.block.mean = tensor(block.mean, {all}, dtype_).narrow(0, first, count).contiguous();
     cached.bias = tensor(block.bias, {plan_.kv_heads, 1, d_}, dtype_).narrow(0, heads_.first, heads_.count);
     const auto r = static_cast<std::int64_t>(block.reconstruction.size()) / all;
-    cached.block.projection = r == 0 ? at::zeros({own, 0}, dtype_)
-                                     : tensor(block.projection, {all, r}, dtype_).narrow(0, first, own);
+    cached.block.projection = r == 0 ? at::zeros({count, 0}, dtype_)
+                                     : tensor(block.projection, {all, r}, dtype_).narrow(0, first, count);
     if (r == 0) return cached;
     HeadDecoder decoder{0, r, {}, {}};
     for (std::int64_t h = 0; h < heads_.count; ++h) decoder.heads.push_back(h);
@@ -99,12 +88,12 @@ class PlanBuilder {
     return cached;
   }
 
-  /// maps: [heads, count, d], laid out as they are multiplied with.
+  /// Returns maps: [heads, count, d] in the layout in which attention reads them.
   at::Tensor as_read(const at::Tensor& maps) const {
     return keys_ ? maps.transpose(1, 2).contiguous().transpose(1, 2) : maps.contiguous();
   }
 
-  /// What heads take of one kept head: by head, [d, d].
+  /// How heads read one kept head: by head, [d, d].
   using Maps = std::map<std::int64_t, at::Tensor>;
 
   CachedLayer head_maps(std::int64_t layer, const PlannedBlock& block) const {
@@ -133,7 +122,7 @@ class PlanBuilder {
       for (std::int64_t j = 0; j < d_; ++j)
         cached.bias[target - heads_.first][0][j] = block.bias[static_cast<std::size_t>(row * d_ + j)];
     }
-    for (const auto& [head, own] : maps) cached.slices.push_back(slice(head, own));
+    for (const auto& [head, maps_of_head] : maps) cached.slices.push_back(slice(head, maps_of_head));
     return cached;
   }
 
@@ -142,15 +131,15 @@ class PlanBuilder {
   StoredSlice slice(std::int64_t head, const Maps& maps) const {
     const std::int64_t layer = head / plan_.kv_heads;
     const auto& kept = blocks_[static_cast<std::size_t>(layer)].kept;
-    const std::int64_t place = std::find(kept.begin(), kept.end(), head % plan_.kv_heads) - kept.begin();
+    const std::int64_t index = std::find(kept.begin(), kept.end(), head % plan_.kv_heads) - kept.begin();
     HeadDecoder decoder{0, d_, {}, {}};
     std::vector<at::Tensor> matrices;
-    for (const auto& [own, matrix] : maps) {
-      decoder.heads.push_back(own);
+    for (const auto& [reader, matrix] : maps) {
+      decoder.heads.push_back(reader);
       matrices.push_back(matrix);
     }
     decoder.matrix = as_read(at::stack(matrices));
-    return {layer, place * d_, d_, {decoder}};
+    return {layer, index * d_, d_, {decoder}};
   }
 
   const CompressionPlan& plan_;
@@ -159,17 +148,20 @@ class PlanBuilder {
   Range own_, heads_;
   at::ScalarType dtype_;
   std::int64_t d_;
-  bool shared_ = false;
+  bool shared_;
 };
 
-/// Every head of all ranks as it is, dealt out.
+/// Every head of all ranks as it is, sharded.
 CachePlan sharded_full_plan(const ModelConfig& config) {
-  CachePlan plan;
+  CachePlan plan = full_plan(config, {0, config.kv_heads});
   plan.shared = SharedBlocks::sharded;
-  plan.head_size = config.head_size;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    plan.keys.push_back(all_whole(layer, config.kv_heads, config.head_size));
-  plan.values = plan.keys;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(config.kv_heads));
+  std::iota(all.begin(), all.end(), 0);
+  for (auto* layers : {&plan.keys, &plan.values})
+    for (CachedLayer& layer : *layers) {
+      layer.block.shared = true;
+      layer.block.kept = all;
+    }
   return plan;
 }
 
@@ -179,8 +171,7 @@ CachePlan full_plan(const ModelConfig& config, Range heads) {
   CachePlan plan;
   plan.head_size = config.head_size;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    plan.keys.push_back(kept_whole(layer, heads.count, config.head_size,
-                                   {{heads.count * config.head_size, kPlainBits, false}}));
+    plan.keys.push_back(plain_layer(layer, heads.count, config.head_size));
   plan.values = plan.keys;
   return plan;
 }
@@ -194,13 +185,13 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
                      "are not those of the model (" + std::to_string(config.layers) + ", " +
                          std::to_string(config.kv_heads) + ", " + std::to_string(config.head_size) + ")",
                      "give a plan that was calibrated on this model");
-  const bool dealt = shared == SharedBlocks::sharded && heads.count != config.kv_heads &&
-                     plan.algorithm != CompressionAlgorithm::quantise;
-  CachePlan cached = dealt ? sharded_full_plan(config) : full_plan(config, heads);
-  cached.exact_first = plan.exact_first;
+  const bool sharded = shared == SharedBlocks::sharded && heads.count != config.kv_heads &&
+                       plan.algorithm != CompressionAlgorithm::quantise;
+  CachePlan cached = sharded ? sharded_full_plan(config) : full_plan(config, heads);
+  const Range readers = sharded ? Range{0, config.kv_heads} : heads;
+  cached.exact.first = plan.exact_first;
   for (const auto& [stream, blocks] : plan.streams) {
-    const PlanBuilder builder(config, plan, stream, blocks, heads, dealt ? Range{0, config.kv_heads} : heads,
-                              dtype);
+    const PlanBuilder builder(plan, stream, heads, readers, dtype);
     auto& layers = stream == Stream::k ? cached.keys : cached.values;
     for (std::int64_t layer = 0; layer < config.layers; ++layer)
       layers[static_cast<std::size_t>(layer)] = builder.layer(layer);
@@ -209,12 +200,11 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
 }
 
 CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, Stream stream,
-                         std::int64_t layer, const std::vector<PlannedBlock>& blocks, Range heads,
-                         at::ScalarType dtype) {
+                         std::int64_t layer, Range heads, at::ScalarType dtype) {
   CachePlan cached = full_plan(config, heads);
-  cached.exact_first = plan.exact_first;
+  cached.exact.first = plan.exact_first;
   (stream == Stream::k ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
-      PlanBuilder(config, plan, stream, blocks, heads, heads, dtype).layer(layer);
+      PlanBuilder(plan, stream, heads, heads, dtype).layer(layer);
   return cached;
 }
 

@@ -12,7 +12,6 @@
 #include "model/cache/page_spans.h"
 #include "model/kernels/row_kernels.h"
 #include "model/kernels/skinny_gemm.h"
-#include "model/weights/weights.h"
 
 namespace headspan {
 namespace {
@@ -25,41 +24,41 @@ struct Shape {
   std::int64_t group;  // query heads of a KV head
   std::int64_t d;
 
-  std::int64_t row() const { return kv_heads * group * d; }  // of a sequence: [kv_heads, group, d]
+  std::int64_t row() const { return kv_heads * group * d; }  // numbers per sequence: [kv_heads, group, d]
 };
 
-/// Neighbouring heads of a decoder, and what they have of a piece of its slice.
+/// Neighbouring heads of a decoder, and the columns that they read of a run.
 struct SliceUse {
   std::size_t decoder;
-  std::int64_t place;    // of the first head among those of the decoder
+  std::int64_t index;    // of the first head among those of the decoder
   std::int64_t head;     // the first
   std::int64_t rows;     // query heads
-  std::int64_t skipped;  // columns of the decoder that lie before the piece
-  std::int64_t column;   // within the piece
+  std::int64_t skipped;  // columns of the decoder before the run
+  std::int64_t column;   // within the run
   std::int64_t columns;
 };
 
 /// A slice as all sequences read it.
 struct SliceRuns {
-  std::vector<ColumnRun> pieces;
-  std::vector<std::vector<SliceUse>> uses;  // of each piece
+  std::vector<ColumnRun> runs;
+  std::vector<std::vector<SliceUse>> uses;  // of each run
 };
 
 /// By slice of the layer.
-std::vector<SliceRuns> pieces_of_layer(const Shape& shape, const StreamView& view) {
+std::vector<SliceRuns> runs_of_layer(const Shape& shape, const StreamView& view) {
   std::vector<SliceRuns> all;
   for (std::size_t s = 0; s < view.layer->slices.size(); ++s) {
     const StoredSlice& slice = view.layer->slices[s];
-    SliceRuns& own = all.emplace_back();
-    own.pieces = column_runs_of(slice, *view.pages[s]);
-    for (const ColumnRun& piece : own.pieces) {
-      auto& uses = own.uses.emplace_back();
+    SliceRuns& of_slice = all.emplace_back();
+    of_slice.runs = column_runs_of(slice, *view.pages[s]);
+    for (const ColumnRun& run : of_slice.runs) {
+      auto& uses = of_slice.uses.emplace_back();
       for (std::size_t i = 0; i < slice.decoders.size(); ++i) {
-        const CommonColumns common = common_columns(slice.decoders[i], piece);
+        const CommonColumns common = common_columns(slice.decoders[i], run);
         if (common.count <= 0) continue;
-        for_each_run(slice.decoders[i], [&](std::int64_t place, std::int64_t head, std::int64_t count) {
-          uses.push_back({i, place, head, count * shape.group, common.first - slice.decoders[i].first,
-                          common.first - piece.first, common.count});
+        for_each_run(slice.decoders[i], [&](std::int64_t index, std::int64_t head, std::int64_t count) {
+          uses.push_back({i, index, head, count * shape.group, common.first - slice.decoders[i].first,
+                          common.first - run.first, common.count});
         });
       }
     }
@@ -76,68 +75,68 @@ void in_parts(const Run& run) {
   });
 }
 
-/// Rows of query heads in place of heads as they are, [sequences, kv_heads, group, d], as the decoders of a
-/// layer have them: folded with their maps (queries), or to be lifted with them (what is gathered).
+/// Rows of query heads, [sequences, kv_heads, group, d], as the decoders of a layer use them: queries that
+/// have absorbed the decoder matrices, or gathered columns that are yet to be reconstructed.
 class DecoderRows {
  public:
   /// plain: [sequences, kv_heads, group, d].
   DecoderRows(const Shape& shape, const CachedLayer& layer, float* plain)
       : shape_(shape), layer_(layer), plain_(plain) {
     for (const StoredSlice& slice : layer.slices) {
-      auto& of_source = own_.emplace_back();
+      auto& of_slice = rows_.emplace_back();
       for (const HeadDecoder& decoder : slice.decoders)
-        of_source.emplace_back(decoder.matrix.defined() ? new float[to_size(shape.sequences * row(decoder))]
-                                                        : nullptr);
+        of_slice.emplace_back(decoder.matrix.defined() ? new float[to_size(shape.sequences * row(decoder))]
+                                                       : nullptr);
     }
   }
 
-  /// What meets a piece: [use.rows, use.columns], rows leading() apart.
+  /// The rows that multiply a run: [use.rows, use.columns], rows leading() apart.
   float* of(std::size_t slice, std::int64_t sequence, const SliceUse& use) {
-    const HeadDecoder& own = layer_.slices[slice].decoders[use.decoder];
-    return use.skipped +
-           (own.matrix.defined()
-                ? own_[slice][use.decoder].get() + sequence * row(own) + use.place * shape_.group * own.count
-                : plain_ + sequence * shape_.row() + use.head * shape_.group * shape_.d);
+    const HeadDecoder& decoder = layer_.slices[slice].decoders[use.decoder];
+    return use.skipped + (decoder.matrix.defined()
+                              ? rows_[slice][use.decoder].get() + sequence * row(decoder) +
+                                    use.index * shape_.group * decoder.count
+                              : plain_ + sequence * shape_.row() + use.head * shape_.group * shape_.d);
   }
   std::int64_t leading(std::size_t slice, const SliceUse& use) const {
     return layer_.slices[slice].decoders[use.decoder].count;
   }
 
-  /// Of one sequence, before something is gathered. Folding clears on its own.
+  /// Sets the rows of one sequence to zero, before something is gathered. absorb() does so itself.
   void clear(std::int64_t sequence) {
-    for (std::size_t s = 0; s < own_.size(); ++s)
-      for (std::size_t i = 0; i < own_[s].size(); ++i) {
+    for (std::size_t s = 0; s < rows_.size(); ++s)
+      for (std::size_t i = 0; i < rows_[s].size(); ++i) {
         const std::int64_t count = row(layer_.slices[s].decoders[i]);
-        if (own_[s][i]) std::fill_n(own_[s][i].get() + sequence * count, count, 0.0F);
+        if (rows_[s][i]) std::fill_n(rows_[s][i].get() + sequence * count, count, 0.0F);
       }
   }
 
-  void fold() {
+  void absorb() {
     if (has_maps())
       in_parts([&](std::int64_t part, std::int64_t parts) {
-        for_each_map([&](const HeadDecoder& decoder, const float* map, const float* plain, float* own) {
-          const Range some = range_of(decoder.count, parts, part);
+        for_each_map([&](const HeadDecoder& decoder, const float* map, const float* plain, float* rows) {
+          const Range columns = range_of(decoder.count, parts, part);
           for (std::int64_t s = 0; s < shape_.sequences; ++s)
-            std::fill_n(own + s * row(decoder) + some.first, some.count, 0.0F);
-          skinny_gemm(plain, shape_.row(), shape_.sequences, map + some.first, decoder.count, some.count,
-                      shape_.d, own + some.first, row(decoder));
+            std::fill_n(rows + s * row(decoder) + columns.first, columns.count, 0.0F);
+          skinny_gemm(plain, shape_.row(), shape_.sequences, map + columns.first, decoder.count,
+                      columns.count, shape_.d, rows + columns.first, row(decoder));
         });
       });
   }
 
-  void lift() {
+  void reconstruct() {
     if (has_maps())
       in_parts([&](std::int64_t part, std::int64_t parts) {
-        const Range some = range_of(shape_.d, parts, part);
-        for_each_map([&](const HeadDecoder& decoder, const float* map, float* plain, const float* own) {
-          skinny_gemm(own, row(decoder), shape_.sequences, map + some.first, shape_.d, some.count,
-                      decoder.count, plain + some.first, shape_.row());
+        const Range columns = range_of(shape_.d, parts, part);
+        for_each_map([&](const HeadDecoder& decoder, const float* map, float* plain, const float* rows) {
+          skinny_gemm(rows, row(decoder), shape_.sequences, map + columns.first, shape_.d, columns.count,
+                      decoder.count, plain + columns.first, shape_.row());
         });
       });
   }
 
  private:
-  /// Of a sequence.
+  /// Numbers per sequence.
   std::int64_t row(const HeadDecoder& decoder) const {
     return static_cast<std::int64_t>(decoder.heads.size()) * shape_.group * decoder.count;
   }
@@ -149,21 +148,21 @@ class DecoderRows {
     });
   }
 
-  /// Calls use(decoder, map: [count, d], of keys [d, count], a query head of the first sequence as it is, and
-  /// as the decoder has it).
+  /// Calls use(decoder, map: [count, d], for keys [d, count], a query head of the first sequence as it is,
+  /// and its rows for the decoder).
   template <class Use>
   void for_each_map(const Use& use) {
-    for (std::size_t s = 0; s < own_.size(); ++s)
-      for (std::size_t i = 0; i < own_[s].size(); ++i) {
+    for (std::size_t s = 0; s < rows_.size(); ++s)
+      for (std::size_t i = 0; i < rows_[s].size(); ++i) {
         const HeadDecoder& decoder = layer_.slices[s].decoders[i];
         if (!decoder.matrix.defined()) continue;
-        for (std::size_t h = 0; h < decoder.heads.size(); ++h)
-          for (std::int64_t g = 0; g < shape_.group; ++g) {
-            const auto place = static_cast<std::int64_t>(h);
-            use(decoder, decoder.matrix.data_ptr<float>() + place * decoder.count * shape_.d,
-                plain_ + (decoder.heads[h] * shape_.group + g) * shape_.d,
-                own_[s][i].get() + (place * shape_.group + g) * decoder.count);
-          }
+        const auto rows = static_cast<std::int64_t>(decoder.heads.size()) * shape_.group;
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const std::int64_t h = r / shape_.group, head = decoder.heads[to_size(h)];
+          use(decoder, decoder.matrix.data_ptr<float>() + h * decoder.count * shape_.d,
+              plain_ + (head * shape_.group + r % shape_.group) * shape_.d,
+              rows_[s][i].get() + r * decoder.count);
+        }
       }
   }
 
@@ -171,17 +170,17 @@ class DecoderRows {
   const CachedLayer& layer_;
   float* plain_;
   // [slice][decoder]: [sequences, heads of the decoder, group, count]
-  std::vector<std::vector<std::unique_ptr<float[]>>> own_;
+  std::vector<std::vector<std::unique_ptr<float[]>>> rows_;
 };
 
-/// What a thread needs for one sequence after the other.
+/// Workspace of a thread, for one sequence after another.
 struct Scratch {
   Floats scores;
   Floats columns;
-  std::vector<std::vector<IntegerRows>> integers;
+  std::vector<std::vector<IntegerRows>> integers;  // [run][use]
 };
 
-/// The query of one sequence.
+/// Attention of the query of one sequence.
 class Query {
  public:
   Query(const Shape& shape, std::int64_t sequence, std::int64_t seen, const StreamView& keys,
@@ -189,18 +188,18 @@ class Query {
       : shape_(shape),
         sequence_(sequence),
         total_(seen),
-        exact_(keys.exact.defined() ? std::min(keys.exact.size(0), seen) : 0),
+        split_(split_tokens(keys.kept, seen)),
         keys_(keys),
         values_(values),
         scratch_(scratch) {
     scratch.scores.assign(to_size(shape.kv_heads * shape.group * seen), 0.0F);
   }
 
-  /// q: [kv_heads, group, d] of this sequence; folded: of all.
-  void add_all_scores(const float* q, const std::vector<SliceRuns>& slices, DecoderRows& folded) {
+  /// q: [kv_heads, group, d] of this sequence; absorbed: of all sequences.
+  void add_all_scores(const float* q, const std::vector<SliceRuns>& slices, DecoderRows& absorbed) {
     add_bias_scores(q);
     add_exact_scores(q);
-    for (std::size_t s = 0; s < slices.size(); ++s) add_scores(s, slices[s], folded);
+    for (std::size_t s = 0; s < slices.size(); ++s) add_scores(s, slices[s], absorbed);
     replace_recent_scores(q);
   }
 
@@ -212,7 +211,7 @@ class Query {
     }
   }
 
-  /// out: as q; gathered: of all.
+  /// out: [kv_heads, group, d] of this sequence; gathered: of all sequences.
   void add_all_values(const std::vector<SliceRuns>& slices, DecoderRows& gathered, float* out) {
     add_recent_values(out);
     add_bias_values(out);
@@ -226,14 +225,14 @@ class Query {
 
   void add_bias_scores(const float* q) {
     if (!keys_.layer->bias.defined()) return;
-    Floats each(to_size(shape_.group));
+    Floats biases(to_size(shape_.group));
     for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
-      std::fill(each.begin(), each.end(), 0.0F);
+      std::fill(biases.begin(), biases.end(), 0.0F);
       skinny_gemm_transposed(q + at(head), shape_.d, shape_.group,
                              keys_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, 1, shape_.d,
-                             each.data(), 1);
+                             biases.data(), 1);
       for (std::int64_t g = 0; g < shape_.group; ++g)
-        std::fill_n(scores(head) + g * total_ + exact_, total_ - exact_, each[to_size(g)]);
+        std::fill_n(scores(head) + g * total_ + split_.exact, total_ - split_.exact, biases[to_size(g)]);
     }
   }
 
@@ -244,7 +243,7 @@ class Query {
         const float* weights = scores(head) + g * total_;
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (std::int64_t t = exact_; t < total_; ++t) sum += weights[t];
+        for (std::int64_t t = split_.exact; t < total_; ++t) sum += weights[t];
         skinny_gemm(&sum, 1, 1, values_.layer->bias.data_ptr<float>() + head * shape_.d, shape_.d, shape_.d,
                     1, out + at(head) + g * shape_.d, shape_.d);
       }
@@ -252,94 +251,95 @@ class Query {
 
   /// exact: [tokens, kv_heads, d].
   void add_exact_scores(const float* q) {
-    for (std::int64_t head = 0; exact_ > 0 && head < shape_.kv_heads; ++head)
+    for (std::int64_t head = 0; split_.exact > 0 && head < shape_.kv_heads; ++head)
       skinny_gemm_transposed(q + at(head), shape_.d, shape_.group,
                              keys_.exact.data_ptr<float>() + head * shape_.d, shape_.kv_heads * shape_.d,
-                             exact_, shape_.d, scores(head), total_);
+                             split_.exact, shape_.d, scores(head), total_);
   }
 
   void add_exact_values(float* out) {
-    for (std::int64_t head = 0; exact_ > 0 && head < shape_.kv_heads; ++head)
+    for (std::int64_t head = 0; split_.exact > 0 && head < shape_.kv_heads; ++head)
       skinny_gemm(scores(head), total_, shape_.group, values_.exact.data_ptr<float>() + head * shape_.d,
-                  shape_.kv_heads * shape_.d, shape_.d, exact_, out + at(head), shape_.d);
+                  shape_.kv_heads * shape_.d, shape_.d, split_.exact, out + at(head), shape_.d);
   }
 
-  float* stored_scores(const SliceUse& use, std::int64_t token) { return scores(use.head) + exact_ + token; }
+  float* stored_scores(const SliceUse& use, std::int64_t token) {
+    return scores(use.head) + split_.exact + token;
+  }
 
-  void add_scores(std::size_t s, const SliceRuns& slice, DecoderRows& folded) {
+  void add_scores(std::size_t s, const SliceRuns& slice, DecoderRows& absorbed) {
     auto& integers = scratch_.integers;
-    integers.resize(std::max(integers.size(), slice.pieces.size()));
-    for (std::size_t p = 0; p < slice.pieces.size(); ++p) {
-      if (!slice.pieces[p].coded) continue;
-      const auto& uses = slice.uses[p];
-      integers[p].resize(std::max(integers[p].size(), uses.size()));
+    integers.resize(std::max(integers.size(), slice.runs.size()));
+    for (std::size_t r = 0; r < slice.runs.size(); ++r) {
+      if (!slice.runs[r].coded) continue;
+      const auto& uses = slice.uses[r];
+      integers[r].resize(std::max(integers[r].size(), uses.size()));
       for (std::size_t i = 0; i < uses.size(); ++i)
-        integers[p][i].assign(folded.of(s, sequence_, uses[i]), folded.leading(s, uses[i]), uses[i].rows,
+        integers[r][i].assign(absorbed.of(s, sequence_, uses[i]), absorbed.leading(s, uses[i]), uses[i].rows,
                               uses[i].columns);
     }
     for_each_column_run(
-        keys_.layer->slices[s], *keys_.pages[s], slice.pieces, total_ - exact_, scratch_.columns,
-        [&](std::size_t p, const TokenSpan<float>& z) {
-          for (const SliceUse& one : slice.uses[p])
-            skinny_gemm_transposed(folded.of(s, sequence_, one), folded.leading(s, one), one.rows,
-                                   z.values + one.column, z.leading, z.tokens, one.columns,
-                                   stored_scores(one, z.token), total_);
+        {keys_.layer->slices[s], *keys_.pages[s], slice.runs}, split_.stored, scratch_.columns,
+        [&](std::size_t r, const TokenSpan<float>& z) {
+          for (const SliceUse& use : slice.uses[r])
+            skinny_gemm_transposed(absorbed.of(s, sequence_, use), absorbed.leading(s, use), use.rows,
+                                   z.values + use.column, z.leading, z.tokens, use.columns,
+                                   stored_scores(use, z.token), total_);
         },
-        [&](std::size_t p, std::int64_t token, const QuantizedBlock& z) {
-          for (std::size_t i = 0; i < slice.uses[p].size(); ++i)
-            quantized_gemm_transposed(integers[p][i], z, stored_scores(slice.uses[p][i], token), total_);
+        [&](std::size_t r, std::int64_t token, const QuantizedBlock& z) {
+          for (std::size_t i = 0; i < slice.uses[r].size(); ++i)
+            quantized_gemm_transposed(integers[r][i], z, stored_scores(slice.uses[r][i], token), total_);
         });
   }
 
   void add_values(std::size_t s, const SliceRuns& slice, DecoderRows& gathered) {
     for_each_column_run(
-        values_.layer->slices[s], *values_.pages[s], slice.pieces, total_ - exact_, scratch_.columns,
-        [&](std::size_t p, const TokenSpan<float>& z) {
-          for (const SliceUse& one : slice.uses[p])
-            skinny_gemm(stored_scores(one, z.token), total_, one.rows, z.values + one.column, z.leading,
-                        one.columns, z.tokens, gathered.of(s, sequence_, one), gathered.leading(s, one));
+        {values_.layer->slices[s], *values_.pages[s], slice.runs}, split_.stored, scratch_.columns,
+        [&](std::size_t r, const TokenSpan<float>& z) {
+          for (const SliceUse& use : slice.uses[r])
+            skinny_gemm(stored_scores(use, z.token), total_, use.rows, z.values + use.column, z.leading,
+                        use.columns, z.tokens, gathered.of(s, sequence_, use), gathered.leading(s, use));
         },
-        [&](std::size_t p, std::int64_t token, const QuantizedBlock& z) {
-          for (const SliceUse& one : slice.uses[p])
-            quantized_gemm(stored_scores(one, token), total_, one.rows, z, gathered.of(s, sequence_, one),
-                           gathered.leading(s, one));
+        [&](std::size_t r, std::int64_t token, const QuantizedBlock& z) {
+          for (const SliceUse& use : slice.uses[r])
+            quantized_gemm(stored_scores(use, token), total_, use.rows, z, gathered.of(s, sequence_, use),
+                           gathered.leading(s, use));
         });
   }
 
-  /// Calls use(head, row's place in q, its score of a token, the token's place among the recent ones).
+  /// Calls use(head, offset of the row in q, its score of a token, index of the token among the recent ones).
   template <class Use>
   void for_each_recent(const Use& use) {
     if (!keys_.recent.defined()) return;
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head)
-      for (std::int64_t g = 0; g < shape_.group; ++g)
-        for (std::int64_t t = std::max(keys_.recent_begin, total_ - keys_.exact_recent); t < total_; ++t)
-          use(head, at(head) + g * shape_.d, scores(head)[g * total_ + t], t - keys_.recent_begin);
+    for (std::int64_t row = 0; row < shape_.kv_heads * shape_.group; ++row)
+      for (std::int64_t t = split_.recent_begin; t < total_; ++t)
+        use(row / shape_.group, row * shape_.d, scores(0)[row * total_ + t], t - keys_.recent_begin);
   }
 
   void replace_recent_scores(const float* q) {
-    for_each_recent([&](std::int64_t head, std::int64_t row, float& score, std::int64_t place) {
+    for_each_recent([&](std::int64_t head, std::int64_t row, float& score, std::int64_t index) {
       score = 0;
-      skinny_gemm_transposed(q + row, shape_.d, 1, recent(keys_, head, place), shape_.d, 1, shape_.d, &score,
+      skinny_gemm_transposed(q + row, shape_.d, 1, recent(keys_, head, index), shape_.d, 1, shape_.d, &score,
                              1);
     });
   }
 
-  /// And takes their weights away.
+  /// Also sets their weights to zero.
   void add_recent_values(float* out) {
-    for_each_recent([&](std::int64_t head, std::int64_t row, float& weight, std::int64_t place) {
-      skinny_gemm(&weight, 1, 1, recent(values_, head, place), shape_.d, shape_.d, 1, out + row, shape_.d);
+    for_each_recent([&](std::int64_t head, std::int64_t row, float& weight, std::int64_t index) {
+      skinny_gemm(&weight, 1, 1, recent(values_, head, index), shape_.d, shape_.d, 1, out + row, shape_.d);
       weight = 0;
     });
   }
 
-  const float* recent(const StreamView& view, std::int64_t head, std::int64_t place) const {
-    return view.recent.data_ptr<float>() + (place * shape_.kv_heads + head) * shape_.d;
+  const float* recent(const StreamView& view, std::int64_t head, std::int64_t index) const {
+    return view.recent.data_ptr<float>() + (index * shape_.kv_heads + head) * shape_.d;
   }
 
   const Shape shape_;
   const std::int64_t sequence_;
   const std::int64_t total_;  // tokens that the query sees
-  const std::int64_t exact_;  // of them, the first that are stored as they are
+  const TokenSplit split_;    // of these
   const StreamView& keys_;
   const StreamView& values_;
   Scratch& scratch_;  // its scores: [kv_heads, group, total], weights after the softmax
@@ -355,23 +355,23 @@ void attend_step(const at::Tensor& q, const std::vector<std::int64_t>& seen,
   const at::Tensor scaled = at::mul(q, 1 / std::sqrt(static_cast<double>(shape.d)));
   out.values.zero_();
   auto *rows = scaled.data_ptr<float>(), *results = out.values.data_ptr<float>();
-  DecoderRows folded(shape, key_layer, rows), gathered(shape, value_layer, results);
-  const auto key_pieces = pieces_of_layer(shape, keys.front());
-  const auto value_pieces = pieces_of_layer(shape, values.front());
-  folded.fold();
+  DecoderRows absorbed(shape, key_layer, rows), gathered(shape, value_layer, results);
+  const auto key_runs = runs_of_layer(shape, keys.front());
+  const auto value_runs = runs_of_layer(shape, values.front());
+  absorbed.absorb();
   at::parallel_for(0, shape.sequences, 1, [&](std::int64_t begin, std::int64_t end) {
     Scratch scratch;
     for (std::int64_t s = begin; s < end; ++s) {
       gathered.clear(s);
       if (seen[to_size(s)] == 0) continue;
       Query query(shape, s, seen[to_size(s)], keys[to_size(s)], values[to_size(s)], scratch);
-      query.add_all_scores(rows + s * shape.row(), key_pieces, folded);
+      query.add_all_scores(rows + s * shape.row(), key_runs, absorbed);
       query.make_weights(
           out.log_sum.defined() ? out.log_sum.data_ptr<float>() + s * shape.kv_heads * shape.group : nullptr);
-      query.add_all_values(value_pieces, gathered, results + s * shape.row());
+      query.add_all_values(value_runs, gathered, results + s * shape.row());
     }
   });
-  gathered.lift();
+  gathered.reconstruct();
 }
 
 }  // namespace headspan

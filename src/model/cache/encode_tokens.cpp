@@ -14,12 +14,12 @@ at::Tensor encode_tokens(const StoredBlock& block, const at::Tensor& x, const De
   if (block.projection.defined()) {
     z = product(flat - block.mean, block.projection);
   } else if (block.kept) {
-    const Range own =
+    const Range heads =
         range_of(x.size(1) * tensor_parallel.size(), tensor_parallel.size(), tensor_parallel.rank());
     z = at::zeros({x.size(0), static_cast<std::int64_t>(block.kept->size()) * x.size(2)}, x.options());
     for (std::size_t i = 0; i < block.kept->size(); ++i) {
-      const std::int64_t head = (*block.kept)[i] - own.first;
-      if (head >= 0 && head < own.count)
+      const std::int64_t head = (*block.kept)[i] - heads.first;
+      if (head >= 0 && head < heads.count)
         z.narrow(1, static_cast<std::int64_t>(i) * x.size(2), x.size(2)).copy_(x.select(1, head));
     }
   } else {

@@ -1,5 +1,5 @@
-// What a cache stores of new tokens: the numbers of their stored block, before they are packed. Alike on the
-// host and on a device.
+// Encodes new tokens as a cache stores them: the numbers of their stored block, before these are packed. The
+// same on the host and on a device.
 #pragma once
 
 #include "dist/comm/device_comm.h"
@@ -7,8 +7,8 @@
 
 namespace headspan {
 
-/// x: [tokens, kv_heads of this rank, d], contiguous, of the type and on the device of the block's tensors;
-/// returns [tokens, columns]. Collective over tensor_parallel where the block is shared.
+/// x: [tokens, kv_heads of this rank, d], contiguous, with the dtype and device of the block's tensors.
+/// Returns [tokens, columns]. Collective over tensor_parallel where the block is shared.
 at::Tensor encode_tokens(const StoredBlock& block, const at::Tensor& x, const DeviceComm& tensor_parallel);
 
 }  // namespace headspan

@@ -20,7 +20,7 @@ at::Tensor columns_of(const TokenSpan<T>& z, const HeadDecoder& decoder) {
                        at::CppTypeToScalarType<T>::value);
 }
 
-/// The rows of some heads of x: [heads, rows, width], as [heads of the decoder * rows, width].
+/// Returns the rows of a decoder's heads in x: [heads, rows, width], as [heads of the decoder * rows, width].
 at::Tensor rows_of(const at::Tensor& x, const HeadDecoder& decoder) {
   const auto count = static_cast<std::int64_t>(decoder.heads.size());
   if (decoder.heads.back() - decoder.heads.front() + 1 == count)
@@ -31,8 +31,8 @@ at::Tensor rows_of(const at::Tensor& x, const HeadDecoder& decoder) {
 /// Adds `values`: [heads of the decoder * rows, width], to those heads of x: [heads, rows, width].
 void add_rows(const at::Tensor& x, const HeadDecoder& decoder, const at::Tensor& values) {
   const at::Tensor by_head = values.view({-1, x.size(1), x.size(2)});
-  for_each_run(decoder, [&](std::int64_t place, std::int64_t head, std::int64_t count) {
-    x.narrow(0, head, count).add_(by_head.narrow(0, place, count));
+  for_each_run(decoder, [&](std::int64_t index, std::int64_t head, std::int64_t count) {
+    x.narrow(0, head, count).add_(by_head.narrow(0, index, count));
   });
 }
 
@@ -40,50 +40,53 @@ bool reads_all(const HeadDecoder& decoder, const at::Tensor& x) {
   return static_cast<std::int64_t>(decoder.heads.size()) == x.size(0);
 }
 
-/// Adds to scores: [heads, rows, tokens], what folded queries: [heads of the decoder * rows, count], meet.
+/// Adds to scores: [heads, rows, tokens] the products of absorbed queries: [heads of the decoder * rows,
+/// count].
 template <class T>
-void add_product(const at::Tensor& scores, const HeadDecoder& decoder, const at::Tensor& folded,
+void add_product(const at::Tensor& scores, const HeadDecoder& decoder, const at::Tensor& absorbed,
                  const TokenSpan<T>& z) {
   const at::Tensor part = scores.narrow(2, z.token, z.tokens);
   const at::Tensor columns = columns_of(z, decoder).t();
   if (reads_all(decoder, part))
-    part.view({-1, z.tokens}).addmm_(folded, columns);
+    part.view({-1, z.tokens}).addmm_(absorbed, columns);
   else if (decoder.heads.size() == 1)
-    part.select(0, decoder.heads[0]).addmm_(folded, columns);
+    part.select(0, decoder.heads[0]).addmm_(absorbed, columns);
   else
-    add_rows(part, decoder, at::mm(folded, columns));
+    add_rows(part, decoder, at::mm(absorbed, columns));
 }
 
-/// scores: [heads, rows, stored tokens], a part of a larger matrix; q: [heads, rows, d].
+/// Adds to scores: [heads, rows, stored tokens], a part of a larger matrix, those of q: [heads, rows, d].
 template <class T>
 void add_scores(const at::Tensor& scores, const at::Tensor& q, const StreamView& keys) {
   for (std::size_t s = 0; s < keys.layer->slices.size(); ++s) {
     const StoredSlice& slice = keys.layer->slices[s];
-    std::vector<at::Tensor> folded;
+    std::vector<at::Tensor> absorbed;
     for (const HeadDecoder& decoder : slice.decoders) {
       at::Tensor rows = rows_of(q, decoder);
       if (decoder.matrix.defined())
         rows = at::bmm(rows.view({static_cast<std::int64_t>(decoder.heads.size()), q.size(1), q.size(2)}),
                        decoder.matrix.transpose(1, 2))
                    .flatten(0, 1);
-      folded.push_back(rows);
+      absorbed.push_back(rows);
     }
     for_each_page_span<T>(slice, *keys.pages[s], 0, scores.size(2), [&](const TokenSpan<T>& z) {
-      for (std::size_t i = 0; i < folded.size(); ++i) add_product(scores, slice.decoders[i], folded[i], z);
+      for (std::size_t i = 0; i < absorbed.size(); ++i)
+        add_product(scores, slice.decoders[i], absorbed[i], z);
     });
   }
 }
 
-/// Adds to gathered: [heads of the decoder * rows, count] what weights: [heads, rows, tokens] gather.
+/// Adds the columns weighted by weights: [heads, rows, tokens] to gathered: [heads of the decoder * rows,
+/// count].
 template <class T>
 void gather(const at::Tensor& gathered, const HeadDecoder& decoder, const at::Tensor& weights,
             const TokenSpan<T>& z) {
   const at::Tensor part = weights.narrow(2, z.token, z.tokens);
-  const at::Tensor own = reads_all(decoder, part) ? part.view({-1, z.tokens}) : rows_of(part, decoder);
-  gathered.addmm_(own, columns_of(z, decoder));
+  const at::Tensor rows = reads_all(decoder, part) ? part.view({-1, z.tokens}) : rows_of(part, decoder);
+  gathered.addmm_(rows, columns_of(z, decoder));
 }
 
-/// Adds to out: [heads, rows, d] what weights: [heads, rows, stored tokens] gather of the stored values.
+/// Adds the stored values weighted by weights: [heads, rows, stored tokens] to out: [heads, rows, d].
 template <class T>
 void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamView& values) {
   const std::int64_t rows = weights.size(1);
@@ -98,40 +101,41 @@ void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamVi
     });
     for (std::size_t i = 0; i < gathered.size(); ++i) {
       const HeadDecoder& decoder = slice.decoders[i];
-      at::Tensor lifted = gathered[i];
+      at::Tensor reconstructed = gathered[i];
       if (decoder.matrix.defined())
-        lifted = at::bmm(lifted.view({static_cast<std::int64_t>(decoder.heads.size()), rows, decoder.count}),
-                         decoder.matrix)
-                     .flatten(0, 1);
-      add_rows(out, decoder, lifted);
+        reconstructed =
+            at::bmm(gathered[i].view({static_cast<std::int64_t>(decoder.heads.size()), rows, decoder.count}),
+                    decoder.matrix)
+                .flatten(0, 1);
+      add_rows(out, decoder, reconstructed);
     }
   }
 }
 
-/// Row (group, i) of a head sees the first seen[i] tokens; the others get zero. Returns the logarithms of the
-/// sums: [heads, rows].
+/// Replaces scores by weights. Row (group, i) of a head sees the first seen[i] tokens; the others get zero.
+/// Returns the logarithms of the sums: [heads, rows].
 template <class T>
 at::Tensor softmax_causal(const at::Tensor& scores, const std::vector<std::int64_t>& seen) {
   const std::int64_t keys = scores.size(2), rows = scores.size(0) * scores.size(1);
   at::Tensor log_sum = at::empty({scores.size(0), scores.size(1)}, scores.options());
   T* row = scores.data_ptr<T>();
   for (std::int64_t r = 0; r < rows; ++r, row += keys) {
-    const std::int64_t own = seen[static_cast<std::size_t>(r) % seen.size()];
-    log_sum.data_ptr<T>()[r] = softmax_row(row, own);
-    std::fill(row + own, row + keys, T{0});
+    const std::int64_t count = seen[static_cast<std::size_t>(r) % seen.size()];
+    log_sum.data_ptr<T>()[r] = softmax_row(row, count);
+    std::fill(row + count, row + keys, T{0});
   }
   return log_sum;
 }
 
-/// Queries times the scale, by KV head: q: [tokens, heads, d] as [kv heads, rows, d], row (group, query).
+/// Returns scaled queries by KV head: q: [tokens, heads, d] as [kv_heads, rows, d], row (group, query).
 at::Tensor rows_by_kv_head(const at::Tensor& q, std::int64_t kv_heads) {
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
   return (q.view({q.size(0), kv_heads, -1, q.size(2)}).permute({1, 2, 0, 3}) * scale)
       .reshape({kv_heads, -1, q.size(2)});
 }
 
-/// values: [kv heads, rows, d], log_sum: [kv heads, rows].
-void hand_out(const at::Tensor& values, const at::Tensor& log_sum, const PartialAttention& out) {
+/// Writes values: [kv_heads, rows, d] and log_sum: [kv_heads, rows] to `out`, which is by token.
+void write_by_token(const at::Tensor& values, const at::Tensor& log_sum, const PartialAttention& out) {
   const std::int64_t tokens = out.values.size(0), kv_heads = values.size(0), d = values.size(2);
   out.values.view({tokens, kv_heads, -1, d})
       .copy_(values.view({kv_heads, -1, tokens, d}).permute({2, 0, 1, 3}));
@@ -139,16 +143,16 @@ void hand_out(const at::Tensor& values, const at::Tensor& log_sum, const Partial
     out.log_sum.view({tokens, kv_heads, -1}).copy_(log_sum.view({kv_heads, -1, tokens}).permute({2, 0, 1}));
 }
 
-/// Recent tokens in place of what is stored of them.
+/// Puts recent tokens in place of what is stored of them.
 class RecentTokens {
  public:
-  /// Scores: [kv heads, rows, tokens], row r of query r % queries.
+  /// Row r of scores: [kv_heads, rows, tokens] is of query r % queries.
   RecentTokens(const StreamView& keys, const StreamView& values, const std::vector<std::int64_t>& seen)
       : keys_(keys), values_(values) {
     if (!keys.recent.defined()) return;
     const at::Tensor token = at::arange(keys.recent.size(0), at::kLong) + keys.recent_begin;
     const at::Tensor query = at::tensor(seen, at::kLong).unsqueeze(1) - 1;
-    near_ = (query - token).lt(keys.exact_recent);
+    near_ = (query - token).lt(keys.kept.recent);
   }
 
   void replace_scores(const at::Tensor& scores, const at::Tensor& rows) const {
@@ -157,13 +161,13 @@ class RecentTokens {
     part.copy_(at::where(by_row(scores), at::bmm(rows, keys_.recent.permute({1, 2, 0})), part));
   }
 
-  /// Adds what the weights gather of recent values to out: [kv heads, rows, d], and takes them away.
+  /// Adds weighted recent values to out: [kv_heads, rows, d], and sets their weights to zero.
   void add_values(const at::Tensor& weights, const at::Tensor& out) const {
     if (!near_.defined()) return;
     const at::Tensor part = weights.narrow(2, keys_.recent_begin, keys_.recent.size(0));
-    const at::Tensor own = part * by_row(weights);
-    out.add_(at::bmm(own, values_.recent.transpose(0, 1)));
-    part.sub_(own);
+    const at::Tensor near = part * by_row(weights);
+    out.add_(at::bmm(near, values_.recent.transpose(0, 1)));
+    part.sub_(near);
   }
 
  private:
@@ -180,7 +184,7 @@ template <class T>
 void attend(const at::Tensor& queries, const std::vector<std::int64_t>& seen, const StreamView& keys,
             const StreamView& values, const PartialAttention& part) {
   const std::int64_t total = seen.back(), kv_heads = keys.layer->kv_heads;
-  const std::int64_t exact = keys.exact.defined() ? std::min(keys.exact.size(0), total) : 0;
+  const std::int64_t exact = split_tokens(keys.kept, total).exact;
   const at::Tensor rows = rows_by_kv_head(queries, kv_heads);
   at::Tensor scores = at::empty({kv_heads, rows.size(1), total}, rows.options());
   const at::Tensor stored = scores.narrow(2, exact, total - exact);
@@ -201,14 +205,13 @@ void attend(const at::Tensor& queries, const std::vector<std::int64_t>& seen, co
   if (values.layer->bias.defined())
     out.addcmul_(stored.sum(2, true).expand_as(out), values.layer->bias.expand_as(out));
   add_values<T>(out, stored, values);
-  hand_out(out, log_sum, part);
+  write_by_token(out, log_sum, part);
 }
 
 template <class T>
-at::Tensor lift(const StreamView& view, std::int64_t kv_heads, std::int64_t d, std::int64_t begin,
-                std::int64_t end) {
+at::Tensor decode(const StreamView& view, std::int64_t d, std::int64_t begin, std::int64_t end) {
   const auto type = at::dtype(at::CppTypeToScalarType<T>::value);
-  at::Tensor out = at::zeros({kv_heads, end - begin, d}, type);
+  at::Tensor out = at::zeros({view.layer->kv_heads, end - begin, d}, type);
   if (view.layer->bias.defined()) out.add_(view.layer->bias);
   for (std::size_t s = 0; s < view.layer->slices.size(); ++s) {
     const StoredSlice& slice = view.layer->slices[s];
@@ -236,34 +239,33 @@ void attend_pages(const at::Tensor& q, const std::vector<std::int64_t>& seen, co
 
 void attend_exact(const at::Tensor& q, std::int64_t position, const StreamView& keys,
                   const StreamView& values, const PartialAttention& out) {
-  std::vector<at::Tensor> keys_of, values_of, tokens;
+  std::vector<at::Tensor> exact_keys, exact_values, tokens;
   const std::int64_t first = keys.exact.defined() ? keys.exact.size(0) : 0;
   if (first > 0) {
-    keys_of.push_back(keys.exact);
-    values_of.push_back(values.exact);
+    exact_keys.push_back(keys.exact);
+    exact_values.push_back(values.exact);
     tokens.push_back(at::arange(first, at::kLong));
   }
   const std::int64_t begin = std::max(first, keys.recent_begin), end = position + q.size(0);
   if (keys.recent.defined() && begin < end) {
-    keys_of.push_back(keys.recent.narrow(0, begin - keys.recent_begin, end - begin));
-    values_of.push_back(values.recent.narrow(0, begin - keys.recent_begin, end - begin));
+    exact_keys.push_back(keys.recent.narrow(0, begin - keys.recent_begin, end - begin));
+    exact_values.push_back(values.recent.narrow(0, begin - keys.recent_begin, end - begin));
     tokens.push_back(at::arange(begin, end, at::kLong));
   }
-  const at::Tensor k = at::cat(keys_of).permute({1, 2, 0}), v = at::cat(values_of).transpose(0, 1);
+  const at::Tensor k = at::cat(exact_keys).permute({1, 2, 0}), v = at::cat(exact_values).transpose(0, 1);
   const at::Tensor token = at::cat(tokens), query = at::arange(position, end, at::kLong).unsqueeze(1);
   const at::Tensor seen = token.le(query).logical_and(
-      token.lt(first).logical_or((query - token).lt(keys.exact_recent)));  // [queries, tokens]
+      token.lt(first).logical_or((query - token).lt(keys.kept.recent)));  // [queries, tokens]
   const at::Tensor rows = rows_by_kv_head(q, k.size(0));
   const at::Tensor hidden = seen.logical_not().repeat({rows.size(1) / q.size(0), 1});
   const at::Tensor scores = at::bmm(rows, k).masked_fill_(hidden, -std::numeric_limits<double>::infinity());
   const at::Tensor log_sum = at::logsumexp(scores, {2}, true);
-  hand_out(at::bmm((scores - log_sum).exp_(), v), log_sum.squeeze(2), out);
+  write_by_token(at::bmm((scores - log_sum).exp_(), v), log_sum.squeeze(2), out);
 }
 
-at::Tensor lift_pages(const StreamView& view, std::int64_t kv_heads, std::int64_t d, std::int64_t begin,
-                      std::int64_t end, at::ScalarType dtype) {
-  return dtype == at::kDouble ? lift<double>(view, kv_heads, d, begin, end)
-                              : lift<float>(view, kv_heads, d, begin, end);
+at::Tensor decode_pages(const StreamView& view, std::int64_t d, std::int64_t begin, std::int64_t end,
+                        at::ScalarType dtype) {
+  return dtype == at::kDouble ? decode<double>(view, d, begin, end) : decode<float>(view, d, begin, end);
 }
 
 }  // namespace headspan

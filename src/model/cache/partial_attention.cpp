@@ -9,7 +9,7 @@
 namespace headspan {
 namespace {
 
-/// [tokens, heads, d + 1].
+/// Both in one tensor: [tokens, heads, d + 1].
 at::Tensor packed(const PartialAttention& part) {
   return at::cat({part.values, part.log_sum.unsqueeze(2)}, 2);
 }
@@ -26,7 +26,10 @@ PartialAttention PartialAttention::queries(std::int64_t first, std::int64_t coun
 }
 
 at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q) {
-  return gather_all(comm, q).transpose(0, 1).flatten(1, 2).contiguous();  // of one head each: still a view
+  return gather_all(comm, q)
+      .transpose(0, 1)
+      .flatten(1, 2)
+      .contiguous();  // of ranks with one head each: still a view
 }
 
 at::Tensor join_attention(const DeviceComm& comm, const PartialAttention& shared,

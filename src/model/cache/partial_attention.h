@@ -1,7 +1,7 @@
-// Attention over some of the tokens that queries see, in a form in which such parts join to the whole: what
-// the weights gather, where they sum to one over these tokens, and the logarithm of the sum of exp(score)
-// that they were divided by. Tensor-parallel ranks that hold different tokens find parts for the heads of all
-// ranks and send each part to the rank of its head.
+// Attention over some of the tokens that queries see, in a form in which such parts combine to the whole:
+// values whose weights sum to one over these tokens, and the logarithm of the sum of exp(score) that the
+// weights were divided by. Tensor-parallel ranks that hold different tokens compute parts for the heads of
+// all ranks and send each part to the rank of its head.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,25 +10,25 @@
 
 namespace headspan {
 
-/// Contiguous.
+/// Contiguous tensors.
 struct PartialAttention {
   at::Tensor values;   ///< [tokens, heads, d]; zero where a query sees none of the tokens
   at::Tensor log_sum;  ///< [tokens, heads]; -infinity there. Undefined where the part is the whole
 
-  /// Of no tokens yet, for queries q: [tokens, heads, d].
+  /// Attention over no tokens yet, for queries q: [tokens, heads, d].
   static PartialAttention none(const at::Tensor& q);
 
-  /// Of some of the queries, in the same memory.
+  /// The part of queries first .. first + count, in the same memory.
   PartialAttention queries(std::int64_t first, std::int64_t count) const;
 };
 
-/// q: [tokens, heads of this rank, d], as many on each; returns [tokens, heads of all ranks, d]. Collective
-/// over comm.
+/// q: [tokens, heads of this rank, d], of one shape on all ranks; returns [tokens, heads of all ranks, d].
+/// Collective over comm.
 at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q);
 
-/// Attention of this rank's heads over all tokens, [tokens, heads of this rank, d]: `shared` is a part for
-/// the heads of all ranks over tokens of this rank, `own` one for its own heads over further tokens, of
-/// undefined tensors where there are none. Collective over comm.
+/// Returns the attention of this rank's heads over all tokens, [tokens, heads of this rank, d]. `shared`: for
+/// the heads of all ranks over the tokens of this rank; `own`: for the heads of this rank over further
+/// tokens, with undefined tensors where there are none. Collective over comm.
 at::Tensor join_attention(const DeviceComm& comm, const PartialAttention& shared,
                           const PartialAttention& own);
 

@@ -19,19 +19,14 @@ std::int64_t plain_bytes(Dtype dtype) {
   return dtype == Dtype::float32 ? 4 : 2;
 }
 
-/// Half-precision types take a float.
+/// In which a number goes from T to Stored and back: half-precision types convert from and to float.
 template <class Stored, class T>
-Stored rounded(T value) {
-  if constexpr (sizeof(Stored) == 2)
-    return static_cast<Stored>(static_cast<float>(value));
-  else
-    return static_cast<Stored>(value);
-}
+using Between = std::conditional_t<sizeof(Stored) == 2, float, T>;
 
 template <class Stored, class T>
 void write_numbers(const T* z, std::int64_t count, std::byte* out) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto value = rounded<Stored>(z[i]);
+    const auto value = static_cast<Stored>(static_cast<Between<Stored, T>>(z[i]));
     std::memcpy(out + i * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
   }
 }
@@ -44,7 +39,7 @@ void read_numbers(const std::byte* in, std::int64_t count, T* z) {
     for (std::int64_t i = 0; i < count; ++i) {
       Stored value;
       std::memcpy(&value, in + i * static_cast<std::int64_t>(sizeof value), sizeof value);
-      z[i] = static_cast<T>(static_cast<std::conditional_t<sizeof(Stored) == 2, float, T>>(value));
+      z[i] = static_cast<T>(static_cast<Between<Stored, T>>(value));
     }
   }
 }
@@ -77,7 +72,7 @@ void read_plain(Dtype dtype, const std::byte* in, std::int64_t count, T* z) {
   }
 }
 
-/// A value is base + code * step.
+/// A number is base + code * step.
 struct Scale {
   float base, step;
 };
@@ -89,39 +84,40 @@ c10::Half to_half(double value) {
 
 std::int64_t scale_bytes(const Band& band) { return band.offset ? 4 : 2; }
 
-/// Rounds to what the record keeps, writes it, and returns what reading will give.
+/// Writes the scale of z as the record stores it and returns it as it will be read.
 template <class T>
 Scale write_scale(const Band& band, const T* z, std::byte* out) {
-  c10::Half kept[2];
-  const auto [least, largest] = std::minmax_element(z, z + band.columns);
+  c10::Half stored[2];
+  const auto [smallest, largest] = std::minmax_element(z, z + band.columns);
   const double levels = std::exp2(band.bits);
   if (band.offset) {
-    kept[0] = to_half(static_cast<double>(*least));
-    kept[1] = to_half(static_cast<double>(*largest - *least) / (levels - 1));
+    stored[0] = to_half(static_cast<double>(*smallest));
+    stored[1] = to_half(static_cast<double>(*largest - *smallest) / (levels - 1));
   } else {
-    const double magnitude = std::max<double>(std::abs(*least), std::abs(*largest));
-    kept[0] = to_half(magnitude / (levels / 2 - 0.5));
+    const double magnitude = std::max<double>(std::abs(*smallest), std::abs(*largest));
+    stored[0] = to_half(magnitude / (levels / 2 - 0.5));
   }
-  std::memcpy(out, kept, static_cast<std::size_t>(scale_bytes(band)));
-  const float first = kept[0];
-  if (band.offset) return {first, kept[1]};
+  std::memcpy(out, stored, static_cast<std::size_t>(scale_bytes(band)));
+  const float first = stored[0];
+  if (band.offset) return {first, stored[1]};
   return {first * static_cast<float>(0.5 - levels / 2), first};
 }
 
-constexpr std::int64_t kRecords = 64;  // whose scales are read at a time
+constexpr std::int64_t kRecords = 64;  // scales read at a time
 
-/// The scales of at most kRecords records `stride` bytes apart; zero behind the last. base, step: [kRecords].
+/// Reads the scales of at most kRecords records `stride` bytes apart; zero after the last. base, step:
+/// [kRecords].
 void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records,
                  float* base, float* step) {
   std::uint32_t words[kRecords] = {};
   for (std::int64_t r = 0; r < records; ++r) std::memcpy(words + r, in + r * stride, sizeof words[0]);
   expand_halves(words, band.offset ? 16 : 0, kRecords, step);
   if (band.offset) return expand_halves(words, 0, kRecords, base);
-  const auto least = static_cast<float>(0.5 - std::exp2(band.bits - 1));
-  for (std::int64_t r = 0; r < kRecords; ++r) base[r] = step[r] * least;
+  const auto lowest = static_cast<float>(0.5 - std::exp2(band.bits - 1));
+  for (std::int64_t r = 0; r < kRecords; ++r) base[r] = step[r] * lowest;
 }
 
-/// Of at most kRecords records, behind whose scales they lie.
+/// The codes of records `stride` bytes apart, after their scales.
 CodedRows coded_rows(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records) {
   return {reinterpret_cast<const std::uint8_t*>(in) + scale_bytes(band), stride, records, band.bits,
           band.columns};
@@ -140,7 +136,7 @@ void read_codes(const Band& band, const std::byte* in, std::int64_t stride, std:
 }
 
 constexpr std::int64_t kGroup = 8;      // codes that fill whole bytes
-constexpr std::int64_t kColumns = 256;  // that become codes at a time
+constexpr std::int64_t kColumns = 256;  // coded at a time
 
 template <class T>
 void write_codes(const Band& band, const Scale& scale, const T* z, std::byte* out) {
@@ -166,75 +162,73 @@ void write_codes(const Band& band, const Scale& scale, const T* z, std::byte* ou
 RecordFormat::RecordFormat(const std::vector<Band>& bands, Dtype plain) : plain_(plain) {
   for (const Band& band : bands) {
     if (band.columns == 0) continue;
-    parts_.push_back({band, columns_, bytes_});
+    bands_.push_back({band, columns_, bytes_});
     columns_ += band.columns;
-    bytes_ += band.bits == kPlainBits ? band.columns * plain_bytes(plain) : band_bytes(band);
+    bytes_ += bands_.back().is_coded() ? band_bytes(band) : band.columns * plain_bytes(plain);
   }
 }
 
 template <class T>
 void RecordFormat::pack(const T* z, std::byte* record) const {
-  for (const Part& part : parts_) {
-    std::byte* out = record + part.byte;
-    if (part.band.bits == kPlainBits) {
-      write_plain(plain_, z + part.first, part.band.columns, out);
+  for (const PlacedBand& placed : bands_) {
+    const Band& band = placed.band;
+    std::byte* out = record + placed.offset;
+    if (!placed.is_coded()) {
+      write_plain(plain_, z + placed.first, band.columns, out);
       continue;
     }
-    const Scale scale = write_scale(part.band, z + part.first, out);
-    write_codes(part.band, scale, z + part.first, out + scale_bytes(part.band));
+    const Scale scale = write_scale(band, z + placed.first, out);
+    write_codes(band, scale, z + placed.first, out + scale_bytes(band));
   }
 }
 
 template <class T>
 void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::int64_t first,
                           std::int64_t count, T* out, std::int64_t leading) const {
-  for (const Part& part : parts_) {
-    const std::int64_t begin = std::max(first, part.first),
-                       end = std::min(first + count, part.first + part.band.columns);
+  for (const PlacedBand& placed : bands_) {
+    const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
-    const std::byte* in = record + part.byte;
-    if (part.band.bits == kPlainBits) {
-      in += (begin - part.first) * plain_bytes(plain_);
+    const std::byte* in = record + placed.offset;
+    if (placed.is_coded()) {
+      HS_ASSERT(end - begin == placed.band.columns);
+      read_codes(placed.band, in, bytes_, records, out + begin - first, leading);
+    } else {
+      in += (begin - placed.first) * plain_bytes(plain_);
       for (std::int64_t r = 0; r < records; ++r)
         read_plain(plain_, in + r * bytes_, end - begin, out + r * leading + begin - first);
-    } else {
-      HS_ASSERT(end - begin == part.band.columns);
-      read_codes(part.band, in, bytes_, records, out + begin - first, leading);
     }
   }
 }
 
-std::vector<ColumnRun> RecordFormat::pieces(std::int64_t first, std::int64_t count) const {
-  std::vector<ColumnRun> pieces;
-  for (const Part& part : parts_) {
-    const std::int64_t begin = std::max(first, part.first),
-                       end = std::min(first + count, part.first + part.band.columns);
+std::vector<ColumnRun> RecordFormat::column_runs(std::int64_t first, std::int64_t count) const {
+  std::vector<ColumnRun> runs;
+  for (const PlacedBand& placed : bands_) {
+    const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
-    const bool coded = part.band.bits != kPlainBits;
-    if (!coded && !pieces.empty() && !pieces.back().coded)
-      pieces.back().count += end - begin;
+    if (!placed.is_coded() && !runs.empty() && !runs.back().coded)
+      runs.back().count += end - begin;
     else
-      pieces.push_back({begin, end - begin, coded});
+      runs.push_back({begin, end - begin, placed.is_coded()});
   }
-  return pieces;
+  return runs;
 }
 
 QuantizedBlock RecordFormat::codes(const std::byte* record, std::int64_t records,
-                                   const ColumnRun& piece) const {
+                                   const ColumnRun& run) const {
   static_assert(kRecords == kQuantizedTokens);
-  const auto part =
-      std::find_if(parts_.begin(), parts_.end(), [&](const Part& one) { return one.first == piece.first; });
-  HS_ASSERT(part != parts_.end() && piece.coded && piece.count == part->band.columns);
-  const std::byte* in = record + part->byte;
+  const auto placed = std::find_if(bands_.begin(), bands_.end(),
+                                   [&](const PlacedBand& other) { return other.first == run.first; });
+  HS_ASSERT(placed != bands_.end() && run.coded && run.count == placed->band.columns);
+  const std::byte* in = record + placed->offset;
   QuantizedBlock block;
-  block.codes = coded_rows(part->band, in, bytes_, records);
-  read_scales(part->band, in, bytes_, records, block.base, block.step);
+  block.codes = coded_rows(placed->band, in, bytes_, records);
+  read_scales(placed->band, in, bytes_, records, block.base, block.step);
   return block;
 }
 
 bool RecordFormat::has_codes() const {
-  return std::any_of(parts_.begin(), parts_.end(),
-                     [](const Part& part) { return part.band.bits != kPlainBits; });
+  return std::any_of(bands_.begin(), bands_.end(),
+                     [](const PlacedBand& placed) { return placed.is_coded(); });
 }
 
 std::int64_t RecordFormat::slack() const { return has_codes() ? sizeof(std::uint64_t) : 0; }

@@ -10,9 +10,9 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 64 << 20;  // of stored numbers that are unpacked at a time
+constexpr std::int64_t kChunkBytes = 64 << 20;  // of stored numbers that are unpacked at a time
 
-/// How the columns of scores follow each other: first tokens as they are, stored ones, recent ones.
+/// The columns of scores, in order: exact first tokens, stored ones, recent ones.
 struct Columns {
   std::int64_t exact = 0, stored = 0, recent = 0;
 
@@ -22,15 +22,12 @@ struct Columns {
   at::Tensor recent_of(const at::Tensor& x) const { return x.narrow(3, exact + stored, recent); }
 };
 
-Columns columns_of(const QueryBlock& queries, const DeviceView& keys) {
-  Columns columns;
-  if (keys.exact.defined()) columns.exact = std::min(keys.exact.size(1), queries.tokens);
-  columns.stored = queries.tokens - columns.exact;
-  if (keys.recent.defined()) columns.recent = keys.recent.size(1);
-  return columns;
+Columns columns_of(const QueryBlock& queries, const DeviceView& keys, const ExactTokens& exact) {
+  const TokenSplit split = split_tokens(exact, queries.tokens);
+  return {split.exact, split.stored, keys.recent.defined() ? keys.recent.size(1) : 0};
 }
 
-/// a: [batch, m, k] times b: [batch, k, n]; of bfloat16 too the sums and the result are in float32.
+/// a: [batch, m, k] times b: [batch, k, n], with sums and result in float32 for bfloat16, too.
 at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != at::kBFloat16) return at::bmm(a, b);
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
@@ -48,7 +45,7 @@ at::Tensor by_head(const at::Tensor& x, const at::Tensor& maps) {
       .flatten(1, 2);
 }
 
-/// Queries by KV head: [sequences, kv_heads, group * queries, d].
+/// Returns queries by KV head: [sequences, kv_heads, group * queries, d].
 at::Tensor rows_of(const at::Tensor& q, std::int64_t kv_heads) {
   const std::int64_t sequences = q.size(0), d = q.size(3);
   return q.view({sequences, q.size(1), kv_heads, -1, d})
@@ -56,19 +53,19 @@ at::Tensor rows_of(const at::Tensor& q, std::int64_t kv_heads) {
       .reshape({sequences, kv_heads, -1, d});
 }
 
-/// The other way round; q tells the shape.
+/// The inverse of rows_of; q has the shape of the result.
 at::Tensor queries_of(const at::Tensor& rows, const at::Tensor& q) {
   return rows.view({q.size(0), rows.size(1), -1, q.size(1), q.size(3)})
       .permute({0, 3, 1, 2, 4})
       .reshape(q.sizes());
 }
 
-/// Of the sequences of a block: x: [all sequences, ..].
+/// Narrows x: [all sequences, ..] to the sequences of a block.
 at::Tensor sequences_of(const QueryBlock& queries, const at::Tensor& x) {
   return x.narrow(0, queries.first_sequence, queries.sequences());
 }
 
-/// Stored heads that lie as they are: [sequences, kv_heads, tokens, d], a view.
+/// Heads that are stored as they are: [sequences, kv_heads, tokens, d], a view.
 at::Tensor own_heads(const QueryBlock& queries, const DeviceView& view, std::int64_t tokens) {
   return sequences_of(queries, view.block(view.number).own_columns())
       .narrow(1, 0, tokens)
@@ -76,7 +73,7 @@ at::Tensor own_heads(const QueryBlock& queries, const DeviceView& view, std::int
       .transpose(1, 2);
 }
 
-/// Tokens that are kept as they are, likewise, in the type of `like`.
+/// Tokens that are kept as they are: [sequences, kv_heads, tokens, d], in the type of `like`.
 at::Tensor exact_heads(const QueryBlock& queries, const at::Tensor& x, std::int64_t tokens,
                        const at::Tensor& like) {
   return sequences_of(queries, x).narrow(1, 0, tokens).to(like.scalar_type()).transpose(1, 2);
@@ -85,67 +82,67 @@ at::Tensor exact_heads(const QueryBlock& queries, const at::Tensor& x, std::int6
 /// Which columns a query does not see: [sequences or 1, queries, columns]; undefined: it sees all.
 at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent) {
   if (queries.sees_all && !queries.recent_positions.defined()) return {};
-  const at::Tensor own = queries.positions.unsqueeze(2);
-  const at::Tensor token = at::arange(queries.tokens, own.options());
-  if (!queries.recent_positions.defined()) return token.gt(own);
-  const at::Tensor recent = queries.recent_positions.unsqueeze(1), last = own - exact_recent;
-  const at::Tensor far = recent.gt(own).logical_or_(recent.le(last)).logical_or_(recent.lt(0));
+  const at::Tensor position = queries.positions.unsqueeze(2);
+  const at::Tensor token = at::arange(queries.tokens, position.options());
+  if (!queries.recent_positions.defined()) return token.gt(position);
+  const at::Tensor recent = queries.recent_positions.unsqueeze(1), last = position - exact_recent;
+  const at::Tensor far = recent.gt(position).logical_or_(recent.le(last)).logical_or_(recent.lt(0));
   return at::cat({token.gt(last), far}, 2);
 }
 
-/// Calls use(first, count) for pieces of the tokens of which `width` numbers are read.
+/// Calls use(first, count) for chunks of tokens, of each of which `width` numbers are read.
 template <class Use>
-void for_each_column_run(const QueryBlock& queries, std::int64_t tokens, std::int64_t width,
-                         at::ScalarType type, const Use& use) {
+void for_each_chunk(const QueryBlock& queries, std::int64_t tokens, std::int64_t width, at::ScalarType type,
+                    const Use& use) {
   const auto token_bytes = queries.sequences() * width * static_cast<std::int64_t>(at::elementSize(type));
-  const std::int64_t piece =
-      std::max(DeviceBlock::kTokens, kPieceBytes / std::max<std::int64_t>(1, token_bytes));
-  for (std::int64_t first = 0; first < tokens; first += piece) use(first, std::min(piece, tokens - first));
+  const std::int64_t chunk =
+      std::max(DeviceBlock::kTokens, kChunkBytes / std::max<std::int64_t>(1, token_bytes));
+  for (std::int64_t first = 0; first < tokens; first += chunk) use(first, std::min(chunk, tokens - first));
 }
 
-/// Adds to scores: [sequences, kv_heads, rows, stored tokens] what rows: [sequences, kv_heads, rows, d] find.
+/// Adds to scores: [sequences, kv_heads, rows, stored tokens] those of rows: [sequences, kv_heads, rows, d].
 void add_scores(const at::Tensor& scores, const at::Tensor& rows, const QueryBlock& queries,
                 const DeviceView& keys) {
   for (const BandMap& map : keys.layer().maps) {
     const DeviceBand& band = (*keys.layers)[static_cast<std::size_t>(map.layer)].bands[map.band];
-    const at::Tensor folded =
+    const at::Tensor absorbed =
         by_head(rows.narrow(1, map.head, map.heads()), map.matrix.transpose(1, 2)).to(keys.read_type);
     const at::Tensor sums =
-        band.codes ? at::matmul(folded.to(rows.scalar_type()), band.codes->lowest().to(rows.scalar_type()))
+        band.codes ? at::matmul(absorbed.to(rows.scalar_type()), band.codes->lowest().to(rows.scalar_type()))
                    : at::Tensor();
     const at::Tensor part = scores.narrow(1, map.head, map.heads());
-    for_each_column_run(
-        queries, scores.size(3), map.count, keys.read_type, [&](std::int64_t first, auto count) {
-          const StoredNumbers z = keys.block(map.layer).read(map, queries.first_sequence, queries.sequences(),
-                                                             first, count, keys.read_type);
-          at::Tensor found = wide_product(folded, z.values.transpose(1, 2));
-          if (band.codes)
-            found.mul_(z.scales.step.unsqueeze(1)).addcmul_(sums.unsqueeze(2), z.scales.base.unsqueeze(1));
-          part.narrow(3, first, count).add_(found.unflatten(1, {map.heads(), -1}));
-        });
+    for_each_chunk(queries, scores.size(3), map.count, keys.read_type, [&](std::int64_t first, auto count) {
+      const StoredNumbers z = keys.block(map.layer).read(map, queries.first_sequence, queries.sequences(),
+                                                         first, count, keys.read_type);
+      at::Tensor products = wide_product(absorbed, z.values.transpose(1, 2));
+      if (band.codes)
+        products.mul_(z.scales.step.unsqueeze(1)).addcmul_(sums.unsqueeze(2), z.scales.base.unsqueeze(1));
+      part.narrow(3, first, count).add_(products.unflatten(1, {map.heads(), -1}));
+    });
   }
 }
 
-/// Adds to out: [sequences, kv_heads, rows, d] what weights: [.., rows, stored tokens] gather.
+/// Adds the stored values weighted by weights: [.., rows, stored tokens] to out: [sequences, kv_heads, rows,
+/// d].
 void add_values(const at::Tensor& out, const at::Tensor& weights, const QueryBlock& queries,
                 const DeviceView& values) {
   for (const BandMap& map : values.layer().maps) {
     const DeviceBand& band = (*values.layers)[static_cast<std::size_t>(map.layer)].bands[map.band];
-    const at::Tensor own = weights.narrow(1, map.head, map.heads()).flatten(1, 2);
-    at::Tensor gathered = at::zeros({own.size(0), own.size(1), map.count}, out.options());
-    for_each_column_run(
-        queries, own.size(2), map.count, values.read_type, [&](std::int64_t first, auto count) {
-          const StoredNumbers z = values.block(map.layer).read(
-              map, queries.first_sequence, queries.sequences(), first, count, values.read_type);
-          const at::Tensor part = own.narrow(2, first, count);
-          const at::Tensor scaled = band.codes ? part * z.scales.step.unsqueeze(1) : part;
-          gathered.add_(wide_product(scaled.to(values.read_type), z.values));
-          if (!band.codes) return;
-          const at::Tensor base = at::bmm(part, z.scales.base.to(part.scalar_type()).unsqueeze(2));
-          gathered.addcmul_(base, band.codes->lowest().to(part.scalar_type()));
-        });
-    const at::Tensor lifted = by_head(gathered.unflatten(1, {map.heads(), -1}), map.matrix);
-    out.narrow(1, map.head, map.heads()).add_(lifted.unflatten(1, {map.heads(), -1}));
+    const at::Tensor by_token = weights.narrow(1, map.head, map.heads()).flatten(1, 2);
+    at::Tensor gathered = at::zeros({by_token.size(0), by_token.size(1), map.count}, out.options());
+    for_each_chunk(queries, by_token.size(2), map.count, values.read_type,
+                   [&](std::int64_t first, auto count) {
+                     const StoredNumbers z = values.block(map.layer).read(
+                         map, queries.first_sequence, queries.sequences(), first, count, values.read_type);
+                     const at::Tensor part = by_token.narrow(2, first, count);
+                     const at::Tensor scaled = band.codes ? part * z.scales.step.unsqueeze(1) : part;
+                     gathered.add_(wide_product(scaled.to(values.read_type), z.values));
+                     if (!band.codes) return;
+                     const at::Tensor base = at::bmm(part, z.scales.base.to(part.scalar_type()).unsqueeze(2));
+                     gathered.addcmul_(base, band.codes->lowest().to(part.scalar_type()));
+                   });
+    const at::Tensor reconstructed = by_head(gathered.unflatten(1, {map.heads(), -1}), map.matrix);
+    out.narrow(1, map.head, map.heads()).add_(reconstructed.unflatten(1, {map.heads(), -1}));
   }
 }
 
@@ -185,7 +182,7 @@ at::Tensor gather_values(const at::Tensor& weights, const Columns& columns, cons
 }
 
 #if TORCH_VERSION_MAJOR >= 2
-/// Whether nothing but heads as they are is stored, in one place.
+/// Whether all heads are stored as they are, side by side.
 bool is_full(const DeviceView& view) {
   return view.layer().own_columns && !view.exact.defined() && !view.recent.defined();
 }
@@ -206,12 +203,12 @@ at::Tensor fused_attention(const QueryBlock& queries, const at::Tensor& hidden, 
 }  // namespace
 
 at::Tensor attend_blocks(const QueryBlock& queries, const DeviceView& keys, const DeviceView& values,
-                         std::int64_t exact_recent) {
-  const at::Tensor hidden = hidden_columns(queries, exact_recent);
+                         const ExactTokens& exact) {
+  const at::Tensor hidden = hidden_columns(queries, exact.recent);
 #if TORCH_VERSION_MAJOR >= 2
   if (is_full(keys) && is_full(values)) return fused_attention(queries, hidden, keys, values);
 #endif
-  const Columns columns = columns_of(queries, keys);
+  const Columns columns = columns_of(queries, keys, exact);
   const double scale = 1 / std::sqrt(static_cast<double>(queries.q.size(3)));
   const at::Tensor rows = rows_of(queries.q * scale, keys.layer().kv_heads);
   const at::Tensor scores = scores_of(rows, columns, queries, keys);
@@ -221,7 +218,7 @@ at::Tensor attend_blocks(const QueryBlock& queries, const DeviceView& keys, cons
   return queries_of(gather_values(at::softmax(scores, 3), columns, queries, values), queries.q);
 }
 
-at::Tensor lift_slots(const DeviceView& view, const at::Tensor& slots, at::ScalarType type) {
+at::Tensor decode_slots(const DeviceView& view, const at::Tensor& slots, at::ScalarType type) {
   const DeviceLayer& layer = view.layer();
   if (layer.own_columns) {
     const at::Tensor& columns = view.block(view.number).own_columns();

@@ -1,9 +1,9 @@
 // Attention of queries of several sequences over stored blocks on a device, in ATen: what
-// model/page_attention does on the host, for all sequences in the same operations. A query is folded with the
-// maps of its head and meets stored numbers as they are, one product for all heads that read a band; what
-// attention gathers of stored values is lifted once. Codes meet queries as fields, unpacked for a piece of
-// the tokens at a time, and their scales go into scores and weights. bfloat16 numbers are multiplied as such
-// and summed in float32. Of a full cache this is LibTorch's own attention.
+// model/cache/page_attention.h does on the host, for all sequences in the same operations. Queries absorb the
+// maps of their heads and multiply stored numbers as they are, in one product for all heads that read a band;
+// what attention gathers of stored values is reconstructed once. Codes are read as fields, unpacked for a
+// chunk of the tokens at a time, and their scales are applied to scores and weights. bfloat16 numbers are
+// multiplied as they are and summed in float32. For a full cache this is LibTorch's own attention.
 #pragma once
 
 #include <vector>
@@ -18,14 +18,14 @@ struct DeviceView {
   const std::vector<DeviceBlock>* blocks;
   std::int64_t number;       ///< of the layer
   at::ScalarType read_type;  ///< of stored numbers in products
-  at::Tensor exact;          ///< [sequences, exact_first, kv_heads, d]; undefined: none
-  at::Tensor recent;         ///< [sequences, slots, kv_heads, d]; undefined: none
+  at::Tensor exact;          ///< [sequences, first tokens, kv_heads, d]; undefined: none
+  at::Tensor recent;         ///< [sequences, recent tokens, kv_heads, d]; undefined: none
 
   const DeviceLayer& layer() const { return (*layers)[static_cast<std::size_t>(number)]; }
   const DeviceBlock& block(std::int64_t of) const { return (*blocks)[static_cast<std::size_t>(of)]; }
 };
 
-/// As many queries of each of some sequences, which are neighbours in the batch. Positions have a first
+/// Equally many queries of each of some sequences, which are neighbours in the batch. Positions have a first
 /// dimension of 1 where they are the same in all sequences.
 struct QueryBlock {
   at::Tensor q;                 ///< [sequences, queries, heads, d], float32 or float64
@@ -38,12 +38,13 @@ struct QueryBlock {
   std::int64_t sequences() const { return q.size(0); }
 };
 
-/// A query sees the tokens up to its own position, of which the last `exact_recent` are met as they are.
-/// Returns [sequences, queries, heads, d].
+/// Returns [sequences, queries, heads, d]. A query sees the tokens up to its own position, of which those
+/// that `exact` tells are used as they are.
 at::Tensor attend_blocks(const QueryBlock& queries, const DeviceView& keys, const DeviceView& values,
-                         std::int64_t exact_recent);
+                         const ExactTokens& exact);
 
-/// The heads that a layer gives in place of stored tokens, by their slots: [slots, kv_heads, d] of `type`.
-at::Tensor lift_slots(const DeviceView& view, const at::Tensor& slots, at::ScalarType type);
+/// Returns the heads that a layer reconstructs in place of stored tokens, by their slots: [slots, kv_heads,
+/// d] of `type`.
+at::Tensor decode_slots(const DeviceView& view, const at::Tensor& slots, at::ScalarType type);
 
 }  // namespace headspan

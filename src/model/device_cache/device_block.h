@@ -1,7 +1,8 @@
-// The stored block of one stream and layer, of all sequences of a batch, on a device: records of
+// The stored block of one stream and layer, for all sequences of a batch, on a device: records of
 // model/cache/record_format.h taken apart, one tensor for the numbers or codes of each band and one for its
 // scales, [sequences, room for tokens, ..], so that a step reads all sequences together. Room grows by
-// kTokens for each sequence as the longest one needs it. Not what the columns mean.
+// kTokens for each sequence as the longest one needs it. What the columns mean is told by
+// model/cache/cache_plan.h.
 #pragma once
 
 #include <vector>
@@ -26,23 +27,22 @@ class DeviceBlock {
 
   std::int64_t allocated_bytes() const;
 
-  /// For how many tokens of each sequence there is room where the longest has `tokens`. Slot t of sequence s
-  /// is s * room + t.
+  /// The room, in tokens of each sequence, where the longest has `tokens`. Slot t of sequence s is s * room +
+  /// t.
   static std::int64_t room_for(std::int64_t tokens) { return (tokens + kTokens - 1) / kTokens * kTokens; }
 
-  /// Makes room for `tokens` of each sequence; never less than there is. What is not stored yet reads as
-  /// zero.
+  /// Makes room for `tokens` tokens of each sequence; never shrinks. What is not stored yet reads as zero.
   void reserve(std::int64_t tokens);
 
   /// z: [rows, columns], float32 or float64; slots: [rows], int64.
   void store(const at::Tensor& z, const at::Tensor& slots);
 
-  /// Of sequences first_sequence .. and tokens first .. of a map's band, what the map takes, in `type`: plain
-  /// numbers where they lie if that is their type.
+  /// Returns the numbers that a map reads of its band, for `sequences` sequences and `tokens` tokens, in
+  /// `type`: plain numbers in place if that is their type.
   StoredNumbers read(const BandMap& map, std::int64_t first_sequence, std::int64_t sequences,
                      std::int64_t first, std::int64_t tokens, at::ScalarType type) const;
 
-  /// The same of some slots, multiplied out: [slots, numbers], which the map takes to heads.
+  /// The same for some slots, with scales applied: [slots, numbers], which the map takes to heads.
   at::Tensor read_slots(const BandMap& map, const at::Tensor& slots, at::ScalarType type) const;
 
   /// The only band of a block in which heads have their own columns: [sequences, room, columns].

@@ -6,15 +6,14 @@
 #include <c10/core/InferenceMode.h>
 
 #include "base/checked.h"
-#include "model/cache/encode_tokens.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kQueries = 128;           // of a sequence that are attended at a time
-constexpr std::int64_t kScoreBytes = 128 << 20;  // of all queries that are
+constexpr std::int64_t kQueries = 128;           // per sequence, attended together
+constexpr std::int64_t kScoreBytes = 128 << 20;  // of all queries that are attended together
 
-/// How many queries of how many sequences are attended together where one has scores of `bytes`.
+/// How many queries of how many sequences are attended together. bytes: of the scores of one query.
 struct TaskShape {
   std::int64_t queries, sequences;
 
@@ -31,13 +30,10 @@ at::Tensor narrow_sequences(const at::Tensor& x, std::int64_t first, std::int64_
 
 }  // namespace
 
-DeviceCache::DeviceCache(const DevicePlan& plan, std::int64_t sequences, Dtype compute, Dtype plain,
+DeviceCache::DeviceCache(const DevicePlan& plan, std::int64_t sequences, const CacheTypes& types,
                          const DeviceComm& tensor_parallel)
-    : StoringCache(sequences),
+    : StoringCache(sequences, plan.exact, types, tensor_parallel),
       plan_(plan),
-      compute_(scalar_type(compute)),
-      plain_(scalar_type(plain)),
-      tensor_parallel_(tensor_parallel),
       keys_(make_stream(plan.keys)),
       values_(make_stream(plan.values)) {}
 
@@ -51,39 +47,39 @@ DeviceCache::StreamCache DeviceCache::make_stream(const std::vector<DeviceLayer>
       return at::zeros({sequences, tokens, layer.kv_heads, plan_.head_size},
                        at::dtype(plain_).device(plan_.device));
     };
-    cache.exact.push_back(plan_.exact_first > 0 ? room(plan_.exact_first) : at::Tensor());
-    cache.recent.push_back(plan_.exact_recent > 0 ? room(plan_.exact_recent - 1) : at::Tensor());
+    cache.exact.push_back(exact_.first > 0 ? room(exact_.first) : at::Tensor());
+    cache.recent.push_back(exact_.recent > 0 ? room(exact_.kept_recent()) : at::Tensor());
   }
   return cache;
 }
 
 const TokenLayout& DeviceCache::layout_of_new(const std::vector<std::int64_t>& counts) {
-  if (!fresh_ || fresh_->counts() != counts)
-    fresh_.emplace(lengths(), counts, plan_.exact_first, plan_.device);
-  return *fresh_;
+  if (!layout_ || layout_->counts() != counts) layout_.emplace(lengths(), counts, exact_, plan_.device);
+  return *layout_;
 }
 
 void DeviceCache::advance(const std::vector<std::int64_t>& counts) {
   KvCache::advance(counts);
-  fresh_.reset();
+  layout_.reset();
 }
 
-void DeviceCache::append(Stream stream, std::int64_t layer, const at::Tensor& x,
-                         const std::vector<std::int64_t>& counts) {
-  const c10::InferenceMode inference;
-  const TokenLayout& fresh = layout_of_new(counts);
+const StoredBlock& DeviceCache::stored_block(Stream stream, std::int64_t layer) const {
+  return (stream == Stream::k ? plan_.keys : plan_.values)[to_size(layer)].block;
+}
+
+void DeviceCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, const at::Tensor& z,
+                        const std::vector<std::int64_t>& counts) {
+  const TokenLayout& layout = layout_of_new(counts);
   StreamCache& cache = stream_cache(stream);
-  const at::Tensor z =
-      encode_tokens((*cache.layers)[to_size(layer)].block, x.to(compute_).contiguous(), tensor_parallel_);
   DeviceBlock& block = cache.blocks[to_size(layer)];
-  block.reserve(fresh.tokens(fresh.longest()) - plan_.exact_first);
-  const auto go = [](const TokenLayout::Places& places, const at::Tensor& rows) {
-    return rows.size(0) == places.rows.size(0) ? rows : rows.index_select(0, places.rows);
+  block.reserve(layout.stored_tokens());
+  const auto select = [](const TokenLayout::Slots& slots, const at::Tensor& rows) {
+    return rows.size(0) == slots.rows.size(0) ? rows : rows.index_select(0, slots.rows);
   };
-  if (fresh.stored().rows.size(0) > 0) block.store(go(fresh.stored(), z), fresh.stored().slots);
-  if (fresh.exact().rows.size(0) > 0)
-    cache.exact[to_size(layer)].flatten(0, 1).index_copy_(0, fresh.exact().slots,
-                                                          go(fresh.exact(), x).to(plain_));
+  if (layout.stored().rows.size(0) > 0) block.store(select(layout.stored(), z), layout.stored().slots);
+  if (layout.exact().rows.size(0) > 0)
+    cache.exact[to_size(layer)].flatten(0, 1).index_copy_(0, layout.exact().slots,
+                                                          select(layout.exact(), x).to(plain_));
 }
 
 DeviceView DeviceCache::view(const StreamCache& cache, std::int64_t layer) const {
@@ -91,67 +87,67 @@ DeviceView DeviceCache::view(const StreamCache& cache, std::int64_t layer) const
   return {cache.layers, &cache.blocks, layer, read, cache.exact[to_size(layer)], {}};
 }
 
-/// With the recent tokens of the past and the new ones x; keeps the last of them.
+/// With recent tokens up to the new ones x, of which the last are kept.
 DeviceView DeviceCache::view_with_recent(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
-                                         const TokenLayout& fresh) const {
-  DeviceView own = view(cache, layer);
+                                         const TokenLayout& layout) const {
+  DeviceView stream = view(cache, layer);
   at::Tensor& kept = cache.recent[to_size(layer)];
-  if (!kept.defined()) return own;
-  own.recent = at::cat({kept.to(x.scalar_type()), fresh.padded(x)}, 1);
-  kept = fresh.last_of(own.recent, plan_.exact_recent - 1);
-  return own;
+  if (!kept.defined()) return stream;
+  stream.recent = at::cat({kept.to(x.scalar_type()), layout.padded(x)}, 1);
+  kept = layout.last_of(stream.recent, exact_.kept_recent());
+  return stream;
 }
 
-at::Tensor DeviceCache::attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
-                                        const at::Tensor& v, const std::vector<std::int64_t>& counts) {
-  const c10::InferenceMode inference;
-  const TokenLayout& fresh = layout_of_new(counts);
-  const DeviceView keys = view_with_recent(keys_, layer, k, fresh),
-                   values = view_with_recent(values_, layer, v, fresh);
-  const std::int64_t longest = fresh.longest(), before = std::max<std::int64_t>(0, plan_.exact_recent - 1);
-  const at::Tensor own = fresh.padded(q.to(compute_).contiguous());
-  at::Tensor out = at::empty_like(own);
-  const std::int64_t columns = fresh.tokens(longest) + before + longest;
-  const TaskShape shape(q.size(1) * columns * own.element_size(), longest, own.size(0));
+at::Tensor DeviceCache::attend_stored(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                                      const at::Tensor& v, const std::vector<std::int64_t>& counts) {
+  const TokenLayout& layout = layout_of_new(counts);
+  const DeviceView keys = view_with_recent(keys_, layer, k, layout),
+                   values = view_with_recent(values_, layer, v, layout);
+  const std::int64_t longest = layout.longest(), before = exact_.kept_recent();
+  const at::Tensor padded = layout.padded(q);
+  at::Tensor out = at::empty_like(padded);
+  const std::int64_t columns = layout.tokens(longest) + before + longest;
+  const TaskShape shape(q.size(1) * columns * q.element_size(), longest, padded.size(0));
   for (std::int64_t first = 0; first < longest; first += shape.queries) {
     const std::int64_t queries = std::min(shape.queries, longest - first);
-    // Kept recent tokens and new ones up to the last of these queries, of each sequence as many.
+    // Kept recent tokens and new ones up to the last of these queries: equally many for each sequence.
     const auto near = [&](DeviceView all) {
       if (all.recent.defined()) all.recent = all.recent.narrow(1, first, before + queries);
       return all;
     };
     const DeviceView near_keys = near(keys), near_values = near(values);
-    for (std::int64_t s = 0; s < own.size(0); s += shape.sequences) {
-      const std::int64_t sequences = std::min(shape.sequences, own.size(0) - s);
+    for (std::int64_t s = 0; s < padded.size(0); s += shape.sequences) {
+      const std::int64_t sequences = std::min(shape.sequences, padded.size(0) - s);
       QueryBlock block;
-      block.q = own.narrow(0, s, sequences).narrow(1, first, queries).contiguous();
-      block.positions = narrow_sequences(fresh.positions(), s, sequences).narrow(1, first, queries);
+      block.q = padded.narrow(0, s, sequences).narrow(1, first, queries).contiguous();
+      block.positions = narrow_sequences(layout.positions(), s, sequences).narrow(1, first, queries);
       if (keys.recent.defined())
         block.recent_positions = block.positions.narrow(1, 0, 1) - before +
                                  at::arange(before + queries, block.positions.options());
       block.first_sequence = s;
-      block.tokens = fresh.tokens(first + queries);
-      block.sees_all = fresh.alike() && queries == 1;
+      block.tokens = layout.tokens(first + queries);
+      block.sees_all = layout.is_uniform() && queries == 1;
       out.narrow(0, s, sequences)
           .narrow(1, first, queries)
-          .copy_(attend_blocks(block, near_keys, near_values, plan_.exact_recent));
+          .copy_(attend_blocks(block, near_keys, near_values, exact_));
     }
   }
-  return fresh.packed(out).to(q.scalar_type());
+  return layout.packed(out);
 }
 
 at::Tensor DeviceCache::decode_appended(Stream stream, std::int64_t layer,
                                         const std::vector<std::int64_t>& counts) {
   const c10::InferenceMode inference;
-  const TokenLayout& fresh = layout_of_new(counts);
-  const DeviceView own = view(stream_cache(stream), layer);
-  const std::int64_t exact = fresh.exact().rows.size(0), stored = fresh.stored().rows.size(0);
-  at::Tensor out = at::empty({exact + stored, own.layer().kv_heads, plan_.head_size},
+  const TokenLayout& layout = layout_of_new(counts);
+  const DeviceView decoded = view(stream_cache(stream), layer);
+  const std::int64_t exact = layout.exact().rows.size(0), stored = layout.stored().rows.size(0);
+  at::Tensor out = at::empty({exact + stored, decoded.layer().kv_heads, plan_.head_size},
                              at::dtype(compute_).device(plan_.device));
-  if (stored > 0) out.index_copy_(0, fresh.stored().rows, lift_slots(own, fresh.stored().slots, compute_));
+  if (stored > 0)
+    out.index_copy_(0, layout.stored().rows, decode_slots(decoded, layout.stored().slots, compute_));
   if (exact > 0)
-    out.index_copy_(0, fresh.exact().rows,
-                    own.exact.flatten(0, 1).index_select(0, fresh.exact().slots).to(compute_));
+    out.index_copy_(0, layout.exact().rows,
+                    decoded.exact.flatten(0, 1).index_select(0, layout.exact().slots).to(compute_));
   return out;
 }
 
@@ -159,9 +155,9 @@ CacheBytes DeviceCache::bytes() const {
   CacheBytes bytes;
   for (const StreamCache* cache : {&keys_, &values_}) {
     for (const DeviceBlock& block : cache->blocks) bytes.stored += block.allocated_bytes();
-    for (const auto* all : {&cache->exact, &cache->recent})
-      for (const at::Tensor& one : *all)
-        if (one.defined()) bytes.exact += static_cast<std::int64_t>(one.nbytes());
+    for (const auto* layers : {&cache->exact, &cache->recent})
+      for (const at::Tensor& tokens : *layers)
+        if (tokens.defined()) bytes.exact += static_cast<std::int64_t>(tokens.nbytes());
   }
   return bytes;
 }

@@ -23,7 +23,7 @@ std::vector<DeviceBand> device_bands(const StoredBlock& block, at::Device device
   return bands;
 }
 
-bool has_own_columns(const CachedLayer& layer, std::int64_t own, std::int64_t d) {
+bool has_own_columns(const CachedLayer& layer, std::int64_t number, std::int64_t d) {
   if (layer.block.bands.size() != 1 || layer.block.bands[0].bits != kPlainBits || layer.slices.size() != 1)
     return false;
   const StoredSlice& slice = layer.slices[0];
@@ -34,10 +34,10 @@ bool has_own_columns(const CachedLayer& layer, std::int64_t own, std::int64_t d)
     if (!is_next) return false;
     ++head;
   }
-  return slice.layer == own && slice.first == 0 && head == layer.kv_heads;
+  return slice.layer == number && slice.first == 0 && head == layer.kv_heads;
 }
 
-/// What the heads of a layer read of the block of one layer.
+/// How the heads of a layer read the block of one layer.
 struct DenseMap {
   at::Tensor matrix;   // [kv_heads, columns, d], on the host
   at::Tensor is_read;  // [kv_heads, columns], bool
@@ -61,7 +61,7 @@ DenseMap dense_map(const CachedLayer& layer, std::int64_t from, std::int64_t col
   return map;
 }
 
-/// Columns first .. first + count of the map, of the heads that read some of them.
+/// Columns first .. first + count of the map, for the heads that read some of them.
 BandMap part_of(const DenseMap& map, std::int64_t first, std::int64_t count) {
   const at::Tensor heads = map.is_read.narrow(1, first, count).any(1).nonzero().flatten();
   BandMap part;
@@ -72,7 +72,8 @@ BandMap part_of(const DenseMap& map, std::int64_t first, std::int64_t count) {
   return part;
 }
 
-/// Of a plain band each run of columns that are read, of a coded one all, if some are.
+/// Adds maps of each run of columns that are read in plain bands, and of all columns of coded bands in which
+/// some are read.
 void add_maps(const DenseMap& map, std::int64_t from, const std::vector<DeviceBand>& bands, at::Device device,
               std::vector<BandMap>& maps) {
   const at::Tensor any = map.is_read.any(0);
@@ -104,15 +105,15 @@ std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, s
   std::vector<DeviceLayer> out;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const CachedLayer& layer = layers[i];
-    DeviceLayer& own = out.emplace_back();
-    own.kv_heads = layer.kv_heads;
-    own.block = layer.block;
-    own.block.mean = moved(layer.block.mean);
-    own.block.projection = moved(layer.block.projection);
-    own.bias = moved(layer.bias);
-    own.bands = device_bands(layer.block, device);
-    own.own_columns = has_own_columns(layer, static_cast<std::int64_t>(i), d);
-    if (own.own_columns) continue;
+    DeviceLayer& on_device = out.emplace_back();
+    on_device.kv_heads = layer.kv_heads;
+    on_device.block = layer.block;
+    on_device.block.mean = moved(layer.block.mean);
+    on_device.block.projection = moved(layer.block.projection);
+    on_device.bias = moved(layer.bias);
+    on_device.bands = device_bands(layer.block, device);
+    on_device.own_columns = has_own_columns(layer, static_cast<std::int64_t>(i), d);
+    if (on_device.own_columns) continue;
     for (std::size_t from = 0; from <= i; ++from) {
       const auto number = static_cast<std::int64_t>(from);
       const bool reads = std::any_of(layer.slices.begin(), layer.slices.end(),
@@ -120,7 +121,7 @@ std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, s
       if (!reads) continue;
       const DeviceBand& last = out[from].bands.back();
       add_maps(dense_map(layer, number, last.first + last.columns, d, compute), number, out[from].bands,
-               device, own.maps);
+               device, on_device.maps);
     }
   }
   return out;
@@ -136,8 +137,7 @@ DevicePlan make_device_plan(const CachePlan& plan, at::ScalarType compute, at::D
   out.values = device_layers(plan.values, plan.head_size, compute, device);
   out.device = device;
   out.head_size = plan.head_size;
-  out.exact_first = plan.exact_first;
-  out.exact_recent = plan.exact_recent;
+  out.exact = plan.exact;
   return out;
 }
 

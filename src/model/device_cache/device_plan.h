@@ -1,6 +1,6 @@
 // A cache plan as a device reads it: what encodes new tokens, and the maps of all heads that read a stored
-// band, joined so that one product meets its columns once for all of them. Coded bands are read as fields
-// (model/kernels/packed_codes.h), in which their maps are kept. Made once for all caches of a plan.
+// band, joined so that one product reads its columns once for all of them. Coded bands are read as fields
+// (model/kernels/packed_codes.h), and so are their maps. Made once for all caches of a plan.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct DeviceBand {
   std::int64_t columns = 0;
   std::optional<PackedCodes> codes;  ///< nothing: plain
 
-  /// In which the band is read: its columns, or its fields.
+  /// How many numbers of a token are read: columns, or fields.
   std::int64_t numbers() const { return codes ? codes->fields() : columns; }
 };
 
@@ -46,11 +46,10 @@ struct DevicePlan {
   std::vector<DeviceLayer> keys, values;  ///< [layers]
   at::Device device = at::kCPU;
   std::int64_t head_size = 0;
-  std::int64_t exact_first = 0;
-  std::int64_t exact_recent = 0;
+  ExactTokens exact;
 };
 
-/// `plan` deals nothing out. `compute`: in which attention computes, float32 or float64.
+/// Nothing in `plan` is sharded. `compute`: in which attention computes, float32 or float64.
 DevicePlan make_device_plan(const CachePlan& plan, at::ScalarType compute, at::Device device);
 
 }  // namespace headspan

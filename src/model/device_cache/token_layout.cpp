@@ -21,33 +21,35 @@ at::Tensor on_device(const Numbers& numbers, at::Device device) {
 
 }  // namespace
 
-TokenLayout::TokenLayout(Numbers past, Numbers counts, std::int64_t exact_first, at::Device device)
+TokenLayout::TokenLayout(Numbers past, Numbers counts, const ExactTokens& exact, at::Device device)
     : past_(std::move(past)), counts_(std::move(counts)) {
   longest_ = *std::max_element(counts_.begin(), counts_.end());
-  const std::int64_t room = DeviceBlock::room_for(std::max<std::int64_t>(0, tokens(longest_) - exact_first));
-  Numbers padding, unpadding;
-  struct {
-    Numbers rows, slots;
-  } exact, stored;
+  stored_tokens_ = split_tokens(exact, tokens(longest_)).stored;
+  const std::int64_t room = DeviceBlock::room_for(stored_tokens_);
+  Numbers padding, unpadding, exact_rows, exact_slots, stored_rows, stored_slots;
   std::int64_t row = 0;
   for (std::size_t s = 0; s < counts_.size(); ++s) {
     const auto sequence = static_cast<std::int64_t>(s);
+    const TokenSplit before = split_tokens(exact, past_[s]),
+                     after = split_tokens(exact, past_[s] + counts_[s]);
+    for (std::int64_t token = before.exact; token < after.exact; ++token, ++row) {
+      exact_rows.push_back(row);
+      exact_slots.push_back(sequence * exact.first + token);
+    }
+    for (std::int64_t token = before.stored; token < after.stored; ++token, ++row) {
+      stored_rows.push_back(row);
+      stored_slots.push_back(sequence * room + token);
+    }
     for (std::int64_t i = 0; i < longest_; ++i) {
-      padding.push_back(i < counts_[s] ? row : 0);
-      if (i >= counts_[s]) continue;
-      const std::int64_t position = past_[s] + i;
-      auto& place = position < exact_first ? exact : stored;
-      place.slots.push_back(position < exact_first ? sequence * exact_first + position
-                                                   : sequence * room + position - exact_first);
-      place.rows.push_back(row++);
-      unpadding.push_back(sequence * longest_ + i);
+      padding.push_back(i < counts_[s] ? row - counts_[s] + i : 0);
+      if (i < counts_[s]) unpadding.push_back(sequence * longest_ + i);
     }
   }
-  exact_ = {on_device(exact.rows, device), on_device(exact.slots, device)};
-  stored_ = {on_device(stored.rows, device), on_device(stored.slots, device)};
-  fresh_ = on_device(counts_, device).unsqueeze(1);
-  const bool alike = are_equal(past_) && are_equal(counts_);
-  const at::Tensor first = on_device(alike ? Numbers{past_.front()} : past_, device);
+  exact_ = {on_device(exact_rows, device), on_device(exact_slots, device)};
+  stored_ = {on_device(stored_rows, device), on_device(stored_slots, device)};
+  device_counts_ = on_device(counts_, device).unsqueeze(1);
+  const bool uniform = are_equal(past_) && are_equal(counts_);
+  const at::Tensor first = on_device(uniform ? Numbers{past_.front()} : past_, device);
   positions_ = first.unsqueeze(1) + at::arange(longest_, first.options());
   if (are_equal(counts_)) return;
   padding_ = on_device(padding, device);
@@ -65,16 +67,17 @@ at::Tensor TokenLayout::packed(const at::Tensor& x) const {
 }
 
 std::int64_t TokenLayout::tokens(std::int64_t last) const {
-  std::int64_t most = 0;
+  std::int64_t longest = 0;
   for (std::size_t s = 0; s < counts_.size(); ++s)
-    most = std::max(most, past_[s] + std::min(counts_[s], last));
-  return most;
+    longest = std::max(longest, past_[s] + std::min(counts_[s], last));
+  return longest;
 }
 
 at::Tensor TokenLayout::last_of(const at::Tensor& x, std::int64_t kept) const {
   if (!padding_.defined()) return x.narrow(1, longest_, kept).clone();
-  const at::Tensor first = at::arange(x.size(0), fresh_.options()).unsqueeze(1) * x.size(1) + fresh_;
-  const at::Tensor rows = first + at::arange(kept, fresh_.options());  // [sequences, kept]
+  const at::Tensor first =
+      at::arange(x.size(0), device_counts_.options()).unsqueeze(1) * x.size(1) + device_counts_;
+  const at::Tensor rows = first + at::arange(kept, device_counts_.options());  // [sequences, kept]
   return x.flatten(0, 1).index_select(0, rows.flatten()).unflatten(0, {x.size(0), kept});
 }
 

@@ -40,31 +40,36 @@ Shard shard_of(const DeviceComm& tensor_parallel) { return {tensor_parallel.rank
 
 }  // namespace
 
-Transformer::Transformer(const ModelConfig& config, at::ScalarType dtype, const DeviceComm& tensor_parallel,
-                         at::Device device)
-    : config_(config), dtype_(dtype), tensor_parallel_(&tensor_parallel), device_(device) {}
+Transformer::Transformer(const ModelConfig& config, const TransformerOptions& options,
+                         const DeviceComm& tensor_parallel)
+    : config_(config),
+      dtype_(scalar_type(options.dtype)),
+      tensor_parallel_(&tensor_parallel),
+      device_(options.device) {}
 
-Transformer Transformer::load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype,
-                              Extent extent, const DeviceComm& tensor_parallel, const Comm& data_parallel,
-                              at::Device device) {
+Transformer Transformer::load(const ModelConfig& config, const Checkpoint& checkpoint,
+                              const TransformerOptions& options, const DeviceComm& tensor_parallel,
+                              const Comm& data_parallel) {
   const c10::InferenceMode inference;
-  Transformer model(config, scalar_type(dtype), tensor_parallel, device);
+  Transformer model(config, options, tensor_parallel);
   agree(data_parallel, [&] {  // else the other rows would go on and wait for this one
     agree(tensor_parallel.host(), [&] {
-      const WeightTypes types{scalar_type(weight_dtype(dtype, config, &checkpoint)), model.dtype_};
-      model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), types, device);
+      const WeightTypes types{scalar_type(weight_dtype(options.dtype, config, &checkpoint)), model.dtype_};
+      model.weights_ =
+          allocate_weights(config, options.extent, shard_of(tensor_parallel), types, options.device);
     });
   });
   load_weights(checkpoint, config, model.weights_, tensor_parallel.host(), data_parallel);
   return model;
 }
 
-Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
-                                const DeviceComm& tensor_parallel, at::Device device) {
+Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed,
+                                const TransformerOptions& options, const DeviceComm& tensor_parallel) {
   const c10::InferenceMode inference;
-  Transformer model(config, scalar_type(dtype), tensor_parallel, device);
+  Transformer model(config, options, tensor_parallel);
   agree(tensor_parallel.host(), [&] {
-    model.weights_ = allocate_weights(config, extent, shard_of(tensor_parallel), model.dtype_, device);
+    model.weights_ =
+        allocate_weights(config, options.extent, shard_of(tensor_parallel), model.dtype_, options.device);
     initialize_weights(config, seed, model.weights_);
   });
   return model;

@@ -43,19 +43,24 @@ using MeanSquareSink = std::function<void(std::int64_t layer, const std::vector<
 
 class KvCache;
 
+struct TransformerOptions {
+  Dtype dtype;                   ///< of the forward
+  Extent extent;                 ///< which layers there are
+  at::Device device = at::kCPU;  ///< where the weights are kept and the model runs
+};
+
 class Transformer {
  public:
   /// Reads the weights. Collective over both communicators: `tensor_parallel` joins the shards of one model
-  /// and must outlive the object, `data_parallel` the ranks that hold the same shard. `device`: where the
-  /// weights are kept and the model runs. Throws AgreedError.
-  static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint, Dtype dtype, Extent extent,
-                          const DeviceComm& tensor_parallel, const Comm& data_parallel,
-                          at::Device device = at::kCPU);
+  /// and must outlive the object, `data_parallel` the ranks that hold the same shard. Throws AgreedError.
+  static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint,
+                          const TransformerOptions& options, const DeviceComm& tensor_parallel,
+                          const Comm& data_parallel);
 
   /// Draws the weights: the same model for one seed whatever the number of ranks. Collective over the
   /// communicator, which must outlive the object. Throws AgreedError.
-  static Transformer random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, Extent extent,
-                            const DeviceComm& tensor_parallel, at::Device device = at::kCPU);
+  static Transformer random(const ModelConfig& config, std::uint64_t seed, const TransformerOptions& options,
+                            const DeviceComm& tensor_parallel);
 
   const ModelConfig& config() const { return config_; }
   at::Device device() const { return device_; }
@@ -100,8 +105,8 @@ class Transformer {
     const MeanSquareSink* mean_squares;  // empty: not asked for
   };
 
-  Transformer(const ModelConfig& config, at::ScalarType dtype, const DeviceComm& tensor_parallel,
-              at::Device device);
+  Transformer(const ModelConfig& config, const TransformerOptions& options,
+              const DeviceComm& tensor_parallel);
 
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
   at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture, KvCache* cache) const;

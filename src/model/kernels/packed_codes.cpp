@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// As the host's: rounded to float32 on the way.
+/// Rounds to float32 first, as the host does.
 at::Tensor to_half(const at::Tensor& values) {
   constexpr double kLargest = 65504;
   return values.clamp(-kLargest, kLargest).to(at::kFloat).to(at::kHalf);
@@ -55,17 +55,17 @@ PackedCodes::PackedCodes(const Band& band, at::Device device) : band_(band) {
 
 PackedRows PackedCodes::pack(const at::Tensor& z) const {
   const double levels = std::exp2(band_.bits);
-  const at::Tensor least = z.amin({1}, true), largest = z.amax({1}, true);
+  const at::Tensor smallest = z.amin({1}, true), largest = z.amax({1}, true);
   const at::Tensor scales =
-      band_.offset ? at::cat({to_half(least.to(at::kDouble)),
-                              to_half((largest - least).to(at::kDouble) / (levels - 1))},
+      band_.offset ? at::cat({to_half(smallest.to(at::kDouble)),
+                              to_half((largest - smallest).to(at::kDouble) / (levels - 1))},
                              1)
-                   : to_half(at::maximum(least.abs(), largest.abs()).to(at::kDouble) / (levels / 2 - 0.5));
-  const CodeScales kept = read_scales(scales);
-  const at::Tensor step = kept.step.to(at::kDouble).unsqueeze(1);
+                   : to_half(at::maximum(smallest.abs(), largest.abs()).to(at::kDouble) / (levels / 2 - 0.5));
+  const CodeScales rounded = read_scales(scales);
+  const at::Tensor step = rounded.step.to(at::kDouble).unsqueeze(1);
   const at::Tensor inverse = at::where(step > 0, step.reciprocal(), at::zeros_like(step));
   const at::Tensor codes =
-      ((z.to(at::kDouble) - kept.base.unsqueeze(1)) * inverse).clamp_(0, levels - 1).round_();
+      ((z.to(at::kDouble) - rounded.base.unsqueeze(1)) * inverse).clamp_(0, levels - 1).round_();
   const at::Tensor fields = codes.index_select(1, columns_).mul_(inverse_).floor_().to(at::kLong);
   const at::Tensor bytes =
       fields.view({z.size(0), masks_.size(0), masks_.size(1)}).bitwise_and(masks_.to(at::kLong)).sum(2);

@@ -1,21 +1,50 @@
-// Coded columns of some tokens, as the products with them take them (model/kernels/quantized_gemm.h).
+// Stored columns of few bits as kernels read them. Who writes them: model/cache/record_format.h.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
-#include "model/kernels/row_kernels.h"
+#include "base/process/cpu_dispatch.h"
 
 namespace headspan {
 
-constexpr std::int64_t kQuantizedTokens = 64;
+/// Rows of codes of `bits` bits (2, 3, 4, 5, 6 or 8) laid end to end, the lowest bit first; rows `stride`
+/// bytes apart. Up to 7 bytes after the last code are read.
+struct CodedRows {
+  const std::uint8_t* codes;
+  std::int64_t stride;
+  std::int64_t rows;
+  int bits;
+  std::int64_t count;  ///< codes per row
+};
 
 constexpr int kMostQuantizedBits = 8;
+constexpr std::int64_t kQuantizedTokens = 64;
 
-/// Coded columns of some tokens.
+/// Columns of at most kQuantizedTokens tokens: z[t, c] = base[t] + code[t, c] * step[t].
 struct QuantizedBlock {
   CodedRows codes;
-  float base[kQuantizedTokens];  ///< of any finite value behind the last token, as step is
+  float base[kQuantizedTokens];  ///< any finite value after the last token, as in step
   float step[kQuantizedTokens];
 };
+
+/// Calls use(constant) with the number of bits as a compile-time constant.
+template <class Use>
+HS_INLINED inline void with_bits(int bits, const Use& use) {
+  switch (bits) {
+    case 2:
+      return use(std::integral_constant<int, 2>());
+    case 3:
+      return use(std::integral_constant<int, 3>());
+    case 4:
+      return use(std::integral_constant<int, 4>());
+    case 5:
+      return use(std::integral_constant<int, 5>());
+    case 6:
+      return use(std::integral_constant<int, 6>());
+    default:
+      return use(std::integral_constant<int, 8>());
+  }
+}
 
 }  // namespace headspan

@@ -13,10 +13,10 @@ using namespace int16_unpack;
 
 namespace {
 
-constexpr int kRows = 16;               // whose weights are rounded at a time
-constexpr std::int64_t kRowGroup = 16;  // columns: of the widest vector
+constexpr std::int64_t kRows = 16;      // of the other factor, taken at a time
+constexpr std::int64_t kRowGroup = 16;  // columns of the widest vector
 constexpr float kLargest = 32767;
-constexpr float kLeast = 1e-30F;  // what is smaller in magnitude counts as zero
+constexpr float kSmallest = 1e-30F;  // smaller magnitudes count as zero
 
 #if HS_SEVERAL_PROCESSORS
 template <class Kernel, class... Arguments>
@@ -26,7 +26,7 @@ void run_fused(Arguments... arguments) {
 }
 #endif
 
-/// As for_this_processor, fused where the processor can.
+/// for_this_processor with fused products where the processor has them.
 template <class Kernel, class... Arguments>
 void run_kernel(Arguments... arguments) {
 #if HS_SEVERAL_PROCESSORS
@@ -36,82 +36,85 @@ void run_kernel(Arguments... arguments) {
   for_this_processor<Kernel>(arguments...);
 }
 
-/// sum += lower half of a * lower half of b + upper half * upper half, in every lane. Fused: in one
-/// instruction (AVX-512 VNNI).
+/// Adds to every lane of `sum` the products of the lower and of the upper halves of a and b: with `Fused` in
+/// one instruction (AVX-512 VNNI).
 template <int Lanes, bool Fused>
 HS_INLINED inline void add_pairs(const Words<Lanes>& a, const Words<Lanes>& b, Ints<Lanes>& sum) {
 #if HS_NAMED_INSTRUCTIONS
-  typename Vector<Lanes>::Halves own, other;
-  load(&a, own);
-  load(&b, other);
+  typename Vector<Lanes>::Shorts shorts_a, shorts_b;
+  load(&a, shorts_a);
+  load(&b, shorts_b);
   if constexpr (Fused) {
-    Ints<Lanes> first, second;
-    load(&a, first);
-    load(&b, second);
-    sum = __builtin_ia32_vpdpwssd_v16si(sum, first, second);
+    Ints<Lanes> ints_a, ints_b;
+    load(&a, ints_a);
+    load(&b, ints_b);
+    sum = __builtin_ia32_vpdpwssd_v16si(sum, ints_a, ints_b);
   } else if constexpr (Lanes == 16)
-    sum += __builtin_ia32_pmaddwd512_mask(own, other, Ints<16>{}, 0xffff);
+    sum += __builtin_ia32_pmaddwd512_mask(shorts_a, shorts_b, Ints<16>{}, 0xffff);
   else if constexpr (Lanes == 8)
-    sum += __builtin_ia32_pmaddwd256(own, other);
+    sum += __builtin_ia32_pmaddwd256(shorts_a, shorts_b);
   else
-    sum += __builtin_ia32_pmaddwd128(own, other);
+    sum += __builtin_ia32_pmaddwd128(shorts_a, shorts_b);
 #else
-  Ints<Lanes> own, other;
-  load(&a, own);
-  load(&b, other);
-  sum += (own >> 16) * (other >> 16) + (own << 16 >> 16) * (other << 16 >> 16);
+  Ints<Lanes> ints_a, ints_b;
+  load(&a, ints_a);
+  load(&b, ints_b);
+  sum += (ints_a >> 16) * (ints_b >> 16) + (ints_a << 16 >> 16) * (ints_b << 16 >> 16);
 #endif
 }
 
-/// sums[m * Vectors + v] = sum over i of x[m, i] times vector v of row i of z, for pairs in every lane. At
-/// most 128 products of 2^15 and 2^7: far from what 32 bits hold.
+/// Pairs of 16-bit integers in words: [count, width], rows `leading` apart; `width` is a whole number of
+/// vectors.
+struct PairMatrix {
+  const std::uint32_t* pairs;
+  std::int64_t leading, count, width;
+};
+
+/// sums[m * Vectors + v] = sum over i of x[m][i] times vector v, from lane `first` on, of row i of z. At most
+/// 128 products of 2^15 and 2^7 each: far from what 32 bits hold.
 template <int Lanes, bool Fused, int Rows, int Vectors>
-HS_INLINED inline void sum_pairs(const std::uint32_t* const* x, const std::uint32_t* z,
-                                 std::int64_t z_leading, std::int64_t count, Ints<Lanes>* sums) {
-  Ints<Lanes> own[Rows * Vectors] = {};
-  for (std::int64_t i = 0; i < count; ++i) {
+HS_INLINED inline void sum_pairs(const std::uint32_t* const* x, const PairMatrix& z, std::int64_t first,
+                                 Ints<Lanes>* sums) {
+  Ints<Lanes> partial[Rows * Vectors] = {};
+  for (std::int64_t i = 0; i < z.count; ++i) {
     Words<Lanes> row[Vectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) load(z + i * z_leading + v * Lanes, row[v]);
+    for (int v = 0; v < Vectors; ++v) load(z.pairs + i * z.leading + first + v * Lanes, row[v]);
 #pragma GCC unroll 4
     for (int m = 0; m < Rows; ++m) {
       const Words<Lanes> factor = Words<Lanes>{} + x[m][i];
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) add_pairs<Lanes, Fused>(factor, row[v], own[m * Vectors + v]);
+      for (int v = 0; v < Vectors; ++v) add_pairs<Lanes, Fused>(factor, row[v], partial[m * Vectors + v]);
     }
   }
-  std::memcpy(sums, own, sizeof own);
+  std::memcpy(sums, partial, sizeof partial);
 }
 
-/// Rows that a processor has registers for, times so many vectors.
+/// How many rows times `vectors` vectors of sums a processor has registers for.
 template <int Lanes>
 constexpr int rows_with(int vectors) {
   return 8 * vectors <= Lanes ? 8 : 4;
 }
 
-/// Calls use(m, lane's first place, sums of a vector) for `rows` rows times `width` lanes of z: a whole
-/// number of vectors.
+/// Calls use(m, first lane, sums of a vector) for `rows` rows of x times all lanes of z.
 template <int Lanes, bool Fused, class Use>
-HS_INLINED inline void for_each_sum(std::int64_t rows, const std::uint32_t* const* x, const std::uint32_t* z,
-                                    std::int64_t z_leading, std::int64_t count, std::int64_t width,
+HS_INLINED inline void for_each_sum(std::int64_t rows, const std::uint32_t* const* x, const PairMatrix& z,
                                     const Use& use) {
   constexpr int kVectors = Lanes / 4;
-  for (std::int64_t v = 0, taken; v < width / Lanes; v += taken) {
-    taken = next_part(width / Lanes - v, kVectors);
-    with_constant<kVectors>(
-        taken, [&](auto vectors) __attribute__((always_inline)) {
-          constexpr int kAtATime = rows_with<Lanes>(vectors);
-          for (std::int64_t m = 0, own; m < rows; m += own) {
-            own = next_part(rows - m, kAtATime);
-            with_constant<kAtATime>(
-                own, [&](auto some) __attribute__((always_inline)) {
-                  Ints<Lanes> sums[some * vectors];
-                  sum_pairs<Lanes, Fused, some, vectors>(x + m, z + v * Lanes, z_leading, count, sums);
-                  for (int i = 0; i < some * vectors; ++i)
-                    use(m + i / vectors, (v + i % vectors) * Lanes, sums[i]);
-                });
-          }
+  for (std::int64_t v = 0, taken; v < z.width / Lanes; v += taken) {
+    taken = next_part(z.width / Lanes - v, kVectors);
+    with_constant<kVectors>(taken, [&](auto vectors) HS_INLINED {
+      constexpr int kAtATime = rows_with<Lanes>(vectors);
+      for (std::int64_t m = 0, height; m < rows; m += height) {
+        height = next_part(rows - m, kAtATime);
+        with_constant<kAtATime>(height, [&](auto own_rows) HS_INLINED {
+          Ints<Lanes> sums[own_rows * vectors];
+          sum_pairs<Lanes, Fused, own_rows, vectors>(x + m, z, v * Lanes, sums);
+          for (int i = 0; i < own_rows * vectors; ++i)
+            use(m + i / vectors, (v + i % vectors) * Lanes, sums[i]);
         });
+      }
+    });
   }
 }
 
@@ -135,59 +138,51 @@ HS_INLINED inline std::int64_t whole_vectors(std::int64_t lanes) {
   return (lanes + Lanes - 1) / Lanes * Lanes;
 }
 
-/// The middle of the codes as a number: what is left where codes are centred.
+/// base + 2^(bits - 1) step of each token: what centred codes leave out.
 HS_INLINED inline void middles_of(const QuantizedBlock& z, float* middles) {
   const auto middle = static_cast<float>(1 << (z.codes.bits - 1));
   for (std::int64_t t = 0; t < kQuantizedTokens; ++t) middles[t] = z.base[t] + middle * z.step[t];
 }
 
-struct CodedTransposed {
+struct TransposedKernel {
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const IntegerRows* x, const QuantizedBlock* z, float* y,
                              std::int64_t y_leading) {
-    alignas(64) std::uint32_t pairs[kColumns / 2 * kQuantizedTokens];
+    const std::int64_t tokens = z->codes.rows;
     float middles[kQuantizedTokens];
     middles_of(*z, middles);
-    const std::int64_t tokens = z->codes.rows;
     for (std::int64_t m = 0; m < x->rows(); ++m)
       for (std::int64_t t = 0; t < tokens; ++t) y[m * y_leading + t] += x->sum(m) * middles[t];
+    alignas(64) std::uint32_t words[kColumns / 2 * kQuantizedTokens];
     for (std::int64_t c = 0; c < z->codes.count; c += kColumns) {
-      const std::int64_t own = std::min(kColumns, z->codes.count - c), count = whole_groups(own);
-      const RowStarts starts(z->codes, c, own);
-      with_bits(
-          z->codes.bits, [&](auto bits) __attribute__((always_inline)) {
-            unpack_pairs_of_columns<Lanes, bits>(starts, tokens, count, pairs);
-          });
-      for (std::int64_t m = 0; m < x->rows(); m += kRows)
-        add<Lanes, Fused>(*x, m, c, count, *z, pairs, y + m * y_leading, y_leading);
+      const std::int64_t count = std::min(kColumns, z->codes.count - c), padded = whole_groups(count);
+      const RowStarts starts(z->codes, c, count);
+      with_bits(z->codes.bits, [&](auto bits) HS_INLINED {
+        unpack_pairs_of_columns<Lanes, bits>(starts, tokens, padded, words);
+      });
+      const PairMatrix pairs{words, kQuantizedTokens, padded / 2, whole_vectors<Lanes>(tokens)};
+      for (std::int64_t first = 0; first < x->rows(); first += kRows) {
+        const std::int64_t rows = std::min(kRows, x->rows() - first);
+        const std::uint32_t* row_pairs[kRows];
+        for (std::int64_t m = 0; m < rows; ++m) row_pairs[m] = x->pairs(first + m) + c / 2;
+        const auto add = [=](std::int64_t m, std::int64_t t, const Ints<Lanes>& sums) HS_INLINED {
+          Floats<Lanes> step;
+          load(z->step + t, step);
+          add_scaled<Lanes>(sums, x->factor(first + m) * step, 0, tokens - t,
+                            y + (first + m) * y_leading + t);
+        };
+        for_each_sum<Lanes, Fused>(rows, row_pairs, pairs, add);
+      }
     }
-  }
-
-  /// Rows `first` and on, at most kRows.
-  template <int Lanes, bool Fused>
-  HS_INLINED static void add(const IntegerRows& x, std::int64_t first, std::int64_t column,
-                             std::int64_t columns, const QuantizedBlock& z, const std::uint32_t* pairs,
-                             float* y, std::int64_t y_leading) {
-    const std::int64_t rows = std::min<std::int64_t>(kRows, x.rows() - first), tokens = z.codes.rows;
-    const std::uint32_t* each[kRows];
-    for (std::int64_t m = 0; m < rows; ++m) each[m] = x.pairs(first + m) + column / 2;
-    const auto use = [&](std::int64_t m, std::int64_t t, const Ints<Lanes>& sums)
-        __attribute__((always_inline)) {
-      Floats<Lanes> step;
-      load(z.step + t, step);
-      add_scaled<Lanes>(sums, x.factor(first + m) * step, 0, tokens - t, y + m * y_leading + t);
-    };
-    for_each_sum<Lanes, Fused>(rows, each, pairs, kQuantizedTokens, columns / 2, whole_vectors<Lanes>(tokens),
-                               use);
   }
 };
 
-constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer in the lowest bits
+constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the lowest bits
 
-/// Lanes 16-bit integers: values times `inverse`, to the nearest.
+/// Stores values times `inverse`, rounded to 16-bit integers.
 template <int Lanes>
 HS_INLINED inline void store_rounded(const Floats<Lanes>& values, float inverse, std::uint32_t* to) {
-  typedef std::uint16_t Integers __attribute__((vector_size(2 * Lanes)));
+  using Integers = typename Vector<Lanes>::Halves;
   const Floats<Lanes> shifted = values * inverse + kRound;
   Words<Lanes> words;
   load(&shifted, words);
@@ -195,10 +190,10 @@ HS_INLINED inline void store_rounded(const Floats<Lanes>& values, float inverse,
   std::memcpy(to, &integers, sizeof integers);
 }
 
-/// What makes the largest magnitude kLargest.
-HS_INLINED inline float inverse_of(float largest) { return largest > kLeast ? kLargest / largest : 0; }
+/// The factor that scales the largest magnitude to kLargest.
+HS_INLINED inline float inverse_of(float largest) { return largest > kSmallest ? kLargest / largest : 0; }
 
-/// Op over all lanes.
+/// Reduces all lanes by an associative operation.
 template <int Lanes, class Op>
 HS_INLINED inline float reduce(const Floats<Lanes>& values, const Op& op) {
   if constexpr (Lanes == 4) {
@@ -213,133 +208,120 @@ HS_INLINED inline float reduce(const Floats<Lanes>& values, const Op& op) {
 
 template <int Lanes>
 HS_INLINED inline void keep_larger(const Floats<Lanes>& values, Floats<Lanes>& largest) {
-  const Floats<Lanes> sizes = values > -values ? values : -values;
-  largest = sizes > largest ? sizes : largest;
+  const Floats<Lanes> magnitudes = values > -values ? values : -values;
+  largest = magnitudes > largest ? magnitudes : largest;
 }
 
 template <int Lanes>
 HS_INLINED inline float largest_of(const Floats<Lanes>& lanes) {
-  return reduce<Lanes>(
-      lanes, [](const auto& a, const auto& b) __attribute__((always_inline)) { return a > b ? a : b; });
+  return reduce<Lanes>(lanes, [](const auto& a, const auto& b) HS_INLINED { return a > b ? a : b; });
 }
 
 template <int Lanes>
 HS_INLINED inline float sum_of(const Floats<Lanes>& lanes) {
-  return reduce<Lanes>(
-      lanes, [](const auto& a, const auto& b) __attribute__((always_inline)) { return a + b; });
+  return reduce<Lanes>(lanes, [](const auto& a, const auto& b) HS_INLINED { return a + b; });
 }
 
-/// Rows of weights times the steps of their tokens: pairs of neighbouring tokens.
+/// A row of weights times the steps of their tokens, as factor * integer: pairs of neighbouring tokens.
 struct IntegerWeights {
-  std::uint32_t pairs[kRows][kQuantizedTokens / 2];
-  float factors[kRows];
-  float middles[kRows];  ///< what the weights make of the middles
+  std::uint32_t pairs[kQuantizedTokens / 2];
+  float factor;
+  float middle;  ///< the sum of weights times middles
 };
 
-/// w: a row of the weights, zero behind the last token.
+/// w: [tokens of z].
 template <int Lanes>
 HS_INLINED inline void round_weights(const float* w, const QuantizedBlock& z, const float* middles,
-                                     std::int64_t row, IntegerWeights& to) {
+                                     IntegerWeights& to) {
   constexpr int kVectors = kQuantizedTokens / Lanes;
-  Floats<Lanes> products[kVectors], middle = {}, largest = {};
+  float padded[kQuantizedTokens];
+  if (z.codes.rows < kQuantizedTokens) {
+    std::fill(std::copy_n(w, z.codes.rows, padded), padded + kQuantizedTokens, 0.0F);
+    w = padded;
+  }
+  Floats<Lanes> products[kVectors], middle = {}, lanes = {};
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
-    Floats<Lanes> weights, step, own;
+    Floats<Lanes> weights, step, middles_of_vector;
     load(w + v * Lanes, weights);
     load(z.step + v * Lanes, step);
-    load(middles + v * Lanes, own);
+    load(middles + v * Lanes, middles_of_vector);
     products[v] = weights * step;
-    middle += weights * own;
-    keep_larger<Lanes>(products[v], largest);
+    middle += weights * middles_of_vector;
+    keep_larger<Lanes>(products[v], lanes);
   }
-  const float most = largest_of<Lanes>(largest);
-  to.factors[row] = most / kLargest;
-  to.middles[row] = sum_of<Lanes>(middle);
+  const float largest = largest_of<Lanes>(lanes);
+  to.factor = largest / kLargest;
+  to.middle = sum_of<Lanes>(middle);
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v)
-    store_rounded<Lanes>(products[v], inverse_of(most), to.pairs[row] + v * Lanes / 2);
+    store_rounded<Lanes>(products[v], inverse_of(largest), to.pairs + v * Lanes / 2);
 }
 
-struct CodedProduct {
+struct ProductKernel {
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const float* w, std::int64_t w_leading, std::int64_t rows,
                              const QuantizedBlock* z, float* y, std::int64_t y_leading) {
     float middles[kQuantizedTokens];
     middles_of(*z, middles);
-    alignas(64) std::uint32_t pairs[kQuantizedTokens / 2 * kColumns];
+    alignas(64) std::uint32_t words[kQuantizedTokens / 2 * kColumns];
     for (std::int64_t c = 0; c < z->codes.count; c += kColumns) {
       const std::int64_t count = std::min(kColumns, z->codes.count - c);
       const RowStarts starts(z->codes, c, count);
-      with_bits(
-          z->codes.bits, [&](auto bits) __attribute__((always_inline)) {
-            unpack_pairs_of_tokens<Lanes, bits>(starts, z->codes.rows, count, pairs);
-          });
-      for (std::int64_t m = 0; m < rows; m += kRows)
-        add<Lanes, Fused>(w + m * w_leading, w_leading, std::min<std::int64_t>(kRows, rows - m), *z, middles,
-                          pairs, count, y + m * y_leading + c, y_leading);
-    }
-  }
-
-  /// rows <= kRows.
-  template <int Lanes, bool Fused>
-  HS_INLINED static void add(const float* w, std::int64_t w_leading, std::int64_t rows,
-                             const QuantizedBlock& z, const float* middles, const std::uint32_t* pairs,
-                             std::int64_t columns, float* y, std::int64_t y_leading) {
-    IntegerWeights weights;
-    const std::uint32_t* each[kRows];
-    for (std::int64_t m = 0; m < rows; ++m) {
-      const float* own = w + m * w_leading;
-      float padded[kQuantizedTokens];
-      if (z.codes.rows < kQuantizedTokens) {
-        std::fill(std::copy_n(own, z.codes.rows, padded), padded + kQuantizedTokens, 0.0F);
-        own = padded;
+      with_bits(z->codes.bits, [&](auto bits) HS_INLINED {
+        unpack_pairs_of_tokens<Lanes, bits>(starts, z->codes.rows, count, words);
+      });
+      const PairMatrix pairs{words, kColumns, (z->codes.rows + 1) / 2, whole_vectors<Lanes>(count)};
+      for (std::int64_t first = 0; first < rows; first += kRows) {
+        const std::int64_t height = std::min(kRows, rows - first);
+        IntegerWeights weights[kRows];
+        const std::uint32_t* row_pairs[kRows];
+        for (std::int64_t m = 0; m < height; ++m) {
+          round_weights<Lanes>(w + (first + m) * w_leading, *z, middles, weights[m]);
+          row_pairs[m] = weights[m].pairs;
+        }
+        const auto add = [&](std::int64_t m, std::int64_t lane, const Ints<Lanes>& sums) HS_INLINED {
+          add_scaled<Lanes>(sums, weights[m].factor, weights[m].middle, count - lane,
+                            y + (first + m) * y_leading + c + lane);
+        };
+        for_each_sum<Lanes, Fused>(height, row_pairs, pairs, add);
       }
-      round_weights<Lanes>(own, z, middles, m, weights);
-      each[m] = weights.pairs[m];
     }
-    const auto use = [&](std::int64_t m, std::int64_t c, const Ints<Lanes>& sums)
-        __attribute__((always_inline)) {
-      add_scaled<Lanes>(sums, weights.factors[m], weights.middles[m], columns - c, y + m * y_leading + c);
-    };
-    for_each_sum<Lanes, Fused>(rows, each, pairs, kColumns, (z.codes.rows + 1) / 2,
-                               whole_vectors<Lanes>(columns), use);
   }
 };
 
-struct RoundedRow {
-  /// pairs: of whole groups of kRowGroup columns, zero behind the last.
+struct RoundRow {
+  /// pairs: whole groups of kRowGroup columns, zero after the last column.
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const float* x, std::int64_t columns, std::uint32_t* pairs, float* factor,
                              float* sum) {
-    Floats<Lanes> total = {}, largest = {};
-    for_each_vector<Lanes>(
-        x, columns, [&](std::int64_t, const Floats<Lanes>& own) __attribute__((always_inline)) {
-          total += own;
-          keep_larger<Lanes>(own, largest);
-        });
-    const float most = largest_of<Lanes>(largest), inverse = inverse_of(most);
-    for_each_vector<Lanes>(
-        x, columns, [&](std::int64_t c, const Floats<Lanes>& own) __attribute__((always_inline)) {
-          store_rounded<Lanes>(own, inverse, pairs + c / 2);
-        });
-    *factor = most / kLargest;
+    Floats<Lanes> total = {}, lanes = {};
+    for_each_vector<Lanes>(x, columns, [&](std::int64_t, const Floats<Lanes>& values) HS_INLINED {
+      total += values;
+      keep_larger<Lanes>(values, lanes);
+    });
+    const float largest = largest_of<Lanes>(lanes), inverse = inverse_of(largest);
+    for_each_vector<Lanes>(x, columns, [&](std::int64_t c, const Floats<Lanes>& values) HS_INLINED {
+      store_rounded<Lanes>(values, inverse, pairs + c / 2);
+    });
+    *factor = largest / kLargest;
     *sum = sum_of<Lanes>(total);
   }
 
-  /// Calls use(column, vector); zero behind the last column.
+  /// Calls use(column, vector); zero after the last column.
   template <int Lanes, class Use>
   HS_INLINED static void for_each_vector(const float* x, std::int64_t columns, const Use& use) {
-    Floats<Lanes> own;
+    Floats<Lanes> values;
     std::int64_t c = 0;
     for (; c + Lanes <= columns; c += Lanes) {
-      load(x + c, own);
-      use(c, own);
+      load(x + c, values);
+      use(c, values);
     }
     if (c == columns) return;
     float rest[Lanes] = {};
     std::copy(x + c, x + columns, rest);
-    load(rest, own);
-    use(c, own);
+    load(rest, values);
+    use(c, values);
   }
 };
 
@@ -355,18 +337,18 @@ void IntegerRows::assign(const float* x, std::int64_t x_leading, std::int64_t ro
   factors_.resize(static_cast<std::size_t>(rows));
   sums_.resize(static_cast<std::size_t>(rows));
   for (std::int64_t m = 0; m < rows; ++m)
-    run_kernel<RoundedRow>(x + m * x_leading, columns, pairs_.data() + m * leading_, factors_.data() + m,
-                           sums_.data() + m);
+    run_kernel<RoundRow>(x + m * x_leading, columns, pairs_.data() + m * leading_, factors_.data() + m,
+                         sums_.data() + m);
 }
 
 void quantized_gemm_transposed(const IntegerRows& x, const QuantizedBlock& z, float* y,
                                std::int64_t y_leading) {
-  run_kernel<CodedTransposed>(&x, &z, y, y_leading);
+  run_kernel<TransposedKernel>(&x, &z, y, y_leading);
 }
 
 void quantized_gemm(const float* w, std::int64_t w_leading, std::int64_t rows, const QuantizedBlock& z,
                     float* y, std::int64_t y_leading) {
-  run_kernel<CodedProduct>(w, w_leading, rows, &z, y, y_leading);
+  run_kernel<ProductKernel>(w, w_leading, rows, &z, y, y_leading);
 }
 
 }  // namespace headspan

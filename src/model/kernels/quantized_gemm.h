@@ -1,13 +1,10 @@
-// Products of a few rows with stored columns of few bits, as they lie: codes times 16-bit integers, of which
-// a processor multiplies twice as many at a time as of float32 numbers. On pointers, one thread, compiled for
-// several instruction sets as model/kernels/skinny_gemm.h.
+// Products of a few rows with stored columns of few bits, in place: codes times 16-bit integers, of which a
+// processor multiplies twice as many at a time as float32 numbers. On pointers, on one thread, compiled for
+// several instruction sets (base/process/cpu_dispatch.h).
 //
-//   z[t, c] = base[t] + code[t, c] * step[t]      c < codes.count, t < codes.rows <= kQuantizedTokens
-//
-// The other factor is rounded to 1 / 32767 of its largest magnitude, which is that of a row of x, or of
-// w[m, t] * step[t] over the tokens of one call; sums over a call are of integers and exact. That changes
-// sums by less than a ten-thousandth of their terms, where rounding to 8 bits has changed each by some
-// thousandths.
+// The other factor is rounded to 1 / 32767 of its largest magnitude: of a row of x, or of w[m, t] * step[t]
+// over the tokens of one call. Sums over a call are of integers and exact. The rounding changes a sum by less
+// than a ten-thousandth of its terms; rounding to 8 bits has changed each by some thousandths.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +14,32 @@
 
 namespace headspan {
 
-/// x: [rows, columns] in float32 as factor[m] * integer: pairs of neighbouring columns in a word.
+/// A matrix x: [rows, columns] of float32 as factor[m] * integer, with pairs of neighbouring columns in a
+/// word.
 class IntegerRows {
  public:
   IntegerRows() = default;
   IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
 
-  /// As made anew, in the same memory where it is enough.
+  /// Replaces the matrix, in the same memory where that is enough.
   void assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(factors_.size()); }
   const std::uint32_t* pairs(std::int64_t row) const { return pairs_.data() + row * leading_; }
   float factor(std::int64_t row) const { return factors_[static_cast<std::size_t>(row)]; }
-  float sum(std::int64_t row) const { return sums_[static_cast<std::size_t>(row)]; }  ///< of x
+  float sum(std::int64_t row) const { return sums_[static_cast<std::size_t>(row)]; }  ///< of the row of x
 
  private:
-  std::int64_t leading_ = 0;  // of a row of pairs: those of whole vectors; zero behind the last column
+  std::int64_t leading_ = 0;  // words per row, of whole vectors; zero after the last column
   std::vector<std::uint32_t> pairs_;
   std::vector<float> factors_, sums_;
 };
 
-/// y[m, t] += sum_c x[m, c] z[t, c]. y: [rows, tokens], rows y_leading apart.
+/// y[m, t] += sum_c x[m, c] z[t, c]. y: [rows, tokens], rows y_leading elements apart.
 void quantized_gemm_transposed(const IntegerRows& x, const QuantizedBlock& z, float* y,
                                std::int64_t y_leading);
 
-/// y[m, c] += sum_t w[m, t] z[t, c]. w: [rows, tokens], y: [rows, codes.count], likewise.
+/// y[m, c] += sum_t w[m, t] z[t, c]. w: [rows, tokens], y: [rows, codes.count].
 void quantized_gemm(const float* w, std::int64_t w_leading, std::int64_t rows, const QuantizedBlock& z,
                     float* y, std::int64_t y_leading);
 

@@ -6,12 +6,13 @@
 #include <limits>
 
 #include "base/process/cpu_dispatch.h"
+#include "model/kernels/vectors.h"
 
 namespace headspan {
 namespace {
 
-/// exp(x) to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. x is bounded to
-/// [-64, 64], which keeps what is made of it out of the subnormal numbers: those are slow.
+/// exp(x) to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. x is clipped to
+/// [-64, 64], so that no result is subnormal: subnormal numbers are slow.
 HS_INLINED inline float exponential(float x) {
   x = x < -64.0f ? -64.0f : x;
   x = x > 64.0f ? 64.0f : x;
@@ -46,71 +47,65 @@ HS_INLINED inline void round_codes_loop(const T* x, std::int64_t count, double b
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     double code = (static_cast<double>(x[i]) - base) * inverse;
-    code = code > 0 ? code : 0;  // also where it is no number
+    code = code > 0 ? code : 0;  // NaN too
     code = code > largest ? largest : code;
     codes[i] = static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, code + kRound));
   }
 }
 
-using Words = std::uint32_t __attribute__((vector_size(64)));
-using LongWords = std::uint64_t __attribute__((vector_size(64)));
-using Floats16 = float __attribute__((vector_size(64)));
-using Floats8 = float __attribute__((vector_size(32)));
-
-/// The largest number, as vectors: Clang makes none of a loop that looks for it.
+/// The largest number. With vectors written out: Clang does not vectorise a loop that looks for it.
 HS_INLINED inline float largest_of(const float* x, std::int64_t count) {
   float largest = -std::numeric_limits<float>::infinity();
-  Floats16 each = Floats16{} + largest, own;
+  simd::Floats<16> lanes = simd::Floats<16>{} + largest, values;
   std::int64_t i = 0;
   for (; i + 16 <= count; i += 16) {
-    std::memcpy(&own, x + i, sizeof own);
-    each = own > each ? own : each;
+    simd::load(x + i, values);
+    lanes = values > lanes ? values : lanes;
   }
-  for (int k = 0; k < 16; ++k) largest = each[k] > largest ? each[k] : largest;
+  for (int k = 0; k < 16; ++k) largest = lanes[k] > largest ? lanes[k] : largest;
   for (; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
   return largest;
 }
 
 /// Sixteen codes of at most 4 bits: eight fill `Bits` bytes, and a word holds them all.
 template <int Bits>
-HS_INLINED inline void expand_sixteen(const std::uint8_t* codes, Floats16& numbers) {
-  constexpr Words kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits,
-                             0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits};
+HS_INLINED inline void expand_sixteen(const std::uint8_t* codes, simd::Floats<16>& numbers) {
+  constexpr simd::Words<16> kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits,
+                                       0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits};
   constexpr std::uint32_t kMask = (1U << Bits) - 1;
   std::uint32_t a, b;
   std::memcpy(&a, codes, sizeof a);
   std::memcpy(&b, codes + Bits, sizeof b);
-  const Words lanes = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
-  using Ints = std::int32_t __attribute__((vector_size(64)));
-  const Words own = lanes >> kShifts & kMask;
-  Ints whole;
-  std::memcpy(&whole, &own, sizeof whole);
-  numbers = __builtin_convertvector(whole, Floats16);
+  const simd::Words<16> words = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
+  const simd::Words<16> masked = words >> kShifts & kMask;
+  simd::Ints<16> integers;
+  simd::load(&masked, integers);
+  numbers = __builtin_convertvector(integers, simd::Floats<16>);
 }
 
 /// Eight codes of up to 8 bits.
 template <int Bits>
-HS_INLINED inline void expand_eight(const std::uint8_t* codes, Floats8& numbers) {
+HS_INLINED inline void expand_eight(const std::uint8_t* codes, simd::Floats<8>& numbers) {
+  using LongWords = std::uint64_t __attribute__((vector_size(64)));
   constexpr LongWords kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits};
   constexpr std::uint64_t kMask = (std::uint64_t{1} << Bits) - 1;
-  using Ints = std::int32_t __attribute__((vector_size(32)));
   std::uint64_t word;
   std::memcpy(&word, codes, sizeof word);
-  numbers = __builtin_convertvector(__builtin_convertvector((LongWords{} + word) >> kShifts & kMask, Ints),
-                                    Floats8);
+  const LongWords masked = (LongWords{} + word) >> kShifts & kMask;
+  numbers = __builtin_convertvector(__builtin_convertvector(masked, simd::Ints<8>), simd::Floats<8>);
 }
 
 template <int Bits, class T>
 HS_INLINED inline void expand_row(const std::uint8_t* codes, std::int64_t count, float base, float step,
                                   T* x) {
   for (; Bits <= 4 && count >= 16; count -= 16, codes += 2 * Bits, x += 16) {
-    Floats16 numbers;
+    simd::Floats<16> numbers;
     expand_sixteen<Bits>(codes, numbers);
     numbers = base + numbers * step;
     for (int k = 0; k < 16; ++k) x[k] = numbers[k];
   }
   for (; count > 0; count -= 8, codes += Bits, x += 8) {
-    Floats8 numbers;
+    simd::Floats<8> numbers;
     expand_eight<Bits>(codes, numbers);
     numbers = base + numbers * step;
     for (int k = 0; k < 8; ++k) x[k] = numbers[k];
@@ -122,25 +117,6 @@ HS_INLINED inline void expand_rows(const CodedRows& codes, const float* base, co
                                    std::int64_t leading) {
   for (std::int64_t r = 0; r < codes.rows; ++r)
     expand_row<Bits>(codes.codes + r * codes.stride, codes.count, base[r], step[r], x + r * leading);
-}
-
-template <class T>
-HS_INLINED inline void expand_any(const CodedRows& codes, const float* base, const float* step, T* x,
-                                  std::int64_t leading) {
-  switch (codes.bits) {
-    case 2:
-      return expand_rows<2>(codes, base, step, x, leading);
-    case 3:
-      return expand_rows<3>(codes, base, step, x, leading);
-    case 4:
-      return expand_rows<4>(codes, base, step, x, leading);
-    case 5:
-      return expand_rows<5>(codes, base, step, x, leading);
-    case 6:
-      return expand_rows<6>(codes, base, step, x, leading);
-    default:
-      return expand_rows<8>(codes, base, step, x, leading);
-  }
 }
 
 }  // namespace
@@ -207,7 +183,8 @@ void round_codes(const double* x, std::int64_t count, double base, double invers
   on_this_processor([=]() HS_INLINED { round_codes_loop(x, count, base, inverse, last, codes); });
 }
 
-/// A float16's exponent and fraction are a float's with 112 more in the exponent; the product is exact.
+/// Shifts exponent and fraction of a float16 to where a float has them; its exponent lacks 112, which an
+/// exact product adds.
 void expand_halves(const std::uint32_t* words, int shift, std::int64_t count, float* x) {
   on_this_processor([=]() HS_INLINED {
 #pragma omp simd
@@ -221,12 +198,16 @@ void expand_halves(const std::uint32_t* words, int shift, std::int64_t count, fl
 
 void expand_codes(const CodedRows& codes, const float* base, const float* step, float* x,
                   std::int64_t leading) {
-  on_this_processor([=]() HS_INLINED { expand_any(codes, base, step, x, leading); });
+  on_this_processor([=]() HS_INLINED {
+    with_bits(codes.bits, [=](auto bits) HS_INLINED { expand_rows<bits>(codes, base, step, x, leading); });
+  });
 }
 
 void expand_codes(const CodedRows& codes, const float* base, const float* step, double* x,
                   std::int64_t leading) {
-  on_this_processor([=]() HS_INLINED { expand_any(codes, base, step, x, leading); });
+  on_this_processor([=]() HS_INLINED {
+    with_bits(codes.bits, [=](auto bits) HS_INLINED { expand_rows<bits>(codes, base, step, x, leading); });
+  });
 }
 
 }  // namespace headspan

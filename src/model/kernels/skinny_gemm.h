@@ -1,7 +1,7 @@
-// Products of a few rows with a matrix that is read once: what a decode step is made of. A general product
-// would pack the matrix first, which costs more than the product itself. On pointers, one thread, compiled
-// for several instruction sets as model/kernels/row_kernels.h; sums are in float32. More rows than
-// kMostSkinnyRows are for BLAS.
+// Products of a few rows with a matrix that is read once: what a decode step consists of. A general product
+// would pack the matrix first, which costs more than the product itself. On pointers, on one thread, compiled
+// for several instruction sets (base/process/cpu_dispatch.h); sums are in float32. For more than
+// kMostSkinnyRows rows use BLAS.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace headspan {
 
 constexpr std::int64_t kMostSkinnyRows = 16;
 
-/// y[m, n] += sum_k x[m, k] w[n, k]. x: [rows, inner], w: [outputs, inner], y: [rows, outputs], their rows
-/// `..._leading` apart.
+/// y[m, n] += sum_k x[m, k] w[n, k]. x: [rows, inner], w: [outputs, inner], y: [rows, outputs]; rows are
+/// `..._leading` elements apart.
 void skinny_gemm_transposed(const float* x, std::int64_t x_leading, std::int64_t rows, const float* w,
                             std::int64_t w_leading, std::int64_t outputs, std::int64_t inner, float* y,
                             std::int64_t y_leading);
@@ -21,7 +21,7 @@ void skinny_gemm_transposed(const float* x, std::int64_t x_leading, std::int64_t
                             std::int64_t w_leading, std::int64_t outputs, std::int64_t inner, float* y,
                             std::int64_t y_leading);
 
-/// y[m, c] += sum_k x[m, k] z[k, c]. x: [rows, inner], z: [inner, columns], y: [rows, columns], likewise.
+/// y[m, c] += sum_k x[m, k] z[k, c]. x: [rows, inner], z: [inner, columns], y: [rows, columns].
 void skinny_gemm(const float* x, std::int64_t x_leading, std::int64_t rows, const float* z,
                  std::int64_t z_leading, std::int64_t columns, std::int64_t inner, float* y,
                  std::int64_t y_leading);

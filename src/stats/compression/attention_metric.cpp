@@ -1,24 +1,19 @@
 #include "stats/compression/attention_metric.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/checked.h"
+#include "dist/matrix/local_algebra.h"
 #include "dist/matrix/scalapack.h"
 #include "dist/threads.h"
 
 namespace headspan {
 namespace {
 
-/// sum[d, d] += factor * head[d, d].
+/// Adds sum += factor * head, [d, d] each.
 void add_matrix(double* sum, double factor, const double* head, std::int64_t d) {
   for (std::int64_t i = 0; i < d * d; ++i) sum[i] += factor * head[i];
-}
-
-/// tr(A B) of symmetric matrices.
-double trace_of_product(const double* a, const double* b, std::int64_t d) {
-  double trace = 0;
-  for (std::int64_t i = 0; i < d * d; ++i) trace += a[i] * b[i];
-  return trace;
 }
 
 }  // namespace
@@ -60,7 +55,7 @@ void AttentionSums::add_mean_squares(std::int64_t layer, const std::vector<doubl
                                      const std::vector<std::int64_t>& rows) {
   for (const std::int64_t row : rows) {
     const double value = values[to_size(row)];
-    sums_.scale[to_size(layer)] += 1 / value + (value - value);  // 0, but NaN where it overflowed
+    sums_.scale[to_size(layer)] += 1 / value + (value - value);  // adds NaN where it overflowed
   }
 }
 
@@ -72,9 +67,8 @@ AttentionMoments AttentionSums::finish(const Comm& comm, std::int64_t tokens) {
   for (double& w : sums_.scale) w *= share;
   for (std::int64_t head = 0; head < sums_.layers * sums_.heads; ++head) {
     double* q = &sums_.query[to_size(head * d * d)];
-    for (std::int64_t j = 0; j < d; ++j)
-      for (std::int64_t i = j; i < d; ++i)
-        q[i + j * d] = q[j + i * d] = q[i + j * d] * share / static_cast<double>(d);
+    for (std::int64_t i = 0; i < d * d; ++i) q[i] = q[i] * share / static_cast<double>(d);
+    mirror_lower(q, d, d);
   }
   return std::move(sums_);
 }
@@ -93,10 +87,10 @@ std::vector<double> key_metric(const AttentionMoments& moments, std::int64_t lay
   const std::int64_t d = moments.head_size, group = moments.heads / moments.kv_heads;
   std::vector<double> metric(to_size(moments.kv_heads * d * d));
   for (std::int64_t h = 0; h < moments.heads; ++h) {
-    const std::size_t at = to_size((layer * moments.heads + h) * d * d), own = to_size(h / group * d * d);
-    const double weight =
-        moments.scale[to_size(layer)] * trace_of_product(&moments.output[at], &value_covariance[own], d);
-    add_matrix(&metric[own], weight, &moments.query[at], d);
+    const std::size_t at = to_size((layer * moments.heads + h) * d * d), kv = to_size(h / group * d * d);
+    const double* output = &moments.output[at];
+    const double trace = std::inner_product(output, output + d * d, &value_covariance[kv], 0.0);
+    add_matrix(&metric[kv], moments.scale[to_size(layer)] * trace, &moments.query[at], d);
   }
   return metric;
 }

@@ -6,13 +6,15 @@
 #include <limits>
 #include <numeric>
 
+#include "base/checked.h"
+
 namespace headspan {
 namespace {
 
 constexpr std::array<int, 6> kWidths{8, 6, 5, 4, 3, 2};
-constexpr std::size_t kCells = 128;  // places where a band may begin
+constexpr std::size_t kCells = 128;  // where a band may begin
 
-/// The cheapest bands of one block for any price of a byte.
+/// Finds the best bands of one block for any price of a byte.
 class BandSearch {
  public:
   explicit BandSearch(const Spectrum& spectrum) {
@@ -39,7 +41,7 @@ class BandSearch {
   Choice choose(double price) const {
     const std::size_t cells = cell_.size();
     std::vector<double> best(dropped_);           // cost of the latents from a cell on
-    std::vector<std::size_t> next(cells + 1, 0);  // where the band that begins here ends; 0: dropped
+    std::vector<std::size_t> next(cells + 1, 0);  // end of the band that begins here; 0: dropped
     std::vector<std::size_t> width(cells + 1, 0);
     for (std::size_t first = cells; first-- > 0;)
       for (std::size_t last = first + 1; last <= cells; ++last)
@@ -69,11 +71,11 @@ class BandSearch {
   std::int64_t bytes(std::size_t first, std::size_t last, std::size_t w) const {
     return band_bytes({begin_[last] - begin_[first], kWidths[w], false});
   }
-  std::size_t place(std::size_t first, std::size_t last, std::size_t w) const {
+  std::size_t index(std::size_t first, std::size_t last, std::size_t w) const {
     return (first * begin_.size() + last) * kWidths.size() + w;
   }
   double error(std::size_t first, std::size_t last, std::size_t w) const {
-    return static_cast<double>(errors_[place(first, last, w)]);
+    return static_cast<double>(errors_[index(first, last, w)]);
   }
 
   void fill_errors(const Spectrum& spectrum) {
@@ -82,18 +84,18 @@ class BandSearch {
     for (std::size_t first = 0; first < cell_.size(); ++first)
       for (std::size_t last = first + 1; last <= cell_.size(); ++last)
         for (std::size_t w = 0; w < kWidths.size(); ++w) {
-          const double step = expected_step(&spectrum[static_cast<std::size_t>(begin_[first])],
-                                            begin_[last] - begin_[first], kWidths[w]);
+          const double step =
+              expected_step(&spectrum[to_size(begin_[first])], begin_[last] - begin_[first], kWidths[w]);
           double sum = 0;
           for (std::size_t c = first; c < last; ++c)
             sum += quantisation_error(cell_[c], step) * columns(c, c + 1);
-          errors_[place(first, last, w)] = static_cast<float>(sum);
+          errors_[index(first, last, w)] = static_cast<float>(sum);
         }
   }
 
   std::vector<std::int64_t> begin_;  // [cells + 1] first latent
   std::vector<double> cell_;         // [cells] mean eigenvalue
-  std::vector<double> dropped_;      // [cells + 1] loss where everything from a cell on is dropped
+  std::vector<double> dropped_;      // [cells + 1] loss if everything from a cell on is dropped
   std::vector<float> errors_;        // [first cell, last cell, width]
 };
 
@@ -103,14 +105,14 @@ double quantisation_error(double variance, double step) {
   if (step <= 0) return 0;
   const double square = step * step, ratio = variance / square;
   if (ratio < 0.05)
-    return square / 4 - step * std::sqrt(2 * variance / M_PI) + variance;  // within two levels
+    return square / 4 - step * std::sqrt(2 * variance / M_PI) + variance;  // only the inner two levels
   double sum = 0;
   for (int n = 1; n <= 4; ++n) sum += std::exp(-2 * M_PI * M_PI * n * n * ratio) / (n * n);
   return square / 12 + square / (M_PI * M_PI) * sum;
 }
 
 double expected_step(const double* variances, std::int64_t count, int bits) {
-  double largest = 0;  // of the square: of k Gaussians about 1 + 1.5 ln k times their variance
+  double largest = 0;  // square: among k Gaussians about 1 + 1.5 ln k times their variance
   for (std::int64_t k = 0; k < count; ++k)
     largest = std::max(largest, variances[k] * (1 + 1.5 * std::log(static_cast<double>(k + 1))));
   return std::sqrt(largest) / (std::exp2(bits - 1) - 0.5);
@@ -129,7 +131,7 @@ Allocation allocate_bits(const std::vector<Spectrum>& spectra, double bytes) {
   for (const Spectrum& spectrum : spectra)
     for (const double value : spectrum) largest = std::max(largest, value);
   double low = std::log2(largest) - 80,
-         high = std::log2(largest) + 1;  // of the price; at `high` nothing is stored
+         high = std::log2(largest) + 1;  // log2 of the price; at `high` nothing is stored
   for (int step = 0; step < 50; ++step) {
     const double middle = (low + high) / 2;
     (static_cast<double>(total(std::exp2(middle))) <= bytes ? high : low) = middle;

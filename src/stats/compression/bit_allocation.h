@@ -1,6 +1,7 @@
-// How many bits each latent gets, over all layers and streams at once, so that the expected loss is least for
-// what may be stored. Reverse water-filling, with what a quantiser really does: the columns of a band share
-// one step, which the largest of them decides, and each band costs a scale. Local, the same on every rank.
+// Allocates bits to latents, over all layers and streams at once, so that the expected loss is least for the
+// bytes that may be stored: reverse water-filling for a real quantiser, where the columns of a band share one
+// step, which the largest of them determines, and each band costs a scale. Not the latents themselves
+// (stats/compression/latents.h). Local, the same on every rank.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +11,31 @@
 
 namespace headspan {
 
-/// Of one layer and stream: eigenvalues descending.
+/// The eigenvalues of a block (the latents of one layer and stream), descending.
 using Spectrum = std::vector<double>;
 
 struct Allocation {
-  std::vector<std::vector<Band>> bands;  ///< [block] of its first latents; the others are not stored
-  std::vector<double> loss;              ///< [block] expected
+  std::vector<std::vector<Band>> bands;  ///< by block: of its first latents; the others are not stored
+  std::vector<double> loss;              ///< by block: expected
 };
 
-/// Bands of 8, 6, 5, 4, 3 and 2 bits, more before fewer, several of the same bits where values differ much in
-/// size. Minimises the sum of expected losses and mu times the bytes, for the least mu whose bytes do not
-/// exceed `bytes` a token: each block by dynamic programming over where its bands begin.
+/// Allocates bands of 8, 6, 5, 4, 3 and 2 bits, in this order, possibly several of the same bits. Minimises
+/// the sum of expected losses plus mu times the bytes, for the least mu that needs at most `bytes` per token:
+/// each block by dynamic programming over where its bands begin.
 Allocation allocate_bits(const std::vector<Spectrum>& spectra, double bytes);
 
-/// The `count` largest eigenvalues of all, as they are (kPlainBits); ties to the earlier block.
+/// Keeps the latents of the `count` largest eigenvalues of all blocks unquantised (kPlainBits); ties go to
+/// the earlier block.
 Allocation allocate_columns(const std::vector<Spectrum>& spectra, std::int64_t count);
 
-/// The same bands in every block, no more columns than a block has.
+/// Gives every block the same bands, which have at most as many columns as a block.
 Allocation allocate_bands(const std::vector<Spectrum>& spectra, const std::vector<Band>& bands);
 
-/// Mean squared error of a Gaussian of this variance between levels (k + 1/2) step.
+/// Returns the mean squared error of a Gaussian of this variance, rounded to levels (k + 1/2) step.
 double quantisation_error(double variance, double step);
 
-/// The step of a band of latents: their variances, descending, in `bits` bits, with the largest magnitude
-/// that a token is expected to have.
+/// Returns the step of a band of `count` latents in `bits` bits, from the largest magnitude that a token is
+/// expected to have. variances: [count], descending.
 double expected_step(const double* variances, std::int64_t count, int bits);
 
 }  // namespace headspan

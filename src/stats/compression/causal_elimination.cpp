@@ -12,16 +12,15 @@
 namespace headspan {
 namespace {
 
-using Key =
-    std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // stream, target, head that is not allowed or -1
-using Entry = std::tuple<double, std::int64_t, std::int64_t, std::int64_t>;  // cost, layer, stream, head
+/// Stream, target, and a head that is not allowed, or -1.
+using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+/// Cost, layer, stream, head.
+using Entry = std::tuple<double, std::int64_t, std::int64_t, std::int64_t>;
 
 class CausalElimination {
  public:
-  CausalElimination(
-      const std::vector<std::vector<std::vector<std::int64_t>>>& candidates,
-      const std::vector<std::int64_t>& layer,
-      const std::function<std::vector<MetricChoice>(const std::vector<ReferenceQuery>&)>& answer)
+  CausalElimination(const References& candidates, const std::vector<std::int64_t>& layer,
+                    const ReferenceOracle& answer)
       : candidates_(candidates), layer_(layer), answer_(answer) {
     for (const auto& stream : candidates) {
       kept_.emplace_back(stream.size(), true);
@@ -37,57 +36,56 @@ class CausalElimination {
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
     look_up(all);
     for (const StreamHead& head : all) queue.push(entry(head));
-    for (auto left = static_cast<std::int64_t>(all.size()); left > budget;) {
-      const auto [cost, layer, stream, head] = queue.top();
+    for (auto kept = static_cast<std::int64_t>(all.size()); kept > budget;) {
+      const StreamHead head{std::get<2>(queue.top()), std::get<3>(queue.top())};
       queue.pop();
-      (void)cost;
-      (void)layer;
-      look_up({{stream, head}});
-      const Entry again = entry({stream, head});
-      if (!queue.empty() && queue.top() < again) {
-        queue.push(again);
-      } else if (std::isinf(std::get<0>(again))) {
+      look_up({head});
+      const Entry updated = entry(head);
+      if (!queue.empty() && queue.top() < updated) {
+        queue.push(updated);
+      } else if (std::isinf(std::get<0>(updated))) {
         return {};
       } else {
-        drop({stream, head});
-        --left;
+        drop(head);
+        --kept;
       }
     }
     return references();
   }
 
  private:
+  /// Returns whether all references of a choice are still kept.
   bool is_valid(const StreamHead& head, const MetricChoice& choice) const {
-    const auto& own = candidates_[to_size(head.stream)][to_size(head.head)];
+    const auto& candidates = candidates_[to_size(head.stream)][to_size(head.head)];
     return std::all_of(choice.references.begin(), choice.references.end(), [&](std::int64_t at) {
-      return bool(kept_[to_size(head.stream)][to_size(own[to_size(at)])]);
+      return bool(kept_[to_size(head.stream)][to_size(candidates[to_size(at)])]);
     });
   }
 
-  /// Dropped heads that refer to `head`.
+  /// Returns the dropped heads that refer to `head`.
   std::vector<std::int64_t> users(const StreamHead& head) const {
     std::vector<std::int64_t> result;
     const auto& kept = kept_[to_size(head.stream)];
     for (std::size_t t = 0; t < kept.size(); ++t) {
       if (kept[t]) continue;
-      const auto& own = candidates_[to_size(head.stream)][t];
+      const auto& candidates = candidates_[to_size(head.stream)][t];
       const auto& chosen = chosen_[to_size(head.stream)][t].references;
       if (std::any_of(chosen.begin(), chosen.end(),
-                      [&](std::int64_t at) { return own[to_size(at)] == head.head; }))
+                      [&](std::int64_t at) { return candidates[to_size(at)] == head.head; }))
         result.push_back(static_cast<std::int64_t>(t));
     }
     return result;
   }
 
-  /// The choices that the cost of a head is made of.
+  /// Returns the keys of the choices that determine the cost of a head.
   std::vector<Key> keys_of(const StreamHead& head) const {
     std::vector<Key> keys{{head.stream, head.head, -1}};
     for (const std::int64_t user : users(head)) keys.emplace_back(head.stream, user, head.head);
     return keys;
   }
 
-  /// Asks for the choices that these heads' costs need and that are not known, or no longer true: a choice
-  /// stays the best until one of its own references is dropped.
+  /// Asks for the choices that these heads' costs need and that are unknown or outdated: a choice remains the
+  /// best until one of its references is dropped.
   void look_up(const std::vector<StreamHead>& heads) {
     std::vector<Key> keys;
     std::vector<ReferenceQuery> queries;
@@ -97,9 +95,9 @@ class CausalElimination {
         const auto known = known_.find(key);
         if (known != known_.end() && is_valid({stream, target}, known->second)) continue;
         ReferenceQuery query{{stream, target}, {}};
-        const auto& own = candidates_[to_size(stream)][to_size(target)];
-        for (std::size_t at = 0; at < own.size(); ++at)
-          if (own[at] != without && kept_[to_size(stream)][to_size(own[at])])
+        const auto& candidates = candidates_[to_size(stream)][to_size(target)];
+        for (std::size_t at = 0; at < candidates.size(); ++at)
+          if (candidates[at] != without && kept_[to_size(stream)][to_size(candidates[at])])
             query.allowed.push_back(static_cast<std::int64_t>(at));
         keys.push_back(key);
         queries.push_back(std::move(query));
@@ -136,20 +134,18 @@ class CausalElimination {
     return result;
   }
 
-  const std::vector<std::vector<std::vector<std::int64_t>>>& candidates_;
+  const References& candidates_;
   const std::vector<std::int64_t>& layer_;
-  const std::function<std::vector<MetricChoice>(const std::vector<ReferenceQuery>&)>& answer_;
-  std::vector<std::vector<bool>> kept_;
-  std::vector<std::vector<MetricChoice>> chosen_;  // of dropped heads
+  const ReferenceOracle& answer_;
+  std::vector<std::vector<bool>> kept_;            // by stream and head
+  std::vector<std::vector<MetricChoice>> chosen_;  // by stream and head: those of dropped heads
   std::map<Key, MetricChoice> known_;
 };
 
 }  // namespace
 
-References eliminate_causally(
-    const std::vector<std::vector<std::vector<std::int64_t>>>& candidates,
-    const std::vector<std::int64_t>& layer, std::int64_t budget,
-    const std::function<std::vector<MetricChoice>(const std::vector<ReferenceQuery>&)>& answer) {
+References eliminate_causally(const References& candidates, const std::vector<std::int64_t>& layer,
+                              std::int64_t budget, const ReferenceOracle& answer) {
   return CausalElimination(candidates, layer, answer).run(budget);
 }
 

@@ -1,10 +1,9 @@
-// Latents of one layer and stream: the coordinates in which attention's metric
-// (stats/compression/attention_metric.h) sees uncorrelated columns, most costly first. With C the covariance
-// of the layer's columns and S the blockdiagonal symmetric root of the metric, S C S = U diag(lambda) U^T;
-// latent i is z_i = (x - mean) S u_i, and x = mean + sum_i z_i u_i^T S^-1. Dropping latent i costs lambda_i.
-// Where the metrics of all heads are 0 nothing costs: S is the identity then, and z_i has a variance for all
-// that.
-// Local: one layer on one rank.
+// Latents of one layer and stream: uncorrelated coordinates in attention's metric
+// (stats/compression/attention_metric.h), most costly first. With C the covariance of the layer's columns and
+// S the block-diagonal symmetric root of the metric, S C S = U diag(lambda) U^T; latent i is z_i = (x - mean)
+// S u_i, and x = mean + sum_i z_i u_i^T S^-1. Dropping latent i costs lambda_i. If the metrics of all heads
+// are 0, S is the identity: dropping a latent costs nothing, whatever its variance. Not how latents are
+// quantised (stats/compression/bit_allocation.h). Local: one layer on one rank.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +11,16 @@
 
 namespace headspan {
 
-/// D columns of a layer; matrices are column-major.
+/// The latents of a layer of D columns. Matrices are column-major.
 struct Latents {
-  std::vector<double> eigenvalues;  ///< [D] descending, not negative: what dropping each latent costs
-  std::vector<double> variances;    ///< [D] descending: of each latent
-  std::vector<double> projection;   ///< S U: [D, D]
-  std::vector<double> lift;         ///< S^-1 U: [D, D], of which the transpose lifts
+  std::vector<double> eigenvalues;     ///< [D] descending, not negative: what dropping each latent costs
+  std::vector<double> variances;       ///< [D] descending: of each latent
+  std::vector<double> projection;      ///< S U: [D, D]
+  std::vector<double> reconstruction;  ///< S^-1 U: [D, D], whose transpose maps latents back to columns
 };
 
-/// covariance: [D, D], lower triangle valid; metric: [heads, d, d] with D = heads d. Directions that the
-/// metric does not see are given 1e-9 of its largest eigenvalue, so that S has an inverse.
+/// Computes the latents from covariance: [D, D], lower triangle valid, and metric: [heads, d, d] with D =
+/// heads d. Raises the metric's eigenvalues to at least 1e-9 of the largest, so that S has an inverse.
 Latents make_latents(std::vector<double> covariance, const std::vector<double>& metric, std::int64_t heads,
                      std::int64_t d);
 

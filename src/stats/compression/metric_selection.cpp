@@ -6,13 +6,14 @@
 
 #include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
-#include "dist/matrix/scalapack.h"
+#include "dist/matrix/local_algebra.h"
 #include "stats/regression/forward.h"
+#include "stats/regression/joint_fit.h"
 
 namespace headspan {
 namespace {
 
-/// S with S S^T = M.
+/// Returns S with S S^T = M.
 std::vector<double> root(std::vector<double> metric, std::int64_t d) {
   const std::vector<double> values = local_eigenvectors(metric.data(), d);
   for (std::int64_t j = 0; j < d; ++j)
@@ -28,78 +29,57 @@ MetricProblem::MetricProblem(const FitRules& rules, std::int64_t d, std::vector<
     : rules_(rules), d_(d), moments_(std::move(moments)), variance_(std::move(variance)) {
   const auto size = static_cast<std::int64_t>(variance_.size()), first = size - d;
   const std::vector<double> s = root(metric, d);
-  const int n = to_int(d), columns = to_int(size), ld = columns;
-  const double one = 1, zero = 0;
-  std::vector<double> rows(to_size(d * size));
-  double* target = &moments_[to_size(first)];
-  for (std::int64_t j = first; j < size; ++j)  // the target's own tile, whole
-    for (std::int64_t i = first; i < j; ++i)
-      moments_[to_size(i + j * size)] = moments_[to_size(j + i * size)];
-  dgemm_("T", "N", &n, &columns, &n, &one, s.data(), &n, target, &ld, &zero, rows.data(), &n);
-  for (std::int64_t j = 0; j < size; ++j) std::copy_n(&rows[to_size(j * d)], d, target + j * size);
-  std::vector<double> own(to_size(d * d));
-  dgemm_("N", "N", &n, &n, &n, &one, &rows[to_size(first * d)], &n, s.data(), &n, &zero, own.data(), &n);
-  for (std::int64_t j = 0; j < d; ++j) {
-    std::copy_n(&own[to_size(j * d)], d, target + (first + j) * size);
-    variance_[to_size(first + j)] = 1;  // coordinates count by what they lose, not by their share of it
+  double* target = &moments_[to_size(first)];  // the rows of the target
+  mirror_lower(target + first * size, d, size);
+  const std::vector<double> rows = gemm("T", "N", d, size, d, s.data(), d, target, size);
+  const std::vector<double> tile = gemm("N", "N", d, d, d, &rows[to_size(first * d)], d, s.data(), d);
+  for (std::int64_t j = 0; j < size; ++j) {
+    const double* column = j < first ? &rows[to_size(j * d)] : &tile[to_size((j - first) * d)];
+    std::copy_n(column, d, target + j * size);
   }
+  std::fill(variance_.begin() + first, variance_.end(),
+            1.0);  // coordinates count by what they lose, not by its share
 }
 
-std::vector<double> MetricProblem::part(const std::vector<std::int64_t>& heads,
-                                        std::vector<double>& variance) const {
+std::vector<std::int64_t> MetricProblem::with_target(std::vector<std::int64_t> heads) const {
+  heads.push_back(candidates());
+  return heads;
+}
+
+std::vector<TileView> MetricProblem::tiles(const std::vector<std::int64_t>& heads) const {
   const auto size = static_cast<std::int64_t>(variance_.size());
-  std::vector<std::int64_t> all(heads);
-  all.push_back(candidates());
-  const std::int64_t side = static_cast<std::int64_t>(all.size()) * d_;
-  std::vector<double> dense(to_size(side * side));
-  variance.clear();
-  for (std::size_t b = 0; b < all.size(); ++b) {
-    variance.insert(variance.end(), variance_.begin() + all[b] * d_, variance_.begin() + (all[b] + 1) * d_);
-    for (std::size_t a = b; a < all.size(); ++a)
-      for (std::int64_t j = 0; j < d_; ++j)
-        for (std::int64_t i = 0; i < d_; ++i) {
-          std::int64_t row = all[a] * d_ + i, column = all[b] * d_ + j;
-          if (all[a] < all[b]) std::swap(row, column);
-          dense[to_size(static_cast<std::int64_t>(a) * d_ + i +
-                        (static_cast<std::int64_t>(b) * d_ + j) * side)] =
-              moments_[to_size(row + column * size)];
-        }
-  }
-  return dense;
+  std::vector<TileView> views;
+  for (const Tile& tile : tiles_among(heads))
+    views.push_back({&moments_[to_size((tile.row + tile.column * size) * d_)], size});
+  return views;
 }
 
-double MetricProblem::loss_with(const std::vector<std::int64_t>& chosen) const {
-  std::vector<double> variance;
-  const std::vector<double> dense = part(chosen, variance);
-  const std::int64_t p = static_cast<std::int64_t>(chosen.size()) * d_, side = p + d_;
+double MetricProblem::loss_with(const std::vector<std::int64_t>& references) const {
+  const std::vector<std::int64_t> heads = with_target(references);
+  const std::int64_t p = static_cast<std::int64_t>(references.size()) * d_, side = p + d_;
+  std::vector<double> dense(to_size(side * side));
+  assemble(heads, d_, tiles(heads).data(), dense.data());
+  const std::vector<double> variance = gather(variance_, heads, d_);
   const Factor factor = factor_regressors(dense.data(), p, side, variance.data(), rules_.pivot_tolerance(p));
-  const std::vector<double> gained = explained(whiten(factor, &dense[to_size(p)], side, d_), d_);
+  const std::vector<double> gains = explained(whiten(factor, &dense[to_size(p)], side, d_), d_);
   double loss = 0;
-  for (std::int64_t j = 0; j < d_; ++j) loss += dense[to_size((p + j) * (side + 1))] - gained[to_size(j)];
+  for (std::int64_t j = 0; j < d_; ++j) loss += dense[to_size((p + j) * (side + 1))] - gains[to_size(j)];
   return std::max(0.0, loss) / static_cast<double>(rules_.tokens);
 }
 
 double MetricProblem::loss_of(std::int64_t candidate) const { return loss_with({candidate}); }
 
-MetricChoice MetricProblem::choose(const std::vector<std::int64_t>& allowed, std::int64_t most) const {
-  if (allowed.empty()) return {{}, std::numeric_limits<double>::infinity()};
-  std::vector<double> variance;
-  const std::vector<double> dense = part(allowed, variance);
-  const auto heads = static_cast<std::int64_t>(allowed.size()) + 1;
-  ForwardProblem problem;
-  std::vector<TileView> tiles;
-  for (std::int64_t row = 0; row < heads; ++row) {
-    problem.heads.push_back(row);  // as they stand in `dense`
-    for (std::int64_t column = 0; column <= row; ++column)
-      tiles.push_back({dense.data() + row * d_ + column * d_ * heads * d_, heads * d_});
-  }
-  problem.tiles = tiles.data();
-  MetricChoice choice;
+MetricChoice MetricProblem::choose(const std::vector<std::int64_t>& allowed, std::int64_t count) const {
+  MetricChoice choice{{}, std::numeric_limits<double>::infinity()};
+  if (allowed.empty()) return choice;
+  const std::vector<std::int64_t> heads = with_target(allowed);
+  const std::vector<TileView> views = tiles(heads);
+  const std::vector<double> variance = gather(variance_, heads, d_);
   LargeArray<double> workspace;
-  for (const std::int64_t at : forward_selection(rules_, d_, problem, variance.data(), most, workspace))
+  for (const std::int64_t at :
+       forward_selection(rules_, d_, {heads, views.data()}, variance.data(), count, workspace))
     choice.references.push_back(allowed[to_size(at)]);
-  choice.loss =
-      choice.references.empty() ? std::numeric_limits<double>::infinity() : loss_with(choice.references);
+  if (!choice.references.empty()) choice.loss = loss_with(choice.references);
   return choice;
 }
 

@@ -1,42 +1,44 @@
-// References of one target head chosen in attention's metric: forward selection by the least loss tr(M E),
-// and that loss. Local.
+// References of one target head, chosen by forward selection in attention's metric M
+// (stats/compression/attention_metric.h), and the loss tr(M E) that they leave, E the target's residual
+// covariance. Not which heads are targets. Local.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "stats/regression/regression.h"
+#include "stats/regression/head_moments.h"
 
 namespace headspan {
 
-/// References as positions in the list of candidates, best first, and what they leave.
+/// References as positions in the list of candidates, best first, and their loss.
 struct MetricChoice {
   std::vector<std::int64_t> references;
   double loss = 0;
 };
 
-/// The moments of some candidates and a target, the target last and seen in the metric.
+/// The moments of candidates and a target, the target last and multiplied by a root of the metric.
 class MetricProblem {
  public:
-  /// moments: G of the candidates and the target, [(candidates + 1) d, ..], column-major with the lower
-  /// triangle of tiles valid; variance: of the same columns, 0 where one is constant; metric: M of the
-  /// target, [d, d]; tokens: of G.
+  /// moments: G of the candidates and the target, [(candidates + 1) d, (candidates + 1) d], column-major,
+  /// lower triangle of tiles valid; variance: [(candidates + 1) d], 0 for constant columns; metric: M of the
+  /// target, [d, d].
   MetricProblem(const FitRules& rules, std::int64_t d, std::vector<double> moments,
                 std::vector<double> variance, const std::vector<double>& metric);
 
   std::int64_t candidates() const { return static_cast<std::int64_t>(variance_.size()) / d_ - 1; }
 
-  /// Of each candidate alone.
+  /// Returns the loss with one candidate as the only reference.
   double loss_of(std::int64_t candidate) const;
 
-  /// Forward selection of at most `most` among `allowed`, which are ascending by loss_of. Nothing allowed: no
-  /// references and an infinite loss.
-  MetricChoice choose(const std::vector<std::int64_t>& allowed, std::int64_t most) const;
+  /// Chooses at most `count` references among `allowed`, which ascend by loss_of. If it chooses none, the
+  /// loss is infinite.
+  MetricChoice choose(const std::vector<std::int64_t>& allowed, std::int64_t count) const;
 
  private:
-  double loss_with(const std::vector<std::int64_t>& chosen) const;
-  /// The moments of some candidates and the target, dense.
-  std::vector<double> part(const std::vector<std::int64_t>& heads, std::vector<double>& variance) const;
+  double loss_with(const std::vector<std::int64_t>& references) const;
+  std::vector<std::int64_t> with_target(std::vector<std::int64_t> heads) const;
+  /// Returns views of `tiles_among(heads)`.
+  std::vector<TileView> tiles(const std::vector<std::int64_t>& heads) const;
 
   FitRules rules_;
   std::int64_t d_;

@@ -4,20 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/range.h"
 
 namespace headspan {
-namespace {
-
-using AnyUpdater = std::variant<GramUpdater<double>, GramUpdater<float>>;
-
-AnyUpdater make_updater(const Grid& grid, Precision precision) {
-  if (multiplies_doubles(precision))
-    return AnyUpdater(std::in_place_type<GramUpdater<double>>, grid, precision);
-  return AnyUpdater(std::in_place_type<GramUpdater<float>>, grid, precision);
-}
-
-}  // namespace
 
 template <class T>
 std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>& columns,
@@ -26,34 +16,40 @@ std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>
              grid_columns = static_cast<double>(grid.columns);
   const double parts = heldout ? 2 : 1;
   const double product_bytes = multiplies_doubles(precision) ? sizeof(double) : sizeof(float);
-  double gram_bytes = 0, waiting = 0, widest = 0;
+  double gram_bytes = 0, waiting_bytes = 0, widest = 0;
   for (const std::int64_t count : columns) {
     const auto width = static_cast<double>(count);
     gram_bytes += parts * sizeof(double) * width * width / ranks;
-    waiting += parts * sizeof(T) * width / ranks;
+    waiting_bytes += parts * sizeof(T) * width / ranks;
     widest = std::max(widest, width);
   }
-  // One operand on one rank; on several two at most, of this panel and of the one before.
+  // One operand on one rank; on several ranks two, each of this panel and of the previous one.
   const double operands = ranks == 1 ? 1 : 2 / rows + 2 / grid_columns;
-  const double token_bytes = waiting + operands * product_bytes * widest;
+  const double token_bytes = waiting_bytes + operands * product_bytes * widest;
   const double room = std::max(gram_bytes / 8, 128.0 * (1 << 20));
   return std::clamp(static_cast<std::int64_t>(room / token_bytes) / 256 * 256, std::int64_t{512},
                     std::int64_t{4096});
 }
 
+int panel_count(const Comm& comm, std::int64_t tokens, std::int64_t panel_tokens) {
+  const double share = static_cast<double>(panel_tokens) / comm.size();
+  return comm.max(std::max(1, static_cast<int>(std::lround(static_cast<double>(tokens) / share))));
+}
+
 template <class T>
-Collector<T>::Collector(const Grid& grid, const std::vector<std::int64_t>& columns,
-                        const std::vector<std::int64_t>& blocks, Precision precision, bool heldout)
+Collector<T>::Collector(const Grid& grid, const GramSpec& spec)
     : grid_(&grid),
-      panel_tokens_(panel_tokens<T>(grid.shape(), columns, precision, heldout)),
-      waiting_tokens_(heldout ? 2 : 1, 0),
-      updater_(make_updater(grid, precision)) {
-  for (std::size_t s = 0; s < columns.size(); ++s) {
+      panel_tokens_(panel_tokens<T>(grid.shape(), spec.columns, spec.precision, spec.heldout)),
+      waiting_tokens_(spec.parts(), 0),
+      updater_(multiplies_doubles(spec.precision)
+                   ? Updater(std::in_place_type<GramUpdater<double>>, grid, spec.precision)
+                   : Updater(std::in_place_type<GramUpdater<float>>, grid, spec.precision)) {
+  for (std::size_t s = 0; s < spec.columns.size(); ++s) {
     CollectedStream<T>& stream = streams_.emplace_back();
-    stream.columns = columns[s];
-    stream.waiting.resize(waiting_tokens_.size());
-    for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
-      stream.sums.emplace_back(grid, columns[s], blocks[s]);
+    stream.columns = spec.columns[s];
+    stream.waiting.resize(spec.parts());
+    for (std::size_t part = 0; part < spec.parts(); ++part)
+      stream.sums.emplace_back(grid, spec.columns[s], spec.blocks[s]);
   }
 }
 
@@ -63,7 +59,7 @@ T* Collector<T>::add_rows(std::size_t stream, Part part, std::int64_t tokens) {
   WaitingRows<T>& buffer = state.waiting.at(static_cast<std::size_t>(part));
   const std::int64_t before = buffer.tokens;
   buffer.tokens += tokens;
-  if (buffer.rows.room() < buffer.tokens * state.columns) {
+  if (buffer.rows.capacity() < buffer.tokens * state.columns) {
     LargeArray<T> larger;
     larger.reserve((std::max(buffer.tokens, panel_tokens_ / grid_->comm().size()) + tokens) * state.columns);
     std::copy_n(buffer.rows.data(), before * state.columns, larger.data());
@@ -86,14 +82,11 @@ void Collector<T>::flush(std::size_t part) {
     WaitingRows<T>& buffer = stream.waiting[part];
     if (stream.shift.empty())
       stream.shift = provisional_mean(grid_->comm(), buffer.rows.data(), buffer.tokens, stream.columns);
-    // A round of many ranks brings several panels' tokens: in as many steps, none above one panel and a half.
-    const double share = static_cast<double>(panel_tokens_) / grid_->comm().size();
-    const auto panels = static_cast<int>(std::lround(static_cast<double>(buffer.tokens) / share));
-    const int steps = grid_->comm().max(std::max(1, panels));
-    for (int step = 0; step < steps; ++step) {
-      const Range mine = range_of(buffer.tokens, steps, step);
-      const T* rows = buffer.rows.data() + mine.first * stream.columns;
-      std::visit([&](auto& updater) { updater.add(stream.sums[part], rows, mine.count, stream.shift); },
+    const int panels = panel_count(grid_->comm(), buffer.tokens, panel_tokens_);
+    for (int panel = 0; panel < panels; ++panel) {
+      const Range tokens = range_of(buffer.tokens, panels, panel);
+      const T* rows = buffer.rows.data() + tokens.first * stream.columns;
+      std::visit([&](auto& updater) { updater.add(stream.sums[part], rows, tokens.count, stream.shift); },
                  updater_);
     }
     buffer.tokens = 0;
@@ -101,7 +94,7 @@ void Collector<T>::flush(std::size_t part) {
 }
 
 template <class T>
-void Collector<T>::settle() {
+void Collector<T>::drain() {
   std::visit([](auto& updater) { updater.drain(); }, updater_);
 }
 
@@ -109,14 +102,14 @@ template <class T>
 std::vector<StreamGrams> Collector<T>::finish() {
   for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
     if (waiting_tokens_[part] > 0) flush(part);
-  settle();
+  drain();
   std::vector<StreamGrams> grams;
   for (CollectedStream<T>& stream : streams_) {
-    stream.shift.resize(static_cast<std::size_t>(stream.columns), 0.0);
+    stream.shift.resize(to_size(stream.columns), 0.0);
     stream.waiting.clear();
-    StreamGrams& pair =
-        grams.emplace_back(StreamGrams{headspan::finish(std::move(stream.sums[0]), stream.shift), {}});
-    if (stream.sums.size() > 1) pair.heldout = headspan::finish(std::move(stream.sums[1]), stream.shift);
+    grams.push_back({headspan::finish(std::move(stream.sums[0]), stream.shift), {}});
+    if (stream.sums.size() > 1)
+      grams.back().heldout = headspan::finish(std::move(stream.sums[1]), stream.shift);
   }
   return grams;
 }

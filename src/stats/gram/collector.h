@@ -1,7 +1,7 @@
-// Gathers activations into the Grams of several streams at once. Rows of tokens arrive in rounds, some on
-// each rank; they wait in one buffer for each stream and part until there are enough of them on all ranks for
-// a product that runs at full speed, and go into the sums of their part then. Knows nothing of models: a
-// caller fills rows.
+// Gathers activations into the Grams of several streams at once. Rows of tokens arrive in rounds, on each
+// rank its own. They wait in a buffer per stream and part until all ranks together hold a panel: enough
+// tokens for a product at full speed. Then they are added to the sums of their part. Knows nothing of models:
+// the caller fills the rows.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,23 @@
 
 namespace headspan {
 
+/// The tokens that regressions are fitted on, and those that they are tested on.
 enum class Part { fit, heldout };
 
-/// The finished Grams of one stream. `heldout` is there only where it was asked for.
+/// The finished Grams of one stream.
 struct StreamGrams {
   HeadGram fit;
-  std::optional<HeadGram> heldout;
+  std::optional<HeadGram> heldout;  ///< if there is a held-out part
+};
+
+/// What a collector sums: for each stream a Gram of D columns, distributed in blocks, per part.
+struct GramSpec {
+  std::vector<std::int64_t> columns;  ///< by stream: D
+  std::vector<std::int64_t> blocks;   ///< by stream
+  Precision precision = Precision::float64;
+  bool heldout = false;  ///< whether there is a held-out part
+
+  std::size_t parts() const { return heldout ? 2 : 1; }
 };
 
 /// Rows of this rank that wait for the next panel: [tokens, D].
@@ -37,52 +48,55 @@ struct CollectedStream {
   std::vector<WaitingRows<T>> waiting;  ///< by part
 };
 
-/// How many tokens of all ranks make a panel: as many as an eighth of the memory of the Grams, or 128 MiB
-/// where that is more, has room for, within [512, 4096]. `columns`: D of each stream; T as for a Collector.
-/// Local.
+/// Returns how many tokens of all ranks make a panel: what fits in an eighth of the memory of the Grams, or
+/// in 128 MiB if that is more, within [512, 4096]. `columns`: D of each stream; T: see Collector. Local.
 template <class T>
 std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>& columns,
                           Precision precision, bool heldout);
 
-/// T is the type of the values as they arrive: double for a forward in float64, else float (which holds every
-/// float16 and bfloat16).
+/// Returns the number of panels in which the waiting rows of all ranks are added, so that none has more than
+/// 1.5 `panel_tokens` tokens. `tokens`: those of this rank. Collective over comm.
+int panel_count(const Comm& comm, std::int64_t tokens, std::int64_t panel_tokens);
+
+/// T: the type of the values as they arrive, double for a forward pass in float64, else float (which holds
+/// every float16 and bfloat16).
 template <class T>
 class Collector {
  public:
-  /// One Gram pair for each entry of `columns` (D of each stream) with the blocks of `blocks`.
   /// `grid` must outlive the collector.
-  Collector(const Grid& grid, const std::vector<std::int64_t>& columns,
-            const std::vector<std::int64_t>& blocks, Precision precision, bool heldout);
+  Collector(const Grid& grid, const GramSpec& spec);
 
-  /// Room for `tokens` more rows of this rank: [tokens, columns[stream]], row-major, to be filled before
-  /// `end_round`. Valid until the next call for this stream and part. Local.
+  /// Returns room for `tokens` more rows of this rank: [tokens, D of the stream], row-major, to be filled
+  /// before `end_round`. Valid until the next call for this stream and part. Local.
   T* add_rows(std::size_t stream, Part part, std::int64_t tokens);
 
-  /// Ends a round: `tokens` is how many rows of `part` all ranks added in it, the same for every stream.
-  /// Collective over the grid.
+  /// Ends a round in which all ranks together added `tokens` rows of `part` to every stream. Collective over
+  /// the grid.
   void end_round(Part part, std::int64_t tokens);
 
-  /// The Grams, by stream. Collective over the grid.
+  /// Returns the Grams by stream. Collective over the grid.
   std::vector<StreamGrams> finish();
 
-  /// Between rounds: adds the panel that is under way, so that `stream` shows all that has come, for saving
-  /// it; a fresh collector can be filled with it. Neither changes what `finish` gives, to the bit. Collective
-  /// over the grid.
-  void settle();
+  /// Adds the panel that is under way, so that `stream` shows all that has been added, to be saved. Does not
+  /// change a bit of what `finish` returns. Between rounds. Collective over the grid.
+  void drain();
+  /// Returns the state of a stream: to save it after `drain`, or to fill a fresh collector with it.
   CollectedStream<T>& stream(std::size_t stream) { return streams_.at(stream); }
-  /// How many rows of `part` wait on all ranks together, after they were put back with add_rows.
+  /// Sets how many rows of `part` wait on all ranks together, after add_rows has put them back.
   void set_waiting(Part part, std::int64_t tokens) {
     waiting_tokens_.at(static_cast<std::size_t>(part)) = tokens;
   }
 
  private:
+  using Updater = std::variant<GramUpdater<double>, GramUpdater<float>>;
+
   void flush(std::size_t part);
 
   const Grid* grid_;
   std::int64_t panel_tokens_;
   std::vector<CollectedStream<T>> streams_;
   std::vector<std::int64_t> waiting_tokens_;  // by part, of all ranks
-  std::variant<GramUpdater<double>, GramUpdater<float>> updater_;
+  Updater updater_;
 };
 
 }  // namespace headspan

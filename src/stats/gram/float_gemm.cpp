@@ -9,8 +9,8 @@
 namespace headspan {
 namespace {
 
-/// The upper halves of `count` floats: [leading, tokens].
-void take_bfloat16(const float* values, std::int64_t leading, std::int64_t tokens,
+/// Copies the upper halves of values: [leading, tokens].
+void copy_bfloat16(const float* values, std::int64_t leading, std::int64_t tokens,
                    LargeArray<std::uint16_t>& out) {
   out.reserve(leading * tokens);
   std::uint16_t* const to = out.data();
@@ -39,11 +39,11 @@ bool FloatGemm::is_possible(Kind kind) {
 }
 
 void FloatGemm::open(const PanelOperands<float>& panel, std::int64_t columns) {
-  panel_ = with_neighbouring_columns(panel, columns, neighbours_);
+  panel_ = with_contiguous_columns(panel, columns, neighbours_);
   if (kind_ != Kind::onednn_bfloat16) return;
-  take_bfloat16(panel_.rows, panel_.leading_rows, panel_.tokens, rows_);
+  copy_bfloat16(panel_.rows, panel_.leading_rows, panel_.tokens, rows_);
   if (panel_.columns != panel_.rows)
-    take_bfloat16(panel_.columns, panel_.leading_columns, panel_.tokens, columns_);
+    copy_bfloat16(panel_.columns, panel_.leading_columns, panel_.tokens, columns_);
 }
 
 void FloatGemm::multiply(std::int64_t row, std::int64_t m, std::int64_t column, std::int64_t n,

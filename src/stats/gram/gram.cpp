@@ -4,11 +4,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "dist/matrix/local_algebra.h"
+
 namespace headspan {
 namespace {
 
-/// The first local row of the block on the diagonal, or below it, in a local column: where what is stored
-/// begins.
+/// Returns the first stored local row of a local column: of the first block on or below the diagonal.
 std::int64_t first_row(const Matrix& matrix, std::int64_t local_column) {
   const Grid& grid = matrix.grid();
   const std::int64_t block = matrix.columns().global(grid.column(), local_column) / matrix.columns().block;
@@ -28,9 +29,9 @@ void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& 
   const BlockCyclic &rows = matrix.rows(), &columns = matrix.columns();
 #pragma omp parallel for schedule(dynamic, 16)
   for (std::int64_t j = 0; j < matrix.local_columns(); ++j) {
-    const double factor = alpha * x[static_cast<std::size_t>(columns.global(grid.column(), j))];
+    const double factor = alpha * x[to_size(columns.global(grid.column(), j))];
     for (std::int64_t i = first_row(matrix, j); i < matrix.local_rows(); ++i)
-      *matrix.at(i, j) += factor * x[static_cast<std::size_t>(rows.global(grid.row(), i))];
+      *matrix.at(i, j) += factor * x[to_size(rows.global(grid.row(), i))];
   }
 }
 
@@ -39,12 +40,9 @@ void mirror_diagonal_blocks(Matrix& matrix) {
   for (std::int64_t b = 0; b < matrix.rows().blocks(); ++b) {
     if (matrix.rows().owner_of_block(b) != grid.row() || matrix.columns().owner_of_block(b) != grid.column())
       continue;
-    const std::int64_t n = matrix.rows().block_size(b);
-    double* tile = matrix.at(matrix.rows().local(b * matrix.rows().block),
-                             matrix.columns().local(b * matrix.columns().block));
-    for (std::int64_t j = 0; j < n; ++j)
-      for (std::int64_t i = j + 1; i < n; ++i)
-        tile[j + i * matrix.leading()] = tile[i + j * matrix.leading()];
+    const std::int64_t first = b * matrix.rows().block;
+    mirror_lower(matrix.at(matrix.rows().local(first), matrix.columns().local(first)),
+                 matrix.rows().block_size(b), matrix.leading());
   }
 }
 
@@ -74,17 +72,20 @@ void recentre(HeadGram& gram, const std::vector<double>& origin, const AddOuterP
   gram.mean = origin;
 }
 
+std::vector<double> mean_over_ranks(const Comm& comm, std::vector<double> sums, std::int64_t tokens) {
+  comm.sum(&tokens, 1);
+  comm.sum(sums.data(), static_cast<std::int64_t>(sums.size()));
+  if (tokens > 0)
+    for (double& value : sums) value /= static_cast<double>(tokens);
+  return sums;
+}
+
 template <class T>
 std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t tokens,
                                      std::int64_t columns) {
-  std::vector<double> mean(static_cast<std::size_t>(columns), 0.0);
-  for (std::int64_t t = 0; t < tokens; ++t) add_values(z + t * columns, columns, mean.data());
-  std::int64_t total = tokens;
-  comm.sum(&total, 1);
-  comm.sum(mean.data(), columns);
-  if (total > 0)
-    for (double& value : mean) value /= static_cast<double>(total);
-  return mean;
+  std::vector<double> sums(to_size(columns), 0.0);
+  for (std::int64_t t = 0; t < tokens; ++t) add_values(z + t * columns, columns, sums.data());
+  return mean_over_ranks(comm, std::move(sums), tokens);
 }
 
 template <class P>

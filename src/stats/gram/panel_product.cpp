@@ -9,24 +9,27 @@
 namespace headspan {
 namespace {
 
-/// A rectangle of the local array, in elements.
+constexpr std::int64_t kSide = 4096;   // of a block in FP32
+constexpr std::int64_t kStripe = 512;  // on the diagonal, where half of a block is wasted
+
+/// A rectangle of the local array.
 struct Rectangle {
   std::int64_t row, rows, column, columns;
 };
 using RectangleProduct = std::function<void(const Rectangle&)>;
 
-/// Covers the local tiles on and below the diagonal with rectangles as large as possible: the staircase of
+/// Covers the local tiles on and below the diagonal with rectangles as large as possible. The staircase of
 /// the local block columns [first, last), down to local block row `row_end`, is a rectangle and two smaller
 /// staircases.
 void cover_staircase(const Matrix& gram, std::int64_t first, std::int64_t last, std::int64_t row_end,
                      const RectangleProduct& product) {
   if (first >= last) return;
   const Grid& grid = gram.grid();
-  const auto start_row =
-      [&](std::int64_t local_column) {  // the first local block row at or below the diagonal
-        const std::int64_t column = gram.columns().global_block(grid.column(), local_column);
-        return gram.rows().first_local_block_from(grid.row(), column);
-      };
+  // Returns the first local block row on or below the diagonal.
+  const auto start_row = [&](std::int64_t local_column) {
+    return gram.rows().first_local_block_from(grid.row(),
+                                              gram.columns().global_block(grid.column(), local_column));
+  };
   const auto apply = [&](std::int64_t row_begin, std::int64_t column_end) {
     const std::int64_t block = gram.rows().block;
     const std::int64_t row = row_begin * block, column = first * block;
@@ -47,7 +50,7 @@ void cover_lower_tiles(const Matrix& gram, const RectangleProduct& product) {
                   gram.rows().local_blocks(gram.grid().row()), product);
 }
 
-/// The first local row at or below the diagonal, for each local column.
+/// Returns the first local row on or below the diagonal for each local column.
 std::vector<std::int64_t> diagonal_of(const Matrix& gram) {
   const Grid& grid = gram.grid();
   std::vector<std::int64_t> first_row;
@@ -56,63 +59,18 @@ std::vector<std::int64_t> diagonal_of(const Matrix& gram) {
   return first_row;
 }
 
-/// Products of a panel in FP32, a block at a time, each then added to the Gram in FP64.
-class FloatProduct {
- public:
-  FloatProduct(Matrix& gram, FloatGemm& gemm, LargeArray<float>& block)
-      : gram_(gram), gemm_(gemm), block_(block) {}
-
-  /// Adds the product over a rectangle, piece by piece.
-  void add(const Rectangle& r) {
-    for (std::int64_t column = r.column; column < r.column + r.columns; column += kSide)
-      for (std::int64_t row = r.row; row < r.row + r.rows; row += kSide)
-        add_piece({row, std::min(kSide, r.row + r.rows - row), column,
-                   std::min(kSide, r.column + r.columns - column)},
-                  false);
-  }
-
-  /// Adds the elements on and below the diagonal of a 1x1 grid.
-  void add_symmetric() {
-    const std::int64_t n = gram_.rows().size;
-    for (std::int64_t first = 0; first < n; first += kStripe) {
-      const std::int64_t width = std::min(kStripe, n - first);
-      add_piece({first, width, first, width}, true);
-      add({first + width, n - first - width, first, width});
-    }
-  }
-
- private:
-  static constexpr std::int64_t kSide = 4096;
-  static constexpr std::int64_t kStripe = 512;  // half of a square of it on the diagonal is for nothing
-
-  /// `lower`: of a piece on the diagonal, what is not above it.
-  void add_piece(const Rectangle& r, bool lower) {
-    block_.reserve(r.rows * r.columns);
-    gemm_.multiply(r.row, r.rows, r.column, r.columns, block_.data());
-#pragma omp parallel for schedule(static)
-    for (std::int64_t j = 0; j < r.columns; ++j) {
-      const std::int64_t first = lower ? j : 0;
-      add_values(block_.data() + j * r.rows + first, r.rows - first, gram_.at(r.row + first, r.column + j));
-    }
-  }
-
-  Matrix& gram_;
-  FloatGemm& gemm_;
-  LargeArray<float>& block_;
-};
-
 }  // namespace
 
-void add_product(Matrix& gram, const PanelOperands<double>& own, SyrkKernel* sums,
+void add_product(Matrix& gram, const PanelOperands<double>& operands, SyrkKernel* kernel,
                  LargeArray<double>& workspace, const std::function<void()>& progress) {
-  if (own.tokens == 0) return;
-  if (sums != nullptr) {
+  if (operands.tokens == 0) return;
+  if (kernel != nullptr) {
     const std::vector<std::int64_t> first_row = diagonal_of(gram);
-    return sums->add(own,
-                     {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
-                     progress);
+    return kernel->add(
+        operands, {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
+        progress);
   }
-  const PanelOperands<double> panel = with_neighbouring_columns(own, gram.local_columns(), workspace);
+  const PanelOperands<double> panel = with_contiguous_columns(operands, gram.local_columns(), workspace);
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
   const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);
   const double one = 1;
@@ -133,12 +91,34 @@ void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gem
                  LargeArray<float>& workspace, const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
   gemm.open(panel, gram.local_columns());
-  FloatProduct product(gram, gemm, workspace);
-  if (gram.grid().comm().size() == 1) return product.add_symmetric();
-  cover_lower_tiles(gram, [&](const Rectangle& r) {
-    product.add(r);
-    progress();
-  });
+  // Forms a block in FP32 and adds it in FP64. `lower`: leaves out what is above the diagonal of the block.
+  const auto add_block = [&](const Rectangle& r, bool lower) {
+    workspace.reserve(r.rows * r.columns);
+    gemm.multiply(r.row, r.rows, r.column, r.columns, workspace.data());
+#pragma omp parallel for schedule(static)
+    for (std::int64_t j = 0; j < r.columns; ++j) {
+      const std::int64_t first = lower ? j : 0;
+      add_values(workspace.data() + j * r.rows + first, r.rows - first, gram.at(r.row + first, r.column + j));
+    }
+  };
+  const auto add_rectangle = [&](const Rectangle& r) {
+    for (std::int64_t column = r.column; column < r.column + r.columns; column += kSide)
+      for (std::int64_t row = r.row; row < r.row + r.rows; row += kSide)
+        add_block({row, std::min(kSide, r.row + r.rows - row), column,
+                   std::min(kSide, r.column + r.columns - column)},
+                  false);
+  };
+  if (gram.grid().comm().size() > 1)
+    return cover_lower_tiles(gram, [&](const Rectangle& r) {
+      add_rectangle(r);
+      progress();
+    });
+  const std::int64_t n = gram.rows().size;
+  for (std::int64_t first = 0; first < n; first += kStripe) {
+    const std::int64_t width = std::min(kStripe, n - first);
+    add_block({first, width, first, width}, true);
+    add_rectangle({first + width, n - first - width, first, width});
+  }
 }
 
 }  // namespace headspan

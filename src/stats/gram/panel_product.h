@@ -1,6 +1,5 @@
-// Adds the product of one panel to the lower triangle of tiles of a distributed Gram: C += rows * columns^T
-// on the tiles that this rank owns. Panel sums always go into FP64. Local: the communication is
-// PanelExchange's.
+// Adds the product of one panel to the lower triangle of tiles of a distributed Gram: C += rows columns^T on
+// the tiles that this rank owns, in FP64 whatever the panel's type. Local: PanelExchange communicates.
 #pragma once
 
 #include <functional>
@@ -12,12 +11,12 @@
 
 namespace headspan {
 
-/// gram[i, j] += sum_t rows[i, t] columns[j, t] for the local elements on and below the diagonal of the
-/// whole; what lies above it in tiles on the diagonal has no meaning afterwards. `progress` is called between
-/// pieces. `sums`: null for BLAS. In FP32 the panel is summed in FP32. `workspace` is kept from call to call:
-/// nothing with `sums`; for BLAS the panel's columns where they are not neighbours in it; in FP32 64 MiB at
-/// most.
-void add_product(Matrix& gram, const PanelOperands<double>& panel, SyrkKernel* sums,
+/// Adds gram[i, j] += sum_t rows[i, t] columns[j, t] for the local elements on and below the diagonal of the
+/// whole Gram; what lies above it in diagonal tiles is undefined afterwards. Calls `progress` between blocks.
+/// An FP64 panel is multiplied by `kernel`, or by BLAS if that is null; an FP32 panel is summed in FP32. The
+/// caller keeps `workspace` from call to call. It holds nothing with `kernel`, the panel's columns for BLAS
+/// if they are scattered in it, and at most 64 MiB for FP32.
+void add_product(Matrix& gram, const PanelOperands<double>& panel, SyrkKernel* kernel,
                  LargeArray<double>& workspace, const std::function<void()>& progress);
 void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm,
                  LargeArray<float>& workspace, const std::function<void()>& progress);

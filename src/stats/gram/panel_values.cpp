@@ -8,11 +8,6 @@
 namespace headspan {
 namespace {
 
-template <class P>
-HS_INLINED inline void add_loop(const P* values, std::int64_t count, double* sums) {
-  for (std::int64_t j = 0; j < count; ++j) sums[j] += static_cast<double>(values[j]);
-}
-
 HS_INLINED inline float to_bfloat16(float x) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &x, sizeof bits);
@@ -21,7 +16,7 @@ HS_INLINED inline float to_bfloat16(float x) {
   return x;
 }
 
-/// A shifted value as each precision multiplies it.
+/// Rounds a shifted value as `precision` multiplies it.
 template <Precision precision>
 HS_INLINED inline auto rounded(double value) {
   if constexpr (precision == Precision::float64) {
@@ -66,28 +61,24 @@ HS_INLINED inline void shift(const T* in, const double* origin, std::int64_t cou
 
 }  // namespace
 
-void shift_values(const float* in, const double* origin, std::int64_t count, Precision precision, double* out,
-                  double* sums) {
-  on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
-}
-void shift_values(const double* in, const double* origin, std::int64_t count, Precision precision,
-                  double* out, double* sums) {
-  on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
-}
-void shift_values(const float* in, const double* origin, std::int64_t count, Precision precision, float* out,
-                  double* sums) {
-  on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
-}
-void shift_values(const double* in, const double* origin, std::int64_t count, Precision precision, float* out,
+template <class T, class P>
+void shift_values(const T* in, const double* origin, std::int64_t count, Precision precision, P* out,
                   double* sums) {
   on_this_processor([=]() HS_INLINED { shift(in, origin, count, precision, out, sums); });
 }
 
-void add_values(const double* values, std::int64_t count, double* sums) {
-  on_this_processor([=]() HS_INLINED { add_loop(values, count, sums); });
+template <class T>
+void add_values(const T* values, std::int64_t count, double* sums) {
+  on_this_processor([=]() HS_INLINED {
+    for (std::int64_t j = 0; j < count; ++j) sums[j] += static_cast<double>(values[j]);
+  });
 }
-void add_values(const float* values, std::int64_t count, double* sums) {
-  on_this_processor([=]() HS_INLINED { add_loop(values, count, sums); });
-}
+
+template void shift_values(const double*, const double*, std::int64_t, Precision, double*, double*);
+template void shift_values(const double*, const double*, std::int64_t, Precision, float*, double*);
+template void shift_values(const float*, const double*, std::int64_t, Precision, double*, double*);
+template void shift_values(const float*, const double*, std::int64_t, Precision, float*, double*);
+template void add_values(const double*, std::int64_t, double*);
+template void add_values(const float*, std::int64_t, double*);
 
 }  // namespace headspan

@@ -10,16 +10,16 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kDepth = 256;      // tokens; with what follows the fastest of some tried on an EPYC
-constexpr std::int64_t kColumns = 2048;   // with kDepth in the cache that cores share
-constexpr std::int64_t kRows = 240;       // with kDepth in a core's second-level cache
+constexpr std::int64_t kDepth = 256;      // tokens; the fastest combination that was tried on an EPYC
+constexpr std::int64_t kColumns = 2048;   // times kDepth fits the cache that cores share
+constexpr std::int64_t kRows = 240;       // times kDepth fits a core's second-level cache
 constexpr std::int64_t kColumnStep = 64;  // a multiple of every tile's columns
 constexpr std::int64_t kRowStep = 24;     // a multiple of every tile's rows
 constexpr std::int64_t kFewestRows = 2 * kRowStep;
-constexpr std::int64_t kBlocksOfAThread = 4;
+constexpr std::int64_t kBlocksPerThread = 4;
 
-/// A tile of c that the processor holds in vectors: R vectors of rows times `columns`. AVX-512 has 32
-/// vectors, of which 24 hold sums; the others 16, of which 12 or 8 do.
+/// The shape of a tile of c that is summed in registers. Of AVX-512's 32 vectors 24 hold sums; of the 16 of
+/// AVX2 and SSE, 12 and 8.
 template <int Lanes>
 struct Tile {
   static constexpr int kLanes = Lanes / 2;  // of 8 bytes
@@ -29,8 +29,8 @@ struct Tile {
   typedef double Doubles __attribute__((vector_size(8 * kLanes)));  // `using` would lose the size
 };
 
-/// c += a b^T. a: [Tile::kRows, depth] and b: [Tile::kColumns, depth], column-major without gaps, aligned to
-/// a vector; c: column-major.
+/// Adds c += a b^T for a tile of c, column-major. a: [Tile::kRows, depth] and b: [Tile::kColumns, depth],
+/// column-major without gaps, aligned to a vector.
 template <int Lanes>
 HS_INLINED inline void add_tile(const double* a, const double* b, std::int64_t depth, double* c,
                                 std::int64_t leading) {
@@ -64,59 +64,61 @@ HS_INLINED inline void add_tile(const double* a, const double* b, std::int64_t d
     }
 }
 
-/// As many rows of an operand: [count, depth], column-major.
+/// Rows of an operand: [count, depth], column-major.
 struct Strip {
   const double* values;
   std::int64_t leading, count, depth;
 };
 
-/// Cuts a strip into pieces of Width rows, one after the other, each [Width, depth]; zeros below the last
+/// Cuts a strip into panels of Width rows, one after another, each [Width, depth], with zeros below the last
 /// row.
 template <int Width>
 HS_INLINED inline void pack_strip(const Strip& from, double* to) {
   for (std::int64_t i = 0; i < from.count; i += Width) {
-    const std::int64_t own = std::min<std::int64_t>(Width, from.count - i);
+    const std::int64_t rows = std::min<std::int64_t>(Width, from.count - i);
     for (std::int64_t t = 0; t < from.depth; ++t, to += Width) {
       const double* const values = from.values + i + t * from.leading;
-      if (own == Width)
+      if (rows == Width)
         std::copy(values, values + Width, to);
       else
-        std::fill(std::copy(values, values + own, to), to + Width, 0.0);
+        std::fill(std::copy(values, values + rows, to), to + Width, 0.0);
     }
   }
 }
 
-/// Columns of a panel, from `first` on, for tokens from `token` on.
-struct ColumnStrip {
+/// What is multiplied at a time: `columns` columns of a panel from `column` on, for `tokens` tokens from
+/// `token` on.
+struct Chunk {
   const PanelOperands<double>* panel;
-  std::int64_t first, count, token, tokens;
+  Staircase c;
+  std::int64_t column, columns, token, tokens;
 };
 
 struct PackColumns {
   template <int Lanes>
-  HS_INLINED static void run(const ColumnStrip* strip, double* to) {
+  HS_INLINED static void run(const Chunk* chunk, double* to) {
     constexpr int kWidth = Tile<Lanes>::kColumns;
-    const PanelOperands<double>& panel = *strip->panel;
-    const double* const values = panel.columns + strip->token * panel.leading_columns;
-    for (std::int64_t i = 0; i < strip->count; i += kWidth, to += kWidth * strip->tokens) {
-      const std::int64_t own = std::min<std::int64_t>(kWidth, strip->count - i);
-      std::int64_t places[kWidth];
-      for (std::int64_t j = 0; j < own; ++j) places[j] = panel.place(strip->first + i + j);
-      if (places[own - 1] == places[0] + own - 1)
-        pack_strip<kWidth>({values + places[0], panel.leading_columns, own, strip->tokens}, to);
+    const PanelOperands<double>& panel = *chunk->panel;
+    const double* const values = panel.columns + chunk->token * panel.leading_columns;
+    for (std::int64_t i = 0; i < chunk->columns; i += kWidth, to += kWidth * chunk->tokens) {
+      const std::int64_t width = std::min<std::int64_t>(kWidth, chunk->columns - i);
+      std::int64_t offsets[kWidth];
+      for (std::int64_t j = 0; j < width; ++j) offsets[j] = panel.offset(chunk->column + i + j);
+      if (offsets[width - 1] == offsets[0] + width - 1)
+        pack_strip<kWidth>({values + offsets[0], panel.leading_columns, width, chunk->tokens}, to);
       else
-        for (std::int64_t t = 0; t < strip->tokens; ++t)
+        for (std::int64_t t = 0; t < chunk->tokens; ++t)
           for (std::int64_t j = 0; j < kWidth; ++j)
-            to[t * kWidth + j] = j < own ? values[places[j] + t * panel.leading_columns] : 0;
+            to[t * kWidth + j] = j < width ? values[offsets[j] + t * panel.leading_columns] : 0;
     }
   }
 };
 
-/// A block of rows, to be packed into `room`, times packed columns, added to `c`, which is that block of the
-/// whole, `above` rows below its top: the staircase counts from there.
+/// A block of rows and the packed columns that it is multiplied by. `c` is its part of the whole, `above`
+/// rows below the top, which first_row counts from.
 struct Block {
   Strip rows;
-  double* room;
+  double* packed;  // room for the rows
   const double* columns;
   Staircase c;
   std::int64_t above;
@@ -146,13 +148,13 @@ struct AddBlock {
     using T = Tile<Lanes>;
     const Staircase& c = block->c;
     const std::int64_t depth = block->rows.depth;
-    pack_strip<T::kRows>(block->rows, block->room);
+    pack_strip<T::kRows>(block->rows, block->packed);
     for (std::int64_t column = 0; column < c.columns; column += T::kColumns) {
       const std::int64_t end = column + T::kColumns, first = block->first_row(column);
       const std::int64_t whole_from = block->first_row(std::min(end, c.columns) - 1);
       const double* const b = block->columns + column * depth;
       for (std::int64_t row = first / T::kRows * T::kRows; row < c.rows; row += T::kRows) {
-        const double* const a = block->room + row * depth;
+        const double* const a = block->packed + row * depth;
         if (end > c.columns || row < whole_from || row + T::kRows > c.rows)
           add_cut_tile<Lanes>(a, b, *block, row, column);
         else
@@ -162,43 +164,40 @@ struct AddBlock {
   }
 };
 
-/// Rows of a block, so that every thread has some.
-std::int64_t rows_of_block(std::int64_t rows, std::int64_t threads) {
-  const std::int64_t fair = (rows + threads * kBlocksOfAThread - 1) / (threads * kBlocksOfAThread);
+/// Returns the rows per block: few enough for every thread to get some.
+std::int64_t rows_per_block(std::int64_t rows, std::int64_t threads) {
+  const std::int64_t fair = (rows + threads * kBlocksPerThread - 1) / (threads * kBlocksPerThread);
   return std::clamp((fair + kRowStep - 1) / kRowStep * kRowStep, kFewestRows, kRows);
 }
 
-/// What the threads share: so many columns of a panel from `column` on, for so many tokens from `token` on.
-struct Part {
-  const PanelOperands<double>* panel;
-  Staircase c;
-  std::int64_t column, columns, token, tokens;
-};
-
-/// Packs the columns, together. By all threads of a region; returns when all are done.
-void pack_columns(int lanes, const Part& part, double* to) {
+/// Packs the columns; called by all threads of a parallel region, which share the work. Returns when all are
+/// done.
+void pack_columns(int lanes, const Chunk& chunk, double* to) {
 #pragma omp for schedule(static)
-  for (std::int64_t first = 0; first < part.columns; first += kColumnStep) {
-    const ColumnStrip strip{part.panel, part.column + first, std::min(kColumnStep, part.columns - first),
-                            part.token, part.tokens};
-    run_with<PackColumns>(lanes, &strip, to + first * part.tokens);
+  for (std::int64_t first = 0; first < chunk.columns; first += kColumnStep) {
+    Chunk step = chunk;
+    step.column += first;
+    step.columns = std::min(kColumnStep, chunk.columns - first);
+    run_with<PackColumns>(lanes, &step, to + first * chunk.tokens);
   }
 }
 
-/// Takes blocks of rows in turn. By all threads of a region; `room`: this one's.
-void add_blocks(int lanes, const Part& part, const double* columns, double* room) {
-  const PanelOperands<double>& panel = *part.panel;
-  const Staircase& c = part.c;
-  const std::int64_t top = c.first_row[part.column];
-  const std::int64_t height = rows_of_block(c.rows - top, omp_get_num_threads());
+/// Adds blocks of rows; called by all threads of a parallel region, which take blocks in turn. `packed`: room
+/// of this thread.
+void add_blocks(int lanes, const Chunk& chunk, const double* columns, double* packed) {
+  const PanelOperands<double>& panel = *chunk.panel;
+  const Staircase& c = chunk.c;
+  const std::int64_t top = c.first_row[chunk.column];
+  const std::int64_t height = rows_per_block(c.rows - top, omp_get_num_threads());
 #pragma omp for schedule(dynamic)
   for (std::int64_t row = top; row < c.rows; row += height) {
     const std::int64_t rows = std::min(height, c.rows - row);
     const Block block{
-        {panel.rows + row + part.token * panel.leading_rows, panel.leading_rows, rows, part.tokens},
-        room,
+        {panel.rows + row + chunk.token * panel.leading_rows, panel.leading_rows, rows, chunk.tokens},
+        packed,
         columns,
-        {c.values + row + part.column * c.leading, c.leading, rows, part.columns, c.first_row + part.column},
+        {c.values + row + chunk.column * c.leading, c.leading, rows, chunk.columns,
+         c.first_row + chunk.column},
         row};
     run_with<AddBlock>(lanes, &block);
   }
@@ -214,13 +213,13 @@ void SyrkKernel::add(const PanelOperands<double>& panel, const Staircase& c,
   for (auto& rows : rows_) rows.reserve(kRows * std::min(kDepth, panel.tokens));
   for (std::int64_t column = 0; column < c.columns && c.first_row[column] < c.rows; column += kColumns)
     for (std::int64_t token = 0; token < panel.tokens; token += kDepth) {
-      const Part part{&panel, c,
-                      column, std::min(kColumns, c.columns - column),
-                      token,  std::min(kDepth, panel.tokens - token)};
+      const Chunk chunk{&panel, c,
+                        column, std::min(kColumns, c.columns - column),
+                        token,  std::min(kDepth, panel.tokens - token)};
 #pragma omp parallel
       {
-        pack_columns(lanes_, part, columns_.data());
-        add_blocks(lanes_, part, columns_.data(),
+        pack_columns(lanes_, chunk, columns_.data());
+        add_blocks(lanes_, chunk, columns_.data(),
                    rows_[static_cast<std::size_t>(omp_get_thread_num())].data());
       }
       progress();

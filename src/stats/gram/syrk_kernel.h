@@ -1,11 +1,11 @@
-// Sums of outer products in FP64: c += rows columns^T at and below a staircase of c, which for a symmetric
-// matrix, whole or dealt out in blocks, is its diagonal. By kernels of our own, after Goto and van de Geijn
-// (2008): OpenBLAS runs the kernels that the processor's name or the environment gives it, half as fast as
-// others where that is wrong, and its products of the small rectangles along a diagonal are slow. Not a
-// general product: the operands are panels (dist/matrix/panel_exchange.h).
+// Sums of outer products in FP64: c += rows columns^T on and below a staircase of c. For a symmetric matrix,
+// whole or block-cyclic, the staircase is its diagonal. The kernels follow Goto and van de Geijn, ACM TOMS 34
+// (2008). They replace OpenBLAS because it picks kernels by the processor's name or the environment, and runs
+// at half the speed where that is wrong, and because its products of the small rectangles along a diagonal
+// are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
 //
-// Each element is summed over 256 tokens at a time, in their order, by one thread: the same bits whatever the
-// number of threads. Local; no MPI.
+// One thread sums each element, 256 tokens at a time, in their order: the same bits for any number of
+// threads. Local; no MPI.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,33 @@
 
 namespace headspan {
 
-/// Column-major [rows, columns]. Column j takes part from row first_row[j] on; they do not decrease with j.
+/// The part of a column-major matrix [rows, columns] at row first_row[j] and below in each column j;
+/// first_row does not decrease with j.
 struct Staircase {
   double* values;
   std::int64_t leading, rows, columns;
   const std::int64_t* first_row;
 };
 
-/// Holds its workspace, 4 MiB at most and half a MiB for each thread, from call to call.
+/// Keeps its workspace, at most 4 MiB and half a MiB per thread, from call to call.
 class SyrkKernel {
  public:
-  /// Whether it is faster than BLAS: measured on one core of an EPYC, D = 4096, with AVX-512 102 GF/s against
-  /// 94 (OpenBLAS 0.3.21), with AVX2 55 against 54.
+  /// Returns whether it is faster than BLAS. Measured on one core of an EPYC with D = 4096, against OpenBLAS
+  /// 0.3.21: 102 GF/s against 94 with AVX-512, 55 against 54 with AVX2.
   static bool is_faster_than_blas() { return best_lanes() > 4; }
 
-  /// `lanes`: no more than best_lanes().
+  /// `lanes`: at most best_lanes().
   explicit SyrkKernel(int lanes = best_lanes()) : lanes_(lanes) {}
 
-  /// c[i, j] += sum_t panel.rows[i, t] panel.columns[place(j), t] for i >= first_row[j]; nothing else of c is
-  /// touched. The threads of this process share the work; the calling one runs `progress` between parts of
-  /// it. Throws std::bad_alloc.
+  /// Adds c[i, j] += sum_t panel.rows[i, t] panel.columns[offset(j), t] for i >= first_row[j]; leaves the rest
+  /// of c alone. The threads of this process share the work; the calling one runs `progress` between chunks
+  /// of it. Throws std::bad_alloc.
   void add(const PanelOperands<double>& panel, const Staircase& c, const std::function<void()>& progress);
 
  private:
   int lanes_;
-  LargeArray<double> columns_;            // packed, of all threads
-  std::vector<LargeArray<double>> rows_;  // packed, of each thread
+  LargeArray<double> columns_;            // packed, shared by all threads
+  std::vector<LargeArray<double>> rows_;  // packed, by thread
 };
 
 }  // namespace headspan

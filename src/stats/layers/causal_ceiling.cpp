@@ -6,7 +6,8 @@
 
 #include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
-#include "dist/matrix/scalapack.h"
+#include "dist/matrix/local_algebra.h"
+#include "stats/regression/head_moments.h"
 
 namespace headspan {
 namespace {
@@ -20,68 +21,65 @@ class BlockCholesky {
     std::vector<double> r2(to_size(data_.layout.heads()), std::numeric_limits<double>::quiet_NaN());
     const std::int64_t answered = answered_heads();
     for (std::int64_t t = 0; t < answered; ++t) {
-      const std::vector<double> left = residual_tile(t);
-      if (t > 0) r2[to_size(t)] = score(t, left);
-      if (t + 1 < answered) eliminate(t, answered * d_, left);
+      const std::vector<double> residual = residual_tile(t);
+      if (t > 0) r2[to_size(t)] = score(t, residual);
+      if (t + 1 < answered) eliminate(t, answered * d_, residual);
     }
     return r2;
   }
 
  private:
-  /// Heads with fewer than n - 1 coordinates before them.
+  /// Returns the number of heads with fewer than n - 1 coordinates before them.
   std::int64_t answered_heads() const {
     std::int64_t t = 0;
     while (t < data_.layout.heads() && !data_.rules.too_few(t * d_)) ++t;
     return t;
   }
 
-  /// What is left of G_tt: [d, d], both triangles, on all ranks.
+  /// Returns the residual of G_tt: [d, d], both triangles, on all ranks. Collective.
   std::vector<double> residual_tile(std::int64_t t) const {
     std::vector<double> tile(to_size(d_ * d_));
     const int owner = a_.owner(t * d_, t * d_);
     if (grid_.comm().rank() == owner) {
-      const double* own = a_.at(a_.rows().local(t * d_), a_.columns().local(t * d_));
-      for (std::int64_t j = 0; j < d_; ++j)
-        for (std::int64_t i = j; i < d_; ++i)
-          tile[to_size(i + j * d_)] = tile[to_size(j + i * d_)] = own[i + j * a_.leading()];
+      copy_tile({a_.at(a_.rows().local(t * d_), a_.columns().local(t * d_)), a_.leading()}, d_, false,
+                tile.data(), d_);
+      mirror_lower(tile.data(), d_, d_);
     }
     grid_.comm().broadcast(tile.data(), d_ * d_, owner);
     return tile;
   }
 
-  double score(std::int64_t t, const std::vector<double>& left) const {
-    const double* sst = &data_.sst[to_size(t * d_)];
+  double score(std::int64_t t, const std::vector<double>& residual) const {
     std::vector<double> explained(to_size(d_));
-    for (std::int64_t j = 0; j < d_; ++j) explained[to_size(j)] = sst[j] - left[to_size(j + j * d_)];
-    return score_fit(data_.rules, d_, explained.data(), sst, nullptr, nullptr, false).r2;
+    for (std::int64_t j = 0; j < d_; ++j)
+      explained[to_size(j)] = data_.sst[to_size(t * d_ + j)] - residual[to_size(j + j * d_)];
+    return score_head(data_, t, explained.data(), nullptr, false).r2;
   }
 
-  /// Takes what head t adds from all heads behind it, up to column `end`. Pivots are measured on the scale of
-  /// the raw coordinates.
-  void eliminate(std::int64_t t, std::int64_t end, const std::vector<double>& left) {
+  /// Subtracts what head t explains from all later heads, up to column `end`. Pivots are measured on the
+  /// scale of the raw coordinates. Collective.
+  void eliminate(std::int64_t t, std::int64_t end, const std::vector<double>& residual) {
     std::vector<double> scale;
     for (std::int64_t j = t * d_; j < (t + 1) * d_; ++j) {
       const double sst = data_.sst[to_size(j)];
       scale.push_back(sst > 0 ? 1 / std::sqrt(sst) : 0);
     }
-    const Factor factor = factor_scaled(left.data(), d_, scale, data_.rules.pivot_tolerance((t + 1) * d_));
+    const Factor factor =
+        factor_scaled(residual.data(), d_, scale, data_.rules.pivot_tolerance((t + 1) * d_));
     std::vector<double> u = whitener(factor, d_);
     u.resize(to_size(d_ * d_), 0.0);  // columns beyond the rank
     multiply_panel(t, end, u);
-    subtract_own_product(a_, d_, (t + 1) * d_, end);
+    update_trailing_matrix(a_, d_, (t + 1) * d_, end);
   }
 
-  /// The rows below head t in its columns become their product with u: [d, d]. Local.
+  /// Multiplies the rows below head t in its columns by u: [d, d]. Local.
   void multiply_panel(std::int64_t t, std::int64_t end, const std::vector<double>& u) {
     if (a_.columns().owner(t * d_) != grid_.column()) return;
     const std::int64_t first = a_.rows().local_before(grid_.row(), (t + 1) * d_);
     const std::int64_t count = a_.rows().local_before(grid_.row(), end) - first;
     if (count == 0) return;
     double* panel = a_.at(first, a_.columns().local(t * d_));
-    std::vector<double> x(to_size(count * d_));
-    const int rows = to_int(count), n = to_int(d_), ld = to_int(a_.leading());
-    const double one = 1, zero = 0;
-    dgemm_("N", "N", &rows, &n, &n, &one, panel, &ld, u.data(), &n, &zero, x.data(), &rows);
+    const std::vector<double> x = gemm("N", "N", count, d_, d_, panel, a_.leading(), u.data(), d_);
     for (std::int64_t j = 0; j < d_; ++j)
       std::copy_n(&x[to_size(j * count)], count, panel + j * a_.leading());
   }

@@ -2,30 +2,27 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/range.h"
-#include "dist/matrix/scalapack.h"
-#include "dist/matrix/tile_exchange.h"
+#include "dist/matrix/local_algebra.h"
 #include "dist/threads.h"
 #include "stats/layers/layer_targets.h"
+#include "stats/regression/head_moments.h"
 
 namespace headspan {
 namespace {
 
-/// ||U_r^T B U_t||_F^2 for B = G_rt: [d, d].
+/// Returns ||U_r^T B U_t||_F^2 for B = G_rt: [d, d]; u_r: [d, rank of r], u_t: [d, rank of t].
 double squared_cosines(const std::vector<double>& u_r, const TileView& b, const std::vector<double>& u_t,
                        std::int64_t d) {
-  const int n = to_int(d), rank_r = to_int(static_cast<std::int64_t>(u_r.size()) / d),
-            rank_t = to_int(static_cast<std::int64_t>(u_t.size()) / d), ld = to_int(b.leading);
+  const std::int64_t rank_r = static_cast<std::int64_t>(u_r.size()) / d,
+                     rank_t = static_cast<std::int64_t>(u_t.size()) / d;
   if (rank_r == 0 || rank_t == 0) return 0;
-  std::vector<double> bu(to_size(d * rank_t)), x(to_size(std::int64_t{rank_r} * rank_t));
-  const double one = 1, zero = 0;
-  dgemm_("N", "N", &n, &rank_t, &n, &one, b.values, &ld, u_t.data(), &n, &zero, bu.data(), &n);
-  dgemm_("T", "N", &rank_r, &rank_t, &n, &one, u_r.data(), &n, bu.data(), &n, &zero, x.data(), &rank_r);
-  double sum = 0;
-  for (const double value : x) sum += value * value;
-  return sum;
+  const std::vector<double> bu = gemm("N", "N", d, rank_t, d, b.values, b.leading, u_t.data(), d);
+  const std::vector<double> x = gemm("T", "N", rank_r, rank_t, d, u_r.data(), d, bu.data(), d);
+  return std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
 }
 
 class Angles {
@@ -46,10 +43,7 @@ class Angles {
     for (std::int64_t round = 0; round < rounds; ++round)
       run_layer(round < static_cast<std::int64_t>(shares.size()) ? shares[to_size(round)] : LayerTargets{});
     comm.sum(angles_.cosines.data(), static_cast<std::int64_t>(angles_.cosines.size()));
-    std::vector<std::int64_t> ranks(angles_.rank.begin(), angles_.rank.end());
-    comm.sum(ranks.data(), static_cast<std::int64_t>(ranks.size()));
-    std::transform(ranks.begin(), ranks.end(), angles_.rank.begin(),
-                   [](std::int64_t r) { return to_int(r); });
+    comm.sum(angles_.rank.data(), static_cast<std::int64_t>(angles_.rank.size()));
     mark_missing();
     return std::move(angles_);
   }
@@ -67,11 +61,10 @@ class Angles {
     return angles_.cosines[to_size((layer * angles_.heads + r) * angles_.heads + t)];
   }
 
-  /// The pairs (t, r), r <= t, for the targets t of a share. It may be empty. Collective.
+  /// Computes the pairs (t, r), r <= t, for the targets t of a share, which may be empty. Collective.
   void run_layer(const LayerTargets& share) {
     const std::int64_t size = share.last - share.first;
-    std::vector<Tile> tiles;
-    for (std::int64_t h = share.first; h < share.last; ++h) tiles.push_back({h, h});
+    std::vector<Tile> tiles = diagonal_tiles({share.first, size});
     const auto pairs = tiles.size();
     for (std::int64_t t = share.targets.first; t < share.targets.first + share.targets.count; ++t)
       for (std::int64_t r = share.first; r < t; ++r) tiles.push_back({t, r});
@@ -90,7 +83,7 @@ class Angles {
     }
   }
 
-  /// Of all heads of the layer; notes rank and own cosines of those that are this rank's.
+  /// Returns the whiteners of all heads of the layer; fills in the ranks and diagonal cosines of the targets.
   std::vector<std::vector<double>> factor_heads(const LayerTargets& share, std::int64_t layer,
                                                 const TileViews& views) {
     std::vector<std::vector<double>> whiteners(to_size(share.last - share.first));

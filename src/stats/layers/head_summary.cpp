@@ -6,17 +6,18 @@
 
 #include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
-#include "dist/matrix/tile_exchange.h"
 #include "dist/threads.h"
+#include "stats/regression/head_moments.h"
 
 namespace headspan {
 namespace {
 
+/// Returns the participation ratio (sum of eigenvalues)^2 / sum of squares.
 double participation(double trace, double squares) {
   return squares > 0 ? trace * trace / squares : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// (tr G_l)^2 / ||G_l||_F^2 of each layer's block of G.
+/// Returns the effective rank (tr G_l)^2 / ||G_l||_F^2 of each layer's block of G, on all ranks. Collective.
 std::vector<double> layer_ranks(const RegressionData& data) {
   const Matrix& g = data.fit.matrix;
   const Grid& grid = g.grid();
@@ -51,12 +52,7 @@ HeadSummary summarise_heads(const RegressionData& data) {
   const Comm& comm = data.comm();
   HeadSummary summary;
   summary.targets = range_of(data.layout.heads(), comm.size(), comm.rank());
-  std::vector<Tile> tiles;
-  for (std::int64_t t = 0; t < summary.targets.count; ++t) {
-    const std::int64_t head = summary.targets.first + t;
-    tiles.push_back({head, head});
-  }
-  const std::vector<double> own = fetch_tiles(data.fit.matrix, d, tiles);
+  const std::vector<double> tiles = fetch_tiles(data.fit.matrix, d, diagonal_tiles(summary.targets));
   const std::size_t n = to_size(summary.targets.count);
   summary.mean.assign(data.fit.mean.begin() + summary.targets.first * d,
                       data.fit.mean.begin() + (summary.targets.first + summary.targets.count) * d);
@@ -69,7 +65,7 @@ HeadSummary summarise_heads(const RegressionData& data) {
   const SingleThreadedBlas single;
 #pragma omp parallel for schedule(dynamic)
   for (std::int64_t t = 0; t < summary.targets.count; ++t) {
-    std::vector<double> covariance(own.begin() + t * d * d, own.begin() + (t + 1) * d * d);
+    std::vector<double> covariance(tiles.begin() + t * d * d, tiles.begin() + (t + 1) * d * d);
     double trace = 0, squares = 0;
     for (double& value : covariance) {
       value *= scale;

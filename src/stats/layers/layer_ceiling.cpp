@@ -26,7 +26,7 @@ class Ceilings {
     ceiling_.status.assign(n, kNotComputed);
     std::vector<LayerTargets> wide, target_by_target;
     for (const LayerTargets& layer : whole_layers(data_.layout))
-      if (!answered_without_fit(layer))
+      if (!has_no_fit(layer))
         (regressors(layer) + d_ < invert_from_ ? target_by_target : wide).push_back(layer);
     const auto residuals = residuals_of(wide);
     for (std::size_t k = 0; k < wide.size(); ++k)
@@ -41,46 +41,47 @@ class Ceilings {
  private:
   std::int64_t regressors(const LayerTargets& layer) const { return (layer.last - layer.first - 1) * d_; }
 
-  /// Calls `f(head, row of the table)` for the targets of a layer that are this rank's.
-  template <class F>
-  void for_own_targets(const LayerTargets& layer, const F& f) const {
+  /// Returns the heads of a layer that are this rank's targets.
+  Range targets_in(const LayerTargets& layer) const {
     const std::int64_t first = std::max(layer.first, ceiling_.targets.first);
     const std::int64_t last = std::min(layer.last, ceiling_.targets.first + ceiling_.targets.count);
-    for (std::int64_t t = first; t < last; ++t) f(t, to_size(t - ceiling_.targets.first));
+    return {first, std::max<std::int64_t>(0, last - first)};
   }
 
-  /// One head alone, or too many regressors.
-  bool answered_without_fit(const LayerTargets& layer) {
+  /// Returns whether a layer has no fit, for it has one head or too many regressors; sets the status then.
+  bool has_no_fit(const LayerTargets& layer) {
     if (regressors(layer) == 0) return true;
     if (!data_.rules.too_few(regressors(layer))) return false;
-    for_own_targets(layer, [&](std::int64_t, std::size_t row) { ceiling_.status[row] = kTooFewTokens; });
+    const Range targets = targets_in(layer);
+    std::fill_n(ceiling_.status.begin() + (targets.first - ceiling_.targets.first), targets.count,
+                kTooFewTokens);
     return true;
   }
 
-  /// Nothing for layers that have to be answered target by target. Collective.
+  /// Returns the residuals by layer; nothing for layers that have to be fitted target by target. Collective.
   std::vector<std::optional<LayerResiduals>> residuals_of(const std::vector<LayerTargets>& layers) const {
-    if (invert_) return dealt_layer_residuals(data_, layers, invert_);
-    std::vector<std::optional<LayerResiduals>> residuals;
-    for (const LayerTargets& layer : layers)
-      residuals.push_back(layer_residuals(data_, layer.first, layer.last));
+    if (invert_) return layer_residuals_by_rank(data_, layers, invert_);
+    std::vector<std::optional<LayerResiduals>> residuals(layers.size());
+    std::transform(layers.begin(), layers.end(), residuals.begin(), [&](const LayerTargets& layer) {
+      return layer_residuals(data_, layer.first, layer.last);
+    });
     return residuals;
   }
 
   void score(const LayerTargets& layer, const LayerResiduals& residuals) {
-    for_own_targets(layer, [&](std::int64_t t, std::size_t row) {
-      const std::size_t column = to_size(t * d_), own = to_size((t - layer.first) * d_);
+    const Range targets = targets_in(layer);
+    for (std::int64_t t = targets.first; t < targets.first + targets.count; ++t) {
+      const std::size_t column = to_size(t * d_), in_layer = to_size((t - layer.first) * d_);
       std::vector<double> explained(to_size(d_));
       for (std::size_t j = 0; j < to_size(d_); ++j)
-        explained[j] = data_.sst[column + j] - residuals.errors[own + j];
-      const bool heldout = data_.heldout.has_value();
-      take(row, regressors(layer),
-           score_fit(data_.rules, d_, explained.data(), &data_.sst[column],
-                     heldout ? &residuals.errors_heldout[own] : nullptr,
-                     heldout ? &data_.sst_heldout[column] : nullptr, false));
-    });
+        explained[j] = data_.sst[column + j] - residuals.errors[in_layer + j];
+      const double* errors = data_.heldout ? &residuals.errors_heldout[in_layer] : nullptr;
+      store(t, regressors(layer), score_head(data_, t, explained.data(), errors, false));
+    }
   }
 
-  void take(std::size_t row, std::int64_t regressors, const Score& score) {
+  void store(std::int64_t target, std::int64_t regressors, const Score& score) {
+    const std::size_t row = to_size(target - ceiling_.targets.first);
     const auto n = static_cast<double>(data_.rules.tokens), p = static_cast<double>(regressors);
     ceiling_.r2[row] = score.r2;
     ceiling_.r2_adjusted[row] = 1 - (1 - score.r2) * (n - 1) / (n - p - 1);
@@ -88,22 +89,19 @@ class Ceilings {
     ceiling_.status[row] = score.status;
   }
 
-  /// Each rank its own targets of the layers, one layer after another. Collective.
+  /// Fits this rank's targets of the layers, one layer after another. Collective.
   void regress(const std::vector<LayerTargets>& layers) {
-    std::vector<LayerTargets> own = layer_targets(data_.layout, ceiling_.targets);
-    own.erase(std::remove_if(own.begin(), own.end(),
-                             [&](const LayerTargets& share) {
-                               return std::none_of(layers.begin(), layers.end(), [&](const LayerTargets& l) {
-                                 return l.first == share.first;
-                               });
-                             }),
-              own.end());
-    const std::int64_t rounds = data_.comm().max(static_cast<std::int64_t>(own.size()));
+    std::vector<LayerTargets> shares;
+    for (const LayerTargets& share : layer_targets(data_.layout, ceiling_.targets))
+      if (std::any_of(layers.begin(), layers.end(), [&](const auto& l) { return l.first == share.first; }))
+        shares.push_back(share);
+    const std::int64_t rounds = data_.comm().max(static_cast<std::int64_t>(shares.size()));
     for (std::int64_t round = 0; round < rounds; ++round)
-      regress_layer(round < static_cast<std::int64_t>(own.size()) ? own[to_size(round)] : LayerTargets{});
+      regress_layer(round < static_cast<std::int64_t>(shares.size()) ? shares[to_size(round)]
+                                                                     : LayerTargets{});
   }
 
-  /// `share` may be empty. Collective.
+  /// Fits the targets of a share, which may be empty. Collective.
   void regress_layer(const LayerTargets& share) {
     const std::vector<Tile> tiles = tiles_among(share.heads());
     const TileViews fit = view_tiles(data_.fit.matrix, d_, tiles);
@@ -120,11 +118,12 @@ class Ceilings {
       const std::int64_t sources = static_cast<std::int64_t>(heads.size()) - 1;
       const JointFit result =
           fit_jointly(data_, heads, sources, gram.data(), data_.heldout ? moment.data() : nullptr);
-      take(to_size(t - ceiling_.targets.first), sources * d_, result.score);
+      store(t, sources * d_, result.score);
     }
   }
 
-  /// The moments of the layer's heads in another order, from the views of tiles_among(share.heads()).
+  /// Returns the moments of the layer's heads in the order of `heads`, from the views of
+  /// tiles_among(share.heads()).
   std::vector<double> dense(const LayerTargets& share, const std::vector<std::int64_t>& heads,
                             const TileViews& views) const {
     std::vector<TileView> tiles;

@@ -1,15 +1,15 @@
-// How well all other heads of its layer together predict a head: the most that any choice of references
-// within the layer can reach. Its null is (H - 1) d / m, which for a layer as wide as the hidden state is
-// nearly 1.
+// How well all other heads of its layer together predict a head: an upper bound for any references within the
+// layer. Its null (the value for random heads) is (H - 1) d / m, which is nearly 1 for a layer as wide as the
+// hidden state.
 //
-// Two ways to the same numbers. A wide layer is inverted where it lies: with P = G_layer^-1, unit diagonal,
+// A wide layer is inverted. With P = G_layer^-1, scaled to unit diagonal,
 //
 //   residual covariance of head t = P_tt^-1,   held-out errors = diag(P_tt^-1 (P M P)_tt P_tt^-1),
 //
-// by p?potrf, p?potri and p?gemm over the whole grid, or, where the ranks have devices, layers dealt out to
-// them. A narrow layer, and one that is not safely of full rank
-// (its coordinates' mean variance inflation, tr P / D, is above 1e4, or one is constant), is answered target
-// by target with the pivoted regression of every other fit of headspan, ranks sharing the targets.
+// by p?potrf, p?potri and p?gemm over the whole grid, or on the ranks' devices, one layer per rank. A narrow
+// layer is fitted target by target, with the pivoted regression of all other fits; ranks share the targets.
+// So is a layer that is not safely of full rank: one with a constant coordinate, or with a mean variance
+// inflation of its coordinates, tr P / D, above 1e4.
 #pragma once
 
 #include "base/range.h"
@@ -17,20 +17,21 @@
 
 namespace headspan {
 
-/// Rows of this rank's slab of targets. NaN and kNotComputed for the only head of a layer, NaN and
-/// kTooFewTokens where the others have p >= n - 1 coordinates.
+/// The rows of this rank's targets. NaN and kNotComputed for the only head of a layer, NaN and kTooFewTokens
+/// if the others have p >= n - 1 coordinates.
 struct LayerCeiling {
   Range targets;
   std::vector<double> r2;            ///< [targets.count]
-  std::vector<double> r2_adjusted;   ///< likewise: 1 - (1 - R²)(n - 1)/(n - p - 1)
-  std::vector<double> r2_heldout;    ///< likewise; NaN without a held-out part
-  std::vector<std::uint8_t> status;  ///< likewise
+  std::vector<double> r2_adjusted;   ///< [targets.count] 1 - (1 - R²)(n - 1)/(n - p - 1)
+  std::vector<double> r2_heldout;    ///< [targets.count]; NaN without a held-out part
+  std::vector<std::uint8_t> status;  ///< [targets.count] flags of Status
 };
 
 constexpr std::int64_t kWideLayer = 512;  ///< columns
 
-/// Layers of `invert_from` columns and more are inverted: over the whole grid, or by `invert` on one rank
-/// each. Throws AgreedError on all ranks where that fails on one. Collective over the Gram's grid.
+/// Computes the ceilings. Layers of `invert_from` columns and more are inverted: by `invert` on one rank
+/// each, if given, else over the whole grid. If `invert` fails on one rank, AgreedError is thrown on all.
+/// Collective over the Gram's grid.
 LayerCeiling layer_ceiling(const RegressionData& data, std::int64_t invert_from = kWideLayer,
                            const LayerInverse& invert = {});
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.h"
+
 namespace headspan {
 
 std::vector<std::int64_t> LayerTargets::heads() const {
-  std::vector<std::int64_t> heads(static_cast<std::size_t>(last - first));
+  std::vector<std::int64_t> heads(to_size(last - first));
   std::iota(heads.begin(), heads.end(), first);
   return heads;
 }
@@ -22,16 +24,16 @@ std::vector<LayerTargets> whole_layers(const HeadLayout& layout) {
   return layers;
 }
 
-std::vector<LayerTargets> layer_targets(const HeadLayout& layout, Range slab) {
-  std::vector<LayerTargets> shares;
+std::vector<LayerTargets> layer_targets(const HeadLayout& layout, Range range) {
+  std::vector<LayerTargets> parts;
   for (LayerTargets layer : whole_layers(layout)) {
-    const std::int64_t first = std::max(layer.first, slab.first);
-    const std::int64_t last = std::min(layer.last, slab.first + slab.count);
+    const std::int64_t first = std::max(layer.first, range.first);
+    const std::int64_t last = std::min(layer.last, range.first + range.count);
     if (first >= last) continue;
     layer.targets = {first, last - first};
-    shares.push_back(layer);
+    parts.push_back(layer);
   }
-  return shares;
+  return parts;
 }
 
 }  // namespace headspan

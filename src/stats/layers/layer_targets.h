@@ -1,5 +1,5 @@
-// Which heads of which layers a rank works on, where work is dealt out by target and needs the whole layer's
-// tiles.
+// Which heads of which layers a rank works on, if work is divided by target and needs the tiles of the whole
+// layer. Local.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace headspan {
 
-/// Heads first .. last of one layer, of which `targets` are this rank's.
+/// The heads of one layer and those of them that are this rank's targets.
 struct LayerTargets {
   std::int64_t first = 0;
   std::int64_t last = 0;  ///< exclusive
@@ -18,10 +18,10 @@ struct LayerTargets {
   std::vector<std::int64_t> heads() const;
 };
 
-/// The layers as ranges of heads, in order; `targets` is the whole layer.
+/// Returns the layers in order, with all of their heads as targets.
 std::vector<LayerTargets> whole_layers(const HeadLayout& layout);
 
-/// The part of each layer that lies in `slab`, layers without any left out.
-std::vector<LayerTargets> layer_targets(const HeadLayout& layout, Range slab);
+/// Returns the layers that have heads in `range`, with these as targets.
+std::vector<LayerTargets> layer_targets(const HeadLayout& layout, Range range);
 
 }  // namespace headspan

@@ -9,12 +9,12 @@
 #include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
 #include "dist/matrix/redistribution.h"
-#include "dist/matrix/tile_exchange.h"
+#include "stats/regression/head_moments.h"
 
 namespace headspan {
 namespace {
 
-/// The largest `count` eigenvalues of W^T W, descending, as singular values of W.
+/// Returns singular values of W: the roots of the largest `count` eigenvalues of W^T W, descending.
 std::vector<double> roots(const std::vector<double>& eigenvalues, std::int64_t count) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < count; ++i)
@@ -22,7 +22,7 @@ std::vector<double> roots(const std::vector<double>& eigenvalues, std::int64_t c
   return values;
 }
 
-/// Gains with a power of two taken out, so that their squares and those of what they multiply can be summed.
+/// Gains divided by a power of two, so that their squares and their products with weights do not overflow.
 struct Gain {
   std::vector<double> factors;  // the largest magnitude is in [1, 2)
   int exponent = 0;
@@ -41,13 +41,14 @@ std::vector<double> multiplied(std::vector<double> values, int exponent) {
   return values;
 }
 
-/// Of W_i from its tile [d, d] of W^T W.
+/// Returns `count` singular values of W_i from its tile of W^T W: [d, d], which is lost.
 std::vector<double> head_values(double* tile, const std::vector<double>& gain, std::int64_t count) {
-  const Gain own = normalised(gain);
+  const Gain normal = normalised(gain);
   const auto d = static_cast<std::int64_t>(gain.size());
   for (std::int64_t j = 0; j < d; ++j)
-    for (std::int64_t i = 0; i < d; ++i) tile[i + j * d] *= own.factors[to_size(i)] * own.factors[to_size(j)];
-  return multiplied(roots(local_eigenvalues(tile, d, d), count), own.exponent);
+    for (std::int64_t i = 0; i < d; ++i)
+      tile[i + j * d] *= normal.factors[to_size(i)] * normal.factors[to_size(j)];
+  return multiplied(roots(local_eigenvalues(tile, d, d), count), normal.exponent);
 }
 
 void scale_columns(Matrix& w, const std::vector<double>& gain) {
@@ -79,16 +80,14 @@ int bring_into_range(Matrix& w) {
 ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double>& gain, std::int64_t rows,
                                     std::int64_t d) {
   const std::int64_t size = gram.columns().size, heads = size / d;
-  std::vector<Tile> tiles;
-  for (std::int64_t h = 0; h < heads; ++h) tiles.push_back({h, h});
-  std::vector<double> own = fetch_tiles(gram, d, tiles);
+  std::vector<double> tiles = fetch_tiles(gram, d, diagonal_tiles({0, heads}));
   ProjectionSpectrum spectrum;
   for (std::int64_t h = 0; h < heads; ++h)
     spectrum.heads.push_back(head_values(
-        &own[to_size(h * d * d)], {gain.begin() + h * d, gain.begin() + (h + 1) * d}, std::min(rows, d)));
+        &tiles[to_size(h * d * d)], {gain.begin() + h * d, gain.begin() + (h + 1) * d}, std::min(rows, d)));
   const Gain all = normalised(gain);
   Matrix scaled(gram.grid(), size, size, gram.rows().block);
-  copy_part(gram, 0, 0, scaled);
+  copy_submatrix(gram, 0, 0, scaled);
   scale_both_sides(scaled, all.factors);
   spectrum.joint = multiplied(roots(eigenvalues(scaled), std::min(rows, size)), all.exponent);
   return spectrum;
@@ -97,27 +96,24 @@ ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double
 ProjectionSpectrum spectrum_of_weights(const Matrix& w, const std::vector<double>& gain, std::int64_t d) {
   const std::int64_t rows = w.rows().size, size = w.columns().size;
   Matrix whole(w.grid(), rows, size, w.rows().block);
-  copy_part(w, 0, 0, whole);
+  copy_submatrix(w, 0, 0, whole);
   const Gain all = normalised(gain);
   scale_columns(whole, all.factors);
   ProjectionSpectrum spectrum;
   for (std::int64_t first = 0; first < size; first += d) {
     Matrix head(w.grid(), rows, d, w.rows().block);
-    copy_part(whole, 0, first, head);
+    copy_submatrix(whole, 0, first, head);
     spectrum.heads.push_back(multiplied(singular_values(head), all.exponent));
   }
   spectrum.joint = multiplied(singular_values(whole), all.exponent);
   return spectrum;
 }
 
-bool is_paper_tolerance(const std::string& tolerance) { return tolerance == "paper"; }
-
 OverlapRanks overlap_ranks(const ProjectionSpectrum& spectrum, std::int64_t rows, std::int64_t d,
-                           const std::string& tolerance) {
-  const bool paper = is_paper_tolerance(tolerance);
+                           std::optional<double> relative_tolerance) {
   const double largest = spectrum.joint.empty() ? 0 : spectrum.joint.front();
   const auto limit = [&](const std::vector<double>& values, std::int64_t columns) {
-    if (!paper) return std::stod(tolerance) * largest;
+    if (relative_tolerance) return *relative_tolerance * largest;
     const double eps32 = static_cast<double>(std::numeric_limits<float>::epsilon());
     return static_cast<double>(std::max(rows, columns)) * eps32 * (values.empty() ? 0 : values.front());
   };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// The share of targets that have so many sources, of those that have any.
+/// Returns the fraction of targets by their number of sources, among targets that have sources.
 std::map<std::int64_t, double> shares_of(const std::vector<std::int64_t>& sources) {
   std::map<std::int64_t, double> shares;
   const auto with_source =
@@ -34,7 +34,7 @@ PairNull::PairNull(std::int64_t head_size, std::int64_t hidden_size, double nois
   beta_ = (1 - mean_) * nu;
 }
 
-double PairNull::mean() const { return as_read(mean_); }
+double PairNull::mean() const { return observed(mean_); }
 
 double PairNull::share_above(double r2) const {
   if (!(mean_ < 1)) return mean_;
@@ -42,7 +42,8 @@ double PairNull::share_above(double r2) const {
   return x > 0 ? boost::math::ibetac(alpha_, beta_, x) : 1;
 }
 
-/// The share of targets whose best source is below: mean_t F(x)^C_t.
+/// Returns the fraction of targets whose best source is below: mean_t F(x)^C_t, C_t the number of sources of
+/// t.
 double PairNull::best_below(const std::map<std::int64_t, double>& shares, double r2) const {
   const double below = boost::math::ibeta(alpha_, beta_, r2);
   double sum = 0;
@@ -50,15 +51,15 @@ double PairNull::best_below(const std::map<std::int64_t, double>& shares, double
   return sum;
 }
 
-/// Integral of 1 - F^C. The step from 1 to 0 may be narrow (1e-4): hence the depth.
+/// The integral of 1 - mean_t F^C_t. Its step from 1 to 0 may be as narrow as 1e-4: hence the depth.
 double PairNull::mean_best(const std::vector<std::int64_t>& sources) const {
   const auto shares = shares_of(sources);
   if (shares.empty()) return kNan;
-  if (!(mean_ < 1)) return as_read(mean_);
+  if (!(mean_ < 1)) return observed(mean_);
   const auto above = [&](double x) { return 1 - best_below(shares, x); };
   constexpr unsigned kHalvings = 20;
   constexpr double kTolerance = 1e-9;
-  return as_read(
+  return observed(
       boost::math::quadrature::gauss_kronrod<double, 15>::integrate(above, 0.0, 1.0, kHalvings, kTolerance));
 }
 
@@ -66,11 +67,11 @@ double PairNull::mean_best(const std::vector<std::int64_t>& sources) const {
 double PairNull::median_best(const std::vector<std::int64_t>& sources) const {
   const auto shares = shares_of(sources);
   if (shares.empty()) return kNan;
-  if (!(mean_ < 1)) return as_read(mean_);
+  if (!(mean_ < 1)) return observed(mean_);
   const auto [low, high] =
       boost::math::tools::bisect([&](double x) { return best_below(shares, x) - 0.5; }, 0.0, 1.0,
                                  [](double a, double b) { return b - a < 1e-9; });
-  return as_read((low + high) / 2);
+  return observed((low + high) / 2);
 }
 
 }  // namespace headspan

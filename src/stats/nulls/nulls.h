@@ -1,11 +1,12 @@
-// What numbers mean nothing: the R² of one head from one other when all they share is the hidden state, of
-// which each is a random isotropic projection. Closed forms for pairs; not the nulls of joint regressions, of
-// ceilings or of rankings.
+// The null of pairwise R²: its distribution if two heads share nothing but the hidden state, of which each is
+// a random isotropic projection. Closed forms for pairs; not the nulls of joint regressions, ceilings or
+// rankings.
 //
-// For head size d and hidden size m the R² of one coordinate is Beta(d/2, (m-d)/2), with mean d/m. The R² of
-// a head is the mean of d such, taken as independent and described by the Beta of the same mean and variance:
-// Beta(mu nu, (1-mu) nu) with mu = d/m and nu = d (m+2)/2 - 1. An R² of x reads f + (1-f) x in-sample, with
-// the noise floor f = d/(n-1) (less 2 x (1-x)/(n+1) at most, which is left out).
+// For head size d and hidden size m, the R² of one coordinate is distributed as Beta(d/2, (m-d)/2), with mean
+// d/m. The R² of a head is the mean over d coordinates. It is described by the Beta distribution of the mean
+// and variance that it has if they are independent: Beta(mu nu, (1-mu) nu) with mu = d/m and nu = d (m+2)/2
+// - 1. In-sample, an R² of x is observed as f + (1-f) x with the noise floor f = d/(n-1); this neglects at
+// most 2 x (1-x)/(n+1).
 #pragma once
 
 #include <cstdint>
@@ -14,24 +15,25 @@
 
 namespace headspan {
 
-/// NaN everywhere when the hidden size is unknown or the floor is 1 and more; 1 everywhere when d >= m.
+/// All values are NaN if the hidden size is unknown or the floor is at least 1, and 1 if d >= m.
 class PairNull {
  public:
-  /// `hidden_size` 0: unknown. `noise_floor`: d/(n-1) for what is read in-sample, 0 for what is held out.
+  /// `hidden_size`: 0 if unknown; `noise_floor`: d/(n-1) for in-sample R², 0 for held-out R².
   PairNull(std::int64_t head_size, std::int64_t hidden_size, double noise_floor);
 
+  /// Returns the expected R² of a pair.
   double mean() const;
 
-  /// The expected share of pairs above `r2`, which is below 1.
+  /// Returns the expected fraction of pairs above `r2` < 1.
   double share_above(double r2) const;
 
-  /// The mean and the median over targets of the best of its sources. sources: [targets] how many each has;
-  /// targets with none are left out.
+  /// Return the mean and the median over targets of the R² from the best of their sources. sources: [targets]
+  /// the number of sources of each; targets without sources are left out.
   double mean_best(const std::vector<std::int64_t>& sources) const;
   double median_best(const std::vector<std::int64_t>& sources) const;
 
  private:
-  double as_read(double r2) const { return floor_ + (1 - floor_) * r2; }
+  double observed(double r2) const { return floor_ + (1 - floor_) * r2; }
   double best_below(const std::map<std::int64_t, double>& shares, double r2) const;
 
   double mean_;   // mu; NaN: unknown

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
 
-/// Two uniform numbers in (0, 1] and [0, 1) make a normal one (Box and Muller).
+/// Returns a standard normal number from two uniform ones in (0, 1] and [0, 1) (Box and Muller).
 double normal(SplitMix64& bits) {
   constexpr double scale = 1.0 / 9007199254740992.0;  // 2^-53
   const double radius = (static_cast<double>(bits.next() >> 11) + 1) * scale;
@@ -22,16 +22,16 @@ double normal(SplitMix64& bits) {
   return std::sqrt(-2 * std::log(radius)) * std::cos(kTwoPi * angle);
 }
 
-/// A standard normal entry of one trial: columns of A come first, then those of B.
+/// Returns a standard normal entry of a trial's [A, B].
 double entry(const TheoryRequest& request, std::int64_t trial, std::int64_t row, std::int64_t column) {
   const std::int64_t columns = (request.references + 1) * request.head_size;
-  const std::int64_t place = (trial * columns + column) * request.hidden_size + row;
+  const std::int64_t index = (trial * columns + column) * request.hidden_size + row;
   SplitMix64 bits(SplitMix64(static_cast<std::uint64_t>(request.seed)).next() ^
-                  SplitMix64(static_cast<std::uint64_t>(place)).next());
+                  SplitMix64(static_cast<std::uint64_t>(index)).next());
   return normal(bits);
 }
 
-/// Columns first .. of a trial's [A, B].
+/// Returns `columns` columns of a trial's [A, B], from `first` on.
 Matrix draw(const Grid& grid, const TheoryRequest& request, std::int64_t trial, std::int64_t first,
             std::int64_t columns) {
   Matrix a(grid, request.hidden_size, columns, kTheoryBlock);
@@ -42,7 +42,7 @@ Matrix draw(const Grid& grid, const TheoryRequest& request, std::int64_t trial, 
   return a;
 }
 
-/// The sum of squares of the rows from `first` on. Collective over the grid.
+/// Returns the sum of squares of the rows from `first` on, on all ranks. Collective over the grid.
 double sum_of_squares(const Matrix& a, std::int64_t first) {
   double sum = 0;
   for (std::int64_t j = 0; j < a.local_columns(); ++j)
@@ -52,7 +52,7 @@ double sum_of_squares(const Matrix& a, std::int64_t first) {
   return sum;
 }
 
-/// e of one trial in this process: of Q^T B the rows below n k are what no C can change.
+/// Computes e of a trial in this process: the rows of Q^T B from n k on, which no C can change.
 double local_error(const TheoryRequest& request, std::int64_t trial) {
   const std::int64_t m = request.hidden_size, p = request.references * request.head_size,
                      k = request.head_size;

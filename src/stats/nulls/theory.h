@@ -1,11 +1,11 @@
-// Theorem 2.1 of the paper, held against what is exactly true. For A: [m, n k] and B: [m, k] with independent
-// standard normal entries and x ~ N(0, I_m) the best linear map from the n reference heads x^T A to the head
-// x^T B leaves
+// Theorem 2.1 of the paper, compared with the exact distribution by simulation. Let A: [m, n k] and B: [m, k]
+// have independent standard normal entries, and x ~ N(0, I_m). The best linear map from the n reference heads
+// x^T A to the head x^T B leaves
 //
 //   e = min_C ||A C - B||_F^2 = sum of k chi-square variables of m - n k degrees of freedom each,
 //
-// so that E e = k (m - n k), and R² = 1 - e / ||B||_F^2 is n k / m on average, while the theorem (n = 1) says
-// no more than that e >= k (m - k) / 2 with high probability, that is R² <= 1 - (m - k) / (2 m).
+// so E e = k (m - n k), and R² = 1 - e / ||B||_F^2 is n k / m on average. The theorem (n = 1) only says that
+// e >= k (m - k) / 2 with high probability, that is R² <= 1 - (m - k) / (2 m).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace headspan {
 
-constexpr std::int64_t kTheoryBlock = 64;  ///< of the distributed matrices of a trial
+constexpr std::int64_t kTheoryBlock = 64;  ///< block of a trial's distributed matrices
 
 struct TheoryRequest {
   std::int64_t hidden_size = 4096;  ///< m
@@ -25,21 +25,21 @@ struct TheoryRequest {
   std::int64_t seed = 0;
 };
 
-/// By trial, on all ranks.
+/// Results by trial, on all ranks.
 struct TheoryResult {
   std::vector<double> error;        ///< e by p?gels over the whole grid
   std::vector<double> local_error;  ///< e by a QR factorisation in one process
   std::vector<double> r2;           ///< 1 - e / ||B||_F^2
 };
 
-/// Every entry is a function of the seed, the trial and its place: the same matrices on any grid. Collective
-/// over it.
+/// Runs the trials. Each matrix entry is a function of the seed, the trial and its indices, so that the
+/// matrices are the same on any grid. Collective over the grid.
 TheoryResult run_theory(const Grid& grid, const TheoryRequest& request);
 
-/// k (m - n k).
+/// Returns E e = k (m - n k).
 double expected_error(const TheoryRequest& request);
 
-/// k (m - k) / 2: the theorem says that e is rarely below.
+/// Returns k (m - k) / 2, which e is rarely below by the theorem.
 double theorem_bound(const TheoryRequest& request);
 
 }  // namespace headspan

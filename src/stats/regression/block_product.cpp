@@ -13,10 +13,10 @@ struct Operands {
   const double *a, *b;
   double* c;
   std::int64_t ldc;
-  bool square;  // only what is at or below the diagonal is wanted
+  bool square;  // c is symmetric: only its lower triangle is wanted
 };
 
-/// The tile of `Vectors` vectors of rows from `row` on and `Columns` columns from `column` on.
+/// Updates the tile of `Vectors` vectors of rows from `row` on and `Columns` columns from `column` on.
 template <int Lanes, int Vectors, int Columns>
 HS_INLINED inline void subtract_tile(const Operands& block, std::int64_t row, std::int64_t column) {
   constexpr int kLanes = Lanes / 2;  // of 8 bytes
@@ -44,7 +44,7 @@ HS_INLINED inline void subtract_tile(const Operands& block, std::int64_t row, st
   }
 }
 
-/// Rows that do not fill a vector.
+/// Updates the last rows, which do not fill a vector.
 HS_INLINED inline void subtract_rows(const Operands& block, std::int64_t row, std::int64_t column,
                                      std::int64_t columns) {
   for (std::int64_t j = column; j < column + columns; ++j)

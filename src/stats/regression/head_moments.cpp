@@ -4,6 +4,12 @@
 
 namespace headspan {
 
+std::vector<Tile> diagonal_tiles(Range heads) {
+  std::vector<Tile> tiles;
+  for (std::int64_t h = heads.first; h < heads.first + heads.count; ++h) tiles.push_back({h, h});
+  return tiles;
+}
+
 std::vector<Tile> tiles_among(const std::vector<std::int64_t>& heads) {
   std::vector<Tile> tiles;
   for (std::size_t a = 0; a < heads.size(); ++a)

@@ -3,17 +3,17 @@
 #include <algorithm>
 
 #include "base/checked.h"
-#include "dist/matrix/scalapack.h"
+#include "dist/matrix/local_algebra.h"
 #include "dist/threads.h"
 
 namespace headspan {
 namespace {
 
-/// The targets of one source whose tiles lie side by side in this rank's array: local rows below the source's
-/// tile or local columns to the left of it.
+/// Targets of one source whose tiles are neighbours in this rank's array: local rows below the source's
+/// diagonal tile, or local columns to the left of it.
 struct TargetRun {
   std::int64_t source;
-  bool in_column;  // the source is the tile's column and the targets its rows; else the other way round
+  bool in_column;            // the source is the column of the tiles, the targets are rows; else vice versa
   std::int64_t first, last;  // local rows or columns, whole heads
 };
 
@@ -26,17 +26,16 @@ class HostPairs {
         grid_(matrix_.grid()),
         d_(data.layout.head_size) {}
 
-  void compute(const TakePair& take) const {
+  void compute(const PairSink& sink) const {
     const std::vector<TargetRun> work = runs();
     const SingleThreadedBlas single;
 #pragma omp parallel for schedule(dynamic)
-    for (std::size_t k = 0; k < work.size(); ++k) sum_run(work[k], take);
+    for (std::size_t k = 0; k < work.size(); ++k) sum_run(work[k], sink);
   }
 
  private:
   std::vector<TargetRun> runs() const {
-    constexpr std::int64_t kHeads =
-        16;  // targets of one piece of work: fits a core's cache, spreads over threads
+    constexpr std::int64_t kHeads = 16;  // targets of a run: fit a core's cache, spread over threads
     std::vector<TargetRun> result;
     const auto cut = [&](std::int64_t source, bool in_column, std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; i += kHeads * d_)
@@ -51,26 +50,27 @@ class HostPairs {
     return result;
   }
 
-  /// Z_ts b for the run's targets, Z: `matrix`.
+  /// Returns Z_ts b: [m, d] for the run's targets, Z being `matrix`; b: [d, d].
   std::vector<double> run_times(const Matrix& matrix, const TargetRun& run,
                                 const std::vector<double>& b) const {
     const double* tiles = run.in_column ? matrix.at(run.first, matrix.columns().local(run.source * d_))
                                         : matrix.at(matrix.rows().local(run.source * d_), run.first);
-    return times_square(tiles, matrix.leading(), !run.in_column, run.last - run.first, d_, b);
+    return gemm(run.in_column ? "N" : "T", "N", run.last - run.first, d_, d_, tiles, matrix.leading(),
+                b.data(), d_);
   }
 
-  /// The column of D of the run's j-th target coordinate.
+  /// Returns the column of the Gram that the run's j-th target coordinate is.
   std::size_t target_column(const TargetRun& run, std::int64_t j) const {
     return to_size(run.in_column ? matrix_.rows().global(grid_.row(), run.first + j)
                                  : matrix_.columns().global(grid_.column(), run.first + j));
   }
 
-  /// The held-out errors of the run's targets from X: [m, d].
+  /// Returns the held-out errors of the run's targets from X: [m, d].
   std::vector<double> errors_of(const TargetRun& run, const PairSource& source,
                                 const std::vector<double>& x) const {
     const std::int64_t m = run.last - run.first;
     const std::vector<double> cross = run_times(data_.heldout->matrix, run, source.whitener);
-    const std::vector<double> product = times_square(x.data(), m, false, m, d_, source.moment);
+    const std::vector<double> product = gemm("N", "N", m, d_, d_, x.data(), m, source.moment.data(), d_);
     std::vector<double> errors;
     for (std::int64_t j = 0; j < m; ++j) errors.push_back(data_.moment_diagonal[target_column(run, j)]);
     for (std::size_t i = 0; i < x.size(); i += to_size(m))
@@ -79,15 +79,15 @@ class HostPairs {
     return errors;
   }
 
-  void sum_run(const TargetRun& run, const TakePair& take) const {
+  void sum_run(const TargetRun& run, const PairSink& sink) const {
     const PairSource& source = sources_.at(run.source);
     const std::int64_t m = run.last - run.first;
     const std::vector<double> x = run_times(matrix_, run, source.whitener);
-    const std::vector<double> gained = explained(x, m);
+    const std::vector<double> gains = explained(x, m);
     std::vector<double> errors;
     if (data_.heldout) errors = errors_of(run, source, x);
     for (std::int64_t j = 0; j < m; j += d_)
-      take(static_cast<std::int64_t>(target_column(run, j)) / d_, run.source, &gained[to_size(j)],
+      sink(static_cast<std::int64_t>(target_column(run, j)) / d_, run.source, &gains[to_size(j)],
            data_.heldout ? &errors[to_size(j)] : nullptr);
   }
 
@@ -100,17 +100,8 @@ class HostPairs {
 
 }  // namespace
 
-void host_pair_sums(const RegressionData& data, const PairSources& sources, const TakePair& take) {
-  HostPairs(data, sources).compute(take);
-}
-
-std::vector<double> times_square(const double* a, std::int64_t lda, bool transposed, std::int64_t m,
-                                 std::int64_t d, const std::vector<double>& b) {
-  std::vector<double> c(to_size(m * d));
-  const int rows = to_int(m), n = to_int(d), ld = to_int(lda);
-  const double one = 1, zero = 0;
-  dgemm_(transposed ? "T" : "N", "N", &rows, &n, &n, &one, a, &ld, b.data(), &n, &zero, c.data(), &rows);
-  return c;
+void host_pair_sums(const RegressionData& data, const PairSources& sources, const PairSink& sink) {
+  HostPairs(data, sources).compute(sink);
 }
 
 }  // namespace headspan

@@ -1,23 +1,25 @@
 #include "stats/regression/pairwise.h"
 
+#include <algorithm>
 #include <limits>
 #include <mutex>
 
 #include "base/checked.h"
 #include "dist/comm/agreement.h"
+#include "dist/matrix/local_algebra.h"
 #include "dist/threads.h"
 
 namespace headspan {
 namespace {
 
-/// One fit on its way to the rank that keeps its target.
+/// A fit that is sent to the rank of its target.
 struct PairFit {
   std::int32_t target, source;
   double r2, r2_weighted, r2_heldout;
   std::int64_t status;
 };
 
-/// Numbers of a PairSource: rank, pivot, whitener, moment.
+/// Returns how many numbers a PairSource is sent as: rank, pivot, whitener, moment.
 std::int64_t record_length(std::int64_t d, bool has_moment) { return 2 + (has_moment ? 2 : 1) * d * d; }
 
 void append_record(const PairSource& source, std::vector<double>& out) {
@@ -76,7 +78,7 @@ class Pairs {
         if (table.targets.first + t != s) table.status[to_size(t * heads_ + s)] = kTooFewTokens;
   }
 
-  /// The process row and column of a head's diagonal tile.
+  /// Return the process row and column of a head's diagonal tile.
   int row_of(std::int64_t head) const { return matrix_.rows().owner(head * d_); }
   int column_of(std::int64_t head) const { return matrix_.columns().owner(head * d_); }
 
@@ -91,13 +93,15 @@ class Pairs {
     source.whitener.resize(to_size(d_ * d_), 0.0);
     if (!data_.heldout) return source;
     const Matrix& moment = data_.heldout->matrix;
-    const std::vector<double> half =
-        times_square(diagonal_tile(moment, head), moment.leading(), false, d_, d_, source.whitener);
-    source.moment = times_square(source.whitener.data(), d_, true, d_, d_, half);
+    const double* u = source.whitener.data();
+    const std::vector<double> mu =
+        gemm("N", "N", d_, d_, d_, diagonal_tile(moment, head), moment.leading(), u, d_);
+    source.moment = gemm("T", "N", d_, d_, d_, u, d_, mu.data(), d_);
     return source;
   }
 
-  /// Factors the diagonal tiles of this rank and sends each along its process row and column.
+  /// Factors the diagonal tiles of this rank and sends each factor along its process row and column; rank and
+  /// pivot go to all ranks. Collective.
   void share_sources(PairTable& table) {
     std::vector<std::vector<double>> send(to_size(grid_.comm().size()));
     std::vector<std::int64_t> mine;
@@ -109,6 +113,7 @@ class Pairs {
 #pragma omp parallel for schedule(dynamic)
       for (std::size_t k = 0; k < mine.size(); ++k) factored[k] = factor_source(mine[k]);
     }
+    std::fill(table.pivot.begin(), table.pivot.end(), 0.0);
     for (std::size_t k = 0; k < mine.size(); ++k) {
       for (int r = 0; r < grid_.comm().size(); ++r)
         if (r / grid_.columns() == grid_.row() || r % grid_.columns() == grid_.column()) {
@@ -122,38 +127,27 @@ class Pairs {
     for (const auto& part : grid_.comm().exchange(send))
       for (std::size_t at = 0; at < part.size(); at += to_size(record_length(d_, has_moment) + 1))
         sources_[static_cast<std::int64_t>(part[at])] = read_record(&part[at + 1], d_, has_moment);
-    replicate(table, mine);
-  }
-
-  /// Rank and pivot of every source on every rank.
-  void replicate(PairTable& table, const std::vector<std::int64_t>& mine) const {
-    std::vector<double> pivots(to_size(heads_), 0.0);
-    for (const std::int64_t h : mine) pivots[to_size(h)] = table.pivot[to_size(h)];
-    table.pivot = pivots;
     grid_.comm().sum(table.pivot.data(), heads_);
     grid_.comm().sum(table.rank.data(), heads_);
   }
 
-  /// The fits of all tiles that this rank stores, by the rank that keeps the target. Collective.
+  /// Fits all tiles that this rank stores; returns the fits by the rank of their target. Collective.
   std::vector<std::vector<PairFit>> fit_all() const {
     const int ranks = grid_.comm().size();
     std::vector<std::vector<PairFit>> send(to_size(ranks));
     std::mutex adding;
-    const auto take = [&](std::int64_t target, std::int64_t source, const double* gained,
+    const auto sink = [&](std::int64_t target, std::int64_t source, const double* gains,
                           const double* errors) {
-      const PairFit fit = score(target, source, gained, errors);
+      const PairFit fit = score(target, source, gains, errors);
       const std::lock_guard<std::mutex> lock(adding);
       send[to_size(range_owner(heads_, ranks, target))].push_back(fit);
     };
-    agree(grid_.comm(), [&] { sums_(data_, sources_, take); });
+    agree(grid_.comm(), [&] { sums_(data_, sources_, sink); });
     return send;
   }
 
-  PairFit score(std::int64_t target, std::int64_t source, const double* gained, const double* errors) const {
-    const std::size_t column = to_size(target * d_);
-    const Score score =
-        score_fit(data_.rules, d_, gained, &data_.sst[column], errors,
-                  errors != nullptr ? &data_.sst_heldout[column] : nullptr, sources_.at(source).rank < d_);
+  PairFit score(std::int64_t target, std::int64_t source, const double* gains, const double* errors) const {
+    const Score score = score_head(data_, target, gains, errors, sources_.at(source).rank < d_);
     return {static_cast<std::int32_t>(target),
             static_cast<std::int32_t>(source),
             score.r2,

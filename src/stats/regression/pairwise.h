@@ -1,6 +1,7 @@
 // R² of every head from every other head of a stream, in-sample and held-out, in one pass over the
-// distributed Gram: the diagonal tiles are factored where they live, each factor goes to the process row and
-// column of its tile, and a stored tile (i, j) then serves both directions, i from j and j from i.
+// distributed Gram. Each rank factors its diagonal tiles and sends the factors along its process row and
+// column. A stored tile (i, j) then serves both directions, i from j and j from i. Not joint regressions on
+// several heads (stats/regression/selection.h).
 #pragma once
 
 #include "base/range.h"
@@ -8,20 +9,19 @@
 
 namespace headspan {
 
-/// The rows of the targets of this rank's slab (`range_of(heads, ranks, rank)`); NaN and kNotComputed on the
-/// diagonal.
+/// The rows of this rank's targets, `range_of(heads, ranks, rank)`. NaN and kNotComputed on the diagonal.
 struct PairTable {
   Range targets;
   std::vector<double> r2;            ///< [targets.count, heads], row-major: target, source
-  std::vector<double> r2_weighted;   ///< likewise
-  std::vector<double> r2_heldout;    ///< likewise; NaN without a held-out part
-  std::vector<std::uint8_t> status;  ///< likewise, flags of Status
+  std::vector<double> r2_weighted;   ///< [targets.count, heads]
+  std::vector<double> r2_heldout;    ///< [targets.count, heads]; NaN without a held-out part
+  std::vector<std::uint8_t> status;  ///< [targets.count, heads] flags of Status
   std::vector<int> rank;             ///< [heads] regressors kept of each source, on all ranks
-  std::vector<double> pivot;         ///< [heads] smallest kept pivot of each source, on all ranks
+  std::vector<double> pivot;         ///< [heads] smallest pivot kept of each source, on all ranks
 };
 
-/// All ordered pairs; `sums` says where each rank multiplies its tiles. Throws AgreedError on all ranks where
-/// that fails on one. Collective over the Gram's grid.
+/// Fits all ordered pairs. `sums` multiplies the tiles of a rank; if it fails on one rank, AgreedError is
+/// thrown on all. Collective over the Gram's grid.
 PairTable all_pairs(const RegressionData& data, const PairSums& sums = host_pair_sums);
 
 }  // namespace headspan

@@ -13,15 +13,15 @@ namespace headspan {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr std::int64_t kMomentColumns = 64;  // at a time, of those at and below the diagonal
+constexpr std::int64_t kMomentColumns = 64;  // multiplied at a time, on and below the diagonal
 
-/// The mean of 1 - sse / sst over the coordinates with variance; NaN when there is none.
-double mean_r2(std::int64_t d, const double* explained_part, const double* sst, bool constant_counts_one) {
+/// Returns the mean of explained / sst over the coordinates with variance; NaN if there are none.
+double mean_r2(std::int64_t d, const double* explained, const double* sst, bool constant_counts_one) {
   double sum = 0;
   std::int64_t count = 0;
   for (std::int64_t j = 0; j < d; ++j) {
     if (sst[j] > 0)
-      sum += explained_part[j] / sst[j];
+      sum += explained[j] / sst[j];
     else if (constant_counts_one)
       sum += 1;
     else
@@ -55,7 +55,7 @@ Factor factor_scaled(const double* gram, std::int64_t ld, const std::vector<doub
     const double* in = gram + j * ld;
     double* out = scaled.data() + j * p;
     for (std::int64_t i = j; i < p; ++i) out[i] = in[i] * (scale[to_size(i)] * scale[to_size(j)]);
-    if (std::abs(out[j] - 1) < 1e-14) out[j] = 1;  // ties go to the first, not where rounding falls
+    if (std::abs(out[j] - 1) < 1e-14) out[j] = 1;  // ties go to the first, whatever the rounding
   }
   Factor factor{0, kNaN, {}, {}, {}};
   std::vector<int> order(to_size(p));
@@ -110,48 +110,45 @@ std::vector<double> explained(const std::vector<double>& x, std::int64_t m) {
   return sums;
 }
 
-std::vector<double> heldout_errors(const std::vector<double>& maps, std::int64_t p, const double* moment,
-                                   std::int64_t ld, const double* cross, std::int64_t ld_cross,
-                                   const double* diagonal, std::int64_t m) {
-  std::vector<double> errors(diagonal, diagonal + m), product(to_size(m * kMomentColumns));
-  const int rows = to_int(m), ld_moment = to_int(ld);
+std::vector<double> heldout_errors(const std::vector<double>& maps, std::int64_t p,
+                                   const HeldoutMoments& moments, std::int64_t m) {
+  std::vector<double> errors(moments.diagonal, moments.diagonal + m), product(to_size(m * kMomentColumns));
+  const int rows = to_int(m), ld = to_int(moments.ld);
   const double one = 1, two = 2, zero = 0;
   for (std::int64_t first = 0; first < p; first += kMomentColumns) {
     const std::int64_t last = std::min(first + kMomentColumns, p);
     const int columns = to_int(last - first), below = to_int(p - last);
-    const double* const own = &maps[to_size(first * m)];
-    dsymm_("R", "L", &rows, &columns, &one, moment + first * (ld + 1), &ld_moment, own, &rows, &zero,
-           product.data(), &rows);
+    const double *const w = &maps[to_size(first * m)], *const cross = moments.cross + first * moments.ld;
+    const double* const moment = moments.regressors + first * moments.ld;
+    dsymm_("R", "L", &rows, &columns, &one, moment + first, &ld, w, &rows, &zero, product.data(), &rows);
     if (below > 0)
-      dgemm_("N", "N", &rows, &columns, &below, &two, &maps[to_size(last * m)], &rows,
-             moment + last + first * ld, &ld_moment, &one, product.data(), &rows);
+      dgemm_("N", "N", &rows, &columns, &below, &two, &maps[to_size(last * m)], &rows, moment + last, &ld,
+             &one, product.data(), &rows);
     for (std::int64_t i = 0; i < last - first; ++i)
       for (std::int64_t j = 0; j < m; ++j)
-        errors[to_size(j)] +=
-            own[j + i * m] * (product[to_size(j + i * m)] - 2 * cross[j + (first + i) * ld_cross]);
+        errors[to_size(j)] += w[j + i * m] * (product[to_size(j + i * m)] - 2 * cross[j + i * moments.ld]);
   }
   return errors;
 }
 
-Score score_fit(const FitRules& rules, std::int64_t d, const double* explained_part, const double* sst,
-                const double* errors, const double* sst_heldout, bool deficient) {
-  Score score{mean_r2(d, explained_part, sst, rules.paper), kNaN, kNaN, 0};
+Score score_fit(const FitRules& rules, std::int64_t d, const TargetSums& sums, bool deficient) {
+  Score score{mean_r2(d, sums.explained, sums.sst, rules.paper), kNaN, kNaN, 0};
   double explained_sum = 0, total = 0;
   for (std::int64_t j = 0; j < d; ++j) {
-    if (sst[j] > 0)
-      explained_sum += explained_part[j];
+    if (sums.sst[j] > 0)
+      explained_sum += sums.explained[j];
     else
       score.status |= kConstant;
-    total += sst[j];
+    total += sums.sst[j];
   }
   if (total > 0) score.r2_weighted = explained_sum / total;
-  if (errors != nullptr) {
+  if (sums.errors != nullptr) {
     std::vector<double> explained_heldout(to_size(d));
     for (std::int64_t j = 0; j < d; ++j) {
-      explained_heldout[to_size(j)] = sst_heldout[j] - errors[j];
-      if (!(sst_heldout[j] > 0)) score.status |= kConstant;
+      explained_heldout[to_size(j)] = sums.sst_heldout[j] - sums.errors[j];
+      if (!(sums.sst_heldout[j] > 0)) score.status |= kConstant;
     }
-    score.r2_heldout = mean_r2(d, explained_heldout.data(), sst_heldout, false);
+    score.r2_heldout = mean_r2(d, explained_heldout.data(), sums.sst_heldout, false);
   }
   if (deficient) score.status |= kDeficient;
   for (const double value : {score.r2, score.r2_weighted})

@@ -5,10 +5,12 @@
 #include <limits>
 #include <utility>
 
+#include "base/checked.h"
+
 namespace headspan {
 namespace {
 
-/// SST of each column, 0 where it is rounding alone, SST <= n (8 eps |mean|)^2, or too small to be summed.
+/// Returns the SST of each column; 0 if it is nothing but rounding, SST <= n (8 eps |mean|)^2, or underflows.
 std::vector<double> sums_of_squares(const HeadGram& gram, const FitRules& rules) {
   std::vector<double> sst = diagonal(gram.matrix);
   const auto n = static_cast<double>(gram.tokens);
@@ -23,11 +25,11 @@ std::vector<double> sums_of_squares(const HeadGram& gram, const FitRules& rules)
 
 std::vector<double> diagonal(const Matrix& matrix) {
   const Grid& grid = matrix.grid();
-  std::vector<double> values(static_cast<std::size_t>(matrix.rows().size), 0.0);
+  std::vector<double> values(to_size(matrix.rows().size), 0.0);
   for (std::int64_t j = 0; j < matrix.local_columns(); ++j) {
     const std::int64_t column = matrix.columns().global(grid.column(), j);
     if (matrix.rows().owner(column) == grid.row())
-      values[static_cast<std::size_t>(column)] = *matrix.at(matrix.rows().local(column), j);
+      values[to_size(column)] = *matrix.at(matrix.rows().local(column), j);
   }
   grid.comm().sum(values.data(), matrix.rows().size);
   return values;
@@ -44,6 +46,14 @@ RegressionData regression_data(HeadLayout layout, FitRules rules, HeadGram fit,
   recentre(*data.heldout, data.fit.mean, add_to_heldout);
   data.moment_diagonal = diagonal(data.heldout->matrix);
   return data;
+}
+
+Score score_head(const RegressionData& data, std::int64_t head, const double* explained, const double* errors,
+                 bool deficient) {
+  const std::int64_t d = data.layout.head_size;
+  const auto column = to_size(head * d);
+  const double* sst_heldout = errors != nullptr ? &data.sst_heldout[column] : nullptr;
+  return score_fit(data.rules, d, {explained, &data.sst[column], errors, sst_heldout}, deficient);
 }
 
 }  // namespace headspan

@@ -1,6 +1,6 @@
 // What all regressions of one stream work from: the Gram of the fit part, the second moment of the held-out
-// part about the *fit part's* mean, and the variances of both. Built once from two HeadGrams; read by
-// pairwise.h and selection.h.
+// part about the *fit part's* mean, and the variances of both. Built once from two HeadGrams. Not the
+// regressions.
 #pragma once
 
 #include <optional>
@@ -10,37 +10,43 @@
 
 namespace headspan {
 
-/// The heads of a stream in layer-major order: the columns of head h are h * head_size .. (h + 1) *
-/// head_size.
+/// The heads of a stream in layer-major order: layer by layer. Head h has the head_size columns from
+/// h * head_size on.
 struct HeadLayout {
   std::int64_t head_size = 0;
   std::vector<std::int64_t> layer;  ///< [heads] not descending
-  std::vector<std::int64_t> head;   ///< [heads] index within the layer, ascending within it
-  std::int64_t hidden_size = 0;     ///< m of the geometric null; 0: unknown
+  std::vector<std::int64_t> head;   ///< [heads] index within the layer, ascending
+  std::int64_t hidden_size = 0;     ///< of the model; 0: unknown
 
   std::int64_t heads() const { return static_cast<std::int64_t>(layer.size()); }
   std::int64_t columns() const { return heads() * head_size; }
 };
 
+/// Vectors are the same on all ranks; those of the held-out part are empty without one.
 struct RegressionData {
   HeadLayout layout;
   FitRules rules;
   HeadGram fit;
-  std::optional<HeadGram> heldout;  ///< `matrix` is M: the second moment about fit's mean
-  std::vector<double> sst;          ///< [D] of fit; 0 marks a constant coordinate. Replicated
-  std::vector<double> sst_heldout;  ///< [D] of heldout about its own mean; 0 marks a constant. Empty without
-  std::vector<double> moment_diagonal;  ///< [D] of M. Empty without
+  std::optional<HeadGram> heldout;      ///< `matrix` is M, the second moment about fit's mean
+  std::vector<double> sst;              ///< [D] of fit; 0 marks a constant coordinate
+  std::vector<double> sst_heldout;      ///< [D] of heldout about its own mean; 0 marks a constant coordinate
+  std::vector<double> moment_diagonal;  ///< [D] of M
 
   const Comm& comm() const { return fit.matrix.grid().comm(); }
 };
 
-/// `rules.tokens` and `rules.tokens_heldout` are set from the Grams. `add_to_heldout`: for one that does not
-/// lie on the host, as in `recentre`. Collective over the grid.
+/// Builds the data from Grams, which set `rules.tokens` and `rules.tokens_heldout`. `add_to_heldout` moves
+/// the held-out Gram's origin, see `recentre`. Collective over the grid.
 RegressionData regression_data(HeadLayout layout, FitRules rules, HeadGram fit,
                                std::optional<HeadGram> heldout,
                                const AddOuterProduct& add_to_heldout = add_outer_product);
 
-/// The diagonal of a distributed symmetric matrix, on all ranks. Collective over its grid.
+/// Returns the diagonal of a distributed symmetric matrix, on all ranks. Collective over its grid.
 std::vector<double> diagonal(const Matrix& matrix);
+
+/// Scores a fit of a head. explained: [d] of the fit part; errors: [d] of the held-out part, null without
+/// one; `deficient`: regressors were dropped. Local.
+Score score_head(const RegressionData& data, std::int64_t head, const double* explained, const double* errors,
+                 bool deficient);
 
 }  // namespace headspan

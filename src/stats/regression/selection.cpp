@@ -13,7 +13,7 @@
 namespace headspan {
 namespace {
 
-/// One target of a round and the heads whose moments it needs, itself last.
+/// A target of a round and the heads whose moments it needs, itself last.
 struct Problem {
   std::int64_t target;
   std::vector<std::int64_t> heads;
@@ -39,7 +39,7 @@ class Selection {
 
   SelectionTable compute() {
     empty_table();
-    const std::int64_t step = targets_of_a_round();
+    const std::int64_t step = targets_per_round();
     const std::int64_t rounds = data_.comm().max((pairs_.targets.count + step - 1) / step);
     for (std::int64_t round = 0; round < rounds; ++round) {
       const std::int64_t first = std::min(round * step, pairs_.targets.count);
@@ -62,8 +62,8 @@ class Selection {
               std::vector<double>(n, nan)};
   }
 
-  /// As many targets as other ranks' tiles for them fit in 64 MiB.
-  std::int64_t targets_of_a_round() const {
+  /// Returns for how many targets the tiles of other ranks fit in 64 MiB.
+  std::int64_t targets_per_round() const {
     const std::int64_t side = (pool_ + 1) * d_, ranks = data_.comm().size();
     const std::int64_t remote = side * side / 2 * (ranks - 1) / ranks;
     return std::clamp<std::int64_t>((std::int64_t{1} << 23) / std::max<std::int64_t>(1, remote), 1, 1024);
@@ -80,20 +80,20 @@ class Selection {
     score(problems);
   }
 
-  /// The tiles of each problem's heads. Collective.
+  /// Views the tiles of each problem's heads. Collective.
   RoundTiles view(const Matrix& matrix, const std::vector<Problem>& problems) const {
     RoundTiles round;
     std::vector<Tile> tiles;
     for (const Problem& problem : problems) {
       round.first.push_back(tiles.size());
-      const auto own = tiles_among(problem.heads);
-      tiles.insert(tiles.end(), own.begin(), own.end());
+      const std::vector<Tile> among = tiles_among(problem.heads);
+      tiles.insert(tiles.end(), among.begin(), among.end());
     }
     round.views = view_tiles(matrix, d_, tiles);
     return round;
   }
 
-  /// The moments of problem k's heads, dense.
+  /// Returns the moments of problem k's heads as a dense matrix in `memory`.
   const double* dense(const RoundTiles& round, const std::vector<Problem>& problems, std::size_t k,
                       LargeArray<double>& memory) const {
     const std::int64_t side = static_cast<std::int64_t>(problems[k].heads.size()) * d_;
@@ -102,7 +102,7 @@ class Selection {
     return memory.data();
   }
 
-  /// Replaces the pool of each problem by what forward selection takes of it. Collective.
+  /// Replaces the pool of each problem by what forward selection chooses from it. Collective.
   void narrow_pools(std::vector<Problem>& problems) const {
     const RoundTiles tiles = view(data_.fit.matrix, problems);
     std::vector<ForwardProblem> pools;
@@ -117,7 +117,7 @@ class Selection {
     }
   }
 
-  /// The joint regressions on the first 1, 2, .. of each problem's heads. Collective.
+  /// Fits the joint regressions on the first 1, 2, .. of each problem's heads. Collective.
   void score(const std::vector<Problem>& problems) {
     const RoundTiles fit = view(data_.fit.matrix, problems);
     RoundTiles heldout;
@@ -133,7 +133,7 @@ class Selection {
     }
   }
 
-  /// gram, moment: of the problem's heads, dense; no moment without a held-out part.
+  /// gram, moment: of the problem's heads, dense; moment: null without a held-out part.
   void score_target(const Problem& problem, const double* gram, const double* moment) {
     const auto found = static_cast<std::int64_t>(problem.heads.size()) - 1;
     const std::int64_t row = (problem.target - pairs_.targets.first) * references_;
@@ -143,14 +143,14 @@ class Selection {
       if (n > found || data_.rules.too_few(n * d_))
         table_.status[at] = missing_status(problem.target, n);
       else if (n == 1)
-        take_pair(problem.target, problem.heads[0], at);
+        store_pair(problem.target, problem.heads[0], at);
       else
-        take_fit(fit_jointly(data_, problem.heads, n, gram, moment), at);
+        store_fit(fit_jointly(data_, problem.heads, n, gram, moment), at);
     }
   }
 
-  /// One source: the pair that all_pairs has fitted.
-  void take_pair(std::int64_t target, std::int64_t source, std::size_t at) {
+  /// Copies the fit on one source from the pairs.
+  void store_pair(std::int64_t target, std::int64_t source, std::size_t at) {
     const std::size_t pair = to_size((target - pairs_.targets.first) * data_.layout.heads() + source);
     table_.r2[at] = pairs_.r2[pair];
     table_.r2_heldout[at] = pairs_.r2_heldout[pair];
@@ -159,7 +159,7 @@ class Selection {
     table_.pivot[at] = pairs_.pivot[to_size(source)];
   }
 
-  /// Why there is no joint R² of `count` sources.
+  /// Returns why there is no joint R² of `count` sources.
   std::uint8_t missing_status(std::int64_t target, std::int64_t count) const {
     const auto& layer = data_.layout.layer;
     const auto causal =
@@ -168,7 +168,7 @@ class Selection {
     return kNotComputed;
   }
 
-  void take_fit(const JointFit& fit, std::size_t at) {
+  void store_fit(const JointFit& fit, std::size_t at) {
     table_.r2[at] = fit.score.r2;
     table_.r2_heldout[at] = fit.score.r2_heldout;
     table_.status[at] = fit.score.status;
@@ -189,7 +189,7 @@ class Selection {
 }  // namespace
 
 std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTable& pairs,
-                                         std::int64_t target, std::int64_t most) {
+                                         std::int64_t target, std::int64_t count) {
   const double* r2 = pairs.r2.data() + (target - pairs.targets.first) * layout.heads();
   std::vector<std::int64_t> sources;
   for (std::int64_t s = 0; s < layout.heads(); ++s)
@@ -197,7 +197,7 @@ std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTab
       sources.push_back(s);
   std::stable_sort(sources.begin(), sources.end(),
                    [r2](std::int64_t a, std::int64_t b) { return r2[a] > r2[b]; });
-  if (static_cast<std::int64_t>(sources.size()) > most) sources.resize(to_size(most));
+  if (static_cast<std::int64_t>(sources.size()) > count) sources.resize(to_size(count));
   return sources;
 }
 
@@ -207,8 +207,8 @@ std::vector<Tile> selection_tiles(const HeadLayout& layout, const PairTable& pai
     const std::int64_t target = pairs.targets.first + t;
     std::vector<std::int64_t> heads = ranked_sources(layout, pairs, target, pool);
     heads.push_back(target);
-    const std::vector<Tile> own = tiles_among(heads);
-    tiles.insert(tiles.end(), own.begin(), own.end());
+    const std::vector<Tile> among = tiles_among(heads);
+    tiles.insert(tiles.end(), among.begin(), among.end());
   }
   return tiles;
 }

@@ -1,7 +1,7 @@
-// Which heads together predict a head, and how well. For every target the causal sources are ranked by
-// pairwise R²; `pairwise` takes the first N of that ranking, `forward` adds, N times, the source of a pool
-// that raises the joint in-sample R² most. Both report the joint regression on the first 1..N of what they
-// took.
+// Which heads together predict a head, and how well. The causal sources of a target, heads of its own or an
+// earlier layer, are ranked by pairwise R². The rule `pairwise` selects the first N of that ranking;
+// `forward` N times adds the source of a pool that raises the joint in-sample R² most. Both report the joint
+// regressions on the first 1 .. N of what they selected.
 #pragma once
 
 #include "base/range.h"
@@ -19,31 +19,30 @@ inline const WordList<SelectionRule>& selection_words() {
   return words;
 }
 
-/// Rows of the targets of this rank's slab.
+/// The rows of this rank's targets.
 struct SelectionTable {
   Range targets;
   std::int64_t references = 0;       ///< N
-  std::vector<int> sources;          ///< [targets.count, N] head, -1 where there is none
-  std::vector<double> r2;            ///< [targets.count, N] of the first 1..N sources
-  std::vector<double> r2_heldout;    ///< likewise; NaN without a held-out part
-  std::vector<std::uint8_t> status;  ///< likewise
-  std::vector<int> rank;             ///< likewise: regressors kept
-  std::vector<double> pivot;         ///< likewise: smallest kept pivot
+  std::vector<int> sources;          ///< [targets.count, N] heads; -1 where there are fewer
+  std::vector<double> r2;            ///< [targets.count, N] of the first 1 .. N sources
+  std::vector<double> r2_heldout;    ///< [targets.count, N]; NaN without a held-out part
+  std::vector<std::uint8_t> status;  ///< [targets.count, N] flags of Status
+  std::vector<int> rank;             ///< [targets.count, N] regressors kept
+  std::vector<double> pivot;         ///< [targets.count, N] smallest pivot kept
 };
 
-/// The causal sources of `target` (layer not later, not itself) by falling in-sample R² of `pairs`, ties to
-/// the lower layer, then the lower head; at most `most`. Pairs without an R² are left out.
+/// Returns the causal sources of `target` by falling in-sample R² of `pairs`, ties to the lower layer, then
+/// the lower head; at most `count`. Leaves out pairs without an R².
 std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTable& pairs,
-                                         std::int64_t target, std::int64_t most);
+                                         std::int64_t target, std::int64_t count);
 
-/// The tiles that `select` reads for this rank's targets, of pools of `pool` and as many references at most:
-/// those among a target and the best of its ranking. A tile may come more than once.
+/// Returns the tiles that `select` reads for this rank's targets with pools of `pool` and no more references:
+/// those among each target and the best `pool` sources of its ranking. A tile may occur more than once.
 std::vector<Tile> selection_tiles(const HeadLayout& layout, const PairTable& pairs, std::int64_t pool);
 
-/// Selects up to `references` sources for every target; forward looks at the best `pool` of the ranking.
-/// Targets are dealt out by slab and the tiles they need fetched; `forward`, where there is one, selects for
-/// those of a rank that it can. Throws AgreedError on all ranks where that fails on one. Collective over the
-/// Gram's grid.
+/// Selects up to `references` sources for every target; the rule `forward` chooses from the best `pool` of
+/// the ranking, by `forward` if given, see choose_forward. Each rank fetches the tiles that its targets need.
+/// If `forward` fails on one rank, AgreedError is thrown on all. Collective over the Gram's grid.
 SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
                       std::int64_t references, std::int64_t pool, const ForwardChoices& forward = {});
 

@@ -1,0 +1,47 @@
+#include "base/process/process_setup.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include <malloc.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace headspan {
+namespace {
+
+/// Sets an environment variable unless it is set. Returns false if there is no memory for it.
+bool set_default(const char* name, const char* value) { return ::setenv(name, value, 0) == 0; }
+
+}  // namespace
+
+const char* executable_path() {
+  const char* const script = std::getenv("HEADSPAN_PROGRAM");
+  return script != nullptr ? script : "/proc/self/exe";
+}
+
+void restore_process_name() { ::prctl(PR_SET_NAME, program_invocation_short_name); }
+
+void disable_heap_trim() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_MAX, 0);  // M_MMAP_THRESHOLD is an int: blocks of 2 GiB and more would still be mapped
+  mallopt(M_TRIM_THRESHOLD, -1);
+#endif
+}
+
+void set_passive_wait_and_reexec(char** argv) {
+  const char* threads = std::getenv("OMP_NUM_THREADS");
+  if (threads != nullptr && std::string(threads) == "1") return;
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr && std::getenv("OPENBLAS_THREAD_TIMEOUT") != nullptr) return;
+  // 2000 spins are some microseconds: a decode step has hundreds of short loops. Ten times as many make it
+  // three times as slow where a core is shared. OpenBLAS spins 2^4 times, its minimum.
+  if (set_default("OMP_WAIT_POLICY", "passive") && set_default("GOMP_SPINCOUNT", "2000") &&
+      set_default("OPENBLAS_THREAD_TIMEOUT", "4"))
+    execv(executable_path(), argv);
+}
+
+// The kind that remains is `lockedfile`, which limits the length of paths (io/outputs/publish.h).
+void disable_shared_file_pointers() { set_default("OMPI_MCA_sharedfp", "^sm"); }
+
+}  // namespace headspan

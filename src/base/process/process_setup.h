@@ -1,0 +1,33 @@
+// What headspan changes in its own process, apart from the signals that it catches (stop_signal.h) and the
+// number of its threads (dist/threads.h). src/README.md lists all of it, with the reasons and how to turn it
+// off.
+#pragma once
+
+namespace headspan {
+
+/// Returns the path that starts this program once more. Usually /proc/self/exe; in a bundle
+/// (slurm/bundle.sh), where that is the dynamic loader, the script that HEADSPAN_PROGRAM names.
+const char* executable_path();
+
+/// Gives the process the name of its program again, as top and ps show it: after a start through
+/// /proc/self/exe it is called "exe", in a bundle like the loader. Call it first in main.
+void restore_process_name();
+
+/// Makes glibc keep freed memory in the process, blocks of many megabytes too: each layer of a model needs
+/// the same temporaries again, and fresh pages, which fault and are zeroed, would cost a tenth of a forward
+/// pass. Call it once, at the start of main. Does nothing with other C libraries.
+void disable_heap_trim();
+
+/// Sets OMP_WAIT_POLICY, GOMP_SPINCOUNT and OPENBLAS_THREAD_TIMEOUT where the user has not, and starts the
+/// program again in this process, because OpenMP and OpenBLAS read them when they are loaded. Idle threads of
+/// either then sleep after some microseconds. By default they spin on the cores that the other needs next,
+/// and a forward pass on two cores takes nearly twice as long. Returns if there is nothing to set, with one
+/// thread (OMP_NUM_THREADS=1), or if the program cannot be started. Call it before MPI starts.
+void set_passive_wait_and_reexec(char** argv);
+
+/// Sets OMPI_MCA_sharedfp=^sm where the user has not: Open MPI makes a shared file pointer, which headspan
+/// does not use, for every file that it opens, and the kind `sm` is a named semaphore. A process that is
+/// killed leaves it locked, and the requeued job waits for it for ever. Call it before MPI starts.
+void disable_shared_file_pointers();
+
+}  // namespace headspan

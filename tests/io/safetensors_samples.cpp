@@ -211,7 +211,7 @@ Samples offsets() {
       {"empty within another", pair("[2]", "[0,2]", "[0]", "[1,1]", 2), "overlap"},
       {"empty beyond the end", pair("[2]", "[0,2]", "[0]", "[3,3]", 2), "reach beyond the data"},
       {"sum of sizes overflows",
-       two(huge, "[0,9223372036854775744]", huge, "[9223372036854775744,18446744073709551488]", 0),
+       pair(huge, "[0,9223372036854775744]", huge, "[9223372036854775744,18446744073709551488]", 0),
        "overflows 64 bits"},
   };
 }

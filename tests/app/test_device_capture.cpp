@@ -228,7 +228,7 @@ TEST_P(DeviceCapture, GoesOnInAnyPassFromWhereItWasStopped) {
   unit.name = "unit";
   std::vector<GramStream> streams;
   for (const Stream stream : {Stream::k, Stream::v})
-    streams.push_back(gram_stream({word_of(stream_words(), stream), "roped", "float32", "float64", 0},
+    streams.push_back(gram_stream({stream, CapturePoint::roped, Dtype::float32, Precision::float64, 0},
                                   stream_layout(config_, stream), true));
   for (const auto& passes : kPasses) {
     request.passes = passes;

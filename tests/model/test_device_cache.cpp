@@ -91,22 +91,22 @@ struct Ranks {
 
 /// What a cache was given, token by token: [tokens, kv_heads, d] of each sequence.
 struct Past {
-  std::vector<at::Tensor> exact, lifted;  // [sequences]
+  std::vector<at::Tensor> exact, decoded;  // [sequences]
 
   void add(const at::Tensor& x, const at::Tensor& replaced, const Counts& counts) {
     exact.resize(counts.size(), at::empty({0, x.size(1), x.size(2)}, at::kDouble));
-    lifted.resize(counts.size(), exact.front());
+    decoded.resize(counts.size(), exact.front());
     std::int64_t row = 0;
     for (std::size_t s = 0; s < counts.size(); row += counts[s++]) {
       exact[s] = at::cat({exact[s], x.narrow(0, row, counts[s]).to(at::kDouble)});
-      lifted[s] = at::cat({lifted[s], replaced.narrow(0, row, counts[s]).to(at::kDouble)});
+      decoded[s] = at::cat({decoded[s], replaced.narrow(0, row, counts[s]).to(at::kDouble)});
     }
   }
 
   /// What a query at `position` meets: [kv_heads, tokens, d].
   at::Tensor seen(std::size_t s, std::int64_t position, std::int64_t exact_recent) const {
     const std::int64_t all = position + 1, near = std::min(all, exact_recent);
-    return at::cat({lifted[s].narrow(0, 0, all - near), exact[s].narrow(0, all - near, near)})
+    return at::cat({decoded[s].narrow(0, 0, all - near), exact[s].narrow(0, all - near, near)})
         .transpose(0, 1);
   }
 };
@@ -147,10 +147,10 @@ void expect_the_hosts(const Ranks& ranks, const CachePlan& plan, const std::vect
                        said = host.attend(layer, q, k, v, counts);
       const auto l = static_cast<std::size_t>(layer);
       for (const Stream stream : {Stream::k, Stream::v}) {
-        const at::Tensor lifted = host.decode_appended(stream, layer, counts);
-        EXPECT_LE(relative_error(cache.decode_appended(stream, layer, counts), lifted), tolerance.host)
+        const at::Tensor decoded = host.decode_appended(stream, layer, counts);
+        EXPECT_LE(relative_error(cache.decode_appended(stream, layer, counts), decoded), tolerance.host)
             << name;
-        (stream == Stream::k ? keys : values)[l].add(stream == Stream::k ? k : v, lifted, counts);
+        (stream == Stream::k ? keys : values)[l].add(stream == Stream::k ? k : v, decoded, counts);
       }
 
       EXPECT_EQ(found.scalar_type(), q.scalar_type());

@@ -1,4 +1,4 @@
-// Caches whose shared blocks are dealt out over tensor-parallel ranks: against the simulated cache, which
+// Caches whose shared blocks are sharded over tensor-parallel ranks: against the simulated cache, which
 // stores everything, and against replicated ones in what they allocate. Sequences span several pages.
 #include <numeric>
 
@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "app/run/cached_model.h"
+#include "model/cache/block_pages.h"
 #include "model/golden.h"
 #include "model/plan_maker.h"
 
@@ -87,7 +88,7 @@ CompressionPlan plan_of(const ModelConfig& config, const Case& one, std::int64_t
   return plan;
 }
 
-class DealtCache : public testing::TestWithParam<std::string> {
+class ShardedCache : public testing::TestWithParam<std::string> {
  protected:
   const std::vector<std::int64_t> lengths_{5 * kPage + 9, 3, kPage + 1, 2 * kPage};
 
@@ -96,21 +97,21 @@ class DealtCache : public testing::TestWithParam<std::string> {
                                 std::int64_t exact_recent, double tolerance) const {
     const CompressionPlan plan = plan_of(shard.input.config, one, exact_first);
     const CachedModel replicated(shard.model, shard.input, plan, "plan", exact_recent, shard.team),
-        dealt(shard.model, shard.input, plan, "plan", exact_recent, shard.team, SharedBlocks::sharded);
+        sharded(shard.model, shard.input, plan, "plan", exact_recent, shard.team, SharedBlocks::sharded);
     const auto simulated = replicated.make_cache(CacheKind::simulated, lengths_.size());
     const at::Tensor expected = fed_logits(shard.model, *simulated, lengths_, {});
     for (const auto& steps : std::vector<std::vector<std::int64_t>>{{}, {1, 1, 2 * kPage, 1, 2}})
-      for (const CachedModel* way : {&replicated, &dealt}) {
+      for (const CachedModel* way : {&replicated, &sharded}) {
         const auto cache = way->make_cache(CacheKind::compressed, lengths_.size());
         EXPECT_LE(relative_error(fed_logits(shard.model, *cache, lengths_, steps), expected), tolerance)
-            << one.algorithm << ", " << (way == &dealt ? "dealt" : "replicated") << " over "
+            << one.algorithm << ", " << (way == &sharded ? "sharded" : "replicated") << " over "
             << shard.layout.tensor_parallel.size() << " ranks, exact first " << exact_first << ", recent "
             << exact_recent << ", " << steps.size() << " steps, " << plan.streams.size() << " streams";
       }
   }
 };
 
-TEST_P(DealtCache, is_what_the_simulated_one_says) {
+TEST_P(ShardedCache, is_what_the_simulated_one_says) {
   if (!divides(GetParam())) GTEST_SKIP() << "more ranks than KV heads";
   const Shard shard(GetParam(), Dtype::float64);
   for (const Case& one : cases(shard.input.config, true))
@@ -119,7 +120,7 @@ TEST_P(DealtCache, is_what_the_simulated_one_says) {
         expect_what_is_simulated(shard, one, exact_first, exact_recent, 1e-10);
 }
 
-TEST_P(DealtCache, agrees_in_float32_to_its_rounding) {
+TEST_P(ShardedCache, agrees_in_float32_to_its_rounding) {
   if (!divides(GetParam())) GTEST_SKIP() << "more ranks than KV heads";
   const Shard shard(GetParam(), Dtype::float32);
   for (const Case& one : cases(shard.input.config, false))
@@ -127,11 +128,11 @@ TEST_P(DealtCache, agrees_in_float32_to_its_rounding) {
       expect_what_is_simulated(shard, one, 2, exact_recent, 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DealtCache, testing::Values("olmo2_mha", "llama_gqa", "qwen3_bias"),
+INSTANTIATE_TEST_SUITE_P(Models, ShardedCache, testing::Values("olmo2_mha", "llama_gqa", "qwen3_bias"),
                          [](const auto& info) { return info.param; });
 
-TEST(DealtCacheBytes, fall_with_the_ranks) {
-  const std::vector<std::int64_t> stored{8 * kPage, 8 * kPage + 1, 2, 2, 2, 2};  // behind the exact tokens
+TEST(ShardedCacheBytes, fall_with_the_ranks) {
+  const std::vector<std::int64_t> stored{8 * kPage, 8 * kPage + 1, 2, 2, 2, 2};  // after the exact tokens
   constexpr std::int64_t kExact = 3, kPages = 8 + 9 + 4, kRecord = 2 * 5;
   const Shard shard("olmo2_mha", Dtype::bfloat16);
   const ModelConfig& config = shard.input.config;
@@ -147,14 +148,14 @@ TEST(DealtCacheBytes, fall_with_the_ranks) {
     shard.layout.tensor_parallel.host().sum(&sum, 1);
     shard.layout.tensor_parallel.host().sum(&exact, 1);
 
-    const bool dealt = way == SharedBlocks::sharded;
-    EXPECT_EQ(sum, streams * kPages * page * (dealt ? 1 : ranks));
-    EXPECT_LE(cache->bytes().stored, streams * (dealt ? (kPages + ranks - 1) / ranks : kPages) * page);
+    const bool sharded = way == SharedBlocks::sharded;
+    EXPECT_EQ(sum, streams * kPages * page * (sharded ? 1 : ranks));
+    EXPECT_LE(cache->bytes().stored, streams * (sharded ? (kPages + ranks - 1) / ranks : kPages) * page);
     EXPECT_EQ(exact, streams * 6 * kExact * config.kv_heads * config.head_size * 2);
   }
 }
 
-TEST(DealtCacheBytes, choose_the_way) {
+TEST(ShardedCacheBytes, choose_the_way) {
   const ModelConfig config = open_model({}, golden_folder("olmo2_mha"), false, true).config;
   const CompressionPlan plan = PlanMaker(config, "latent").make({{5, kPlainBits, false}}, 0);
   const double token = 2 * 2 * 5 * 4, maps = 2 * 2 * (5 * 32 + 32) * 4;  // streams, layers, columns, float32
@@ -175,17 +176,17 @@ TEST(DealtCacheBytes, choose_the_way) {
 TEST(PageShard, counts_the_tokens_of_its_pages) {
   for (const std::int64_t ranks : {1, 2, 3, 4})
     for (const std::int64_t tokens : {0, 1, 63, 64, 65, 300, 512, 1000})
-      for (std::int64_t place = 0; place < ranks; ++place) {
-        const PageShard deal{place, ranks};
+      for (std::int64_t index = 0; index < ranks; ++index) {
+        const PageShard shard{index, ranks};
         std::vector<std::int64_t> expected, found;
         for (std::int64_t token = 7; token < tokens; ++token)
-          if (token / kPage % ranks == place) expected.push_back(token);
-        deal.for_each_run(7, tokens, [&](std::int64_t first, std::int64_t count) {
+          if (token / kPage % ranks == index) expected.push_back(token);
+        shard.for_each_run(7, tokens, [&](std::int64_t first, std::int64_t count) {
           for (std::int64_t i = 0; i < count; ++i) found.push_back(first + i);
         });
 
         EXPECT_EQ(found, expected);
-        EXPECT_EQ(deal.count(std::max<std::int64_t>(7, tokens)) - deal.count(7),
+        EXPECT_EQ(shard.count(std::max<std::int64_t>(7, tokens)) - shard.count(7),
                   static_cast<std::int64_t>(expected.size()));
       }
 }

@@ -92,16 +92,16 @@ double transposed_error(const Shape& shape) {
                   [&](auto row, auto column, auto k) { return x.at(row, k) * w.at(column, k); });
 }
 
-TEST(FewRows, times_a_transposed_matrix) {
+TEST(SkinnyGemm, times_a_transposed_matrix) {
   for (const Shape& shape : shapes()) EXPECT_LE(transposed_error<float>(shape), kTolerance) << text_of(shape);
 }
 
-TEST(FewRows, times_a_transposed_matrix_in_bfloat16) {
+TEST(SkinnyGemm, times_a_transposed_matrix_in_bfloat16) {
   for (const Shape& shape : shapes())
     EXPECT_LE(transposed_error<c10::BFloat16>(shape), kTolerance) << text_of(shape);
 }
 
-TEST(FewRows, times_a_matrix) {
+TEST(SkinnyGemm, times_a_matrix) {
   for (const Shape& shape : shapes()) {
     const Matrix x = Matrix(shape.rows, shape.inner, 3).draw(1),
                  z = Matrix(shape.inner, shape.outputs, 2).draw(2);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "base/word_list.h"
 #include "io/json_text.h"
 
 namespace headspan {
@@ -10,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kLargest = std::int64_t{1}
-                                  << 24;  // of any size: products of two sizes and 8 bytes fit
+constexpr std::int64_t kLargest =
+    std::int64_t{1} << 24;  // size of anything: products of two sizes and 8 bytes fit into 64 bits
 
 /// One object of the file: typed, checked access to its fields. A field that is null counts as absent.
 class Fields {
@@ -35,7 +36,7 @@ class Fields {
     return integer(key, at(key), smallest, largest);
   }
 
-  /// The same of `value`, which stands in the field `key`.
+  /// The same for `value`, which is in the field `key`.
   std::int64_t integer(const std::string& key, const Json& value, std::int64_t smallest,
                        std::int64_t largest) const {
     const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}
@@ -81,20 +82,25 @@ Fields parse(const std::string& path) {
   return Fields(path, "", parse_json(path, read_small_file(path), "fetch or write it again"));
 }
 
-void read_architecture(const Fields& fields, ModelConfig& config) {
+enum class ModelType { olmo2, llama, qwen3 };
+
+ModelType read_architecture(const Fields& fields, ModelConfig& config) {
+  static const WordList<ModelType> words{
+      {"olmo2", ModelType::olmo2}, {"llama", ModelType::llama}, {"qwen3", ModelType::qwen3}};
   config.model_type = fields.text("model_type");
-  if (config.model_type == "olmo2") {
+  const auto type = value_of(words, config.model_type);
+  if (!type) fields.refuse("model_type", "is not supported", "olmo2, llama and qwen3 are");
+  if (*type == ModelType::olmo2) {
     config.qk_norm = QkNorm::whole;
     config.norm_after = config.round_once = true;
-  } else if (config.model_type == "qwen3") {
+  } else if (*type == ModelType::qwen3) {
     config.qk_norm = QkNorm::per_head;
-  } else if (config.model_type != "llama") {
-    fields.refuse("model_type", "is not supported", "olmo2, llama and qwen3 are");
   }
   if (fields.text("hidden_act") != "silu") fields.refuse("hidden_act", "is not supported", "only silu is");
+  return *type;
 }
 
-void read_sizes(const Fields& fields, ModelConfig& config) {
+void read_sizes(const Fields& fields, ModelType type, ModelConfig& config) {
   config.layers = fields.integer("num_hidden_layers", 1, 1 << 16);
   config.hidden_size = fields.size("hidden_size");
   config.mlp_size = fields.size("intermediate_size");
@@ -106,7 +112,7 @@ void read_sizes(const Fields& fields, ModelConfig& config) {
     fields.refuse("num_key_value_heads",
                   "does not divide the " + std::to_string(config.heads) + " attention heads",
                   "every KV head serves the same number of query heads");
-  if (fields.has("head_dim") || config.model_type == "qwen3") {
+  if (fields.has("head_dim") || type == ModelType::qwen3) {
     config.head_size = fields.size("head_dim");
   } else {
     if (config.hidden_size % config.heads != 0)
@@ -136,17 +142,17 @@ Llama3Scaling read_llama3(const Fields& rope) {
   return scaling;
 }
 
-/// transformers 5 writes `rope_parameters` (with rope_theta); 4.x `rope_theta`, and `rope_scaling` where
-/// there is one. `type` is an old name of `rope_type`. Files of Llama 1 and 2 have no rope_theta and mean
-/// 10000.
-void read_rope(const Fields& fields, ModelConfig& config) {
+/// transformers 5 writes `rope_parameters`, which has rope_theta; 4.x writes `rope_theta`, and `rope_scaling`
+/// if there is scaling. `type` is an old name of `rope_type`. Files of Llama 1 and 2 have no rope_theta: it
+/// is 10000.
+void read_rope(const Fields& fields, ModelType model, ModelConfig& config) {
   const bool nested = fields.has("rope_parameters");
   if (nested && fields.has("rope_scaling"))
     fields.refuse("rope_scaling", "stands beside rope_parameters", "give one of the two");
   const std::string key = nested ? "rope_parameters" : "rope_scaling";
   if (nested && fields.object(key).has("rope_theta"))
     config.rope_theta = fields.object(key).positive("rope_theta");
-  else if (nested || fields.has("rope_theta") || config.model_type != "llama")
+  else if (nested || fields.has("rope_theta") || model != ModelType::llama)
     config.rope_theta = fields.positive("rope_theta");
   else
     config.rope_theta = 10000;
@@ -166,13 +172,12 @@ void read_rope(const Fields& fields, ModelConfig& config) {
 }
 
 /// A window that never hides a key within max_position_embeddings is accepted.
-void refuse_sliding_windows(const Fields& fields, const ModelConfig& config) {
+void refuse_sliding_windows(const Fields& fields, ModelType type, const ModelConfig& config) {
   if (fields.has("layer_types"))
     for (const Json& type : fields.at("layer_types"))
       if (type != "full_attention")
         fields.refuse("layer_types", "asks for layers that are not supported", "only full_attention is");
-  if (config.model_type != "qwen3" || !fields.flag("use_sliding_window") || !fields.has("sliding_window"))
-    return;
+  if (type != ModelType::qwen3 || !fields.flag("use_sliding_window") || !fields.has("sliding_window")) return;
   const bool acts_somewhere =
       !fields.has("max_window_layers") || fields.integer("max_window_layers", 0, kLargest) < config.layers;
   if (acts_somewhere && fields.size("sliding_window") < config.max_positions)
@@ -200,16 +205,16 @@ void read_special_tokens(const Fields& fields, ModelConfig& config) {
 ModelConfig read_model_config(const std::string& path) {
   const Fields fields = parse(path);
   ModelConfig config;
-  read_architecture(fields, config);
-  read_sizes(fields, config);
-  read_rope(fields, config);
-  refuse_sliding_windows(fields, config);
+  const ModelType type = read_architecture(fields, config);
+  read_sizes(fields, type, config);
+  read_rope(fields, type, config);
+  refuse_sliding_windows(fields, type, config);
   read_special_tokens(fields, config);
   config.norm_eps = fields.positive("rms_norm_eps");
   config.initializer_range = fields.has("initializer_range") ? fields.positive("initializer_range") : 0.02;
   config.attention_bias = fields.flag("attention_bias");
   config.mlp_bias = fields.flag("mlp_bias");
-  if (config.mlp_bias && config.model_type != "llama")
+  if (config.mlp_bias && type != ModelType::llama)
     fields.refuse("mlp_bias", "is not supported for " + config.model_type, "only llama has biases there");
   config.tie_word_embeddings = fields.flag("tie_word_embeddings");
   for (const char* key : {"torch_dtype", "dtype"})

@@ -1,7 +1,6 @@
-// What a Hugging Face config.json says about a model, as headspan needs it: sizes, rotary embedding, norms.
-// The fields that tell the architectures apart (`qk_norm`, `norm_after`, `round_once`) are derived here, so
-// that nothing behind this header asks for the name of an architecture but for the names of its tensors. Not
-// a checkpoint: no weights, no LibTorch.
+// What a Hugging Face config.json says about a model: sizes, rotary embedding, norms. The fields that
+// distinguish architectures (`qk_norm`, `norm_after`, `round_once`) are derived here, so that no other file
+// compares names of architectures. Not a checkpoint: no weights, no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace headspan {
 
-/// Where a model normalises queries and keys before the rotation: not at all, over the whole projection (all
-/// heads jointly), or each head on its own.
+/// How a model normalises queries and keys before the rotation: not at all, over the whole projection (all
+/// heads jointly), or each head separately.
 enum class QkNorm { none, whole, per_head };
 
 /// Llama 3's scaling of the rotary frequencies (`rope_type = llama3`).

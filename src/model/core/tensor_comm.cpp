@@ -5,7 +5,7 @@
 namespace headspan {
 namespace {
 
-/// Contiguous where the communicator's buffers lie.
+/// Contiguous, on the device of the communicator's buffers.
 at::Tensor buffer(const DeviceComm& comm, const at::Tensor& values) {
   return values
       .to(comm.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*comm.gpu()))
@@ -17,19 +17,19 @@ std::int64_t bytes_of(const at::Tensor& values) { return static_cast<std::int64_
 
 }  // namespace
 
-void sum_over(const DeviceComm& comm, at::Tensor& values) { BegunSum(comm, values).finish(); }
+void sum_over(const DeviceComm& comm, at::Tensor& values) { PendingSum(comm, values).finish(); }
 
-BegunSum::BegunSum(const DeviceComm& comm, const at::Tensor& values) : comm_(&comm), values_(values) {
+PendingSum::PendingSum(const DeviceComm& comm, const at::Tensor& values) : comm_(&comm), values_(values) {
   if (comm.size() == 1) return;
   const bool wide = values.scalar_type() == at::kDouble;
   sums_ = buffer(comm, values.to(wide ? at::kDouble : at::kFloat));
-  ticket_ = wide ? comm.begin_sum(sums_.data_ptr<double>(), sums_.numel())
-                 : comm.begin_sum(sums_.data_ptr<float>(), sums_.numel());
+  request_ = wide ? comm.begin_sum(sums_.data_ptr<double>(), sums_.numel())
+                  : comm.begin_sum(sums_.data_ptr<float>(), sums_.numel());
 }
 
-const at::Tensor& BegunSum::finish() {
+const at::Tensor& PendingSum::finish() {
   if (!sums_.defined()) return values_;
-  comm_->wait(ticket_);
+  comm_->wait(request_);
   if (!sums_.is_same(values_)) values_.copy_(sums_);
   return values_;
 }
@@ -37,24 +37,24 @@ const at::Tensor& BegunSum::finish() {
 at::Tensor join_columns(const DeviceComm& comm, const at::Tensor& part) {
   if (comm.size() == 1) return part;
   const std::vector<std::int64_t> widths = comm.host().all_gather(part.size(1));
-  const at::Tensor own = buffer(comm, part);
+  const at::Tensor send = buffer(comm, part);
   std::vector<at::Tensor> parts;
   for (int rank = 0; rank < comm.size(); ++rank) {
     const std::int64_t width = widths[static_cast<std::size_t>(rank)];
-    at::Tensor columns = rank == comm.rank() ? own : at::empty({part.size(0), width}, own.options());
+    at::Tensor columns = rank == comm.rank() ? send : at::empty({part.size(0), width}, send.options());
     comm.broadcast(columns.data_ptr(), bytes_of(columns), rank);
     parts.push_back(columns);
   }
   return at::cat(parts, 1).to(part.device());
 }
 
-at::Tensor gather_all(const DeviceComm& comm, const at::Tensor& own) {
-  const at::Tensor send = buffer(comm, own);
+at::Tensor gather_all(const DeviceComm& comm, const at::Tensor& part) {
+  const at::Tensor send = buffer(comm, part);
   std::vector<std::int64_t> shape = send.sizes().vec();
   shape.insert(shape.begin(), comm.size());
   at::Tensor all = at::empty(shape, send.options());
   comm.all_gather(send.data_ptr(), bytes_of(send), all.data_ptr());
-  return all.to(own.device());
+  return all.to(part.device());
 }
 
 at::Tensor exchange(const DeviceComm& comm, const at::Tensor& parts) {

@@ -1,5 +1,5 @@
-// Sums and concatenations of tensors over the ranks of a communicator. Tensors that do not lie where the
-// communicator's buffers do are taken there and back.
+// Sums and concatenations of tensors over the ranks of a communicator. Tensors on another device than the
+// communicator's buffers are copied there and back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,31 +8,33 @@
 
 namespace headspan {
 
-/// In place the sum of `values` over the ranks, of the same shape on each; half precision is summed in
+/// Replaces `values` by their sum over the ranks; of the same shape on each. Half precision is summed in
 /// float32. Collective over comm.
 void sum_over(const DeviceComm& comm, at::Tensor& values);
 
-/// The same in two steps, between which other work goes on where buffers lie on GPUs: `values` is the sum
-/// behind `finish`. Nothing is begun on one rank.
-class BegunSum {
+/// The same in two steps, between which other work goes on if buffers are on GPUs.
+class PendingSum {
  public:
-  BegunSum(const DeviceComm& comm, const at::Tensor& values);
-  /// Local.
+  /// Starts the sum; `values` must not be touched until finish(). Collective over comm.
+  PendingSum(const DeviceComm& comm, const at::Tensor& values);
+  /// Waits for the sum and returns `values`, which now hold it. Local.
   const at::Tensor& finish();
 
  private:
   const DeviceComm* comm_;
   at::Tensor values_, sums_;
-  DeviceComm::Request ticket_ = 0;
+  DeviceComm::Request request_ = 0;
 };
 
-/// The columns of all ranks side by side, in rank order; `part`: [rows, columns of this rank]. Collective.
+/// Returns the columns of all ranks side by side, in rank order; `part`: [rows, columns of this rank].
+/// Collective over comm.
 at::Tensor join_columns(const DeviceComm& comm, const at::Tensor& part);
 
-/// What each rank gives, of one shape: [ranks, ...]. Collective.
-at::Tensor gather_all(const DeviceComm& comm, const at::Tensor& own);
+/// Returns the parts of all ranks, which have one shape: [ranks, ...]. Collective over comm.
+at::Tensor gather_all(const DeviceComm& comm, const at::Tensor& part);
 
-/// parts: [ranks, ...], of which the r-th goes to rank r; what rank r sent here takes its place. Collective.
+/// Sends parts[r] to rank r and returns what rank r sent here as element r. parts: [ranks, ...]. Collective
+/// over comm.
 at::Tensor exchange(const DeviceComm& comm, const at::Tensor& parts);
 
 }  // namespace headspan

@@ -1,11 +1,11 @@
-// LibTorch as a whole, for those who use no tensors.
+// Settings of LibTorch, for code that uses no tensors.
 #pragma once
 
 #include <string>
 
 namespace headspan {
 
-/// Threads of every forward pass of this process. Local.
+/// Sets the number of threads of every forward pass of this process. Local.
 void set_torch_threads(int threads);
 
 /// For example "1.13.0".

@@ -12,10 +12,10 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunk = 512;     // tokens of a sequence that are run together
-constexpr std::int64_t kLogitRows = 64;  // of a large vocabulary: tens of megabytes
+constexpr std::int64_t kChunk = 512;     // tokens per sequence that are run together
+constexpr std::int64_t kLogitRows = 64;  // for a large vocabulary these are tens of megabytes
 
-/// Tokens begin .. of every sequence that still has some, at most kChunk of each.
+/// Tokens begin .. begin + kChunk of every sequence, or what is left of it.
 PackedBatch make_chunk(const std::vector<std::vector<std::int64_t>>& sequences, std::int64_t begin) {
   PackedBatch batch;
   for (const auto& tokens : sequences) {
@@ -37,33 +37,33 @@ at::Tensor log_probabilities(const Transformer& model, const at::Tensor& hidden)
   return at::log_softmax(model.logits(hidden).to(at::kDouble), 1);
 }
 
-/// values: [n], from where they lie.
+/// Appends values: [n], on any device.
 template <class T>
 void append(const at::Tensor& values, std::vector<T>& out) {
   const at::Tensor host = values.to(at::kCPU).to(at::CppTypeToScalarType<T>::value).contiguous();
   out.insert(out.end(), host.data_ptr<T>(), host.data_ptr<T>() + host.numel());
 }
 
-/// Adds the scores of `targets`, the tokens behind the rows of hidden.
+/// Appends the scores of `targets`, the tokens after those of the rows of `hidden`.
 void add_scores(const Transformer& model, const at::Tensor& hidden, const at::Tensor& reference,
                 const std::vector<std::int64_t>& targets, Scores& scores) {
   for (std::int64_t begin = 0; begin < hidden.size(0); begin += kLogitRows) {
     const std::int64_t count = std::min(kLogitRows, hidden.size(0) - begin);
-    const at::Tensor own = log_probabilities(model, hidden.narrow(0, begin, count));
+    const at::Tensor scored = log_probabilities(model, hidden.narrow(0, begin, count));
     const at::Tensor target = at::tensor(at::IntArrayRef(targets.data() + begin, to_size(count)), at::kLong)
-                                  .to(own.device())
+                                  .to(scored.device())
                                   .unsqueeze(1);
-    const at::Tensor found = own.gather(1, target).squeeze(1);
+    const at::Tensor found = scored.gather(1, target).squeeze(1);
     append(found, scores.log_probability);
-    append(found.ge(std::get<0>(own.max(1))), scores.greedy);
+    append(found.ge(std::get<0>(scored.max(1))), scores.greedy);
     if (!reference.defined()) continue;
     const at::Tensor other = log_probabilities(model, reference.narrow(0, begin, count));
     append(other.gather(1, target).squeeze(1), scores.reference);
-    append((other.exp() * (other - own)).sum(1), scores.divergence);
+    append((other.exp() * (other - scored)).sum(1), scores.divergence);
   }
 }
 
-/// Appends tokens to each sequence of the cache; logits of what follows those that got some, in order.
+/// Appends tokens to each sequence of the cache; returns next-token logits of those that got some, in order.
 at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<std::int64_t>>& tokens,
                        KvCache& cache) {
   std::vector<at::Tensor> last(tokens.size());
@@ -90,7 +90,7 @@ at::Tensor most_likely(const at::Tensor& logits) {
                             kNotFinite);
 }
 
-/// chosen: of the sequences that got tokens, in order; -1 for the others.
+/// Returns `chosen`, which is for the sequences that got tokens, by sequence; -1 for the others.
 std::vector<std::int64_t> by_sequence(const std::vector<std::vector<std::int64_t>>& tokens,
                                       const at::Tensor& chosen) {
   std::vector<std::int64_t> next(tokens.size(), -1), found;
@@ -155,13 +155,13 @@ std::vector<std::int64_t> sample_tokens(const Transformer& model,
   const c10::InferenceMode inference;
   const at::Tensor logits = next_logits(model, tokens, cache);
   if (!logits.defined()) return by_sequence(tokens, logits);
-  std::vector<double> own;
+  std::vector<double> thresholds;
   for (std::size_t s = 0; s < tokens.size(); ++s)
-    if (!tokens[s].empty()) own.push_back(uniforms[s]);
+    if (!tokens[s].empty()) thresholds.push_back(uniforms[s]);
   const at::Tensor below = at::log_softmax(logits.to(at::kDouble), 1)
                                .exp()
                                .cumsum(1)
-                               .le(at::tensor(own, at::kDouble).to(logits.device()).unsqueeze(1));
+                               .le(at::tensor(thresholds, at::kDouble).to(logits.device()).unsqueeze(1));
   return by_sequence(tokens, below.sum(1).clamp_max(logits.size(1) - 1));
 }
 

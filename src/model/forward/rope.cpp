@@ -8,13 +8,13 @@
 namespace headspan {
 namespace {
 
-/// In float32 or float64 on the CPU: one pass over memory.
+/// For float32 or float64 on the CPU: one pass over memory.
 template <class T>
 at::Tensor rotate_heads(const at::Tensor& x, const RopeTable& table) {
   const std::int64_t heads = x.size(1), half = x.size(2) / 2;
-  at::Tensor turned = at::empty(x.sizes(), x.options());
+  at::Tensor rotated = at::empty(x.sizes(), x.options());
   const T *in = x.data_ptr<T>(), *cosines = table.cos.data_ptr<T>(), *sines = table.sin.data_ptr<T>();
-  T* out = turned.data_ptr<T>();
+  T* out = rotated.data_ptr<T>();
   at::parallel_for(0, x.size(0), 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin * heads; row < end * heads; ++row) {
       const T *low = in + row * 2 * half, *high = low + half;
@@ -27,10 +27,10 @@ at::Tensor rotate_heads(const at::Tensor& x, const RopeTable& table) {
       }
     }
   });
-  return turned;
+  return rotated;
 }
 
-/// In any dtype, in the order of operations of transformers.
+/// For any dtype, in the order of operations of transformers.
 at::Tensor rotate_plain(const at::Tensor& x, const RopeTable& table) {
   const std::int64_t half = x.size(-1) / 2;
   const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);

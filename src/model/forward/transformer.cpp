@@ -19,7 +19,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kPieceNumbers = 1 << 16;  // of a sum over the ranks, below which latency is most of it
+constexpr std::int64_t kChunkNumbers = 1 << 16;  // a sum of fewer over the ranks is mostly latency
 
 /// gate = silu(gate) * up.
 void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
@@ -136,7 +136,7 @@ at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
   return x;
 }
 
-/// The residual stream [tokens, hidden] behind the last of `layers`; undefined where it is not needed.
+/// Returns the residual stream [tokens, hidden] after the last of `layers`; undefined if it is not needed.
 at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const Capture* capture,
                             KvCache* cache) const {
   const c10::InferenceMode inference;
@@ -158,7 +158,7 @@ at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const
   return x;
 }
 
-/// Of the last layer only the streams that are asked for.
+/// Computes nothing but the captured streams of the last layer.
 void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const RopeTable& table,
                                const Capture& capture) const {
   const at::Tensor& gain = weights_.layers[static_cast<std::size_t>(layer)].attention_norm;
@@ -166,13 +166,12 @@ void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const Ro
   for (const Stream stream : *capture.streams) project(layer, stream, input, table, &capture);
 }
 
-/// Which rows go through a layer behind its attention one after another. Where ranks share the layer there
-/// are two pieces, if they are large enough for it: the sum over the ranks of one goes on while the other is
-/// computed.
-std::vector<Range> Transformer::row_pieces(std::int64_t rows, const Capture* capture) const {
+/// The chunks of rows that go through the rest of a layer after its attention. Where ranks share the layer
+/// there are two, if they are large enough: one is computed while the other is summed over the ranks.
+std::vector<Range> Transformer::row_chunks(std::int64_t rows, const Capture* capture) const {
   const std::int64_t half = rows / 2;
   const bool measured = capture != nullptr && *capture->mean_squares;  // of all rows at once
-  if (tensor_parallel_->size() == 1 || measured || half * config_.hidden_size < kPieceNumbers)
+  if (tensor_parallel_->size() == 1 || measured || half * config_.hidden_size < kChunkNumbers)
     return {{0, rows}};
   return {{0, half}, {half, rows - half}};
 }
@@ -183,49 +182,49 @@ at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const
   const auto before = [&](const at::Tensor& in, const at::Tensor& gain) {
     return config_.norm_after ? in : norm(in, gain);
   };
-  const auto behind = [&](const at::Tensor& block, const at::Tensor& gain) {
+  const auto after = [&](const at::Tensor& block, const at::Tensor& gain) {
     return config_.norm_after ? norm(block, gain) : block;
   };
   const at::Tensor mixed = attention(layer, before(x, weights.attention_norm), batch, table, capture, cache);
-  const std::vector<Range> pieces = row_pieces(x.size(0), capture);
-  std::vector<BegunSum> attended, outputs;
-  for (const Range& rows : pieces)
-    attended.push_back(begin_parts(weights.o, mixed.narrow(0, rows.first, rows.count)));
+  const std::vector<Range> chunks = row_chunks(x.size(0), capture);
+  std::vector<PendingSum> attended, outputs;
+  for (const Range& chunk : chunks)
+    attended.push_back(begin_sum(weights.o, mixed.narrow(0, chunk.first, chunk.count)));
   const at::Tensor sum = at::empty_like(x);
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    at::Tensor own = sum.narrow(0, pieces[i].first, pieces[i].count);
-    const at::Tensor block = finish_parts(weights.o, attended[i]);
-    at::add_out(own, x.narrow(0, pieces[i].first, pieces[i].count), behind(block, weights.attention_norm));
-    measure(layer, config_.norm_after ? block : own, capture);
-    outputs.push_back(begin_parts(weights.down, mlp(weights, before(own, weights.mlp_norm))));
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    at::Tensor rows = sum.narrow(0, chunks[i].first, chunks[i].count);
+    const at::Tensor block = finish_sum(weights.o, attended[i]);
+    at::add_out(rows, x.narrow(0, chunks[i].first, chunks[i].count), after(block, weights.attention_norm));
+    report_mean_squares(layer, config_.norm_after ? block : rows, capture);
+    outputs.push_back(begin_sum(weights.down, mlp(weights, before(rows, weights.mlp_norm))));
   }
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    sum.narrow(0, pieces[i].first, pieces[i].count)
-        .add_(behind(finish_parts(weights.down, outputs[i]), weights.mlp_norm));
+  for (std::size_t i = 0; i < chunks.size(); ++i)
+    sum.narrow(0, chunks[i].first, chunks[i].count)
+        .add_(after(finish_sum(weights.down, outputs[i]), weights.mlp_norm));
   return sum;
 }
 
-/// One stream as attention takes it, handed out on the way at the point that is asked for.
+/// Returns one stream as attention takes it, and passes it to the sink at the capture point.
 at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Tensor& x,
                                 const RopeTable& table, const Capture* capture) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-  const bool asked =
+  const bool captured =
       capture != nullptr && std::count(capture->streams->begin(), capture->streams->end(), stream) > 0;
-  const auto hand_out = [&](CapturePoint point, const at::Tensor& values) {
-    if (asked && (capture->point == point || stream == Stream::v)) capture->sink(layer, stream, values);
+  const auto emit = [&](CapturePoint point, const at::Tensor& values) {
+    if (captured && (capture->point == point || stream == Stream::v)) capture->sink(layer, stream, values);
   };
   const Linear& linear = stream == Stream::q ? weights.q : stream == Stream::k ? weights.k : weights.v;
   at::Tensor values = apply(linear, x).view({x.size(0), heads(stream).count, config_.head_size});
-  hand_out(CapturePoint::proj, values);
+  emit(CapturePoint::proj, values);
   if (stream == Stream::v) return values;
   values = norm_heads(values, stream == Stream::q ? weights.q_norm : weights.k_norm);
-  hand_out(CapturePoint::normed, values);
+  emit(CapturePoint::normed, values);
   values = rotate(values, table);
-  hand_out(CapturePoint::roped, values);
+  emit(CapturePoint::roped, values);
   return values;
 }
 
-/// What the heads of this rank gather: [tokens, heads d].
+/// Returns the attention of the heads of this rank: [tokens, heads * d].
 at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
                                   const RopeTable& table, const Capture* capture, KvCache* cache) const {
   const at::Tensor q = project(layer, Stream::q, x, table, capture);
@@ -236,7 +235,7 @@ at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const
   return mixed.view({x.size(0), -1});
 }
 
-void Transformer::measure(std::int64_t layer, const at::Tensor& x, const Capture* capture) const {
+void Transformer::report_mean_squares(std::int64_t layer, const at::Tensor& x, const Capture* capture) const {
   if (capture == nullptr || !*capture->mean_squares) return;
   const at::Tensor squares =
       x.to(at::kDouble).square().mean(1).add_(config_.norm_eps).to(at::kCPU).contiguous();
@@ -254,20 +253,20 @@ std::vector<double> Transformer::output_metric(std::int64_t layer) const {
   return {metric.data_ptr<double>(), metric.data_ptr<double>() + metric.numel()};
 }
 
-/// The input of the down projection.
+/// Returns the input of the down projection.
 at::Tensor Transformer::mlp(const LayerWeights& layer, const at::Tensor& x) const {
   at::Tensor gate = apply(layer.gate, x);
   silu_and_multiply(gate, apply(layer.up, x));
   return gate;
 }
 
-/// Of a layer whose inputs are split over the ranks: a bias is added once, after the sum.
-BegunSum Transformer::begin_parts(const Linear& linear, const at::Tensor& x) const {
+/// Starts the sum over the ranks of a layer whose inputs are split over them; finish_sum adds the bias, once.
+PendingSum Transformer::begin_sum(const Linear& linear, const at::Tensor& x) const {
   return {*tensor_parallel_, apply(tensor_parallel_->size() == 1 ? linear : Linear{linear.weight, {}}, x)};
 }
 
-at::Tensor Transformer::finish_parts(const Linear& linear, BegunSum& parts) const {
-  at::Tensor sum = parts.finish();
+at::Tensor Transformer::finish_sum(const Linear& linear, PendingSum& pending) const {
+  at::Tensor sum = pending.finish();
   return tensor_parallel_->size() > 1 && linear.bias.defined() ? sum.add_(linear.bias) : sum;
 }
 

@@ -1,8 +1,8 @@
-// The forward pass of a decoder-only transformer over packed tokens: sequences lie end to end and there is no
-// padding, every token is a row. It hands out Q, K and V as it goes, and stops where nothing more is asked. A
-// transformer is one rank's shard, in memory or on a GPU; ranks of a tensor-parallel communicator call
-// together with the same batch. Attention goes over the batch alone, or over a KV cache too
-// (model/cache/kv_cache.h). Nothing of files or statistics.
+// The forward pass of a decoder-only transformer over packed tokens: sequences lie end to end without
+// padding, every token is a row. It passes Q, K and V to a sink as it computes them, and stops when nothing
+// more is needed. A Transformer is one rank's shard, in memory or on a GPU; the ranks of a tensor-parallel
+// communicator call it together, with the same batch. Attention is over the batch alone, or also over a KV
+// cache (model/cache/kv_cache.h). No statistics, no files of results.
 #pragma once
 
 #include <functional>
@@ -33,12 +33,13 @@ struct PackedBatch {
 template <class T>
 using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const T* values)>;
 
-/// The same values as the forward made them: on its device, in its dtype, [tokens, heads, head_size].
+/// Receives the same values as the forward pass computes them: on its device, in its dtype, [tokens, heads,
+/// head_size].
 using TensorSink = std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)>;
 
-/// Receives for each token of a batch the mean square that its attention block's output is measured by, with
-/// the norm's epsilon: of that output where it is normalised before it is added, else of the residual stream
-/// behind the addition.
+/// Receives for each token of a batch the mean square, plus the norm's epsilon, to which errors of its
+/// attention block's output are relative: of that output where it is normalised before it is added, else of
+/// the residual stream after the addition.
 using MeanSquareSink = std::function<void(std::int64_t layer, const std::vector<double>& values)>;
 
 class KvCache;
@@ -51,7 +52,7 @@ struct TransformerOptions {
 
 class Transformer {
  public:
-  /// Reads the weights. Collective over both communicators: `tensor_parallel` joins the shards of one model
+  /// Loads the weights. Collective over both communicators: `tensor_parallel` joins the shards of one model
   /// and must outlive the object, `data_parallel` the ranks that hold the same shard. Throws AgreedError.
   static Transformer load(const ModelConfig& config, const Checkpoint& checkpoint,
                           const TransformerOptions& options, const DeviceComm& tensor_parallel,
@@ -64,37 +65,38 @@ class Transformer {
 
   const ModelConfig& config() const { return config_; }
   at::Device device() const { return device_; }
-  at::ScalarType dtype() const { return dtype_; }  ///< of what is captured
+  at::ScalarType dtype() const { return dtype_; }  ///< of the forward pass and of what is captured
 
   /// The heads of this rank among all heads of a stream.
   Range heads(Stream stream) const;
 
-  /// Runs the batch and hands out the `streams` of each layer of the extent, layers ascending, converted to
-  /// T: double or float. With `mean_squares` these too, for which the last layer's attention runs: the extent
+  /// Runs the batch and passes the `streams` of each layer of the extent to `sink`, layers ascending,
+  /// converted to T: double or float. With `mean_squares` the last layer's attention runs too: the extent
   /// must have logits. Collective over the tensor-parallel communicator.
   template <class T>
   void capture(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
                const CaptureSink<T>& sink, const MeanSquareSink& mean_squares = {}) const;
 
-  /// The same without a copy to the host.
+  /// The same without conversion or a copy to the host.
   void capture_tensors(const PackedBatch& batch, CapturePoint point, const std::vector<Stream>& streams,
                        const TensorSink& sink, const MeanSquareSink& mean_squares = {}) const;
 
-  /// What an error in what a query head of this rank gathers does to the attention block's output: W^T
-  /// diag(g)^2 W / hidden_size for its columns W of o_proj and the gain g of a norm behind it: [heads of this
-  /// rank, d, d]. Local.
+  /// Returns the quadratic form that turns an error in the output of a query head of this rank into the mean
+  /// square error of the attention block's output: W^T diag(g)^2 W / hidden_size for its columns W of o_proj
+  /// and the gain g of a norm after it: [heads of this rank, d, d]. Local.
   std::vector<double> output_metric(std::int64_t layer) const;
 
-  /// Next-token logits [tokens, vocabulary] on every rank; needs an extent with logits. Collective over the
-  /// tensor-parallel communicator.
+  /// Returns next-token logits [tokens, vocabulary] on every rank; needs an extent with logits. Collective
+  /// over the tensor-parallel communicator.
   at::Tensor logits(const PackedBatch& batch) const;
 
-  /// What the logits are made of, [tokens, hidden], behind the last norm. The batch has one length for each
-  /// sequence of the cache, 0 too: its tokens come after those that the cache has, and are in it afterwards.
+  /// Returns the hidden states after the last norm: [tokens, hidden]. The batch has one length, possibly 0,
+  /// for each sequence of the cache: its tokens follow those in the cache, and are in it afterwards.
   /// Collective over the tensor-parallel communicator.
   at::Tensor hidden(const PackedBatch& batch, KvCache& cache) const;
 
-  /// Logits [rows, vocabulary] of rows of hidden. Collective over the tensor-parallel communicator.
+  /// Returns logits [rows, vocabulary] of rows of hidden states. Collective over the tensor-parallel
+  /// communicator.
   at::Tensor logits(const at::Tensor& hidden) const;
 
  private:
@@ -102,7 +104,7 @@ class Transformer {
     CapturePoint point;
     const std::vector<Stream>* streams;
     TensorSink sink;
-    const MeanSquareSink* mean_squares;  // empty: not asked for
+    const MeanSquareSink* mean_squares;  // empty: none
   };
 
   Transformer(const ModelConfig& config, const TransformerOptions& options,
@@ -118,11 +120,11 @@ class Transformer {
                      const Capture* capture) const;
   at::Tensor attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
                        const RopeTable& table, const Capture* capture, KvCache* cache) const;
-  std::vector<Range> row_pieces(std::int64_t rows, const Capture* capture) const;
-  void measure(std::int64_t layer, const at::Tensor& x, const Capture* capture) const;
+  std::vector<Range> row_chunks(std::int64_t rows, const Capture* capture) const;
+  void report_mean_squares(std::int64_t layer, const at::Tensor& x, const Capture* capture) const;
   at::Tensor mlp(const LayerWeights& layer, const at::Tensor& x) const;
-  BegunSum begin_parts(const Linear& linear, const at::Tensor& x) const;
-  at::Tensor finish_parts(const Linear& linear, BegunSum& parts) const;
+  PendingSum begin_sum(const Linear& linear, const at::Tensor& x) const;
+  at::Tensor finish_sum(const Linear& linear, PendingSum& sum) const;
   at::Tensor norm(const at::Tensor& x, const at::Tensor& gain) const;
   at::Tensor norm_heads(const at::Tensor& x, const at::Tensor& gain) const;
 

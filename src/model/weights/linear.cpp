@@ -18,8 +18,8 @@ bool is_float_or_bfloat16(const at::Tensor& x) {
 }
 
 /// Whether LibTorch multiplies matrices of this type as fast as float32 ones. Where the processor cannot, it
-/// takes bfloat16 one number at a time, 40 times slower; float16 some versions do not take at all.
-bool multiplies(at::ScalarType type) {
+/// multiplies bfloat16 one number at a time, 40 times slower; some versions do not multiply float16 at all.
+bool multiplies_fast(at::ScalarType type) {
 #if defined(__x86_64__)
   static const bool bfloat16 = __builtin_cpu_supports("avx512bf16") != 0;
 #else
@@ -41,7 +41,7 @@ void add_product(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y) {
                    });
 }
 
-at::Tensor apply_to_few(const Linear& linear, const at::Tensor& x) {
+at::Tensor apply_to_few_rows(const Linear& linear, const at::Tensor& x) {
   const at::Tensor wide = x.to(at::kFloat).contiguous();
   at::Tensor y = at::zeros({x.size(0), linear.weight.size(0)}, at::kFloat);
   if (linear.bias.defined()) y.add_(linear.bias);
@@ -66,15 +66,16 @@ at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight) {
 at::Tensor apply(const Linear& linear, const at::Tensor& x) {
   if (x.is_cpu() && x.size(0) <= kMostSkinnyRows && is_float_or_bfloat16(x) &&
       is_float_or_bfloat16(linear.weight))
-    return apply_to_few(linear, x);
-  if (x.is_cpu() && !multiplies(x.scalar_type())) return apply(linear, x.to(at::kFloat)).to(x.scalar_type());
+    return apply_to_few_rows(linear, x);
+  if (x.is_cpu() && !multiplies_fast(x.scalar_type()))
+    return apply(linear, x.to(at::kFloat)).to(x.scalar_type());
   const at::Tensor weight = linear.weight.to(x.scalar_type());
   if (x.is_cpu() && x.scalar_type() == at::kFloat && onednn_is_faster()) {
     at::Tensor y = onednn_product(x, weight);
     return linear.bias.defined() ? y.add_(linear.bias.to(at::kFloat)) : y;
   }
   if (linear.bias.defined()) return at::addmm(linear.bias.to(x.scalar_type()), x, weight.t());
-  return at::mm(x, weight.t());  // the transposed weight is a view that BLAS takes as it is
+  return at::mm(x, weight.t());  // a transposed view, which BLAS takes without a copy
 }
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& matrix) {

@@ -15,7 +15,7 @@ const Linear& linear(const LayerWeights& layer, Stream stream) {
   return stream == Stream::q ? layer.q : stream == Stream::k ? layer.k : layer.v;
 }
 
-/// Undefined where no norm follows.
+/// Undefined if no norm follows.
 at::Tensor norm_gain(const LayerWeights& layer, Stream stream) {
   if (stream == Stream::v) return {};
   return stream == Stream::q ? layer.q_norm : layer.k_norm;
@@ -45,13 +45,13 @@ std::int64_t Projections::heads(Stream stream) const {
 
 bool Projections::has_gain(Stream stream) const { return norm_gain(weights_.layers.at(0), stream).defined(); }
 
-/// Rows of the tensor that `weight` stands for.
+/// Reads rows of the tensor of which `weight` has the name and shape.
 at::Tensor Projections::read(const at::Tensor& weight, Range rows) const {
   const c10::InferenceMode inference;
-  const auto named = std::find_if(weights_.slices.begin(), weights_.slices.end(),
+  const auto found = std::find_if(weights_.slices.begin(), weights_.slices.end(),
                                   [&](const WeightSlice& slice) { return slice.values.is_same(weight); });
-  HS_ASSERT(named != weights_.slices.end());
-  WeightSlice slice = *named;
+  HS_ASSERT(found != weights_.slices.end());
+  WeightSlice slice = *found;
   slice.rows = rows;
   if (checkpoint_ != nullptr) return read_slice(*checkpoint_, slice);
   std::vector<std::int64_t> shape(slice.shape);
@@ -71,9 +71,9 @@ std::vector<double> Projections::gain(std::int64_t layer, Stream stream) const {
   const std::int64_t size = heads(stream) * config_.head_size;
   const at::Tensor stored = norm_gain(weights_.layers.at(static_cast<std::size_t>(layer)), stream);
   if (!stored.defined()) return std::vector<double>(static_cast<std::size_t>(size), 1.0);
-  const std::vector<double> own = to_doubles(read(stored, {0, stored.size(0)}));
+  const std::vector<double> gains = to_doubles(read(stored, {0, stored.size(0)}));
   std::vector<double> all;
-  while (static_cast<std::int64_t>(all.size()) < size) all.insert(all.end(), own.begin(), own.end());
+  while (static_cast<std::int64_t>(all.size()) < size) all.insert(all.end(), gains.begin(), gains.end());
   return all;
 }
 

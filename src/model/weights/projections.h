@@ -1,7 +1,7 @@
-// The weights that make the queries, keys and values of a model, for whoever studies the weights themselves:
-// each projection as the matrix W: [hidden, heads * head_size] whose columns are the output coordinates (the
-// stored tensor transposed), and the gain of the norm behind it. Reads what it is asked for and no more; no
-// forward pass.
+// The weights that project to queries, keys and values, for statistics of the weights themselves: each
+// projection as the matrix W: [hidden, heads * head_size] whose columns are the output coordinates (the
+// stored tensor transposed), and the gain of the norm after it. Reads only what is asked for; no forward
+// pass.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,9 @@ namespace headspan {
 
 class Projections {
  public:
-  /// Of a checkpoint, which must outlive the object.
+  /// Reads a checkpoint, which must outlive the object.
   Projections(const ModelConfig& config, const Checkpoint& checkpoint);
-  /// Drawn as Transformer::random draws them.
+  /// Draws the weights that Transformer::random draws.
   Projections(const ModelConfig& config, std::uint64_t seed, Dtype dtype);
 
   std::int64_t layers() const { return config_.layers; }
@@ -27,16 +27,16 @@ class Projections {
   /// Query heads for q, KV heads for k and v.
   std::int64_t heads(Stream stream) const;
 
-  /// Whether a gain follows that lies between the projection and its use: q_norm or k_norm.
+  /// Whether a norm with a gain follows the projection: q_norm or k_norm.
   bool has_gain(Stream stream) const;
 
-  /// Columns first .. first + count of W, each of hidden_size() values. Local. Throws InputError where the
-  /// checkpoint holds NaN or infinity, Error where it cannot be read.
+  /// Returns columns first .. first + count of W, of hidden_size() values each. Local. Throws InputError if
+  /// the checkpoint holds NaN or infinity, Error if it cannot be read.
   std::vector<double> columns(std::int64_t layer, Stream stream, std::int64_t first,
                               std::int64_t count) const;
 
-  /// The gain of each column: q_norm or k_norm, repeated for every head where the norm is per head; ones
-  /// without.
+  /// Returns the gain of each column: q_norm or k_norm, repeated for every head if the norm is per head; ones
+  /// if there is no norm.
   std::vector<double> gain(std::int64_t layer, Stream stream) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace headspan {
 namespace {
 
-/// One number for each (seed, name): FNV-1a of the name, mixed with the seed.
+/// A number for each (seed, name): FNV-1a of the name, mixed with the seed.
 std::uint64_t tensor_seed(std::uint64_t seed, const std::string& name) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -30,24 +30,24 @@ float normal(std::uint64_t bits) {
 /// Element i of the whole tensor takes the i-th output of SplitMix64, which can start anywhere in its
 /// sequence.
 void draw(const WeightSlice& slice, std::uint64_t seed, float deviation) {
-  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // SplitMix64's own from one output to the next
+  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // of SplitMix64 from one output to the next
   const auto width = static_cast<std::uint64_t>(slice.shape[1]);
-  constexpr std::int64_t kRows = 16;  // drawn in memory, then put in their place
+  constexpr std::int64_t kRows = 16;  // drawn in host memory, then copied to the slice
   at::parallel_for(0, (slice.rows.count + kRows - 1) / kRows, 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode inference;  // the guard of the calling thread does not reach this one
     for (std::int64_t first = begin * kRows; first < std::min(end * kRows, slice.rows.count);
          first += kRows) {
-      const at::Tensor place = slice.values.narrow(0, first, std::min(kRows, slice.rows.count - first));
-      const at::Tensor values = at::empty(place.sizes(), at::kFloat);
+      const at::Tensor rows = slice.values.narrow(0, first, std::min(kRows, slice.rows.count - first));
+      const at::Tensor values = at::empty(rows.sizes(), at::kFloat);
       auto* out = values.data_ptr<float>();
-      for (std::int64_t row = first; row < first + place.size(0); ++row) {
+      for (std::int64_t row = first; row < first + rows.size(0); ++row) {
         const auto number = static_cast<std::uint64_t>(slice.rows.first + row) * width +
                             static_cast<std::uint64_t>(slice.columns.first);
         SplitMix64 bits(seed + number * kStep);
         for (std::int64_t column = 0; column < slice.columns.count; ++column)
           *out++ = deviation * normal(bits.next());
       }
-      place.copy_(values);
+      rows.copy_(values);
     }
   });
 }

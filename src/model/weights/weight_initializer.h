@@ -1,5 +1,5 @@
-// Fills the weights of one rank at random as transformers initialises a model: normal(0, initializer_range)
-// for linear layers and the embedding (whose row of the padding token is zero), ones for gains, zeros for
+// Initialises the weights of one rank at random, as transformers does: normal(0, initializer_range) for
+// linear layers and the embedding (with zeros in the row of the padding token), ones for gains, zeros for
 // biases.
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace headspan {
 
-/// Every element is a function of the seed, its tensor's name and its place in the whole tensor: the same
-/// model whatever the slices. Needs no communication.
+/// Every element is a function of the seed, the name of its tensor and its index in the whole tensor: the
+/// same model whatever the slices. Local.
 void initialize_weights(const ModelConfig& config, std::uint64_t seed, Weights& weights);
 
-/// One slice of them.
+/// Initialises one slice.
 void initialize_slice(const ModelConfig& config, std::uint64_t seed, WeightSlice& slice);
 
 }  // namespace headspan

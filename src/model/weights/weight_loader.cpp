@@ -13,7 +13,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;  // what is read, sent and converted at a time
+constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;  // read, sent and converted at a time
 
 struct StoredType {
   const char* name;  ///< in safetensors
@@ -42,7 +42,7 @@ bool is_redundant(const std::string& name) {
   return name.size() > buffer.size() && name.compare(name.size() - buffer.size(), buffer.size(), buffer) == 0;
 }
 
-/// A norm or a bias that is passed over in silence would falsify every result.
+/// A norm or a bias that is silently ignored would falsify every result.
 void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) {
   std::set<std::string> expected;
   for (const WeightSlice& slice :
@@ -55,7 +55,7 @@ void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) 
                            " layers has it with the biases that config.json announces");
 }
 
-/// `slices` are those that the model needs, of any shard.
+/// slices: those that the model needs, for any shard.
 void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
                    const std::vector<WeightSlice>& slices) {
   for (const WeightSlice& slice : slices) {
@@ -70,7 +70,7 @@ void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
   refuse_unexpected(checkpoint, config);
 }
 
-/// True when a number of `count` has all bits of the exponent `mask` set: NaN or infinity.
+/// Whether some number has all bits of the exponent `mask` set: NaN or infinity.
 template <class Bits>
 bool any_not_finite(const void* numbers, std::int64_t count, Bits mask) {
   const auto* bits = static_cast<const Bits*>(numbers);
@@ -93,8 +93,8 @@ bool any_not_finite(const at::Tensor& numbers) {
   }
 }
 
-/// Some rows of a slice: `raw` holds them as stored, and is the final place itself where that is in memory
-/// and of the stored dtype.
+/// Some rows of a slice: `raw` holds them as stored, and is `values` itself if that is in host memory and of
+/// the stored dtype.
 struct Chunk {
   const WeightSlice* slice;
   std::int64_t row;  // the first, within the slice
@@ -103,8 +103,8 @@ struct Chunk {
   bool ends_slice;
 };
 
-/// Cuts the slices into chunks, at least one for each; what needs converting or goes to a GPU takes turns in
-/// two staging buffers, of memory that a GPU reads by itself.
+/// Cuts the slices into chunks, at least one for each; those that are converted or go to a GPU alternate
+/// between two staging buffers of pinned memory.
 std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weights) {
   std::vector<Chunk> chunks;
   std::array<at::Tensor, 2> staging;
@@ -148,7 +148,7 @@ void read_chunk(const Checkpoint& checkpoint, const Chunk& chunk) {
                      "fetch or save the checkpoint again");
 }
 
-/// Joins the verdicts of a whole group, rows and columns. Collective over both.
+/// Agrees over a whole group, rows and columns. Collective over both.
 void agree_all(const Comm& tensor_parallel, const Comm& data_parallel, const std::function<void()>& step) {
   agree(data_parallel, [&] { agree(tensor_parallel, step); });
 }

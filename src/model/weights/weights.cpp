@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// Large tensors of the CPU lie in huge pages where the system has them: touching fresh memory page by page
-/// takes longer than reading a checkpoint from the page cache.
+/// Large tensors on the CPU get huge pages if the system has them: touching fresh memory page by page takes
+/// longer than reading a checkpoint from the page cache.
 at::Tensor make_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {
   const auto bytes = static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
   if (!device.is_cpu() || bytes < 2 * kHugePage) return at::empty(shape, at::dtype(dtype).device(device));
@@ -27,13 +27,13 @@ at::Tensor make_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device d
       memory, shape, [](void* p) { std::free(p); }, at::dtype(dtype));
 }
 
-/// Makes the tensors of one rank and notes where each comes from.
+/// Makes the tensors of one rank and records the slice that each holds.
 class Builder {
  public:
   Builder(const ModelConfig& config, Shard shard, WeightTypes types, at::Device device)
       : config_(config), shard_(shard), types_(types), device_(device) {}
 
-  /// Outputs split over the ranks, `outputs` in units of `unit` (a head): rows of the weight and of the bias.
+  /// Splits the outputs over the ranks in units of `unit` (a head): rows of the weight and of the bias.
   Linear split_outputs(const std::string& name, std::int64_t outputs, std::int64_t unit, bool bias) {
     const Range rows = split(outputs, unit);
     Linear linear;
@@ -42,7 +42,7 @@ class Builder {
     return linear;
   }
 
-  /// Inputs split over the ranks: columns of the weight; the bias is on every rank.
+  /// Splits the inputs over the ranks: columns of the weight; the bias is on every rank.
   Linear split_inputs(const std::string& name, std::int64_t inputs, std::int64_t unit, bool bias) {
     const std::int64_t outputs = config_.hidden_size;
     Linear linear;

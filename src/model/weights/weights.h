@@ -1,6 +1,6 @@
-// The weights of a model as one rank holds them, and for each tensor the slice of the checkpoint's tensor
-// that it is: the one place that knows the names of tensors and how tensor parallelism cuts them. Filling
-// them is for weight_loader.h (from a checkpoint) and weight_initializer.h (at random).
+// The weights of a model as one rank holds them, and for each the slice of the checkpoint's tensor that it
+// is: the one place that knows the names of tensors and how tensor parallelism splits them. weight_loader.h
+// fills them from a checkpoint, weight_initializer.h at random.
 //
 // Of T tensor-parallel ranks each holds the rows of q, k, v (whole heads), gate and up and of their biases,
 // the columns of o and down, and the rows of the embedding and of lm_head that are its share; norms over the
@@ -19,8 +19,8 @@
 
 namespace headspan {
 
-/// How much of a model is there: the first `layers` layers, of the last one only what makes its q, k and v;
-/// or, with `logits`, all of it.
+/// How much of a model is loaded: the first `layers` layers, of the last one only what makes its q, k and v;
+/// with `logits` all of it.
 struct Extent {
   std::int64_t layers = 0;
   bool logits = false;
@@ -32,7 +32,7 @@ struct Shard {
   std::int64_t size = 1;
 };
 
-/// Of one layer. Undefined where the architecture or the extent has none.
+/// The weights of one layer; undefined where the architecture or the extent has none.
 struct LayerWeights {
   Linear q, k, v, o;
   Linear gate, up, down;
@@ -40,7 +40,7 @@ struct LayerWeights {
   at::Tensor attention_norm, mlp_norm;  ///< [hidden]: of the input, or (OLMo-2) of the output
 };
 
-/// Rows and columns of one tensor of the checkpoint and where this rank keeps them.
+/// Rows and columns of one tensor of the checkpoint, and the memory in which this rank holds them.
 struct WeightSlice {
   enum class Role { linear, embedding, gain, bias };
   std::string name;                 ///< in the checkpoint
@@ -60,21 +60,21 @@ struct Weights {
   std::vector<WeightSlice> slices;
 };
 
-/// In what the numbers of a rank's weights are kept.
+/// The dtypes in which weights are stored.
 struct WeightTypes {
   at::ScalarType matrices;  ///< of linear layers and vocabularies
   at::ScalarType vectors;   ///< gains and biases
 };
 
-/// Makes all tensors of the extent, not filled. On the meta device nothing is allocated: for names and sizes.
-/// Throws InputError when the shard's size does not divide the KV heads.
+/// Makes all tensors of the extent, uninitialised. On the meta device nothing is allocated, for names and
+/// shapes. Throws InputError if the shard's size does not divide the KV heads.
 Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, WeightTypes types,
                          at::Device device);
 Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, at::ScalarType dtype,
                          at::Device device);
 
-/// Bytes of the weights on the largest of `tensor_parallel` ranks, all in `dtype`; more than 64 bits count
-/// where config.json says so.
+/// Bytes of the weights on the largest of `tensor_parallel` ranks, all in `dtype`. A double, because sizes in
+/// config.json may give more than 64 bits count.
 double weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel, Dtype dtype);
 
 }  // namespace headspan

@@ -32,6 +32,6 @@ constexpr std::int64_t kLargeProjection = std::int64_t{5120} * 5120;  ///< eleme
 /// each) are distributed over them: one per matrix at most, and a single one where a matrix has at least
 /// `large` elements, which all ranks work on together. `elements`: of one matrix.
 std::int64_t overlap_subgroups(std::int64_t elements, std::int64_t matrices, std::int64_t ranks,
-                           std::int64_t large = kLargeProjection);
+                               std::int64_t large = kLargeProjection);
 
 }  // namespace headspan

@@ -25,8 +25,8 @@ void silu_times(float* gate, const float* up, std::int64_t count);
 float softmax_row(float* x, std::int64_t count);
 double softmax_row(double* x, std::int64_t count);
 
-/// codes_i = (x_i - base) * inverse, computed in float64, rounded to the nearest even and clipped to 0 ..
-/// last.
+/// codes_i = (x_i - base) * inverse, computed in float64, rounded to the nearest even and clipped to
+/// [0, last].
 void round_codes(const float* x, std::int64_t count, double base, double inverse, std::uint32_t last,
                  std::uint32_t* codes);
 void round_codes(const double* x, std::int64_t count, double base, double inverse, std::uint32_t last,

@@ -82,9 +82,9 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
     plan = read_plan(options.plan);
   else if (!options.plan.empty())
     plan = made_up_plan(input.config, options.plan);
-  const ProcessLayout team(comm, 1, 1, {}, gpu);
-  const Transformer model = load_model(job.model, input, true, team, Log(false), options.folder);
-  const CachedModel cached(model, input, plan, options.plan, 0, team);
+  const ProcessLayout processes(comm, 1, 1, {}, gpu);
+  const Transformer model = load_model(job.model, input, true, processes, Log(false), options.folder);
+  const CachedModel cached(model, input, plan, options.plan, 0, processes);
   const auto prompts = make_prompts(options, input.config.vocab_size);
   const auto tokens = static_cast<double>(options.tokens * comm.size());
   const auto sequences = static_cast<double>(options.batch * comm.size());

@@ -34,7 +34,8 @@ template <class T>
 std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, Precision precision,
                              bool on_device) {
   const bool on_gpu = on_device && setup.device.is_cuda();
-  const ProcessLayout team(comm, 1, 1, {}, on_gpu ? std::optional<int>(setup.device.index()) : std::nullopt);
+  const ProcessLayout processes(comm, 1, 1, {},
+                                on_gpu ? std::optional<int>(setup.device.index()) : std::nullopt);
   const Log silent(false);
   Progress progress(silent, "forward", "tokens", setup.sample.total());
   Profile profile;
@@ -43,10 +44,10 @@ std::vector<double> pairs_of(const Setup& setup, const Comm& comm, Dtype dtype, 
   request.on_device = on_device;
   const Transformer model = Transformer::random(
       setup.config, 0, {dtype, {setup.config.layers, false}, on_device ? setup.device : at::Device(at::kCPU)},
-      team.tensor_device());
+      processes.tensor_device());
   std::map<std::size_t, ResidentGrams> resident;
   if (on_device) request.resident = &resident;
-  auto grams = capture_grams<T>(model, setup.sample, request, team, progress, profile);
+  auto grams = capture_grams<T>(model, setup.sample, request, processes, progress, profile);
   std::vector<double> r2;
   for (std::size_t s = 0; s < grams.size(); ++s) {
     const HeadLayout layout = stream_layout(setup.config, request.streams[s]);

@@ -43,7 +43,7 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const ModelConfig config = read_model_config(given.folder + "/config.json");
   const BenchOptions options = with_shape_of(config, given);
   const Sample sample = made_up_sample(options, options.tokens, config.vocab_size);
-  const ProcessLayout team(comm, 1, 1, {});
+  const ProcessLayout processes(comm, 1, 1, {});
   const Log silent(false);
   Progress progress(silent, "forward", "tokens", sample.total());
   Profile profile;
@@ -54,8 +54,9 @@ bool bench_memory(const BenchOptions& given, const Comm& comm) {
   const double before = process_size("VmRSS");
   std::vector<StreamGrams> grams;
   {
-    const Transformer model = Transformer::random(config, 0, {Dtype::float32, extent}, team.tensor_device());
-    grams = capture_grams<float>(model, sample, request, team, progress, profile);
+    const Transformer model =
+        Transformer::random(config, 0, {Dtype::float32, extent}, processes.tensor_device());
+    grams = capture_grams<float>(model, sample, request, processes, progress, profile);
   }
   double budget = weight_bytes(config, extent, 1, Dtype::float32);
   for (const StreamGrams& stream : grams)

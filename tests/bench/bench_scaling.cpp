@@ -115,18 +115,18 @@ class Scaling {
   }
 
   void study(const Comm& part, const Sample& sample, Profile& profile) const {
-    const ProcessLayout team(part, 1, 1, {});
+    const ProcessLayout processes(part, 1, 1, {});
     const Log silent(false);
     Progress progress(silent, "forward", "tokens", sample.total());
     CaptureRequest request{{Stream::k, Stream::q, Stream::v}};
     request.precision = options_.product();
-    request.batch_tokens = batch_tokens(job_.run, sample, team);
+    request.batch_tokens = batch_tokens(job_.run, sample, processes);
     std::vector<StreamGrams> grams;
     {
-      const Transformer model =
-          Transformer::random(config_, 0, {Dtype::float32, {config_.layers, false}}, team.tensor_device());
+      const Transformer model = Transformer::random(config_, 0, {Dtype::float32, {config_.layers, false}},
+                                                    processes.tensor_device());
       part.barrier();
-      grams = capture_grams<float>(model, sample, request, team, progress, profile);
+      grams = capture_grams<float>(model, sample, request, processes, progress, profile);
     }
     {
       const Profile::Phase phase = profile.enter("overlap");

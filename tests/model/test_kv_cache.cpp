@@ -69,9 +69,9 @@ TEST_P(KvCacheGolden, a_full_cache_gives_the_logits_of_transformers) {
     const Comm world = Comm::duplicate(MPI_COMM_WORLD);
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
     const Layout layout(size);
-    const ProcessLayout team(world, 1, size, std::nullopt);
+    const ProcessLayout processes(world, 1, size, std::nullopt);
     const Transformer model = load(layout, Dtype::float64);
-    const CachedModel cached(model, input_, std::nullopt, "", 0, team);
+    const CachedModel cached(model, input_, std::nullopt, "", 0, processes);
     for (const auto& pieces : kPieces) {
       const auto cache = cached.make_cache(CacheKind::full, golden_.batch.lengths.size());
 
@@ -96,14 +96,14 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
   for (const int size : {1, 2}) {
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
     const Layout layout(size);
-    const ProcessLayout team(world, 1, size, std::nullopt);
+    const ProcessLayout processes(world, 1, size, std::nullopt);
     const Transformer model = load(layout, Dtype::float64);
     for (const Case& one : cases)
       for (const std::int64_t exact_first : {0, 2})
         for (const std::int64_t exact_recent : {0, 3}) {
           if (one.algorithm == "quantise" && size > 1) continue;
           const CompressionPlan plan = PlanMaker(input_.config, one.algorithm).make(one.bands, exact_first);
-          const CachedModel cached(model, input_, plan, "plan", exact_recent, team);
+          const CachedModel cached(model, input_, plan, "plan", exact_recent, processes);
           const std::size_t count = golden_.batch.lengths.size();
           const auto simulated = cached.make_cache(CacheKind::simulated, count);
           const at::Tensor expected = fed_logits(model, *simulated, {});
@@ -129,9 +129,9 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
     std::vector<at::Tensor> logits;
     for (const int size : {1, 2}) {
       const Layout layout(size);
-      const ProcessLayout team(world, 1, size, std::nullopt);
+      const ProcessLayout processes(world, 1, size, std::nullopt);
       const Transformer model = load(layout, Dtype::float64);
-      const CachedModel cached(model, input_, plan, "plan", 0, team);
+      const CachedModel cached(model, input_, plan, "plan", 0, processes);
       const auto cache = cached.make_cache(CacheKind::compressed, golden_.batch.lengths.size());
       logits.push_back(fed_logits(model, *cache, {2}));
     }
@@ -142,11 +142,11 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
 TEST_P(KvCacheGolden, in_float32_both_agree_to_its_rounding) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const Layout layout(1);
-  const ProcessLayout team(world, 1, 1, std::nullopt);
+  const ProcessLayout processes(world, 1, 1, std::nullopt);
   const Transformer model = load(layout, Dtype::float32);
   const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
   const CompressionPlan plan = PlanMaker(input_.config, "latent").make({{all / 2, kPlainBits, false}}, 2);
-  const CachedModel cached(model, input_, plan, "plan", 0, team);
+  const CachedModel cached(model, input_, plan, "plan", 0, processes);
   const std::size_t count = golden_.batch.lengths.size();
   const auto simulated = cached.make_cache(CacheKind::simulated, count),
              compressed = cached.make_cache(CacheKind::compressed, count);
@@ -165,14 +165,14 @@ INSTANTIATE_TEST_SUITE_P(Models, KvCacheGolden,
 TEST(KvCache, allocates_pages_of_stored_columns_only) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const Layout layout(1);
-  const ProcessLayout team(world, 1, 1, std::nullopt);
+  const ProcessLayout processes(world, 1, 1, std::nullopt);
   ModelInput input = open_model({}, golden_folder("olmo2_mha"), false, true);
   input.dtype = Dtype::bfloat16;
   const ModelConfig& config = input.config;
   const Transformer model =
       Transformer::random(config, 1, {input.dtype, {config.layers, true}}, layout.tensor_parallel);
   const CompressionPlan plan = PlanMaker(config, "latent").make({{5, 4, false}}, 3);
-  const CachedModel cached(model, input, plan, "plan", 0, team);
+  const CachedModel cached(model, input, plan, "plan", 0, processes);
   const auto cache = cached.make_cache(CacheKind::compressed, 2),
              full = cached.make_cache(CacheKind::full, 2);
   const std::vector<std::vector<std::int64_t>> tokens{std::vector<std::int64_t>(67, 1),

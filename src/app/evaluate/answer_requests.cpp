@@ -13,12 +13,12 @@
 namespace headspan {
 namespace {
 
-/// The lines of the answers to a batch, on the tensor-parallel root. Throws InputError on all ranks of the
-/// row alike. Collective over the row.
+/// Returns the lines of the answers to a batch on the tensor-parallel root. Throws InputError on all ranks of
+/// the row. Collective over the row.
 using AnswerBatch = std::function<std::vector<std::string>(const std::vector<std::size_t>& requests)>;
 
-/// Runs batches of sequences of similar length, in each round one on every row, until all have an answer.
-void answer_in_rounds(const ProcessLayout& team, const std::vector<std::int64_t>& lengths,
+/// Runs batches of sequences of similar length, one per row in each round, until all have an answer.
+void answer_in_rounds(const ProcessLayout& processes, const std::vector<std::int64_t>& lengths,
                       const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers,
                       const AnswerBatch& run) {
   std::vector<std::size_t> order;
@@ -26,10 +26,10 @@ void answer_in_rounds(const ProcessLayout& team, const std::vector<std::int64_t>
     if (!answers.has(first + i)) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
-  const auto rows = static_cast<std::size_t>(team.data().size()),
-             row = static_cast<std::size_t>(team.data().rank());
+  const auto rows = static_cast<std::size_t>(processes.data().size()),
+             row = static_cast<std::size_t>(processes.data().rank());
   for (std::size_t begin = 0; begin < order.size();) {
-    stop_where_asked(team.group());
+    stop_where_asked(processes.group());
     const std::size_t count = static_cast<std::size_t>(batch_sequences(batch, lengths[order[begin]])),
                       end = std::min(order.size(), begin + count * rows);
     std::vector<std::size_t> mine, numbers;
@@ -41,17 +41,17 @@ void answer_in_rounds(const ProcessLayout& team, const std::vector<std::int64_t>
     } catch (const InputError& e) {
       wrong = e;
     }
-    agree(team.group(), [&] {
+    agree(processes.group(), [&] {
       if (wrong) throw InputError(*wrong);
     });
-    if (team.tensor().is_root())
+    if (processes.tensor().is_root())
       for (const std::size_t i : mine) numbers.push_back(first + i);
     answers.add(numbers, lines);
     begin = end;
   }
 }
 
-/// Of one sequence that is being continued.
+/// A sequence that is being continued.
 class Continuation {
  public:
   explicit Continuation(const GenerationRequest& request) : request_(&request) {
@@ -126,13 +126,13 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
         const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, {});
         std::vector<std::string> lines;
         for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const auto& own = scores[i];
+          const auto& scored = scores[i];
           const double likelihood =
-              std::accumulate(own.log_probability.begin(), own.log_probability.end(), 0.0);
+              std::accumulate(scored.log_probability.begin(), scored.log_probability.end(), 0.0);
           if (!std::isfinite(likelihood)) throw forward_overflow(model, "request " + requests[numbers[i]].id);
           if (model.processes().tensor().is_root())
             lines.push_back(answer_line(requests[numbers[i]], likelihood,
-                                        std::count(own.greedy.begin(), own.greedy.end(), 0) == 0));
+                                        std::count(scored.greedy.begin(), scored.greedy.end(), 0) == 0));
         }
         return lines;
       });

@@ -64,7 +64,7 @@ InputError forward_overflow(const CachedModel& model, const std::string& what) {
 }
 
 TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const Text& text, const Log& log) {
-  const ProcessLayout& team = model.processes();
+  const ProcessLayout& processes = model.processes();
   const Sample& sample = text.sample;
   const CacheKind kind = rule.cache;
   const bool reference = rule.reference && kind != CacheKind::full;
@@ -80,10 +80,10 @@ TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const 
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return sample.sequences[a].length > sample.sequences[b].length;
   });
-  const auto rows = static_cast<std::size_t>(team.data().size()),
-             row = static_cast<std::size_t>(team.data().rank());
+  const auto rows = static_cast<std::size_t>(processes.data().size()),
+             row = static_cast<std::size_t>(processes.data().rank());
   for (std::size_t first = 0; first < count; first += static_cast<std::size_t>(batch) * rows) {
-    stop_where_asked(team.group());
+    stop_where_asked(processes.group());
     std::vector<std::size_t> mine;
     std::int64_t tokens = 0;
     for (std::size_t i = first; i < std::min(count, first + static_cast<std::size_t>(batch) * rows); ++i) {
@@ -94,8 +94,8 @@ TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const 
     progress.advance(tokens);
   }
   for (std::vector<double>* values : {&sums.tokens, &sums.loss, &sums.full_loss, &sums.kl})
-    team.group().sum(values->data(), static_cast<std::int64_t>(count));
-  agree(team.group(), [&] {
+    processes.group().sum(values->data(), static_cast<std::int64_t>(count));
+  agree(processes.group(), [&] {
     for (const std::vector<double>* values : {&sums.loss, &sums.full_loss, &sums.kl})
       if (!std::all_of(values->begin(), values->end(), [](double x) { return std::isfinite(x); }))
         throw forward_overflow(model, "text " + text.name);

@@ -20,7 +20,7 @@ at::Tensor tensor(const std::vector<T>& values, const std::vector<std::int64_t>&
   return out.to(dtype);
 }
 
-/// The columns of some heads as they are, in `bands`; each head reads its own.
+/// The columns of some heads as they are, in `bands`; each head reads its own columns.
 CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d, std::vector<Band> bands) {
   CachedLayer cached;
   cached.kv_heads = heads;
@@ -35,31 +35,31 @@ CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d) 
   return plain_layer(layer, heads, d, {{heads * d, kPlainBits, false}});
 }
 
-/// One stream of a plan: what the heads of a rank, `own`, contribute to its blocks, and how `heads` read
+/// One stream of a plan: what the heads of a rank, `local`, contribute to its blocks, and how `heads` read
 /// them.
 class PlanBuilder {
  public:
-  PlanBuilder(const CompressionPlan& plan, Stream stream, Range own, Range heads, at::ScalarType dtype)
+  PlanBuilder(const CompressionPlan& plan, Stream stream, Range local, Range heads, at::ScalarType dtype)
       : plan_(plan),
         keys_(stream == Stream::k),
         blocks_(plan.streams.at(stream)),
-        own_(own),
+        local_(local),
         heads_(heads),
         dtype_(dtype),
         d_(plan.head_size),
-        shared_(own.count != plan.kv_heads) {}
+        shared_(local.count != plan.kv_heads) {}
 
   CachedLayer layer(std::int64_t layer) const {
     const PlannedBlock& block = blocks_[static_cast<std::size_t>(layer)];
     if (plan_.algorithm == CompressionAlgorithm::quantise)
       return plain_layer(layer, heads_.count, d_,
-                         heads_.count == plan_.kv_heads ? block.bands : own_groups(block));
+                         heads_.count == plan_.kv_heads ? block.bands : local_groups(block));
     return plan_.algorithm == CompressionAlgorithm::latent ? latents(layer, block) : head_maps(layer, block);
   }
 
  private:
   /// Groups of this rank's columns, no wider than those of the plan.
-  std::vector<Band> own_groups(const PlannedBlock& block) const {
+  std::vector<Band> local_groups(const PlannedBlock& block) const {
     std::vector<Band> bands;
     const Band& first = block.bands.front();
     for (std::int64_t left = heads_.count * d_; left > 0; left -= first.columns)
@@ -68,7 +68,7 @@ class PlanBuilder {
   }
 
   CachedLayer latents(std::int64_t layer, const PlannedBlock& block) const {
-    const std::int64_t all = plan_.columns(), first = own_.first * d_, count = own_.count * d_;
+    const std::int64_t all = plan_.columns(), first = local_.first * d_, count = local_.count * d_;
     CachedLayer cached;
     cached.kv_heads = heads_.count;
     cached.block.bands = block.bands;
@@ -145,7 +145,7 @@ class PlanBuilder {
   const CompressionPlan& plan_;
   const bool keys_;
   const std::vector<PlannedBlock>& blocks_;
-  Range own_, heads_;
+  Range local_, heads_;
   at::ScalarType dtype_;
   std::int64_t d_;
   bool shared_;

@@ -246,11 +246,11 @@ at::Tensor PagedCache::decode_appended(Stream stream, std::int64_t layer,
   const StreamCache& cache = stream_cache(stream);
   std::vector<at::Tensor> parts;
   for (std::size_t s = 0; s < counts.size(); ++s) {
-    const StreamView own = view(cache, layer, s);
+    const StreamView blocks = view(cache, layer, s);
     const TokenSplit past = split_tokens(exact_, lengths()[s]),
                      all = split_tokens(exact_, lengths()[s] + counts[s]);
-    if (all.exact > past.exact) parts.push_back(own.exact.narrow(0, past.exact, all.exact - past.exact));
-    parts.push_back(decode_pages(own, plan_.head_size, past.stored, all.stored, compute_));
+    if (all.exact > past.exact) parts.push_back(blocks.exact.narrow(0, past.exact, all.exact - past.exact));
+    parts.push_back(decode_pages(blocks, plan_.head_size, past.stored, all.stored, compute_));
   }
   return at::cat(parts);
 }

@@ -33,10 +33,10 @@ at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q) {
 }
 
 at::Tensor join_attention(const DeviceComm& comm, const PartialAttention& shared,
-                          const PartialAttention& own) {
+                          const PartialAttention& local) {
   const std::int64_t tokens = shared.values.size(0), d = shared.values.size(2);
   at::Tensor parts = exchange(comm, packed(shared).view({tokens, comm.size(), -1, d + 1}).transpose(0, 1));
-  if (own.values.defined()) parts = at::cat({parts, packed(own).unsqueeze(0)});
+  if (local.values.defined()) parts = at::cat({parts, packed(local).unsqueeze(0)});
   const at::Tensor shares = at::softmax(parts.narrow(3, d, 1), 0);  // each part's share of the sum
   return (parts.narrow(3, 0, d) * shares).sum(0);
 }

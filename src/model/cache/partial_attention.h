@@ -27,9 +27,9 @@ struct PartialAttention {
 at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q);
 
 /// Returns the attention of this rank's heads over all tokens, [tokens, heads of this rank, d]. `shared`: for
-/// the heads of all ranks over the tokens of this rank; `own`: for the heads of this rank over further
+/// the heads of all ranks over the tokens of this rank; `local`: for the heads of this rank over further
 /// tokens, with undefined tensors where there are none. Collective over comm.
 at::Tensor join_attention(const DeviceComm& comm, const PartialAttention& shared,
-                          const PartialAttention& own);
+                          const PartialAttention& local);
 
 }  // namespace headspan

@@ -30,7 +30,7 @@ MPIRUN_CRASHED = -signal.SIGSEGV  # Open MPI 4.1.4's own, now and then when a si
 PATIENCE = "1"
 SIGNALS = {True: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL],
            False: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]}
-MOST_TOKENS = 60000
+MOST_TOKENS = 200000
 MANY = 50  # interrupts of which each signal meets some run at work
 CRASH = re.compile(r"corrupted|malloc\(\)|free\(\)|chunk|Process received signal|Assertion|terminate called")
 

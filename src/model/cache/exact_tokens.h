@@ -8,21 +8,22 @@
 namespace headspan {
 
 struct ExactTokens {
-  std::int64_t first = 0;   ///< so many tokens at the beginning of a sequence are never stored
-  std::int64_t recent = 0;  ///< a query meets so many tokens up to its own as they are
+  std::int64_t first = 0;   ///< tokens at the beginning of a sequence that are never stored
+  std::int64_t recent = 0;  ///< last tokens, the query's own among them, that a query reads as they are
 
-  /// How many recent tokens are kept from one step to the next: the query's own token is new.
+  /// Returns how many recent tokens are kept from one step to the next: the query's own token is new.
   std::int64_t kept_recent() const { return std::max<std::int64_t>(0, recent - 1); }
 };
 
-/// The first tokens of a sequence, as a query sees them that sees no others.
+/// How a query reads the tokens of a sequence up to its own, all counts in tokens.
 struct TokenSplit {
-  std::int64_t exact;         ///< tokens 0 .. exact are kept as they are
-  std::int64_t stored;        ///< so many tokens after these are stored
-  std::int64_t far;           ///< so many of the stored ones are met as they are stored
-  std::int64_t recent_begin;  ///< tokens from this one on are met as they are, also those before `exact`
+  std::int64_t exact;         ///< first tokens, kept as they are
+  std::int64_t stored;        ///< tokens after these, which are stored
+  std::int64_t far;           ///< first of the stored tokens, read as they are stored
+  std::int64_t recent_begin;  ///< index of the first recent token, read as it is (it may be exact)
 };
 
+/// Returns the split for a query that is the last of `tokens` tokens.
 inline TokenSplit split_tokens(const ExactTokens& kept, std::int64_t tokens) {
   TokenSplit split;
   split.exact = std::min(kept.first, tokens);

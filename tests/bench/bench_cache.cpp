@@ -84,7 +84,8 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
     plan = made_up_plan(input.config, options.plan);
   const ProcessLayout processes(comm, 1, 1, {}, gpu);
   const Transformer model = load_model(job.model, input, true, processes, Log(false), options.folder);
-  const CachedModel cached(model, input, plan, options.plan, 0, processes);
+  const CachedModel cached = plan ? CachedModel(model, input, processes, *plan, {options.plan})
+                                  : CachedModel(model, input, processes);
   const auto prompts = make_prompts(options, input.config.vocab_size);
   const auto tokens = static_cast<double>(options.tokens * comm.size());
   const auto sequences = static_cast<double>(options.batch * comm.size());

@@ -71,7 +71,7 @@ TEST_P(KvCacheGolden, a_full_cache_gives_the_logits_of_transformers) {
     const Layout layout(size);
     const ProcessLayout processes(world, 1, size, std::nullopt);
     const Transformer model = load(layout, Dtype::float64);
-    const CachedModel cached(model, input_, std::nullopt, "", 0, processes);
+    const CachedModel cached(model, input_, processes);
     for (const auto& pieces : kPieces) {
       const auto cache = cached.make_cache(CacheKind::full, golden_.batch.lengths.size());
 
@@ -103,7 +103,7 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
         for (const std::int64_t exact_recent : {0, 3}) {
           if (one.algorithm == "quantise" && size > 1) continue;
           const CompressionPlan plan = PlanMaker(input_.config, one.algorithm).make(one.bands, exact_first);
-          const CachedModel cached(model, input_, plan, "plan", exact_recent, processes);
+          const CachedModel cached(model, input_, processes, plan, {"plan", exact_recent});
           const std::size_t count = golden_.batch.lengths.size();
           const auto simulated = cached.make_cache(CacheKind::simulated, count);
           const at::Tensor expected = fed_logits(model, *simulated, {});
@@ -131,7 +131,7 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
       const Layout layout(size);
       const ProcessLayout processes(world, 1, size, std::nullopt);
       const Transformer model = load(layout, Dtype::float64);
-      const CachedModel cached(model, input_, plan, "plan", 0, processes);
+      const CachedModel cached(model, input_, processes, plan, {"plan"});
       const auto cache = cached.make_cache(CacheKind::compressed, golden_.batch.lengths.size());
       logits.push_back(fed_logits(model, *cache, {2}));
     }
@@ -146,7 +146,7 @@ TEST_P(KvCacheGolden, in_float32_both_agree_to_its_rounding) {
   const Transformer model = load(layout, Dtype::float32);
   const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
   const CompressionPlan plan = PlanMaker(input_.config, "latent").make({{all / 2, kPlainBits, false}}, 2);
-  const CachedModel cached(model, input_, plan, "plan", 0, processes);
+  const CachedModel cached(model, input_, processes, plan, {"plan"});
   const std::size_t count = golden_.batch.lengths.size();
   const auto simulated = cached.make_cache(CacheKind::simulated, count),
              compressed = cached.make_cache(CacheKind::compressed, count);
@@ -172,7 +172,7 @@ TEST(KvCache, allocates_pages_of_stored_columns_only) {
   const Transformer model =
       Transformer::random(config, 1, {input.dtype, {config.layers, true}}, layout.tensor_parallel);
   const CompressionPlan plan = PlanMaker(config, "latent").make({{5, 4, false}}, 3);
-  const CachedModel cached(model, input, plan, "plan", 0, processes);
+  const CachedModel cached(model, input, processes, plan, {"plan"});
   const auto cache = cached.make_cache(CacheKind::compressed, 2),
              full = cached.make_cache(CacheKind::full, 2);
   const std::vector<std::vector<std::int64_t>> tokens{std::vector<std::int64_t>(67, 1),

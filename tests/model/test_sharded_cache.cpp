@@ -96,8 +96,9 @@ class ShardedCache : public testing::TestWithParam<std::string> {
   void expect_what_is_simulated(const Shard& shard, const Case& one, std::int64_t exact_first,
                                 std::int64_t exact_recent, double tolerance) const {
     const CompressionPlan plan = plan_of(shard.input.config, one, exact_first);
-    const CachedModel replicated(shard.model, shard.input, plan, "plan", exact_recent, shard.processes),
-        sharded(shard.model, shard.input, plan, "plan", exact_recent, shard.processes, SharedBlocks::sharded);
+    const CachedModel replicated(shard.model, shard.input, shard.processes, plan, {"plan", exact_recent}),
+        sharded(shard.model, shard.input, shard.processes, plan,
+                {"plan", exact_recent, SharedBlocks::sharded});
     const auto simulated = replicated.make_cache(CacheKind::simulated, lengths_.size());
     const at::Tensor expected = fed_logits(shard.model, *simulated, lengths_, {});
     for (const auto& steps : std::vector<std::vector<std::int64_t>>{{}, {1, 1, 2 * kPage, 1, 2}})
@@ -141,7 +142,7 @@ TEST(ShardedCacheBytes, fall_with_the_ranks) {
   for (const std::int64_t length : stored) lengths.push_back(length + kExact);
   const std::int64_t streams = 2 * config.layers, page = kPage * kRecord, ranks = world_size();
   for (const SharedBlocks way : {SharedBlocks::replicated, SharedBlocks::sharded}) {
-    const CachedModel model(shard.model, shard.input, plan, "plan", 0, shard.processes, way);
+    const CachedModel model(shard.model, shard.input, shard.processes, plan, {"plan", 0, way});
     const auto cache = model.make_cache(CacheKind::compressed, lengths.size());
     fed_logits(shard.model, *cache, lengths, {});
     std::int64_t sum = cache->bytes().stored, exact = cache->bytes().exact;

@@ -93,7 +93,7 @@ void check_self_generated_text(const ModelInput& input, const Sample& sample) {
 
 void add_self_generated_text(const SelfGeneration& rule, const ModelInput& input, const Transformer& model,
                              const ProcessLayout& processes, const Log& log, Sample& sample) {
-  const CachedModel cached(model, input, std::nullopt, "", 0, processes);
+  const CachedModel cached(model, input, processes);
   const TextGenerator generator(rule, cached, start_token(input, sample), sample.eos);
   Progress progress(log, "write", "tokens", rule.tokens);
   std::vector<Tokens> sequences;

@@ -201,11 +201,11 @@ double largest_batch_tokens(const std::optional<std::int64_t>& asked, const Prep
 }
 
 /// Chooses whether tensor-parallel ranks replicate the blocks of a cache that they share, and logs if they do
-/// not, or would not without GPUs.
+/// not, or would not without GPUs. There must be a plan.
 SharedBlocks choose_shared_blocks(const Job::Evaluate& rule, const Prepared& prepared,
                                   const ProcessLayout& processes, double memory, const Log& log) {
   const int tensor_parallel = processes.tensor().size();
-  if (!prepared.plan || rule.cache != CacheKind::compressed) return SharedBlocks::replicated;
+  if (rule.cache != CacheKind::compressed) return SharedBlocks::replicated;
   const SharedBlocks shared = choose_shared_blocks(*prepared.plan, prepared.input.dtype, tensor_parallel,
                                                    largest_batch_tokens(rule.batch, prepared),
                                                    free_memory(prepared, tensor_parallel, memory));
@@ -284,8 +284,13 @@ Json run(const Job& job, const Prepared& prepared, const ProcessLayout& processe
   const Transformer transformer = load_model(job.model, prepared.input, true, processes, log, job.model.path);
   std::optional<CachedModel> model;
   agree(processes.group(), [&] {
-    model.emplace(transformer, prepared.input, prepared.plan, rule.plan, rule.exact_recent, processes,
-                  choose_shared_blocks(rule, prepared, processes, memory, log));
+    if (!prepared.plan) {
+      model.emplace(transformer, prepared.input, processes);
+      return;
+    }
+    model.emplace(transformer, prepared.input, processes, *prepared.plan,
+                  CompressedCacheOptions{rule.plan, rule.exact_recent,
+                                         choose_shared_blocks(rule, prepared, processes, memory, log)});
   });
   Json summary{{"plan", rule.plan}, {"cache", word_of(cache_words(), rule.cache)}};
   summary["weights"] = compare_weights(rule, job.model.path, prepared, log);

@@ -21,19 +21,20 @@ SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int 
   return replicated > memory / 2 && sharded < replicated ? SharedBlocks::sharded : SharedBlocks::replicated;
 }
 
-CachedModel::CachedModel(const Transformer& model, const ModelInput& input,
-                         const std::optional<CompressionPlan>& plan, const std::string& plan_path,
-                         std::int64_t exact_recent, const ProcessLayout& processes, SharedBlocks shared)
+CachedModel::CachedModel(const Transformer& model, const ModelInput& input, const ProcessLayout& processes)
     : model_(model),
       processes_(processes),
       plain_(input.dtype),
       compute_(input.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32),
-      full_(make_plan(full_plan(input.config, model.heads(Stream::k)))) {
-  if (!plan) return;
-  CachePlan compressed =
-      make_cache_plan(input.config, *plan, model.heads(Stream::k), scalar_type(compute_), shared, plan_path);
+      full_(make_plan(full_plan(input.config, model.heads(Stream::k)))) {}
+
+CachedModel::CachedModel(const Transformer& model, const ModelInput& input, const ProcessLayout& processes,
+                         const CompressionPlan& plan, const CompressedCacheOptions& options)
+    : CachedModel(model, input, processes) {
+  CachePlan compressed = make_cache_plan(input.config, plan, model.heads(Stream::k), scalar_type(compute_),
+                                         options.shared, options.plan_path);
   CachePlan replaced = full_.host;
-  compressed.exact.recent = replaced.exact.recent = exact_recent;
+  compressed.exact.recent = replaced.exact.recent = options.exact_recent;
   compressed_ = make_plan(std::move(compressed));
   replaced_ = make_plan(std::move(replaced));
 }

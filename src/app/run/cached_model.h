@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "app/run/model_input.h"
 #include "app/run/process_layout.h"
@@ -19,13 +20,22 @@ namespace headspan {
 SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
                                   double memory);
 
+/// How a plan's caches are made.
+struct CompressedCacheOptions {
+  std::string plan_path;          ///< where the plan was read, for messages
+  std::int64_t exact_recent = 0;  ///< the last tokens of a sequence that are kept exactly
+  /// There is no simulated cache of sharded blocks, and no sharding on GPUs.
+  SharedBlocks shared = SharedBlocks::replicated;
+};
+
 class CachedModel {
  public:
-  /// `plan`, read from `plan_path`, may be missing for full caches. `model` and `processes` must outlive the
-  /// object. There is no simulated cache of sharded blocks, and no sharding on GPUs.
-  CachedModel(const Transformer& model, const ModelInput& input, const std::optional<CompressionPlan>& plan,
-              const std::string& plan_path, std::int64_t exact_recent, const ProcessLayout& processes,
-              SharedBlocks shared = SharedBlocks::replicated);
+  /// Full caches alone. `model` and `processes` must outlive the object.
+  CachedModel(const Transformer& model, const ModelInput& input, const ProcessLayout& processes);
+
+  /// Full caches and those of the plan.
+  CachedModel(const Transformer& model, const ModelInput& input, const ProcessLayout& processes,
+              const CompressionPlan& plan, const CompressedCacheOptions& options);
 
   const Transformer& model() const { return model_; }
   const ProcessLayout& processes() const { return processes_; }

@@ -5,8 +5,8 @@
 //   diagonal tile
 //
 // which serves both directions: s as the source of the heads of its rows, and these as sources of s. While a
-// GPU multiplies, the next strip is copied to pinned memory and the sums of the previous one are passed on.
-// If the Gram stays on the device, a strip is a view of it. The scores are computed elsewhere, by the sink.
+// GPU multiplies, the next strip is copied to pinned memory and the sink receives the sums of the previous
+// one, from which it computes the scores. If the Gram stays on the device, a strip is a view of it.
 #pragma once
 
 #include "device/resident_grams.h"

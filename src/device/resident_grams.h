@@ -1,7 +1,7 @@
 // The Grams of one stream that stay on the device after the last token. Pairs are multiplied there, and the
-// matrices on the host receive only the tiles that other statistics read. A computation that needs all of a
-// Gram (its file, a causal ceiling) works on the host and copies it there first. Slices of a Gram
-// (device/device_gram.h) cannot stay on the device.
+// matrices on the host receive only the tiles that other statistics read. A Gram does not stay if all of it
+// is needed on the host (for its file or a causal ceiling), or if the device holds it in slices
+// (device/device_gram.h).
 #pragma once
 
 #include <utility>

@@ -36,8 +36,7 @@ at::Tensor float_product(const at::Tensor& a, const at::Tensor& b) {
 void set_exact_products() {
   at::Context& context = at::globalContext();
   context.setFloat32MatmulPrecision("highest");
-#if TORCH_VERSION_MAJOR > 2 || \
-    (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)  // on GPUs headspan needs this version
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)  // needed on GPUs
   context.setAllowFP16ReductionCuBLAS(false);
   context.setAllowBF16ReductionCuBLAS(false);
   context.setSDPUseCuDNN(false);

@@ -32,7 +32,7 @@ std::vector<double> to_vector(const at::Tensor& values);
 at::ScalarType panel_type(Precision precision);
 
 /// Sets out = in - origin, rounded as `precision` multiplies it: to nearest, ties to even. in: [tokens, D];
-/// origin: [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs `out` is FP32, which as_operand
+/// origin: [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs, `out` is FP32, which as_operand
 /// turns into integers.
 void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision precision, at::Tensor& out);
 
@@ -45,7 +45,7 @@ struct PanelOperand {
 };
 
 /// Converts values: [tokens, D] of panel_type; copies them only if products are formed in another type. For
-/// `split` products are formed in integers on GPUs, several times as fast as in FP64, and in FP64 elsewhere.
+/// `split`, products are formed in integers on GPUs, several times as fast as in FP64, and in FP64 elsewhere.
 PanelOperand as_operand(const at::Tensor& values, Precision precision);
 
 /// Adds sums += columns^T rows for the same tokens of m columns and n rows; sums: [m, n] FP64. `float32` and

@@ -33,8 +33,8 @@ class BlockPages {
   const T* read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns, T* buffer,
                 std::int64_t& leading) const;
 
-  /// Returns the codes of a coded run of columns for tokens begin .. end, which lie in one page. Nothing is
-  /// copied.
+  /// Returns the codes of a coded run of columns for tokens begin .. end, which lie in one page. The codes
+  /// stay in place.
   QuantizedBlock codes(std::int64_t begin, std::int64_t end, const ColumnRun& run) const;
 
   /// Prefetches part `part` of `parts` of the page that holds `token`; nothing if the token is not stored

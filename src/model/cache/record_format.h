@@ -55,7 +55,8 @@ class RecordFormat {
   /// Splits columns first .. first + count, which are whole bands where they are coded, into the fewest runs.
   std::vector<ColumnRun> column_runs(std::int64_t first, std::int64_t count) const;
 
-  /// Returns the codes of a coded run in at most kQuantizedTokens consecutive records. Nothing is copied.
+  /// Returns the codes of a coded run in at most kQuantizedTokens consecutive records, and their scales. The
+  /// codes stay in place.
   QuantizedBlock codes(const std::byte* record, std::int64_t records, const ColumnRun& run) const;
 
   /// Returns whether records consist of numbers of type T, so that they need no unpacking.

@@ -31,8 +31,8 @@ class DeviceBlock {
   /// + t.
   static std::int64_t room_for(std::int64_t tokens) { return (tokens + kTokens - 1) / kTokens * kTokens; }
 
-  /// Makes room for `tokens` tokens of each sequence; never shrinks. Slots that nothing is stored in are
-  /// zero.
+  /// Makes room for `tokens` tokens of each sequence; never shrinks. Slots are zero until something is stored
+  /// in them.
   void reserve(std::int64_t tokens);
 
   /// Stores encoded tokens z: [rows, columns], float32 or float64, in slots: [rows], int64.

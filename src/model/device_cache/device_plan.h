@@ -39,8 +39,7 @@ struct DeviceLayer {
   std::int64_t kv_heads = 0;
   StoredBlock block;  ///< how new tokens are encoded
   std::vector<DeviceBand> bands;
-  bool own_columns =
-      false;  ///< true: there is one plain band, in which each head has its own columns, and no maps
+  bool own_columns = false;  ///< one plain band, in which each head has its own columns; `maps` is empty
   std::vector<BandMap> maps;
   at::Tensor bias;  ///< [kv_heads, 1, d]; undefined: none
 };

@@ -24,8 +24,7 @@ constexpr std::int64_t kChunkNumbers = 1 << 16;  // the time to sum fewer over t
 /// gate = silu(gate) * up.
 void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
   if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
-    const bool lacks_silu =
-        gate.is_cpu() && gate.scalar_type() == at::kHalf;  // some versions of LibTorch lack it
+    const bool lacks_silu = gate.is_cpu() && gate.scalar_type() == at::kHalf;  // in some versions
     gate = lacks_silu ? at::silu(gate.to(at::kFloat)).to(at::kHalf) : at::silu_(gate);
     gate.mul_(up);
     return;
@@ -171,8 +170,7 @@ void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const Ro
 /// layer and chunks are large enough there are two: one is computed while the other is summed over the ranks.
 std::vector<Range> Transformer::row_chunks(std::int64_t rows, const Capture* capture) const {
   const std::int64_t half = rows / 2;
-  const bool measured =
-      capture != nullptr && *capture->mean_squares;  // mean squares are reported for all rows at once
+  const bool measured = capture != nullptr && *capture->mean_squares;  // for all rows at once
   if (tensor_parallel_->size() == 1 || measured || half * config_.hidden_size < kChunkNumbers)
     return {{0, rows}};
   return {{0, half}, {half, rows - half}};

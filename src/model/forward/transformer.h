@@ -33,8 +33,8 @@ struct PackedBatch {
 template <class T>
 using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const T* values)>;
 
-/// Receives the same values without conversion, on the device and in the dtype of the forward pass pass:
-/// [tokens, heads, head_size].
+/// Receives the same values without conversion, on the device and in the dtype of the forward pass: [tokens,
+/// heads, head_size].
 using TensorSink = std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)>;
 
 /// Receives for each token of a batch a mean square, plus the norm's epsilon, by which errors of the
@@ -45,7 +45,7 @@ using MeanSquareSink = std::function<void(std::int64_t layer, const std::vector<
 class KvCache;
 
 struct TransformerOptions {
-  Dtype dtype;                   ///< of the forward
+  Dtype dtype;                   ///< of the forward pass
   Extent extent;                 ///< which layers there are
   at::Device device = at::kCPU;  ///< where the weights are kept and the model runs
 };

@@ -51,8 +51,7 @@ class RowStarts {
                       [kColumns * kMostQuantizedBits / 8 + kSlack];
 };
 
-constexpr int kPart =
-    16;  // bytes of a part of a vector: instructions that do not cross parts are the fastest
+constexpr int kPart = 16;  // bytes of a part of a vector: instructions within a part are the fastest
 
 /// Loads part i of `to` from starts[i].
 template <int Lanes>

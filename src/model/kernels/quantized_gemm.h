@@ -4,7 +4,7 @@
 //
 // The other factor is rounded to multiples of 1 / 32767 of its largest magnitude, which is that of a row of
 // x, or of w[m, t] * step[t] over the tokens of one call. Within a call integers are summed, exactly. The
-// rounding changes a sum by less than a ten-thousandth of its terms; rounding codes to 8 bits has already
+// rounding changes a sum by less than a ten-thousandth of its terms; quantisation to 8 bits has already
 // changed each term by some thousandths.
 #pragma once
 

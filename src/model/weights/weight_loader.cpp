@@ -43,8 +43,8 @@ bool is_redundant(const std::string& name) {
   return name.size() > buffer.size() && name.compare(name.size() - buffer.size(), buffer.size(), buffer) == 0;
 }
 
-/// Refuses tensors of layers that the model does not have: a norm or a bias that is silently ignored would
-/// falsify every result.
+/// Refuses tensors under model.layers that the model does not have: a norm or a bias that is silently ignored
+/// would falsify every result.
 void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) {
   std::set<std::string> expected;
   for (const WeightSlice& slice :

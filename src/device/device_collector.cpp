@@ -157,7 +157,7 @@ void DeviceCollector<T>::add_panel(Stream& stream, std::size_t part, const at::T
   Pending next{&stream, &sums, stream.exchange.start(values)};
   multiply();
   pending_ = std::move(next);
-  if (grid_->comm().size() == 1) multiply();  // there is nothing to overlap, and one panel takes less memory
+  if (grid_->comm().size() == 1) multiply();  // nothing to overlap: one panel is enough
 }
 
 /// Multiplies the panel that is being exchanged, if there is one.

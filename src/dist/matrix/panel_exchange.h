@@ -75,10 +75,9 @@ class PanelExchange {
   };
   /// One operand of the current panel. A part is a row (for `rows_`) or column of the grid.
   struct Operand {
-    LargeArray<T> packed;  // for the other parts, one after another: [part's columns, tokens]
-    LargeArray<T>
-        received[2];        // [this part's columns, tokens of all ranks]: this panel's, the previous one's
-    std::vector<T*> start;  // by part: this rank's tokens for it; for its own part in `received`
+    LargeArray<T> packed;             // for the other parts, one after another: [part's columns, tokens]
+    LargeArray<T> received[2];        // two panels of [this part's columns, tokens of all ranks]
+    std::vector<T*> start;            // by part: this rank's tokens for it; for its own part in `received`
     std::vector<std::int64_t> width;  // by part: leading dimension
     std::vector<Segment> segments;    // all columns in order
   };

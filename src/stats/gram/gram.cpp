@@ -100,8 +100,7 @@ void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const 
   const auto fill = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
     shift_values(z + token * columns + first, shift.data() + first, count, precision_, out, nullptr);
   };
-  if (sums.matrix.grid().comm().size() == 1)
-    drain();  // there is nothing to overlap, and one panel takes less memory
+  if (sums.matrix.grid().comm().size() == 1) drain();  // nothing to overlap: one panel is enough
   exchange_.start(sums.matrix, tokens, fill_and_sum, fill);
   GramSums* const previous = std::exchange(pending_, &sums);
   if (previous != nullptr) multiply(previous->matrix, [&] { exchange_.progress(); });

@@ -53,7 +53,7 @@ typename DeviceCollector<T>::Stream DeviceCollector<T>::make_stream(std::size_t 
   return made;
 }
 
-/// Allocates the share's Grams if that has not happened, once the previous share has left the device.
+/// Allocates the share's Grams if they are not allocated yet, after the previous share has left the device.
 template <class T>
 void DeviceCollector<T>::allocate_grams() {
   finish_download();
@@ -65,12 +65,12 @@ void DeviceCollector<T>::allocate_grams() {
 
 template <class T>
 void DeviceCollector<T>::flush_all() {
-  allocate_grams();  // also if nothing waits
+  allocate_grams();  // even if no rows are waiting
   for (std::size_t part = 0; part < waiting_tokens_.size(); ++part)
     if (waiting_tokens_[part] > 0) flush(part);
 }
 
-/// Flushes the share and starts to copy it to the host, beside what the device is given next.
+/// Flushes the share and starts to copy it to the host, while the device computes what comes next.
 template <class T>
 void DeviceCollector<T>::end_share() {
   flush_all();
@@ -157,10 +157,10 @@ void DeviceCollector<T>::add_panel(Stream& stream, std::size_t part, const at::T
   Pending next{&stream, &sums, stream.exchange.start(values)};
   multiply();
   pending_ = std::move(next);
-  if (grid_->comm().size() == 1) multiply();  // nothing to overlap: one panel's memory is enough
+  if (grid_->comm().size() == 1) multiply();  // nothing to overlap: one panel is enough
 }
 
-/// Multiplies the panel that is under way, if there is one.
+/// Multiplies the panel that is being exchanged, if there is one.
 template <class T>
 void DeviceCollector<T>::multiply() {
   if (!pending_) return;
@@ -170,7 +170,7 @@ void DeviceCollector<T>::multiply() {
   pending_.reset();
 }
 
-/// Clears what was copied to the host to be saved.
+/// Clears what was copied to the host for saving.
 template <class T>
 void DeviceCollector<T>::clear_on_host(std::size_t s) {
   CollectedStream<T>& copy = host_->stream(s);

@@ -1,8 +1,8 @@
 // Gathers activations that lie on a device into the Grams of several streams, on that device. Does what
 // stats/gram/collector.h does on the host, with the same rounds and panels; results are equal up to rounding.
-// If not all sums fit the device, the caller takes several passes over the tokens, each of which has a share
-// of the sums. A finished share is copied to a Collector on the host, in ScaLAPACK's layout, while the next
-// pass runs, until that has a panel to multiply and needs the memory.
+// If not all sums fit on the device, the caller makes several passes over the tokens, each for a share of the
+// sums. A finished share is copied to a Collector on the host, in ScaLAPACK's layout, while the next pass
+// runs. The next pass waits for the copy when it has a panel to multiply and needs the memory.
 #pragma once
 
 #include <future>
@@ -17,7 +17,7 @@
 
 namespace headspan {
 
-/// The sums of a collector that lie on the device at a time.
+/// Those sums of a collector that are on the device at a time.
 struct DeviceShare {
   std::vector<std::size_t> streams;
   std::vector<Part> parts;
@@ -33,29 +33,31 @@ class DeviceCollector {
   DeviceCollector(const Grid& grid, const DeviceComm& comm, GramSpec spec, at::Device device,
                   at::ScalarType values, std::int64_t stripe = 0);
 
-  /// Starts a share, about the provisional means that the host has; the previous share, if any, starts to
-  /// move to the host. Collective over the grid.
+  /// Starts a share. It subtracts the provisional means that the host has, if any. The previous share, if
+  /// any, starts to move to the host. Collective over the grid.
   void start_share(const DeviceShare& share);
-  /// Copies what the host has of the share that was just started to the device. Collective over the grid.
+  /// Copies to the device what the host has of the share that was just started. Collective over the grid.
   void upload();
 
   /// Returns room for `tokens` more rows of this rank: [tokens, D of the stream], to be filled before
-  /// `end_round`. Valid until the next call for this stream and part, which belong to the share. Local.
+  /// `end_round`. Valid until the next call for this stream and part, which must belong to the share. Local.
   at::Tensor add_rows(std::size_t stream, Part part, std::int64_t tokens);
 
-  /// Ends a round in which all ranks together added `tokens` rows of `part`, which belongs to the share.
+  /// Ends a round in which all ranks together added `tokens` rows of `part`, which must belong to the share.
   /// Collective over the grid.
   void end_round(Part part, std::int64_t tokens);
 
-  /// Returns, by stream, the Grams of streams of which the last share has everything, without a copy to the
-  /// host. `finish`, to be called afterwards, returns Grams of no tokens for these. Collective over the grid.
+  /// Returns the Grams of the last share by stream, without a copy to the host; none if the share has only
+  /// some parts or a slice. Call `finish` afterwards: it returns Grams of no tokens for these streams.
+  /// Collective over the grid.
   std::map<std::size_t, ResidentGrams> release_resident();
 
   /// Returns the Grams by stream. Collective over the grid.
   std::vector<StreamGrams> finish();
 
-  /// Copies what has been gathered so far to the collector on the host, to be saved, and returns it. Before
-  /// the first share: returns a fresh one, to be filled with what was saved. Between rounds. Local.
+  /// Copies what has been gathered so far to the collector on the host, for saving, and returns it. Before
+  /// the first share it returns a fresh collector, to be filled with what was saved. Called between rounds.
+  /// Local.
   Collector<T>& copy_to_host();
 
  private:
@@ -72,11 +74,11 @@ class DeviceCollector {
     DeviceExchange exchange;
     std::vector<double> shift;  // empty until the first panel
     at::Tensor device_shift;    // a copy on the device
-    std::vector<Sums> sums;     // by part; those of the share get a Gram
+    std::vector<Sums> sums;     // by part; those of the share have a Gram
     std::vector<Waiting> waiting;
   };
 
-  /// A panel that is exchanged while the previous one is multiplied.
+  /// A panel that is being exchanged while the previous one is multiplied.
   struct Pending {
     const Stream* stream;
     Sums* sums;

@@ -1,7 +1,7 @@
 // Sends a panel of tokens on devices to the ranks that multiply it. Does what dist/matrix/panel_exchange.h
 // does for values in host memory, with the same operands. On GPUs the messages of a panel overlap the product
-// of the previous one, if that is put on the default stream between `start` and `finish`. Not the product
-// (device/device_gram.h).
+// of the previous one, if that product is put on the default stream between `start` and `finish`. The product
+// itself is in device/device_gram.h.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct DeviceOperands {
   at::Tensor columns;  ///< [tokens, local columns]; the same tensor as `rows` on a 1x1 grid
 };
 
-/// A panel that is under way. Must live until it is finished.
+/// A panel that is being exchanged. It must live until it is finished.
 struct DevicePanel {
   std::vector<at::Tensor> sent;
   DeviceOperands received;  // in the communicator's memory; without columns if the grid has one row
@@ -29,9 +29,9 @@ struct DevicePanel {
 
 class DeviceExchange {
  public:
-  /// For panels of `columns` columns in blocks on the grid, on `device`. `comm` joins the ranks of the grid;
-  /// if its buffers do not lie on the device, values are copied there and back. Grid and comm must outlive
-  /// the object.
+  /// For panels of `columns` columns on `device`, distributed over the grid in blocks of `block`. `comm`
+  /// joins the ranks of the grid; if its buffers are not on the device, values are copied there and back.
+  /// `grid` and `comm` must outlive the object.
   DeviceExchange(const Grid& grid, const DeviceComm& comm, std::int64_t columns, std::int64_t block,
                  at::Device device);
 
@@ -42,7 +42,7 @@ class DeviceExchange {
   DeviceOperands finish(const DevicePanel& panel) const;
 
  private:
-  using Axis = std::vector<at::Tensor>;  // by process row or column: the indices of its columns of D
+  using Axis = std::vector<at::Tensor>;  // for each process row or column: which columns of D it has
   Axis axis(const BlockCyclic& distribution) const;
   at::Tensor start_axis(const Axis& axis, const at::Tensor& values, const std::vector<std::int64_t>& counts,
                         bool by_row, DevicePanel& panel) const;

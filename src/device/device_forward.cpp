@@ -13,18 +13,18 @@
 namespace headspan {
 namespace {
 
-using Choices = std::vector<std::optional<std::vector<std::int64_t>>>;  // none: left to the host
+using Choices = std::vector<std::optional<std::vector<std::int64_t>>>;  // no value: left to the host
 
-constexpr double kSafePivot = 1e4;  // in tolerances, without pivoting
-constexpr double kTie = 1e-10;      // between two candidates' gains in R²
+constexpr double kSafePivot = 1e4;  // pivots above this many tolerances are safe without pivoting
+constexpr double kTie = 1e-10;      // candidates whose gains in R² differ by less are left to the host
 constexpr std::int64_t kBatchBytes = std::int64_t{1} << 31;
 
-/// Returns the bytes of a target: its tiles, also transposed, and its moments in two orders.
+/// Returns the bytes that a target takes: its tiles, also transposed, and its moments in two orders.
 std::int64_t target_bytes(std::int64_t side) {
   return 4 * side * side * static_cast<std::int64_t>(sizeof(double));
 }
 
-/// Selects for targets that have the same number of candidates.
+/// Forward selection for targets that have the same number of candidates.
 class Batch {
  public:
   Batch(const RegressionData& data, std::vector<const ForwardProblem*> problems, at::Device device)
@@ -68,8 +68,8 @@ class Batch {
     return at::tensor(values, at::CppTypeToScalarType<T>::value).to(device_);
   }
 
-  /// Returns the tiles of tiles_among, row-major; transposed if the problem has their heads in the other
-  /// order than the Gram: [count, tiles, d, d].
+  /// Returns the tiles of each problem, in the order of tiles_among, row-major: [count, tiles, d, d]. A tile
+  /// is transposed if the problem has its two heads in the opposite order of the Gram.
   at::Tensor oriented_tiles(const std::vector<const ForwardProblem*>& problems) const {
     const std::int64_t tiles = heads_ * (heads_ + 1) / 2;
     const at::Tensor host =
@@ -112,7 +112,7 @@ class Batch {
         .reshape({count_, heads_ * d_, heads_ * d_});
   }
 
-  /// Chooses the next candidate of every target: [count]. `update`: prepares another step.
+  /// Chooses the next candidate of every target: [count]. `update`: another step follows.
   at::Tensor step(std::int64_t regressors, bool update) {
     const at::Tensor lower = factor_candidates(regressors);
     const at::Tensor choice = regressors == d_ ? at::zeros_like(batch_) : best_candidates(lower);

@@ -2,9 +2,9 @@
 // memory, for many targets at a time. The device holds the moments of each target and its pool, scaled to
 // unit diagonal, and after each choice their Schur complement.
 //
-// Candidates are factored without pivoting. A target is left to the host if that is not safe, because a pivot
-// is near the tolerance at which it would be dropped, or if two candidates are equal up to rounding. So the
-// choice is always that of the host.
+// Candidates are factored without pivoting. That is not safe if a pivot is near the tolerance at which it
+// would be dropped; such a target is left to the host. So is one for which two candidates are equal up to
+// rounding. The choice is therefore always that of the host.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,7 +17,8 @@ namespace headspan {
 /// of memory.
 ForwardChoices device_forward_choices(at::Device device);
 
-/// Returns the bytes that it needs there at most for pools of `pool`. Local; the same on every rank.
+/// Returns the bytes of device memory that it needs at most for pools of `pool` heads. Local; the same on
+/// every rank.
 std::int64_t device_forward_bytes(const HeadLayout& layout, std::int64_t pool);
 
 }  // namespace headspan

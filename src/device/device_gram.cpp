@@ -15,18 +15,18 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kProductValues = std::int64_t{1} << 26;  // of a stripe's product in FP32
-constexpr std::int64_t kTileValues = std::int64_t{1} << 25;     // copied at once
+constexpr std::int64_t kProductValues = std::int64_t{1} << 26;  // most values of a stripe's product in FP32
+constexpr std::int64_t kTileValues = std::int64_t{1} << 25;     // most values of tiles copied at once
 constexpr std::int64_t kNarrowest = 256, kWidest = 2048;
 
-/// The local columns and rows of a stripe.
+/// The first local column and row of a stripe, and how many it has.
 struct StripeExtent {
   std::int64_t column, columns, row, rows;
 
   std::int64_t elements() const { return columns * rows; }
 };
 
-/// Cuts a share into stripes of `width` columns, rounded up to whole blocks; 0: stripe_width.
+/// Cuts a share into stripes of `width` columns, rounded up to whole blocks. 0 means stripe_width().
 std::vector<StripeExtent> stripes_of(const SquareShare& share, std::int64_t width) {
   if (width == 0) width = stripe_width(share.local_rows(), share.local_columns());
   const std::int64_t block = share.columns.block;
@@ -137,7 +137,7 @@ void DeviceGram::copy_to(Matrix& matrix) const {
   std::array<at::Tensor, 2> memory;
   const std::optional<c10::Stream> stream = current_stream(device_);
   const auto fetch = [&](std::size_t i) {
-    const OnStream on(stream);  // in whichever thread
+    const OnStream on(stream);  // whichever thread runs this
     at::Tensor host = host_buffer(stripes_[i], memory[i % 2]);
     if (!host.is_same(stripes_[i].sums)) host.copy_(stripes_[i].sums);
     return host;

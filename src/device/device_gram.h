@@ -1,6 +1,6 @@
-// The sums of one Gram in the memory of a device while it grows: this rank's share of the lower triangle of
-// tiles, which a Matrix holds on the host, in about half of its memory. Not the exchange of panels
-// (device/device_exchange.h).
+// The sums of one Gram in the memory of a device while tokens are added: this rank's share of the lower
+// triangle of tiles. It takes about half the memory of the Matrix that holds the same on the host. The
+// exchange of panels is in device/device_exchange.h.
 //
 // The share is cut into stripes of neighbouring local columns. A stripe holds the local rows from the first
 // tile on or below the diagonal in its first column on, so that one product adds to all of it:
@@ -8,7 +8,7 @@
 //   stripe: [columns, local rows - first row], FP64, row-major, which are columns of the host's column-major
 //   array
 //
-// If the share does not fit the device, an object holds a slice of it: some neighbouring stripes.
+// If the share does not fit on the device, an object holds a slice of it: some neighbouring stripes.
 #pragma once
 
 #include <vector>
@@ -21,8 +21,8 @@
 
 namespace headspan {
 
-/// Returns the columns of a stripe: few, so that little lies above the diagonal and a product in FP32 takes
-/// at most 256 MiB, but enough for products at full speed.
+/// Returns how many columns a stripe should have: few, so that little of it lies above the diagonal and a
+/// product in FP32 takes at most 256 MiB, but enough for products at full speed.
 std::int64_t stripe_width(std::int64_t local_rows, std::int64_t local_columns);
 
 /// Slice `number` of `of` nearly equal ones.
@@ -49,7 +49,8 @@ struct SquareShare {
 
 class DeviceGram {
  public:
-  /// Zeros, for a Gram of `columns` columns in blocks on the grid. `width`: of a stripe; 0: stripe_width.
+  /// Starts with zeros, for a Gram of `columns` columns in blocks of `block` on the grid. `width`: the
+  /// columns of a stripe; 0 means stripe_width().
   DeviceGram(const Grid& grid, std::int64_t columns, std::int64_t block, at::Device device,
              std::int64_t width = 0, GramSlice slice = {});
 
@@ -66,11 +67,11 @@ class DeviceGram {
   void add_outer_product(double alpha, const std::vector<double>& x);
 
   /// Copies tiles of this rank, size x size each, to `matrix`; mirrors the lower triangle of diagonal tiles.
-  /// `size` divides the block and D. For a whole share. Local.
+  /// `size` divides the block and D. Only if the object holds the whole share. Local.
   void copy_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles) const;
 
   /// Returns a view of `count` local columns from `column` on, which belong to one block, in the local rows
-  /// from `row` on: [count, rows]. For a whole share. Local.
+  /// from `row` on: [count, rows]. Only if the object holds the whole share. Local.
   at::Tensor columns(std::int64_t column, std::int64_t count, std::int64_t row) const;
 
   /// Returns how many elements this rank holds.

@@ -11,7 +11,8 @@
 namespace headspan {
 namespace {
 
-/// Returns the layer's moments on the device, multiplied by scale: [n] on both sides: [n, n], both triangles.
+/// Returns the layer's moments on the device, multiplied by `scale`, [n], on both sides: [n, n], both
+/// triangles.
 at::Tensor scaled_moments(const LayerTiles& layer, const TileView* tiles, const at::Tensor& scale) {
   const std::int64_t n = scale.numel();
   const bool pinned = !scale.device().is_cpu();
@@ -23,7 +24,8 @@ at::Tensor scaled_moments(const LayerTiles& layer, const TileView* tiles, const 
   return whole.mul_(scale).mul_(scale.unsqueeze(1));
 }
 
-/// Returns the inverse of positive definite [n, n], or of each of [k, n, n]; undefined if one is not.
+/// Returns the inverse of a positive definite matrix [n, n], or of each of [k, n, n]; undefined if one of
+/// them is not positive definite.
 at::Tensor spd_inverse(const at::Tensor& a) {
   const auto [lower, info] = at::linalg_cholesky_ex(a);
   if (info.ne(0).any().item<bool>()) return {};

@@ -17,17 +17,18 @@ struct Strip {
   std::int64_t head = 0, first = 0, rows = 0;
 };
 
-/// By part: fit, and held-out if there is one.
+/// One tensor per part: fit, and held-out if there is one.
 using Parts = std::vector<at::Tensor>;
 
 /// The sums of a strip in host memory, valid after `synchronize`.
 struct StripSums {
   Strip strip;
   at::Tensor
-      values;  // [2, parts, rows]: explained and errors of the rows' heads from the strip's, then vice versa
+      values;  // [2, parts, rows]: explained, errors; for the rows' heads from the strip's, then vice versa
 };
 
-/// Sums explained and errors over the regressors, which are dimension `dim` of x, product and cross.
+/// Returns the explained sums of squares and the held-out errors, summed over the regressors, which are
+/// dimension `dim` of x, product and cross.
 Parts sums_over(const at::Tensor& x, std::int64_t dim, const at::Tensor& product, const at::Tensor& cross,
                 const at::Tensor& diagonal) {
   Parts sums{x.square().sum(dim).flatten()};
@@ -131,7 +132,7 @@ class DevicePairs {
     return parts;
   }
 
-  /// Waits until the device has done what it was given.
+  /// Waits until the device has finished this thread's work.
   void synchronize() const {
     if (const std::optional<c10::Stream> stream = current_stream(device_)) stream->synchronize();
   }
@@ -156,7 +157,8 @@ class DevicePairs {
                      row_diagonal_.narrow(0, strip.first, strip.rows));
   }
 
-  /// Fits the strip's head from each of the rows': X = strip_i U_i for its d columns of strip.
+  /// Fits the strip's head from each head i of the rows: X = strip_i U_i, where strip_i are the d columns of
+  /// the strip that belong to head i.
   Parts to_strip(const Strip& strip, const Parts& parts) const {
     const std::int64_t first = strip.first / d_, heads = strip.rows / d_;
     const auto factors = [&](const at::Tensor& all) { return all.narrow(0, first, heads).transpose(1, 2); };
@@ -192,7 +194,7 @@ class DevicePairs {
   std::int64_t d_;
   at::Device device_;
   Parts by_row_, by_column_;            // factors_of the process row and column
-  at::Tensor row_diagonal_, diagonal_;  // of M: [local rows] and [D]
+  at::Tensor row_diagonal_, diagonal_;  // diagonal of M: [local rows] and [D]
   at::Tensor pinned_[2][2];             // by turn and part
   int turn_ = 0;
 };
@@ -210,7 +212,7 @@ std::int64_t device_pair_bytes(const RegressionData& data) {
   const Matrix& matrix = data.fit.matrix;
   const std::int64_t rows = matrix.local_rows(), columns = matrix.local_columns();
   const std::int64_t parts = data.heldout ? 2 : 1;
-  // Factors of rows and columns, the strip, and what is computed from it: X, squares, product, cross,
+  // The factors of rows and columns, the strip, and what is computed from it: X, squares, product, cross,
   // difference.
   const std::int64_t values = parts * (2 * rows + columns) + 5 * rows;
   const std::int64_t diagonals = rows + matrix.rows().size;

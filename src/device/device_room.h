@@ -1,5 +1,5 @@
-// Whether the devices of all ranks have room for a computation. Asked before it starts, so that all ranks
-// fall back to the host together.
+// Tells whether the devices of all ranks have room for a computation. Ranks ask before it starts, so that all
+// of them fall back to the host together.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ namespace {
 // Whether LibTorch multiplies integers, and bfloat16 with a result in FP32, on GPUs: from 2.8 on.
 constexpr bool kWideSums = TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8);
 
-/// Tokens shifted at once: a whole panel in FP64 would take more memory than the panel.
+/// How many tokens are shifted at once: a copy of the whole panel in FP64 would take more memory than the
+/// panel.
 constexpr std::int64_t kTokens = 256;
 
 /// Returns whether products of these values can have a wider result.
@@ -35,7 +36,7 @@ at::Tensor float_product(const at::Tensor& a, const at::Tensor& b) {
 void set_exact_products() {
   at::Context& context = at::globalContext();
   context.setFloat32MatmulPrecision("highest");
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)  // which GPUs need
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)  // needed on GPUs
   context.setAllowFP16ReductionCuBLAS(false);
   context.setAllowBF16ReductionCuBLAS(false);
   context.setSDPUseCuDNN(false);
@@ -80,7 +81,7 @@ void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision prec
       part.copy_(shifted);
       continue;
     }
-    const at::Tensor single = shifted.to(at::kFloat);          // bfloat16 is rounded from FP32, too
+    const at::Tensor single = shifted.to(at::kFloat);          // bfloat16, too, is rounded from FP32
     if (precision != Precision::split || has_wide_sums(in)) {  // integers hold more than hi + lo
       part.copy_(single);
       continue;

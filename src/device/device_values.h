@@ -1,5 +1,5 @@
-// The arithmetic on activations that lie on a device, in ATen: the same code on a GPU and in host memory.
-// Does what stats/gram/panel_values.h and stats/gram/panel_product.h do for a panel on the host, by the same
+// The arithmetic on activations that are on a device, in ATen: the same code on a GPU and in host memory. It
+// does what stats/gram/panel_values.h and stats/gram/panel_product.h do for a panel on the host, by the same
 // definitions.
 #pragma once
 
@@ -20,7 +20,8 @@ void set_exact_products();
 /// Waits until the device has done all that was put on its default stream. Local.
 void wait_for(at::Device device);
 
-/// Returns memory that LibTorch caches to the device, for other sizes and other libraries. Local.
+/// Gives memory that LibTorch caches back to the device, for allocations of other sizes and for other
+/// libraries. Local.
 void release_unused(at::Device device);
 
 /// Copies FP64 values to host memory.
@@ -31,8 +32,8 @@ std::vector<double> to_vector(const at::Tensor& values);
 at::ScalarType panel_type(Precision precision);
 
 /// Sets out = in - origin, rounded as `precision` multiplies it: to nearest, ties to even. in: [tokens, D];
-/// origin: [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs that is FP32, which as_operand turns
-/// into integers.
+/// origin: [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs, `out` is FP32, which as_operand
+/// turns into integers.
 void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision precision, at::Tensor& out);
 
 /// The columns of a panel in the form that add_product multiplies.
@@ -44,7 +45,7 @@ struct PanelOperand {
 };
 
 /// Converts values: [tokens, D] of panel_type; copies them only if products are formed in another type. For
-/// `split` that is integers on GPUs, which are several times as fast as FP64 there, else FP64.
+/// `split`, products are formed in integers on GPUs, several times as fast as in FP64, and in FP64 elsewhere.
 PanelOperand as_operand(const at::Tensor& values, Precision precision);
 
 /// Adds sums += columns^T rows for the same tokens of m columns and n rows; sums: [m, n] FP64. `float32` and

@@ -12,10 +12,11 @@ namespace {
 
 constexpr double kLargest = 127.0 * 65536;  // in units
 constexpr std::int64_t kMaxTokens = 32768;  // 3 * 2^15 * 2^14 < 2^31
-constexpr std::int64_t kPadding = 256;      // tokens are padded to a multiple: what cuBLASLt aligns by
-constexpr std::int64_t kColumns = 1024;     // split at once
+constexpr std::int64_t kPadding = 256;   // tokens are padded to a multiple of this, to which cuBLASLt aligns
+constexpr std::int64_t kColumns = 1024;  // split at once
 
-/// Splits the last digit, -128 .. 127, off whole numbers, which become the remaining digits.
+/// Returns the last digit, -128 .. 127, of integers and removes it from `numbers`, which keep the other
+/// digits.
 at::Tensor split_digit(at::Tensor& numbers) {
   const at::Tensor digit = (numbers + 128).bitwise_and_(255).sub_(128);
   numbers.sub_(digit).bitwise_right_shift_(8);
@@ -59,7 +60,8 @@ IntegerColumns integer_columns(const at::Tensor& values) {
 
 void add_integer_product(at::Tensor& sums, const IntegerColumns& columns, const IntegerColumns& rows) {
   const std::int64_t tokens = columns.digits.size(1) / 3;
-  // Multiplies digits first .. of the columns by digits from .. of the rows, which are in reverse order.
+  // Multiplies `count` digits of the columns, from digit `first` on, by as many of the rows, from `from` on.
+  // Those of the rows are in reverse order.
   const auto product = [&](std::int64_t first, std::int64_t count, std::int64_t from) {
     return digit_sums(columns.digits.narrow(1, first * tokens, count * tokens),
                       rows.reversed.narrow(1, from * tokens, count * tokens));

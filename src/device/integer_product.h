@@ -8,11 +8,11 @@
 //
 //   2^32 a a' + 2^24 (a b' + b a') + 2^16 (a c' + b b' + c a') + 2^8 (b c' + c b')
 //
-// (c c' is below 2^-32 of the largest product and left out). Used for Precision::split, of values in FP32; hi
-// + lo, 16 bits, err more. In a column of n tokens the largest value is at most sqrt(n) standard deviations,
-// so that the digits of a panel of 4096 tokens err no more than hi + lo, and far less without outliers
-// (measured: R² of a trained model off by 5e-8, with hi + lo by 1e-6 to 2e-6). The same code runs on a GPU
-// and, for tests, in FP64 in host memory.
+// (c c' is below 2^-32 of the largest product and is left out). Used for Precision::split of values in FP32.
+// The split into hi + lo has 16 bits, and its error is larger. In a column of n tokens the largest value is
+// at most sqrt(n) standard deviations, so that the error of the digits in a panel of 4096 tokens is at most
+// that of hi + lo, and far smaller without outliers (measured: R² of a trained model is off by 5e-8, with hi
+// + lo by 1e-6 to 2e-6). The same code runs on a GPU and, for tests, in FP64 in host memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,7 @@
 // The Grams of one stream that stay on the device after the last token. Pairs are multiplied there, and the
-// matrices on the host receive only the tiles that other statistics read. Not for what needs all of a Gram
-// (its file, a causal ceiling), nor for slices of one (device/device_gram.h).
+// matrices on the host receive only the tiles that other statistics read. A Gram does not stay if all of it
+// is needed on the host (for its file or a causal ceiling), or if the device holds it in slices
+// (device/device_gram.h).
 #pragma once
 
 #include <utility>
@@ -11,7 +12,7 @@
 
 namespace headspan {
 
-/// The sums of one part: the matrix on the device, the others on the host with a matrix of zeros.
+/// The sums of one part: the matrix on the device, the other sums on the host with a matrix of zeros.
 struct ResidentSums {
   DeviceGram gram;
   GramSums host;
@@ -25,11 +26,11 @@ class ResidentGrams {
 
   // If a device or a copy fails on one rank, these functions throw AgreedError on all.
 
-  /// Returns what the statistics start from, with matrices that hold the tiles between heads of one layer,
-  /// and zeros elsewhere. Called once. Collective over the grid.
+  /// Returns the data that the statistics start from. Its matrices hold the tiles between heads of the same
+  /// layer and zeros elsewhere. Called once. Collective over the grid.
   RegressionData take_data(HeadLayout layout, FitRules rules);
 
-  /// Copies tiles to the host: those that any rank wants. Collective over the grid.
+  /// Copies to the host the tiles that any rank wants. Collective over the grid.
   void copy_to_host(RegressionData& data, const std::vector<Tile>& wanted) const;
   /// Copies everything to the host. Collective over the grid.
   void copy_all_to_host(RegressionData& data) const;

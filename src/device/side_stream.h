@@ -1,4 +1,4 @@
-// Streams of a GPU beside the default one. The CPU has none.
+// Streams of a GPU other than the default one. The CPU has none.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 
 namespace headspan {
 
-/// Returns the stream that this thread's work on a device is put on.
+/// Returns the stream on which this thread's work for a device is put.
 inline std::optional<c10::Stream> current_stream(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Returns another stream, which does not wait for the default stream, nor that for it.
+/// Returns another stream. Neither it nor the default stream waits for the other.
 inline std::optional<c10::Stream> side_stream(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);

@@ -8,8 +8,8 @@
 namespace headspan {
 namespace {
 
-/// Sends this rank's heads of each rank's tokens to that rank. heads: [tokens of all ranks, columns of this
-/// one], out: [tokens of this rank, columns of all].
+/// Sends to each rank this rank's heads of its tokens. heads: [tokens of all ranks, columns of this rank],
+/// out: [tokens of this rank, columns of all ranks].
 void exchange_heads(const DeviceComm& comm, const at::Tensor& heads, const at::Tensor& out) {
   const at::Tensor send = heads.to(comm.gpu() ? out.device() : at::Device(at::kCPU)).contiguous();
   const std::int64_t tokens = out.size(0), width = heads.size(1);

@@ -1,5 +1,6 @@
-// Copies captured values into the rows of a collector on a device: from this rank's heads of all tokens of
-// its tensor-parallel group, to all heads of this rank's tokens. For app, which does not include LibTorch.
+// Copies captured values into the rows of a collector on a device. The values are this rank's heads of all
+// tokens of its tensor-parallel group; the rows are all heads of this rank's tokens. For the code in app,
+// which does not include LibTorch.
 #pragma once
 
 #include <functional>
@@ -16,9 +17,9 @@ namespace headspan {
 at::Tensor row_numbers(const std::vector<std::int64_t>& rows, at::Device device);
 
 /// Copies the tokens `kept` (row_numbers) of values: [tokens, ...], this rank's heads of one layer, to rows:
-/// [this rank's share of the kept tokens, columns], from column `first_column` on, with the heads of all
-/// ranks of `comm` in rank order, the same number of each. If the buffers of `comm` do not lie on the device,
-/// values are copied there and back. Collective over comm.
+/// [this rank's share of the kept tokens, columns], from column `first_column` on. The heads of all ranks of
+/// `comm` follow each other in rank order; every rank has the same number. If the buffers of `comm` are not
+/// on the device, values are copied there and back. Collective over comm.
 void copy_tokens(const DeviceComm& comm, const at::Tensor& values, const at::Tensor& kept,
                  std::int64_t first_column, const at::Tensor& rows);
 

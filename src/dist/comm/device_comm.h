@@ -38,7 +38,7 @@ class DeviceComm {
   const Comm& host() const { return host_; }
   int rank() const { return host_.rank(); }
   int size() const { return host_.size(); }
-  /// The GPU in whose memory the buffers are; none: host memory.
+  /// Returns the GPU in whose memory the buffers are; nothing if they are in host memory.
   std::optional<int> gpu() const { return gpu_; }
 
   /// A call that has begun.

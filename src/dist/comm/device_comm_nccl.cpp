@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Lock = std::lock_guard<std::mutex>;
 
-constexpr std::chrono::seconds kUntilAbort{2};  // more than MPI_Abort takes if nothing blocks it
+constexpr std::chrono::seconds kUntilAbort{2};  // longer than MPI_Abort takes if nothing blocks it
 
 void check_cuda(cudaError_t code, const char* call) {
   if (code != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(code) + " in " + call);

@@ -43,7 +43,8 @@ bool mpi_is_running() {
   abort_job(what);
 }
 
-/// Returns whether this thread may call MPI: one of the few questions that any thread may ask MPI.
+/// Returns whether this thread may call MPI. Any thread may call this function, because the calls in it are
+/// thread-safe.
 bool may_call_mpi() {
   int main_thread = 0;
   if (mpi_is_running()) MPI_Is_thread_main(&main_thread);

@@ -22,7 +22,7 @@ LargeMemory::LargeMemory(std::int64_t bytes) {
   begin_ = static_cast<char*>(block_.get()) + (alignment - address % alignment);
   if (alignment == kHugePage)
     madvise(begin_, wanted / kHugePage * kHugePage,
-            MADV_HUGEPAGE);  // advice: without it everything is only slower
+            MADV_HUGEPAGE);  // only a hint: if it fails, everything is slower
 }
 
 }  // namespace headspan

@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxLocalElements = 1'000'000'000;
 /// is divided into several calls.
 constexpr std::int64_t kMaxBufferElements = std::int64_t{1} << 27;
 
-/// Returns the number of elements on the rank that holds most of a matrix. Local.
+/// Returns the number of elements on the rank that holds the most elements of a matrix. Local.
 std::int64_t max_local_elements(const GridShape& grid, std::int64_t rows, std::int64_t columns,
                                 std::int64_t block);
 

@@ -1,5 +1,5 @@
-// Small dense matrices of one rank, column-major, by BLAS and LAPACK: what regressions of heads compute with.
-// Not distributed matrices (dist/matrix/linear_algebra.h). Local.
+// Operations on small dense matrices of one rank, column-major, by BLAS and LAPACK, for the regressions of
+// heads. Distributed matrices are in dist/matrix/linear_algebra.h. Local.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ std::vector<double> gemm(const char* transa, const char* transb, std::int64_t m,
 void mirror_lower(double* a, std::int64_t n, std::int64_t lda);
 
 /// Replaces a: [n, n] without gaps, symmetric with a valid lower triangle, by its inverse, both triangles
-/// (dpotrf, dpotri). Returns false where it is not positive definite; it is lost then.
+/// (dpotrf, dpotri). Returns false if it is not positive definite; it is lost then.
 bool invert_positive_definite(double* a, std::int64_t n);
 
 }  // namespace headspan

@@ -1,6 +1,6 @@
 // Matrix: a real matrix distributed 2-D block-cyclically over a process grid. Each rank holds its square
 // blocks in one column-major array, exactly as ScaLAPACK expects it, between guard zones that `guards_intact`
-// checks. Memory is allocated where something is written: about half of it if only one triangle is.
+// checks. Memory is allocated only where something is written: about half of it if one triangle is used.
 #pragma once
 
 #include <array>

@@ -76,7 +76,7 @@ class PanelExchange {
   /// One operand of the current panel. A part is a row (for `rows_`) or column of the grid.
   struct Operand {
     LargeArray<T> packed;             // for the other parts, one after another: [part's columns, tokens]
-    LargeArray<T> received[2];        // [this part's columns, tokens of all ranks], and the previous panel's
+    LargeArray<T> received[2];        // two panels of [this part's columns, tokens of all ranks]
     std::vector<T*> start;            // by part: this rank's tokens for it; for its own part in `received`
     std::vector<std::int64_t> width;  // by part: leading dimension
     std::vector<Segment> segments;    // all columns in order
@@ -85,7 +85,7 @@ class PanelExchange {
   template <class Fill>
   static void pack(std::int64_t tokens, const Operand& operand, const Fill& fill) {
     const auto count = static_cast<std::int64_t>(operand.segments.size());
-    // Segments that fit the cache of a thread, which writes them token by token.
+    // As many segments as fit in the cache of a thread, which writes them token by token.
     const std::int64_t step =
         count == 0 ? 1 : std::max<std::int64_t>(1, kMaxSegment / operand.segments[0].count);
 #pragma omp parallel for schedule(static)

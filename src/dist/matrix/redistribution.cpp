@@ -6,7 +6,7 @@
 namespace headspan {
 namespace {
 
-// Elements that a rank sends at a time, at most.
+// The most elements that a rank sends at a time.
 constexpr std::int64_t kSliceElements = std::int64_t{1} << 20;
 
 /// Consecutive elements along one axis that one process sends to one other.
@@ -79,7 +79,7 @@ void copy_submatrix(const Matrix& from, std::int64_t row, std::int64_t column, M
   const std::int64_t rows = to.rows().size, columns = to.columns().size;
   HS_ASSERT(to.grid().comm().size() == from.grid().comm().size() && row + rows <= from.rows().size &&
             column + columns <= from.columns().size);
-  const std::int64_t ranks_per_column = std::min(from.grid().rows(), to.grid().rows());  // at least
+  const std::int64_t ranks_per_column = std::min(from.grid().rows(), to.grid().rows());  // at least this many
   const std::int64_t step =
       std::max<std::int64_t>(1, kSliceElements * ranks_per_column / std::max<std::int64_t>(1, rows));
   for (std::int64_t first = 0; first < columns; first += step)

@@ -34,16 +34,16 @@ struct TileViews {
 /// empty. Collective over the matrix's grid.
 TileViews view_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& request);
 
-/// Returns copies of the tiles in `request`: [tiles, size, size], each column-major. Collective as
-/// view_tiles.
+/// Returns copies of the tiles in `request`: [tiles, size, size], each column-major. Collective, as
+/// view_tiles is.
 std::vector<double> fetch_tiles(const Matrix& matrix, std::int64_t size, const std::vector<Tile>& request);
 
-/// Returns the tiles that this rank owns and any rank requests, each once. Collective as view_tiles.
+/// Returns the tiles that this rank owns and any rank requests, each once. Collective, as view_tiles is.
 std::vector<Tile> requested_local_tiles(const Matrix& matrix, std::int64_t size,
                                         const std::vector<Tile>& request);
 
 /// Writes `values`, laid out as `fetch_tiles` returns them, into the matrix. No two ranks may write the same
-/// tile. Collective as view_tiles.
+/// tile. Collective, as view_tiles is.
 void store_tiles(Matrix& matrix, std::int64_t size, const std::vector<Tile>& tiles, const double* values);
 
 }  // namespace headspan

@@ -12,7 +12,7 @@ ZeroPages::ZeroPages(std::int64_t bytes) : block_(nullptr, {static_cast<std::siz
   if (block == MAP_FAILED) throw std::bad_alloc();
   block_.reset(block);
   madvise(block, static_cast<std::size_t>(bytes),
-          MADV_NOHUGEPAGE);  // advice: without it memory use is higher
+          MADV_NOHUGEPAGE);  // only a hint: if it fails, memory use is higher
 }
 
 void ZeroPages::Unmap::operator()(void* block) const { munmap(block, bytes); }

@@ -1,7 +1,7 @@
-// ZeroPages: zeroed memory for very many numbers, of which the system allocates a page (4 KiB) only when
-// something is written there. For arrays that are mostly not written, such as a symmetric matrix of which one
-// triangle is used. Returned to the system at the end. Not for arrays that are written throughout
-// (large_array.h).
+// ZeroPages: zeroed memory for very many numbers. The system allocates a page (4 KiB) of it only when
+// something is written there. For arrays of which large parts are never written, such as a symmetric matrix
+// that uses one triangle. The memory goes back to the system when the object is destroyed. For arrays that
+// are written throughout use large_array.h.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // The stored block of one stream, layer and sequence: records (model/cache/record_format.h) in pages of 64
-// tokens, so that it grows without moving what it holds. What the columns mean is told by
-// model/cache/cache_plan.h.
+// tokens, so that it grows without moving what it holds. model/cache/cache_plan.h says what the columns mean.
 #pragma once
 
 #include <algorithm>
@@ -34,11 +33,13 @@ class BlockPages {
   const T* read(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t columns, T* buffer,
                 std::int64_t& leading) const;
 
-  /// A coded run of columns of tokens begin .. end of one page, in place.
+  /// Returns the codes of a coded run of columns for tokens begin .. end, which lie in one page. The codes
+  /// stay in place.
   QuantizedBlock codes(std::int64_t begin, std::int64_t end, const ColumnRun& run) const;
 
-  /// Prefetches a part of the page of a token, if there is one. In parts, between which there is something to
-  /// compute, because a processor waits for few cache lines at a time.
+  /// Prefetches part `part` of `parts` of the page that holds `token`; nothing if the token is not stored
+  /// yet. A caller computes between the parts, because a processor can wait for only a few cache lines at a
+  /// time.
   void prefetch(std::int64_t token, std::int64_t part = 0, std::int64_t parts = 1) const;
 
   const RecordFormat& format() const { return *format_; }
@@ -57,13 +58,13 @@ class BlockPages {
   std::vector<std::unique_ptr<std::byte, Free>> pages_;
 };
 
-/// The pages of a sequence that one of `ranks` ranks holds, which take them in turn: those whose number
-/// modulo `ranks` is `index`. Tokens stay in order.
+/// The pages of a sequence that one rank holds. `ranks` ranks take the pages in turn, and this one has those
+/// whose number modulo `ranks` is `index`. Its tokens stay in order.
 struct PageShard {
   std::int64_t index = 0;
   std::int64_t ranks = 1;
 
-  /// How many of the first `tokens` tokens of the sequence this rank holds.
+  /// Returns how many of the first `tokens` tokens of the sequence this rank holds.
   std::int64_t count(std::int64_t tokens) const;
 
   /// Calls use(first, count) for each run of tokens begin .. end of the sequence that this rank holds.

@@ -20,7 +20,8 @@ at::Tensor tensor(const std::vector<T>& values, const std::vector<std::int64_t>&
   return out.to(dtype);
 }
 
-/// The columns of some heads as they are, in `bands`; each head reads its own columns.
+/// Returns a layer that stores the columns of `heads` heads as they are, in `bands`; each head reads its own
+/// columns.
 CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d, std::vector<Band> bands) {
   CachedLayer cached;
   cached.kv_heads = heads;
@@ -35,8 +36,8 @@ CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d) 
   return plain_layer(layer, heads, d, {{heads * d, kPlainBits, false}});
 }
 
-/// One stream of a plan: what the heads of a rank, `local`, contribute to its blocks, and how `heads` read
-/// them.
+/// Builds one stream of a cache plan: `local` are the heads of this rank, which contribute to its blocks;
+/// `heads` are those that read them.
 class PlanBuilder {
  public:
   PlanBuilder(const CompressionPlan& plan, Stream stream, Range local, Range heads, at::ScalarType dtype)
@@ -58,7 +59,7 @@ class PlanBuilder {
   }
 
  private:
-  /// Groups of this rank's columns, no wider than those of the plan.
+  /// Divides this rank's columns into groups at most as wide as those of the plan.
   std::vector<Band> local_groups(const PlannedBlock& block) const {
     std::vector<Band> bands;
     const Band& first = block.bands.front();
@@ -93,7 +94,7 @@ class PlanBuilder {
     return keys_ ? maps.transpose(1, 2).contiguous().transpose(1, 2) : maps.contiguous();
   }
 
-  /// How heads read one kept head: by head, [d, d].
+  /// How heads read one kept head: a matrix [d, d] for each of them.
   using Maps = std::map<std::int64_t, at::Tensor>;
 
   CachedLayer head_maps(std::int64_t layer, const PlannedBlock& block) const {
@@ -103,7 +104,7 @@ class PlanBuilder {
     cached.block.shared = shared_;
     cached.block.kept = block.kept;
     cached.bias = at::zeros({heads_.count, 1, d_}, dtype_);
-    std::map<std::int64_t, Maps> maps;  // by kept head, over the stream
+    std::map<std::int64_t, Maps> maps;  // by kept head, numbered over all layers
     for (const std::int64_t head : block.kept)
       if (reads(head)) maps[layer * plan_.kv_heads + head][head - heads_.first] = at::eye(d_, dtype_);
     const at::Tensor all =
@@ -151,7 +152,7 @@ class PlanBuilder {
   bool shared_;
 };
 
-/// Every head of all ranks as it is, sharded.
+/// Returns the plan of a full cache that is sharded: every head of all ranks as it is.
 CachePlan sharded_full_plan(const ModelConfig& config) {
   CachePlan plan = full_plan(config, {0, config.kv_heads});
   plan.shared = SharedBlocks::sharded;

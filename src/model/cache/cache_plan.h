@@ -1,7 +1,7 @@
 // What a KV cache does with keys and values, in tensors: how a layer's columns of a token become its stored
-// block, and how every head of a layer is read from stored blocks. Made from a compression plan, or for a
-// full cache. A tensor-parallel shard has the KV heads of its rank, counted from 0; where blocks are sharded,
-// the heads of all ranks.
+// block, and how every head of a layer is read from stored blocks. A cache plan is made from a compression
+// plan, or for a full cache. Under tensor parallelism it has the KV heads of its rank, counted from 0; where
+// blocks are sharded, it has the heads of all ranks.
 #pragma once
 
 #include <optional>
@@ -29,21 +29,21 @@ namespace headspan {
 ///                and layer it sends each other rank two messages: its own queries, H d / T numbers, and its
 ///                results for the heads of that rank, H (d + 1) / T numbers
 ///
-/// Both sum the stored columns of new tokens over the ranks. First and recent tokens that are kept as they
-/// are stay on the rank of their heads. If one stream is sharded, so is the other that a plan leaves as it
-/// is.
+/// In both cases the stored columns of new tokens are summed over the ranks. First and recent tokens that are
+/// kept as they are stay on the rank of their heads. If a plan compresses one stream and leaves the other as
+/// it is, both are sharded.
 enum class SharedBlocks { replicated, sharded };
 
 /// How one layer of a stream is stored: z = (x - mean) projection, or the columns of some heads, or x itself.
 struct StoredBlock {
   std::vector<Band> bands;
-  bool shared = false;    ///< made of the heads of all tensor-parallel ranks
+  bool shared = false;    ///< computed from the heads of all tensor-parallel ranks
   at::Tensor mean;        ///< [D of this rank]; defined where `projection` is
   at::Tensor projection;  ///< [D of this rank, r]; undefined: columns are taken as they are
   std::optional<std::vector<std::int64_t>> kept;  ///< among all heads of the layer; nothing: all of this rank
 };
 
-/// Some heads as linear maps of neighbouring columns of a stored block: z[first .. first + count] matrix.
+/// The map from neighbouring columns of a stored block to some heads: z[first .. first + count] matrix.
 struct HeadDecoder {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -51,7 +51,7 @@ struct HeadDecoder {
   at::Tensor matrix;  ///< [heads, count, d], for keys a transposed view; undefined: the columns are the head
 };
 
-/// Columns of the block of one layer, which are read once for all their decoders.
+/// Columns of the stored block of one layer, read once for all their decoders.
 struct StoredSlice {
   std::int64_t layer = 0;
   std::int64_t first = 0;
@@ -60,7 +60,7 @@ struct StoredSlice {
 };
 
 struct CachedLayer {
-  std::int64_t kv_heads = 0;  ///< that attend: those of this rank, or of all ranks
+  std::int64_t kv_heads = 0;  ///< those that attend here: of this rank, or of all ranks
   StoredBlock block;
   std::vector<StoredSlice> slices;
   at::Tensor bias;  ///< [kv_heads, 1, d]; undefined: none
@@ -73,16 +73,16 @@ struct CachePlan {
   ExactTokens exact;
 };
 
-/// The plan of a full cache: every head as it is.
+/// Returns the plan of a full cache, which stores every head as it is.
 CachePlan full_plan(const ModelConfig& config, Range heads);
 
-/// `heads`: those of this rank; `dtype`: in which attention computes, float32 or float64. Nothing is sharded
-/// where ranks share nothing: on one rank, or where the plan quantises. Throws InputError naming `path` if
-/// the plan is for another model.
+/// Turns a compression plan into a cache plan. `heads`: those of this rank; `dtype`: the type in which
+/// attention computes, float32 or float64. Nothing is sharded where ranks share nothing: on one rank, or
+/// where the plan quantises. Throws InputError naming `path` if the plan is for another model.
 CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan, Range heads,
                           at::ScalarType dtype, SharedBlocks shared, const std::string& path);
 
-/// A full cache except for one layer of one stream, which is stored as the latents of `plan`.
+/// Returns the plan of a full cache, except that one layer of one stream is stored as `plan` says.
 CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan, Stream stream,
                          std::int64_t layer, Range heads, at::ScalarType dtype);
 

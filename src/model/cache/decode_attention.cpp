@@ -21,16 +21,16 @@ using Floats = std::vector<float>;
 struct Shape {
   std::int64_t sequences;
   std::int64_t kv_heads;
-  std::int64_t group;  // query heads of a KV head
+  std::int64_t group;  // query heads per KV head
   std::int64_t d;
 
   std::int64_t row() const { return kv_heads * group * d; }  // numbers per sequence: [kv_heads, group, d]
 };
 
-/// Neighbouring heads of a decoder, and the columns that they read of a run.
+/// Neighbouring heads of a decoder, and the columns of a run that they read.
 struct SliceUse {
   std::size_t decoder;
-  std::int64_t index;    // of the first head among those of the decoder
+  std::int64_t index;    // of the first head in the list of the decoder
   std::int64_t head;     // the first
   std::int64_t rows;     // query heads
   std::int64_t skipped;  // columns of the decoder before the run
@@ -38,13 +38,13 @@ struct SliceUse {
   std::int64_t columns;
 };
 
-/// A slice as all sequences read it.
+/// The column runs of a slice and who reads them; the same for all sequences.
 struct SliceRuns {
   std::vector<ColumnRun> runs;
   std::vector<std::vector<SliceUse>> uses;  // of each run
 };
 
-/// By slice of the layer.
+/// Returns the runs of each slice of the layer.
 std::vector<SliceRuns> runs_of_layer(const Shape& shape, const StreamView& view) {
   std::vector<SliceRuns> all;
   for (std::size_t s = 0; s < view.layer->slices.size(); ++s) {
@@ -90,7 +90,7 @@ class DecoderRows {
     }
   }
 
-  /// The rows that multiply a run: [use.rows, use.columns], rows leading() apart.
+  /// Returns the rows that multiply a run: [use.rows, use.columns], rows leading() apart.
   float* of(std::size_t slice, std::int64_t sequence, const SliceUse& use) {
     const HeadDecoder& decoder = layer_.slices[slice].decoders[use.decoder];
     return use.skipped + (decoder.matrix.defined()
@@ -102,7 +102,8 @@ class DecoderRows {
     return layer_.slices[slice].decoders[use.decoder].count;
   }
 
-  /// Sets the rows of one sequence to zero, before something is gathered. absorb() does so itself.
+  /// Sets the rows of one sequence to zero, before columns are gathered. Not needed before absorb(), which
+  /// does so itself.
   void clear(std::int64_t sequence) {
     for (std::size_t s = 0; s < rows_.size(); ++s)
       for (std::size_t i = 0; i < rows_[s].size(); ++i) {
@@ -136,7 +137,7 @@ class DecoderRows {
   }
 
  private:
-  /// Numbers per sequence.
+  /// Returns how many numbers a decoder's rows have per sequence.
   std::int64_t row(const HeadDecoder& decoder) const {
     return static_cast<std::int64_t>(decoder.heads.size()) * shape_.group * decoder.count;
   }
@@ -148,8 +149,9 @@ class DecoderRows {
     });
   }
 
-  /// Calls use(decoder, map: [count, d], for keys [d, count], a query head of the first sequence as it is,
-  /// and its rows for the decoder).
+  /// Calls use(decoder, map, plain, rows) for each query head of each decoder with a matrix. map: [count, d],
+  /// for keys [d, count]; plain: the row of the query head in the first sequence as it is, rows: the same as
+  /// the decoder uses it.
   template <class Use>
   void for_each_map(const Use& use) {
     for (std::size_t s = 0; s < rows_.size(); ++s)
@@ -173,7 +175,7 @@ class DecoderRows {
   std::vector<std::vector<std::unique_ptr<float[]>>> rows_;
 };
 
-/// Workspace of a thread, for one sequence after another.
+/// The workspace of a thread, which takes one sequence after another.
 struct Scratch {
   Floats scores;
   Floats columns;
@@ -195,7 +197,7 @@ class Query {
     scratch.scores.assign(to_size(shape.kv_heads * shape.group * seen), 0.0F);
   }
 
-  /// q: [kv_heads, group, d] of this sequence; absorbed: of all sequences.
+  /// Computes the scores. q: [kv_heads, group, d] of this sequence; absorbed: of all sequences.
   void add_all_scores(const float* q, const std::vector<SliceRuns>& slices, DecoderRows& absorbed) {
     add_bias_scores(q);
     add_exact_scores(q);
@@ -203,7 +205,7 @@ class Query {
     replace_recent_scores(q);
   }
 
-  /// log_sum: [kv_heads, group], or null.
+  /// Turns the scores into weights. log_sum: [kv_heads, group], or null.
   void make_weights(float* log_sum) {
     for (std::int64_t row = 0; row < shape_.kv_heads * shape_.group; ++row) {
       const float sum = softmax_row(scratch_.scores.data() + row * total_, total_);
@@ -211,7 +213,7 @@ class Query {
     }
   }
 
-  /// out: [kv_heads, group, d] of this sequence; gathered: of all sequences.
+  /// Adds the weighted values. out: [kv_heads, group, d] of this sequence; gathered: of all sequences.
   void add_all_values(const std::vector<SliceRuns>& slices, DecoderRows& gathered, float* out) {
     add_recent_values(out);
     add_bias_values(out);
@@ -307,7 +309,8 @@ class Query {
         });
   }
 
-  /// Calls use(head, offset of the row in q, its score of a token, index of the token among the recent ones).
+  /// Calls use(head, offset of the row in q, its score for a token, index of the token among the recent ones)
+  /// for every row and recent token.
   template <class Use>
   void for_each_recent(const Use& use) {
     if (!keys_.recent.defined()) return;
@@ -342,7 +345,7 @@ class Query {
   const TokenSplit split_;    // of these
   const StreamView& keys_;
   const StreamView& values_;
-  Scratch& scratch_;  // its scores: [kv_heads, group, total], weights after the softmax
+  Scratch& scratch_;  // its scores: [kv_heads, group, total]; after the softmax they are weights
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Encodes new tokens as a cache stores them: the numbers of their stored block, before these are packed. The
-// same on the host and on a device.
+// Encodes new tokens as a cache stores them: computes the numbers of their stored block, which are packed
+// afterwards. The same code runs on the host and on a device.
 #pragma once
 
 #include "dist/comm/device_comm.h"

@@ -1,5 +1,5 @@
-// Which tokens of a sequence a cache keeps as they are: the first ones, in place of stored columns, and the
-// most recent ones, beside them. The one rule for caches in host memory and on devices.
+// Which tokens of a sequence a cache keeps as they are: the first ones, instead of storing them, and the most
+// recent ones, which are stored as well. Caches in host memory and on devices share this rule.
 #pragma once
 
 #include <algorithm>

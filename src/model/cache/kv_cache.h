@@ -1,13 +1,13 @@
 // The KV cache of a batch of sequences, and attention over it. A StoringCache stores what its plan says (a
 // full cache, or a compressed one) and reads stored columns in place: PagedCache (model/cache/paged_cache.h)
-// in host memory, DeviceCache (model/device_cache/device_cache.h) where the model is. SimulatedCache stores
-// everything, but with the keys and values that a plan reconstructs in place of the model's. A sequence grows
-// by any number of tokens at a time: a prompt, or one token.
+// in host memory, DeviceCache (model/device_cache/device_cache.h) on the device of the model. A
+// SimulatedCache is a full cache of the keys and values that a plan reconstructs, instead of the model's. A
+// sequence grows by any number of tokens at a time: a prompt, or one token.
 //
-// Under tensor parallelism what a plan makes of all heads of a layer (latents, kept heads that others refer
-// to) is summed over the ranks as it is stored. It is replicated, and a rank attends with its own heads; or
-// its pages are sharded over the ranks, and queries of all heads go to where the tokens are. What each costs:
-// SharedBlocks in model/cache/cache_plan.h.
+// Under tensor parallelism, what a plan computes from all heads of a layer (latents, kept heads that others
+// refer to) is summed over the ranks before it is stored. Either every rank stores all of it and attends with
+// its own heads, or its pages are sharded over the ranks and the queries of all heads are sent to the tokens.
+// SharedBlocks in model/cache/cache_plan.h says what each costs.
 #pragma once
 
 #include <memory>
@@ -31,17 +31,17 @@ class KvCache {
  public:
   virtual ~KvCache() = default;
 
-  /// Tokens of each sequence so far.
+  /// Returns how many tokens each sequence has so far.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
   /// Appends keys and values of `counts` new tokens of each sequence to `layer` and returns the attention of
   /// the new queries over all tokens up to their own: [tokens, heads, d]. q: [tokens, heads, d], k, v:
-  /// [tokens, kv_heads, d], contiguous, the tokens of the sequences end to end. Layers ascending. Collective
-  /// over the tensor-parallel communicator.
+  /// [tokens, kv_heads, d], contiguous, the tokens of the sequences end to end. Called for the layers in
+  /// ascending order. Collective over the tensor-parallel communicator.
   virtual at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::vector<std::int64_t>& counts) = 0;
 
-  /// After the last layer: the new tokens count as past.
+  /// Counts the new tokens as past. Called after the last layer.
   virtual void advance(const std::vector<std::int64_t>& counts);
 
   virtual CacheBytes bytes() const = 0;
@@ -55,27 +55,27 @@ class KvCache {
 
 /// The dtypes of a cache.
 struct CacheTypes {
-  Dtype compute;  ///< in which attention computes: float32 or float64
-  Dtype plain;    ///< in which columns without codes and tokens that are kept as they are are stored
+  Dtype compute;  ///< of attention: float32 or float64
+  Dtype plain;    ///< of stored columns without codes, and of first tokens that are kept as they are
 };
 
-/// What caches that store have in common: which tokens are exact (model/cache/exact_tokens.h), how tokens are
-/// encoded, and in which types.
+/// What PagedCache and DeviceCache have in common: which tokens are exact (model/cache/exact_tokens.h), how
+/// tokens are encoded, and in which types.
 class StoringCache : public KvCache {
  public:
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::vector<std::int64_t>& counts) final;
 
-  /// Appends one stream without attending. x: [tokens, kv_heads, d]. Collective as attend.
+  /// Appends one stream without attending. x: [tokens, kv_heads, d]. Collective, as attend is.
   void append(Stream stream, std::int64_t layer, const at::Tensor& x,
               const std::vector<std::int64_t>& counts);
 
-  /// Attends to what was appended. k, v: the new tokens as they are. Collective as attend.
+  /// Attends to what was appended. k, v: the new tokens as they are. Collective, as attend is.
   at::Tensor attend_appended(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                              const at::Tensor& v, const std::vector<std::int64_t>& counts);
 
-  /// Returns what the plan reconstructs in place of the last `counts` tokens, which were appended: [tokens,
-  /// kv_heads, d]. Not where blocks are sharded.
+  /// Returns the last `counts` tokens, which were appended, as the plan reconstructs them: [tokens, kv_heads,
+  /// d]. Not for sharded blocks.
   virtual at::Tensor decode_appended(Stream stream, std::int64_t layer,
                                      const std::vector<std::int64_t>& counts) = 0;
 
@@ -85,11 +85,12 @@ class StoringCache : public KvCache {
 
   virtual const StoredBlock& stored_block(Stream stream, std::int64_t layer) const = 0;
 
-  /// x: the new tokens as they are, z: [tokens, columns], encoded.
+  /// Stores new tokens. x: the tokens as they are; z: [tokens, columns], the same encoded.
   virtual void store(Stream stream, std::int64_t layer, const at::Tensor& x, const at::Tensor& z,
                      const std::vector<std::int64_t>& counts) = 0;
 
-  /// As attend_appended, with q contiguous and of the compute type, of which the result may be.
+  /// Does what attend_appended does, for a contiguous q of the compute type. The result may be of that type,
+  /// too.
   virtual at::Tensor attend_stored(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const std::vector<std::int64_t>& counts) = 0;
 
@@ -100,8 +101,8 @@ class StoringCache : public KvCache {
 
 class SimulatedCache : public KvCache {
  public:
-  /// Fresh caches of the same sequences and heads: `stored` follows its plan, in which nothing is sharded;
-  /// `full` stores everything in the compute type, with the recent tokens of that plan.
+  /// Takes two fresh caches for the same sequences and heads: `stored` follows its plan, in which nothing is
+  /// sharded; `full` stores everything in the compute type, with the recent tokens of that plan.
   SimulatedCache(std::unique_ptr<StoringCache> stored, std::unique_ptr<StoringCache> full);
 
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

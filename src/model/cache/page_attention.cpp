@@ -40,8 +40,8 @@ bool reads_all(const HeadDecoder& decoder, const at::Tensor& x) {
   return static_cast<std::int64_t>(decoder.heads.size()) == x.size(0);
 }
 
-/// Adds to scores: [heads, rows, tokens] the products of absorbed queries: [heads of the decoder * rows,
-/// count].
+/// Adds the products of absorbed queries: [heads of the decoder * rows, count] to scores: [heads, rows,
+/// tokens].
 template <class T>
 void add_product(const at::Tensor& scores, const HeadDecoder& decoder, const at::Tensor& absorbed,
                  const TokenSpan<T>& z) {
@@ -55,7 +55,7 @@ void add_product(const at::Tensor& scores, const HeadDecoder& decoder, const at:
     add_rows(part, decoder, at::mm(absorbed, columns));
 }
 
-/// Adds to scores: [heads, rows, stored tokens], a part of a larger matrix, those of q: [heads, rows, d].
+/// Adds the scores of q: [heads, rows, d] to scores: [heads, rows, stored tokens], a part of a larger matrix.
 template <class T>
 void add_scores(const at::Tensor& scores, const at::Tensor& q, const StreamView& keys) {
   for (std::size_t s = 0; s < keys.layer->slices.size(); ++s) {
@@ -112,8 +112,8 @@ void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamVi
   }
 }
 
-/// Replaces scores by weights. Row (group, i) of a head sees the first seen[i] tokens; the others get zero.
-/// Returns the logarithms of the sums: [heads, rows].
+/// Replaces scores by weights. Row (group, i) of a head sees the first seen[i] tokens; later tokens get
+/// weight zero. Returns the logarithms of the sums of exp(score): [heads, rows].
 template <class T>
 at::Tensor softmax_causal(const at::Tensor& scores, const std::vector<std::int64_t>& seen) {
   const std::int64_t keys = scores.size(2), rows = scores.size(0) * scores.size(1);
@@ -127,14 +127,14 @@ at::Tensor softmax_causal(const at::Tensor& scores, const std::vector<std::int64
   return log_sum;
 }
 
-/// Returns scaled queries by KV head: q: [tokens, heads, d] as [kv_heads, rows, d], row (group, query).
+/// Returns q: [tokens, heads, d], scaled, by KV head: [kv_heads, rows, d] with rows (group, query).
 at::Tensor rows_by_kv_head(const at::Tensor& q, std::int64_t kv_heads) {
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
   return (q.view({q.size(0), kv_heads, -1, q.size(2)}).permute({1, 2, 0, 3}) * scale)
       .reshape({kv_heads, -1, q.size(2)});
 }
 
-/// Writes values: [kv_heads, rows, d] and log_sum: [kv_heads, rows] to `out`, which is by token.
+/// Writes values: [kv_heads, rows, d] and log_sum: [kv_heads, rows] to `out`, which is ordered by token.
 void write_by_token(const at::Tensor& values, const at::Tensor& log_sum, const PartialAttention& out) {
   const std::int64_t tokens = out.values.size(0), kv_heads = values.size(0), d = values.size(2);
   out.values.view({tokens, kv_heads, -1, d})
@@ -143,10 +143,10 @@ void write_by_token(const at::Tensor& values, const at::Tensor& log_sum, const P
     out.log_sum.view({tokens, kv_heads, -1}).copy_(log_sum.view({kv_heads, -1, tokens}).permute({2, 0, 1}));
 }
 
-/// Puts recent tokens in place of what is stored of them.
+/// Makes queries read recent tokens as they are, not as they are stored.
 class RecentTokens {
  public:
-  /// Row r of scores: [kv_heads, rows, tokens] is of query r % queries.
+  /// Scores and weights are [kv_heads, rows, tokens]; row r belongs to query r % queries.
   RecentTokens(const StreamView& keys, const StreamView& values, const std::vector<std::int64_t>& seen)
       : keys_(keys), values_(values) {
     if (!keys.recent.defined()) return;
@@ -177,7 +177,7 @@ class RecentTokens {
 
   const StreamView& keys_;
   const StreamView& values_;
-  at::Tensor near_;  // [queries, recent tokens]
+  at::Tensor near_;  // [queries, recent tokens]: which of them a query reads as they are
 };
 
 template <class T>

@@ -1,7 +1,8 @@
 // Attention of some queries of one sequence over its stored blocks, in place. The decoder matrices of keys
 // are absorbed into the queries, which then multiply stored columns as they are (as in multi-head latent
-// attention); what attention gathers of stored values is reconstructed once. Coded columns are unpacked a
-// page at a time, once for all heads that read them. On one thread, except for BLAS.
+// attention). Stored columns of values are summed with their weights first, and only the sum is
+// reconstructed. Coded columns are unpacked a page at a time, once for all heads that read them. Runs on one
+// thread, except for BLAS.
 #pragma once
 
 #include <vector>
@@ -22,7 +23,7 @@ struct StreamView {
   at::Tensor
       recent;  ///< [tokens, kv_heads, d]: from token recent_begin to that of the last query; undefined: none
   std::int64_t recent_begin = 0;
-  ExactTokens kept;  ///< which tokens a query meets as they are
+  ExactTokens kept;  ///< which tokens a query reads as they are
 };
 
 /// Writes the attention of q: [tokens, heads, d], in float32 or float64 with rotary embedding, to `out`, of
@@ -30,13 +31,12 @@ struct StreamView {
 void attend_pages(const at::Tensor& q, const std::vector<std::int64_t>& seen, const StreamView& keys,
                   const StreamView& values, const PartialAttention& out);
 
-/// Attends only to tokens that are kept as they are, of which each query must see one. `position`: that of
+/// Attends only to tokens that are kept as they are; each query must see at least one. `position`: that of
 /// the first query in the sequence.
 void attend_exact(const at::Tensor& q, std::int64_t position, const StreamView& keys,
                   const StreamView& values, const PartialAttention& out);
 
-/// Returns the heads that a layer reconstructs in place of tokens begin .. end of the pages: [end - begin,
-/// kv_heads, d].
+/// Returns tokens begin .. end of the pages as the layer reconstructs them: [end - begin, kv_heads, d].
 at::Tensor decode_pages(const StreamView& view, std::int64_t d, std::int64_t begin, std::int64_t end,
                         at::ScalarType dtype);
 

@@ -1,5 +1,5 @@
-// Iterates over the stored columns of a slice, and over the heads of a decoder: what attention of many
-// queries and of few have in common.
+// Loops over the stored columns of a slice and over the heads of a decoder, which page_attention.cpp and
+// decode_attention.cpp share.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct TokenSpan {
   std::int64_t leading;
 };
 
-/// Calls use(span) over tokens begin .. end of the pages, a page at a time: plain pages of the compute type
-/// in place, others unpacked.
+/// Calls use(span) for tokens begin .. end of the pages, a page at a time. Plain pages of the compute type
+/// are read in place, others are unpacked.
 template <class T, class Use>
 void for_each_page_span(const StoredSlice& slice, const BlockPages& pages, std::int64_t begin,
                         std::int64_t end, const Use& use) {
@@ -37,7 +37,7 @@ void for_each_page_span(const StoredSlice& slice, const BlockPages& pages, std::
   }
 }
 
-/// Columns of a slice that a decoder reads within a run of columns.
+/// The columns of a run that a decoder reads.
 struct CommonColumns {
   std::int64_t first;  ///< within the slice
   std::int64_t count;  ///< 0 or less: none
@@ -48,8 +48,8 @@ inline CommonColumns common_columns(const HeadDecoder& decoder, const ColumnRun&
   return {first, std::min(decoder.first + decoder.count, run.first + run.count) - first};
 }
 
-/// The columns of a slice in runs, their `first` within the slice. Runs that some decoder reads in part are
-/// read as numbers.
+/// Returns the columns of a slice in runs, whose `first` is within the slice. A run that some decoder reads
+/// only in part is marked as not coded, so that it is unpacked.
 inline std::vector<ColumnRun> column_runs_of(const StoredSlice& slice, const BlockPages& pages) {
   std::vector<ColumnRun> runs = pages.format().column_runs(slice.first, slice.count);
   for (ColumnRun& run : runs) {
@@ -69,9 +69,9 @@ struct SlicePages {
   const std::vector<ColumnRun>& runs;  ///< of column_runs_of
 };
 
-/// Over the first `tokens` tokens, a page at a time, calls numbers(i, span) for each run i that is read as
-/// numbers, with its columns alone as float32, and codes(i, token, block) for each other. Unpacks into
-/// `buffer`.
+/// Goes through the first `tokens` tokens a page at a time. For each run i that is not coded, calls
+/// numbers(i, span) with its columns alone as float32; for each coded run, codes(i, token, block). Unpacks
+/// into `buffer`.
 template <class Numbers, class Codes>
 void for_each_column_run(const SlicePages& stored, std::int64_t tokens, std::vector<float>& buffer,
                          const Numbers& numbers, const Codes& codes) {

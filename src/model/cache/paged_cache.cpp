@@ -38,7 +38,7 @@ std::vector<Task> make_tasks(const std::vector<std::int64_t>& past, const std::v
   return tasks;
 }
 
-/// Calls run(i) for i < count: in parallel with one thread each, or, if there is only one, with all threads.
+/// Calls run(i) for i < count, in parallel with one thread each. A single call may use all threads.
 template <class Run>
 void for_each_in_parallel(std::size_t count, const Run& run) {
   if (count == 1) {
@@ -57,7 +57,7 @@ void for_each_task(const std::vector<Task>& tasks, const Run& run) {
   for_each_in_parallel(tasks.size(), [&](std::size_t i) { run(tasks[i]); });
 }
 
-/// Appends the rows that this rank holds. rows: [end - begin, columns], stored tokens begin .. end.
+/// Appends those rows that this rank holds. rows: [end - begin, columns], of stored tokens begin .. end.
 template <class T>
 void append_rows(BlockPages& pages, const PageShard& shard, std::int64_t begin, std::int64_t end,
                  const T* rows) {
@@ -66,13 +66,13 @@ void append_rows(BlockPages& pages, const PageShard& shard, std::int64_t begin, 
   });
 }
 
-/// Whether each sequence has one query: attend_step has kernels for that.
+/// Returns whether each sequence has one query, in float32, so that attend_step can compute it.
 bool is_step(const at::Tensor& q, const std::vector<std::int64_t>& counts, std::int64_t kv_heads) {
   return q.scalar_type() == at::kFloat && q.size(1) / kv_heads <= kMostSkinnyRows &&
          std::all_of(counts.begin(), counts.end(), [](std::int64_t count) { return count == 1; });
 }
 
-/// Leaves out recent tokens that no query of a task meets.
+/// Leaves out recent tokens that no query of the task reads as they are.
 void narrow_recent(const Task& task, StreamView& view) {
   if (!view.recent.defined()) return;
   const std::int64_t first = split_tokens(view.kept, task.position + 1).recent_begin;
@@ -80,7 +80,7 @@ void narrow_recent(const Task& task, StreamView& view) {
   view.recent_begin = first;
 }
 
-/// The views without the tokens that are kept as they are.
+/// Returns the views without the tokens that are kept as they are.
 std::vector<StreamView> stored_only(const std::vector<StreamView>& views) {
   std::vector<StreamView> stored;
   for (const StreamView& view : views) stored.push_back({view.layer, view.pages, {}, {}, 0, {}});
@@ -110,7 +110,8 @@ const StoredBlock& PagedCache::stored_block(Stream stream, std::int64_t layer) c
   return (*stream_cache(stream).layers)[to_size(layer)].block;
 }
 
-/// Every sequence begins on another rank, so that short ones fill all ranks.
+/// Returns the pages of a sequence that this rank holds. Sequence s begins on rank s modulo their number, so
+/// that short sequences are spread over all ranks.
 PageShard PagedCache::shard_of(std::size_t sequence) const {
   if (plan_.shared == SharedBlocks::replicated) return {};
   const std::int64_t ranks = tensor_parallel_.size(),
@@ -141,7 +142,7 @@ void PagedCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, c
   });
 }
 
-/// One sequence without recent tokens.
+/// Returns the view of one sequence, without recent tokens.
 StreamView PagedCache::view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const {
   StreamView view{&(*cache.layers)[to_size(layer)], {}, {}, {}, 0, exact_};
   for (const StoredSlice& slice : view.layer->slices)
@@ -151,7 +152,8 @@ StreamView PagedCache::view(const StreamCache& cache, std::int64_t layer, std::s
   return view;
 }
 
-/// All sequences, with recent tokens up to the new ones x, of which the last are kept.
+/// Returns the views of all sequences, with recent tokens up to and including the new ones, x. Keeps the last
+/// of these for the next step.
 std::vector<StreamView> PagedCache::views_with_recent(StreamCache& cache, std::int64_t layer,
                                                       const at::Tensor& x,
                                                       const std::vector<std::int64_t>& counts) const {

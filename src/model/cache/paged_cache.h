@@ -14,7 +14,7 @@ namespace headspan {
 struct CachedSequence {
   BlockPages pages;   ///< stored tokens; where they are sharded, those of this rank
   at::Tensor exact;   ///< [first tokens so far, kv_heads, d]; undefined: none
-  at::Tensor recent;  ///< [last tokens, fewer than `recent` of the plan, kv_heads, d]; undefined: none
+  at::Tensor recent;  ///< [last tokens, kv_heads, d], at most kept_recent() tokens; undefined: none
 };
 
 class PagedCache : public StoringCache {

@@ -9,7 +9,7 @@
 namespace headspan {
 namespace {
 
-/// Both in one tensor: [tokens, heads, d + 1].
+/// Returns values and log_sum in one tensor: [tokens, heads, d + 1].
 at::Tensor packed(const PartialAttention& part) {
   return at::cat({part.values, part.log_sum.unsqueeze(2)}, 2);
 }
@@ -29,7 +29,7 @@ at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q) {
   return gather_all(comm, q)
       .transpose(0, 1)
       .flatten(1, 2)
-      .contiguous();  // of ranks with one head each: still a view
+      .contiguous();  // with one head per rank the result is still a view
 }
 
 at::Tensor join_attention(const DeviceComm& comm, const PartialAttention& shared,

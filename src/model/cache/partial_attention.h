@@ -1,7 +1,7 @@
-// Attention over some of the tokens that queries see, in a form in which such parts combine to the whole:
-// values whose weights sum to one over these tokens, and the logarithm of the sum of exp(score) that the
-// weights were divided by. Tensor-parallel ranks that hold different tokens compute parts for the heads of
-// all ranks and send each part to the rank of its head.
+// Attention over some of the tokens that queries see, in a form in which parts can be combined: values whose
+// weights sum to one over these tokens, and the logarithm of the sum of exp(score) by which the weights were
+// divided. Tensor-parallel ranks that hold different tokens compute parts for the heads of all ranks and send
+// each part to the rank of its head.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,17 +13,17 @@ namespace headspan {
 /// Contiguous tensors.
 struct PartialAttention {
   at::Tensor values;   ///< [tokens, heads, d]; zero where a query sees none of the tokens
-  at::Tensor log_sum;  ///< [tokens, heads]; -infinity there. Undefined where the part is the whole
+  at::Tensor log_sum;  ///< [tokens, heads]; -infinity where none. Undefined if nothing is to be combined
 
-  /// Attention over no tokens yet, for queries q: [tokens, heads, d].
+  /// Returns attention over no tokens, for queries q: [tokens, heads, d].
   static PartialAttention none(const at::Tensor& q);
 
-  /// The part of queries first .. first + count, in the same memory.
+  /// Returns the part for queries first .. first + count, in the same memory.
   PartialAttention queries(std::int64_t first, std::int64_t count) const;
 };
 
-/// q: [tokens, heads of this rank, d], of one shape on all ranks; returns [tokens, heads of all ranks, d].
-/// Collective over comm.
+/// Returns the queries of all ranks: [tokens, heads of all ranks, d]. q: [tokens, heads of this rank, d], of
+/// one shape on all ranks. Collective over comm.
 at::Tensor gather_queries(const DeviceComm& comm, const at::Tensor& q);
 
 /// Returns the attention of this rank's heads over all tokens, [tokens, heads of this rank, d]. `shared`: for

@@ -19,7 +19,7 @@ std::int64_t plain_bytes(Dtype dtype) {
   return dtype == Dtype::float32 ? 4 : 2;
 }
 
-/// In which a number goes from T to Stored and back: half-precision types convert from and to float.
+/// The type between T and Stored in a conversion: half-precision types convert from and to float.
 template <class Stored, class T>
 using Between = std::conditional_t<sizeof(Stored) == 2, float, T>;
 
@@ -72,7 +72,7 @@ void read_plain(Dtype dtype, const std::byte* in, std::int64_t count, T* z) {
   }
 }
 
-/// A number is base + code * step.
+/// What a code means: base + code * step.
 struct Scale {
   float base, step;
 };
@@ -105,8 +105,8 @@ Scale write_scale(const Band& band, const T* z, std::byte* out) {
 
 constexpr std::int64_t kRecords = 64;  // scales read at a time
 
-/// Reads the scales of at most kRecords records `stride` bytes apart; zero after the last. base, step:
-/// [kRecords].
+/// Reads the scales of at most kRecords records that are `stride` bytes apart. base, step: [kRecords]; zero
+/// after the last record.
 void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records,
                  float* base, float* step) {
   std::uint32_t words[kRecords] = {};
@@ -117,7 +117,7 @@ void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std
   for (std::int64_t r = 0; r < kRecords; ++r) base[r] = step[r] * lowest;
 }
 
-/// The codes of records `stride` bytes apart, after their scales.
+/// Returns the codes of records that are `stride` bytes apart; they begin after the scales.
 CodedRows coded_rows(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records) {
   return {reinterpret_cast<const std::uint8_t*>(in) + scale_bytes(band), stride, records, band.bits,
           band.columns};

@@ -1,7 +1,7 @@
-// How the stored columns of one token lie in bytes, and the quantiser of those that get few bits. A record is
-// a sequence of bands: a plain band holds its numbers in the cache's type; a coded band holds one scale of 16
-// bits (two numbers with an offset), then its codes, the lowest bit first, without gaps, padded to a whole
-// byte.
+// How the stored columns of one token are laid out in bytes, and how those that get few bits are quantised. A
+// record is a sequence of bands. A plain band holds its numbers in the cache's type. A coded band holds one
+// scale of 16 bits (with an offset: two such numbers), then its codes, the lowest bit first, without gaps,
+// padded to a whole byte.
 //
 //   symmetric   a = max|z| / (2^(b-1) - 1/2);  z is stored as (k + 1/2) a, k = round(z / a - 1/2)
 //
@@ -24,7 +24,7 @@ namespace headspan {
 struct ColumnRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
-  bool coded = false;  ///< one band of codes, which need not be unpacked
+  bool coded = false;  ///< the run is one band of codes, which a kernel may read as they are
 };
 
 class RecordFormat {
@@ -39,10 +39,10 @@ class RecordFormat {
   template <class T>
   void pack(const T* z, std::byte* record) const;
 
-  /// How many bytes after the last record `unpack` may read: none where no band is coded.
+  /// Returns how many bytes after the last record `unpack` may read: none where no band is coded.
   std::int64_t slack() const;
 
-  /// The distance of rows that `unpack` writes: whole vectors, and room after the last column.
+  /// Returns the distance of the rows that `unpack` writes: whole vectors, with room after the last column.
   static std::int64_t leading(std::int64_t count) { return (count + 7 + 15) / 16 * 16; }
 
   /// Reads columns first .. first + count of `records` consecutive records: [records, count], rows `leading`
@@ -55,10 +55,11 @@ class RecordFormat {
   /// Splits columns first .. first + count, which are whole bands where they are coded, into the fewest runs.
   std::vector<ColumnRun> column_runs(std::int64_t first, std::int64_t count) const;
 
-  /// The codes of a coded run in at most kQuantizedTokens consecutive records, in place.
+  /// Returns the codes of a coded run in at most kQuantizedTokens consecutive records, and their scales. The
+  /// codes stay in place.
   QuantizedBlock codes(const std::byte* record, std::int64_t records, const ColumnRun& run) const;
 
-  /// Whether records consist of numbers of type T, so that they need no unpacking.
+  /// Returns whether records consist of numbers of type T, so that they need no unpacking.
   template <class T>
   bool is_plain() const;
 

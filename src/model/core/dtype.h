@@ -1,4 +1,4 @@
-// The dtypes of a forward pass: in which its weights are stored and its products computed.
+// The dtypes of a forward pass, in which its weights are stored and its products computed.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace headspan {
 
 enum class Dtype { float64, float32, bfloat16, float16 };
 
-/// Their names in job files and in config.json.
+/// Returns their names in job files and in config.json.
 const WordList<Dtype>& dtype_words();
 std::string dtype_name(Dtype dtype);
 
-/// The same type in LibTorch.
+/// Returns the same type in LibTorch.
 at::ScalarType scalar_type(Dtype dtype);
 
 }  // namespace headspan

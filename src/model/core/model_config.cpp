@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kLargest =
-    std::int64_t{1} << 24;  // size of anything: products of two sizes and 8 bytes fit into 64 bits
+    std::int64_t{1} << 24;  // of any size in the file: the product of two sizes and 8 bytes fits into 64 bits
 
 /// One object of the file: typed, checked access to its fields. A field that is null counts as absent.
 class Fields {
@@ -36,7 +36,7 @@ class Fields {
     return integer(key, at(key), smallest, largest);
   }
 
-  /// The same for `value`, which is in the field `key`.
+  /// Does the same for `value`, which was found in the field `key`.
   std::int64_t integer(const std::string& key, const Json& value, std::int64_t smallest,
                        std::int64_t largest) const {
     const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}
@@ -74,7 +74,7 @@ class Fields {
 
  private:
   std::string file_;
-  std::string prefix_;  // of the names of the fields in messages
+  std::string prefix_;  // of field names in messages
   Json object_;
 };
 
@@ -142,9 +142,9 @@ Llama3Scaling read_llama3(const Fields& rope) {
   return scaling;
 }
 
-/// transformers 5 writes `rope_parameters`, which has rope_theta; 4.x writes `rope_theta`, and `rope_scaling`
-/// if there is scaling. `type` is an old name of `rope_type`. Files of Llama 1 and 2 have no rope_theta: it
-/// is 10000.
+/// Reads the rotary embedding. transformers 5 writes `rope_parameters`, which contains rope_theta; 4.x writes
+/// `rope_theta`, and `rope_scaling` if there is scaling. `type` is an old name of `rope_type`. Files of Llama
+/// 1 and 2 have no rope_theta, which is 10000 then.
 void read_rope(const Fields& fields, ModelType model, ModelConfig& config) {
   const bool nested = fields.has("rope_parameters");
   if (nested && fields.has("rope_scaling"))
@@ -171,7 +171,7 @@ void read_rope(const Fields& fields, ModelType model, ModelConfig& config) {
     rope.refuse("partial_rotary_factor", "is not supported", "only 1 is");
 }
 
-/// A window that never hides a key within max_position_embeddings is accepted.
+/// Refuses sliding windows, except one that never hides a key within max_position_embeddings.
 void refuse_sliding_windows(const Fields& fields, ModelType type, const ModelConfig& config) {
   if (fields.has("layer_types"))
     for (const Json& type : fields.at("layer_types"))

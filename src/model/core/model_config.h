@@ -31,7 +31,7 @@ struct ModelConfig {
   std::int64_t kv_heads = 0;  ///< divides `heads`
   std::int64_t head_size = 0;
   std::int64_t vocab_size = 0;
-  std::int64_t max_positions = 0;  ///< longest sequence the model was made for; the caller refuses or warns
+  std::int64_t max_positions = 0;  ///< longest sequence the model was made for; callers refuse or warn
   double norm_eps = 0;
   double rope_theta = 0;
   std::optional<Llama3Scaling> rope_scaling;

@@ -5,7 +5,7 @@
 namespace headspan {
 namespace {
 
-/// Contiguous, on the device of the communicator's buffers.
+/// Returns the values contiguous and on the device of the communicator's buffers.
 at::Tensor buffer(const DeviceComm& comm, const at::Tensor& values) {
   return values
       .to(comm.gpu() ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*comm.gpu()))

@@ -1,4 +1,4 @@
-// Sums and concatenations of tensors over the ranks of a communicator. Tensors on another device than the
+// Sums and concatenates tensors over the ranks of a communicator. Tensors on another device than the
 // communicator's buffers are copied there and back.
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace headspan {
 
-/// Replaces `values` by their sum over the ranks; of the same shape on each. Half precision is summed in
-/// float32. Collective over comm.
+/// Replaces `values`, which have the same shape on every rank, by their sum over the ranks. Half precision is
+/// summed in float32. Collective over comm.
 void sum_over(const DeviceComm& comm, at::Tensor& values);
 
-/// The same in two steps, between which other work goes on if buffers are on GPUs.
+/// The same sum in two steps. If the buffers are on GPUs, other work can go on in between.
 class PendingSum {
  public:
   /// Starts the sum; `values` must not be touched until finish(). Collective over comm.

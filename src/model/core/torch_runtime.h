@@ -8,7 +8,7 @@ namespace headspan {
 /// Sets the number of threads of every forward pass of this process. Local.
 void set_torch_threads(int threads);
 
-/// For example "1.13.0".
+/// Returns the version of LibTorch, for example "1.13.0".
 std::string torch_version();
 
 }  // namespace headspan

@@ -10,7 +10,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkBytes = 64 << 20;  // of stored numbers that are unpacked at a time
+constexpr std::int64_t kChunkBytes = 64 << 20;  // stored numbers that are unpacked at a time
 
 /// The columns of scores, in order: exact first tokens, stored ones, recent ones.
 struct Columns {
@@ -27,7 +27,7 @@ Columns columns_of(const QueryBlock& queries, const DeviceView& keys, const Exac
   return {split.exact, split.stored, keys.recent.defined() ? keys.recent.size(1) : 0};
 }
 
-/// a: [batch, m, k] times b: [batch, k, n], with sums and result in float32 for bfloat16, too.
+/// Returns a: [batch, m, k] times b: [batch, k, n]. For bfloat16 the sums and the result are float32.
 at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != at::kBFloat16) return at::bmm(a, b);
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
@@ -36,7 +36,7 @@ at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b) {
   return at::bmm(a.to(at::kFloat), b.to(at::kFloat));
 }
 
-/// x: [sequences, heads, rows, a] times maps: [heads, a, b], as [sequences, heads * rows, b].
+/// Returns x: [sequences, heads, rows, a] times maps: [heads, a, b], as [sequences, heads * rows, b].
 at::Tensor by_head(const at::Tensor& x, const at::Tensor& maps) {
   const std::int64_t sequences = x.size(0), rows = x.size(2);
   return at::bmm(x.transpose(0, 1).flatten(1, 2), maps)
@@ -53,7 +53,7 @@ at::Tensor rows_of(const at::Tensor& q, std::int64_t kv_heads) {
       .reshape({sequences, kv_heads, -1, d});
 }
 
-/// The inverse of rows_of; q has the shape of the result.
+/// Undoes rows_of. The result has the shape of q.
 at::Tensor queries_of(const at::Tensor& rows, const at::Tensor& q) {
   return rows.view({q.size(0), rows.size(1), -1, q.size(1), q.size(3)})
       .permute({0, 3, 1, 2, 4})
@@ -65,7 +65,7 @@ at::Tensor sequences_of(const QueryBlock& queries, const at::Tensor& x) {
   return x.narrow(0, queries.first_sequence, queries.sequences());
 }
 
-/// Heads that are stored as they are: [sequences, kv_heads, tokens, d], a view.
+/// Returns heads that are stored as they are: [sequences, kv_heads, tokens, d], a view.
 at::Tensor own_heads(const QueryBlock& queries, const DeviceView& view, std::int64_t tokens) {
   return sequences_of(queries, view.block(view.number).own_columns())
       .narrow(1, 0, tokens)
@@ -73,13 +73,13 @@ at::Tensor own_heads(const QueryBlock& queries, const DeviceView& view, std::int
       .transpose(1, 2);
 }
 
-/// Tokens that are kept as they are: [sequences, kv_heads, tokens, d], in the type of `like`.
+/// Returns tokens that are kept as they are: [sequences, kv_heads, tokens, d], in the type of `like`.
 at::Tensor exact_heads(const QueryBlock& queries, const at::Tensor& x, std::int64_t tokens,
                        const at::Tensor& like) {
   return sequences_of(queries, x).narrow(1, 0, tokens).to(like.scalar_type()).transpose(1, 2);
 }
 
-/// Which columns a query does not see: [sequences or 1, queries, columns]; undefined: it sees all.
+/// Returns which columns a query does not see: [sequences or 1, queries, columns]; undefined: it sees all.
 at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent) {
   if (queries.sees_all && !queries.recent_positions.defined()) return {};
   const at::Tensor position = queries.positions.unsqueeze(2);
@@ -90,7 +90,7 @@ at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent) 
   return at::cat({token.gt(last), far}, 2);
 }
 
-/// Calls use(first, count) for chunks of tokens, of each of which `width` numbers are read.
+/// Calls use(first, count) for chunks of tokens; `width` numbers are read of each token.
 template <class Use>
 void for_each_chunk(const QueryBlock& queries, std::int64_t tokens, std::int64_t width, at::ScalarType type,
                     const Use& use) {
@@ -100,7 +100,8 @@ void for_each_chunk(const QueryBlock& queries, std::int64_t tokens, std::int64_t
   for (std::int64_t first = 0; first < tokens; first += chunk) use(first, std::min(chunk, tokens - first));
 }
 
-/// Adds to scores: [sequences, kv_heads, rows, stored tokens] those of rows: [sequences, kv_heads, rows, d].
+/// Adds the scores of rows: [sequences, kv_heads, rows, d] to scores: [sequences, kv_heads, rows, stored
+/// tokens].
 void add_scores(const at::Tensor& scores, const at::Tensor& rows, const QueryBlock& queries,
                 const DeviceView& keys) {
   for (const BandMap& map : keys.layer().maps) {
@@ -182,7 +183,7 @@ at::Tensor gather_values(const at::Tensor& weights, const Columns& columns, cons
 }
 
 #if TORCH_VERSION_MAJOR >= 2
-/// Whether all heads are stored as they are, side by side.
+/// Returns whether all heads are stored as they are, side by side.
 bool is_full(const DeviceView& view) {
   return view.layer().own_columns && !view.exact.defined() && !view.recent.defined();
 }

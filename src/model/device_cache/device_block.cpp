@@ -5,7 +5,7 @@
 namespace headspan {
 namespace {
 
-/// [sequences, room, width] as rows.
+/// Returns [sequences, room, width] as rows, one for each slot.
 at::Tensor by_slot(const at::Tensor& stored) { return stored.view({-1, stored.size(2)}); }
 
 at::Tensor with_room(const at::Tensor& stored, std::int64_t room) {

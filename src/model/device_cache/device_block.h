@@ -1,8 +1,8 @@
-// The stored block of one stream and layer, for all sequences of a batch, on a device: records of
-// model/cache/record_format.h taken apart, one tensor for the numbers or codes of each band and one for its
+// The stored block of one stream and layer, for all sequences of a batch, on a device. It holds the records
+// of model/cache/record_format.h taken apart: for each band one tensor of its numbers or codes and one of its
 // scales, [sequences, room for tokens, ..], so that a step reads all sequences together. Room grows by
-// kTokens for each sequence as the longest one needs it. What the columns mean is told by
-// model/cache/cache_plan.h.
+// kTokens for every sequence when the longest one needs it. model/cache/cache_plan.h says what the columns
+// mean.
 #pragma once
 
 #include <vector>
@@ -27,14 +27,15 @@ class DeviceBlock {
 
   std::int64_t allocated_bytes() const;
 
-  /// The room, in tokens of each sequence, where the longest has `tokens`. Slot t of sequence s is s * room +
-  /// t.
+  /// Returns the room per sequence, in tokens, if the longest has `tokens`. Slot t of sequence s is s * room
+  /// + t.
   static std::int64_t room_for(std::int64_t tokens) { return (tokens + kTokens - 1) / kTokens * kTokens; }
 
-  /// Makes room for `tokens` tokens of each sequence; never shrinks. What is not stored yet reads as zero.
+  /// Makes room for `tokens` tokens of each sequence; never shrinks. Slots are zero until something is stored
+  /// in them.
   void reserve(std::int64_t tokens);
 
-  /// z: [rows, columns], float32 or float64; slots: [rows], int64.
+  /// Stores encoded tokens z: [rows, columns], float32 or float64, in slots: [rows], int64.
   void store(const at::Tensor& z, const at::Tensor& slots);
 
   /// Returns the numbers that a map reads of its band, for `sequences` sequences and `tokens` tokens, in
@@ -42,10 +43,12 @@ class DeviceBlock {
   StoredNumbers read(const BandMap& map, std::int64_t first_sequence, std::int64_t sequences,
                      std::int64_t first, std::int64_t tokens, at::ScalarType type) const;
 
-  /// The same for some slots, with scales applied: [slots, numbers], which the map takes to heads.
+  /// Returns the same numbers for some slots, with scales applied: [slots, numbers]. Multiplied by the map
+  /// they give heads.
   at::Tensor read_slots(const BandMap& map, const at::Tensor& slots, at::ScalarType type) const;
 
-  /// The only band of a block in which heads have their own columns: [sequences, room, columns].
+  /// Returns the numbers of a block in which every head has its own columns, which is a single band:
+  /// [sequences, room, columns].
   const at::Tensor& own_columns() const { return stored_.front().numbers; }
 
  private:

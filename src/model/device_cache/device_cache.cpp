@@ -11,9 +11,10 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kQueries = 128;           // per sequence, attended together
-constexpr std::int64_t kScoreBytes = 128 << 20;  // of all queries that are attended together
+constexpr std::int64_t kScoreBytes = 128 << 20;  // scores of all queries that are attended together
 
-/// How many queries of how many sequences are attended together. bytes: of the scores of one query.
+/// How many queries of how many sequences are attended together. `bytes` are those of the scores of one
+/// query.
 struct TaskShape {
   std::int64_t queries, sequences;
 
@@ -23,7 +24,8 @@ struct TaskShape {
   }
 };
 
-/// Sequences first .. first + count of x: [sequences, ..], of which there may be one for all.
+/// Returns sequences first .. first + count of x: [sequences, ..]; x itself if it has one entry for all
+/// sequences.
 at::Tensor narrow_sequences(const at::Tensor& x, std::int64_t first, std::int64_t count) {
   return x.size(0) == 1 ? x : x.narrow(0, first, count);
 }
@@ -87,7 +89,8 @@ DeviceView DeviceCache::view(const StreamCache& cache, std::int64_t layer) const
   return {cache.layers, &cache.blocks, layer, read, cache.exact[to_size(layer)], {}};
 }
 
-/// With recent tokens up to the new ones x, of which the last are kept.
+/// Returns the view with recent tokens up to and including the new ones, x. Keeps the last of these for the
+/// next step.
 DeviceView DeviceCache::view_with_recent(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
                                          const TokenLayout& layout) const {
   DeviceView stream = view(cache, layer);
@@ -110,7 +113,8 @@ at::Tensor DeviceCache::attend_stored(std::int64_t layer, const at::Tensor& q, c
   const TaskShape shape(q.size(1) * columns * q.element_size(), longest, padded.size(0));
   for (std::int64_t first = 0; first < longest; first += shape.queries) {
     const std::int64_t queries = std::min(shape.queries, longest - first);
-    // Kept recent tokens and new ones up to the last of these queries: equally many for each sequence.
+    // Recent tokens that these queries may read: those kept before the first one, and new ones up to the
+    // last. Their number is the same for each sequence.
     const auto near = [&](DeviceView all) {
       if (all.recent.defined()) all.recent = all.recent.narrow(1, first, before + queries);
       return all;

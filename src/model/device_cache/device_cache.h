@@ -1,8 +1,8 @@
-// The KV cache of a batch of sequences on the device of the model: it stores and returns what PagedCache
+// The KV cache of a batch of sequences on the device of the model. It stores and returns what PagedCache
 // does, with the stored blocks of all sequences side by side (model/device_cache/device_block.h) and
 // attention in ATen (model/device_cache/device_attention.h). The same code runs on the CPU, where tests
-// compare the two; PagedCache is the fast one there. Under tensor parallelism blocks that ranks share are
-// replicated.
+// compare the two; PagedCache is the fast one there. Under tensor parallelism every rank stores the blocks
+// that ranks share.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ namespace headspan {
 class DeviceCache : public StoringCache {
  public:
   /// `plan` and `tensor_parallel` must outlive the cache; `plan` was made for the compute type. Plain columns
-  /// in bfloat16 are multiplied as they are, in float16 in the compute type, because weights of single tokens
-  /// may be too small for it.
+  /// in bfloat16 are multiplied as they are. Those in float16 are converted to the compute type, because the
+  /// weight of a single token may be too small for float16.
   DeviceCache(const DevicePlan& plan, std::int64_t sequences, const CacheTypes& types,
               const DeviceComm& tensor_parallel);
 

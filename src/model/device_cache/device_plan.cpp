@@ -37,7 +37,7 @@ bool has_own_columns(const CachedLayer& layer, std::int64_t number, std::int64_t
   return slice.layer == number && slice.first == 0 && head == layer.kv_heads;
 }
 
-/// How the heads of a layer read the block of one layer.
+/// How the heads of one layer read the stored block of one layer, possibly an earlier one.
 struct DenseMap {
   at::Tensor matrix;   // [kv_heads, columns, d], on the host
   at::Tensor is_read;  // [kv_heads, columns], bool
@@ -61,7 +61,7 @@ DenseMap dense_map(const CachedLayer& layer, std::int64_t from, std::int64_t col
   return map;
 }
 
-/// Columns first .. first + count of the map, for the heads that read some of them.
+/// Returns columns first .. first + count of the map, for the range of heads that read some of them.
 BandMap part_of(const DenseMap& map, std::int64_t first, std::int64_t count) {
   const at::Tensor heads = map.is_read.narrow(1, first, count).any(1).nonzero().flatten();
   BandMap part;
@@ -72,8 +72,8 @@ BandMap part_of(const DenseMap& map, std::int64_t first, std::int64_t count) {
   return part;
 }
 
-/// Adds maps of each run of columns that are read in plain bands, and of all columns of coded bands in which
-/// some are read.
+/// Adds the maps of one stored block to `maps`: for a plain band one map for each run of columns that are
+/// read, for a coded band one map of all its columns if any of them is read.
 void add_maps(const DenseMap& map, std::int64_t from, const std::vector<DeviceBand>& bands, at::Device device,
               std::vector<BandMap>& maps) {
   const at::Tensor any = map.is_read.any(0);

@@ -1,6 +1,7 @@
-// A cache plan as a device reads it: what encodes new tokens, and the maps of all heads that read a stored
-// band, joined so that one product reads its columns once for all of them. Coded bands are read as fields
-// (model/kernels/packed_codes.h), and so are their maps. Made once for all caches of a plan.
+// A cache plan in the form that a device uses: what encodes new tokens, and the maps of all heads that read a
+// stored band, joined so that one product reads its columns once for all of them. Coded bands are read as
+// fields (model/kernels/packed_codes.h), and their maps are maps of fields. Made once for all caches of a
+// plan.
 #pragma once
 
 #include <optional>
@@ -17,11 +18,12 @@ struct DeviceBand {
   std::int64_t columns = 0;
   std::optional<PackedCodes> codes;  ///< nothing: plain
 
-  /// How many numbers of a token are read: columns, or fields.
+  /// Returns how many numbers are read per token: columns, or fields.
   std::int64_t numbers() const { return codes ? codes->fields() : columns; }
 };
 
-/// Heads head .. head + heads as a linear map of numbers first .. first + count of a band of some layer.
+/// The linear map from numbers first .. first + count of a band of some layer to heads head .. head +
+/// heads().
 struct BandMap {
   std::int64_t layer = 0;
   std::size_t band = 0;
@@ -49,7 +51,8 @@ struct DevicePlan {
   ExactTokens exact;
 };
 
-/// Nothing in `plan` is sharded. `compute`: in which attention computes, float32 or float64.
+/// Moves a cache plan in which nothing is sharded to a device. `compute`: the type in which attention
+/// computes, float32 or float64.
 DevicePlan make_device_plan(const CachePlan& plan, at::ScalarType compute, at::Device device);
 
 }  // namespace headspan

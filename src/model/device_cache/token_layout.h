@@ -1,8 +1,8 @@
-// How the new tokens of a batch are laid out, for a cache on a device: packed, end to end, as the model has
-// them; or padded, [sequences, tokens of the longest, ..], as attention takes them, with arbitrary contents
-// after the tokens of a shorter sequence. And the slots that they are stored in: with E exact first tokens
-// per sequence, token `position` of sequence s goes to slot s * E + position if it is one of these, else to
-// slot s * room + position - E. All indices are made once and are kept on the device.
+// How the new tokens of a batch are laid out for a cache on a device, and the slots in which they are stored.
+// Tokens are packed, end to end, as the model has them; or padded, [sequences, tokens of the longest, ..], as
+// attention takes them, with arbitrary contents after the tokens of a shorter sequence. With E exact first
+// tokens per sequence, token `position` of sequence s goes to slot s * E + position if it is one of these,
+// else to slot s * room + position - E. All indices are computed once and kept on the device.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace headspan {
 
 class TokenLayout {
  public:
-  /// Rows of packed tokens and the slots that they go to: [tokens] each, int64.
+  /// Rows of packed tokens and the slots in which these are stored: [tokens] each, int64.
   struct Slots {
     at::Tensor rows, slots;
   };
@@ -27,18 +27,19 @@ class TokenLayout {
   const std::vector<std::int64_t>& counts() const { return counts_; }
   std::int64_t longest() const { return longest_; }  ///< new tokens
 
-  /// x: [tokens, ..], as [sequences, longest, ..].
+  /// Returns x: [tokens, ..] as [sequences, longest, ..].
   at::Tensor padded(const at::Tensor& x) const;
-  /// x: [sequences, longest, ..], as [tokens, ..].
+  /// Returns x: [sequences, longest, ..] as [tokens, ..].
   at::Tensor packed(const at::Tensor& x) const;
 
-  /// Positions of padded tokens: [sequences, longest], or [1, longest] where all sequences are equally long.
+  /// Returns the positions of padded tokens: [sequences, longest], or [1, longest] if all sequences are
+  /// equally long.
   const at::Tensor& positions() const { return positions_; }
   bool is_uniform() const { return positions_.size(0) == 1; }
 
-  /// Tokens of the longest sequence, up to new token `last` of each.
+  /// Returns how many tokens the longest sequence has, if only the first `last` new tokens of each count.
   std::int64_t tokens(std::int64_t last) const;
-  /// Stored ones of the longest sequence.
+  /// Returns how many tokens of the longest sequence are stored.
   std::int64_t stored_tokens() const { return stored_tokens_; }
 
   /// x: [sequences, kept + longest, ..]: `kept` earlier tokens, then the new ones. Returns the last `kept`
@@ -52,7 +53,7 @@ class TokenLayout {
   std::vector<std::int64_t> past_, counts_;
   std::int64_t longest_ = 0, stored_tokens_ = 0;
   at::Tensor positions_;
-  at::Tensor padding_;    // [sequences * longest]: the packed row; undefined: padded tokens are packed ones
+  at::Tensor padding_;    // [sequences * longest]: the packed row; undefined: packed and padded are the same
   at::Tensor unpadding_;  // [tokens]: the padded row
   at::Tensor device_counts_;  // [sequences, 1]
   Slots exact_, stored_;

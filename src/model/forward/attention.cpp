@@ -15,9 +15,10 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kBlock = 128;  // queries: the scores of a block and 1000 keys fill half a megabyte
+constexpr std::int64_t kBlock = 128;  // queries per block: its scores for 1000 keys fill half a megabyte
 
-/// Softmax of the scores of queries begin, begin + 1, ... over the keys up to each; later keys get zero.
+/// Applies the softmax to the scores of queries begin, begin + 1, ... over the keys up to each; later keys
+/// get zero.
 template <class T>
 void causal_softmax(const at::Tensor& scores, std::int64_t begin) {
   const std::int64_t keys = scores.size(1);
@@ -28,7 +29,7 @@ void causal_softmax(const at::Tensor& scores, std::int64_t begin) {
   }
 }
 
-/// One head of one sequence; q, k, v, out: [length, d], rows any distance apart.
+/// Computes one head of one sequence. q, k, v, out: [length, d], rows any distance apart.
 template <class T>
 void attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
             double scale) {
@@ -48,7 +49,7 @@ void attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const
 at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const std::vector<std::int64_t>& lengths) {
   const std::int64_t group = q.size(1) / k.size(1);
-  // [kv_heads, group, length, d], a view: the sequence's KV heads stand for the batch.
+  // [kv_heads, group, length, d], a view: the KV heads of one sequence take the place of the batch.
   const auto by_head = [](const at::Tensor& x, std::int64_t heads) {
     return x.view({x.size(0), heads, -1, x.size(2)}).permute({1, 2, 0, 3});
   };
@@ -101,7 +102,7 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
 }
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
-constexpr std::int64_t kScores = std::int64_t{1} << 25;  // at once on a GPU in float64
+constexpr std::int64_t kScores = std::int64_t{1} << 25;  // computed at once on a GPU in float64
 
 at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::vector<std::int64_t>& lengths) {
@@ -123,7 +124,7 @@ at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, cons
     };
     const at::Tensor queries = by_head(q), keys = for_queries(k), values = for_queries(v),
                      sums = by_head(out);
-    std::int64_t step = heads;  // by fused kernels, which keep no scores
+    std::int64_t step = heads;  // fused kernels take all heads at once, as they keep no scores
     if (q.scalar_type() == at::kDouble)
       step = std::clamp<std::int64_t>(kScores / (count * length * length), 1, heads);
     for (std::int64_t head = 0; head < heads; head += step) {

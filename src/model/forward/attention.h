@@ -1,7 +1,7 @@
 // Causal attention of packed sequences. Query head i reads KV head i / (heads / kv_heads). On the CPU KV
-// heads are never repeated in memory: LibTorch 2 has a fused kernel; with earlier versions queries are taken
-// in blocks, so that the scores of a block stay in the cache, and keys after a block are not touched. On a
-// GPU sequences of equal length go through the fused kernel together.
+// heads are never repeated in memory. LibTorch 2 has a fused kernel; with earlier versions queries are
+// processed in blocks, so that the scores of a block stay in the processor's cache and keys after a block are
+// not touched. On a GPU sequences of equal length go through the fused kernel together.
 #pragma once
 
 #include <vector>
@@ -10,17 +10,16 @@
 
 namespace headspan {
 
-/// q: [tokens, heads, d], k and v: [tokens, kv_heads, d], contiguous; the tokens of sequences of `lengths`
-/// end to end, which do not see each other. Returns [tokens, heads, d].
+/// Returns the attention of every sequence over itself: [tokens, heads, d]. q: [tokens, heads, d], k and v:
+/// [tokens, kv_heads, d], contiguous; the tokens of sequences of `lengths` end to end.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::vector<std::int64_t>& lengths);
 
-/// The implementation for GPUs, which repeats KV heads in float32 and float64. Throws Error if LibTorch is
-/// older than 2.5.
+/// The same for GPUs; repeats KV heads in float32 and float64. Throws Error if LibTorch is older than 2.5.
 at::Tensor side_by_side_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::vector<std::int64_t>& lengths);
 
-/// The implementation without a fused kernel.
+/// The same without a fused kernel.
 at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const std::vector<std::int64_t>& lengths);
 

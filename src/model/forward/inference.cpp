@@ -13,9 +13,9 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kChunk = 512;     // tokens per sequence that are run together
-constexpr std::int64_t kLogitRows = 64;  // for a large vocabulary these are tens of megabytes
+constexpr std::int64_t kLogitRows = 64;  // rows of logits at a time: tens of megabytes for a large vocabulary
 
-/// Tokens begin .. begin + kChunk of every sequence, or what is left of it.
+/// Returns tokens begin .. begin + kChunk of every sequence, or as many as it has left.
 PackedBatch make_chunk(const std::vector<std::vector<std::int64_t>>& sequences, std::int64_t begin) {
   PackedBatch batch;
   for (const auto& tokens : sequences) {
@@ -63,7 +63,8 @@ void add_scores(const Transformer& model, const at::Tensor& hidden, const at::Te
   }
 }
 
-/// Appends tokens to each sequence of the cache; returns next-token logits of those that got some, in order.
+/// Appends tokens to each sequence of the cache. Returns the next-token logits of sequences that got tokens,
+/// in order.
 at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<std::int64_t>>& tokens,
                        KvCache& cache) {
   std::vector<at::Tensor> last(tokens.size());
@@ -82,15 +83,16 @@ at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<s
   return rows.empty() ? at::Tensor() : model.logits(at::cat(rows));
 }
 
-/// The most likely token of each row; kNotFinite where the row holds NaN, which counts as the largest, or
-/// infinity.
+/// Returns the most likely token of each row; kNotFinite if its logit is infinite or NaN. argmax takes NaN
+/// for the largest number, so that this finds every row with NaN.
 at::Tensor most_likely(const at::Tensor& logits) {
   const at::Tensor chosen = logits.argmax(1);
   return chosen.masked_fill(logits.gather(1, chosen.unsqueeze(1)).squeeze(1).isfinite().logical_not(),
                             kNotFinite);
 }
 
-/// Returns `chosen`, which is for the sequences that got tokens, by sequence; -1 for the others.
+/// Returns one token for each sequence: those of `chosen`, in order, for sequences that got tokens, and -1
+/// for the others.
 std::vector<std::int64_t> by_sequence(const std::vector<std::vector<std::int64_t>>& tokens,
                                       const at::Tensor& chosen) {
   std::vector<std::int64_t> next(tokens.size(), -1), found;
@@ -125,7 +127,7 @@ std::vector<Scores> score(const Transformer& model, const std::vector<std::vecto
     for (std::size_t s = 0; s < sequences.size(); ++s) {
       HS_ASSERT(from[s] >= 1);
       const auto length = static_cast<std::int64_t>(sequences[s].size());
-      // Row begin + i says what comes at begin + i + 1.
+      // Row i of the chunk predicts token begin + i + 1.
       const std::int64_t first = std::max<std::int64_t>(0, from[s] - 1 - begin),
                          last = std::min(batch.lengths[s], length - 1 - begin);
       if (first < last) {

@@ -10,7 +10,8 @@
 
 namespace headspan {
 
-/// Scores of the tokens of one sequence from some position on, each given all before it; natural logarithms.
+/// Scores of the tokens of one sequence from some position on, each given all tokens before it. Logarithms
+/// are natural.
 struct Scores {
   std::vector<double> log_probability;
   std::vector<std::uint8_t> greedy;  ///< 1: no other token was more likely
@@ -18,17 +19,17 @@ struct Scores {
   std::vector<double> divergence;    ///< KL(reference || cache); empty without one
 };
 
-/// Hidden states of all tokens of some sequences, in the chunks in which they were run: a reference for other
-/// runs.
+/// Hidden states of all tokens of some sequences, in the chunks in which they were run. They are the
+/// reference with which score() compares another run.
 using HiddenStates = std::vector<at::Tensor>;
 
-/// Runs sequences with a fresh cache for as many. Collective over the model's tensor-parallel communicator,
-/// with equal arguments.
+/// Runs sequences with a fresh cache for that many sequences. Collective over the model's tensor-parallel
+/// communicator, with equal arguments on every rank.
 HiddenStates hidden_states(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
                            KvCache& cache);
 
-/// Scores tokens from[s] .. of every sequence, from[s] >= 1, with a fresh cache for as many; `reference`: of
-/// the same sequences, or empty. Collective as hidden_states.
+/// Scores the tokens of every sequence s from index from[s] >= 1 on, with a fresh cache for that many
+/// sequences. `reference`: hidden states of the same sequences, or empty. Collective, as hidden_states is.
 std::vector<Scores> score(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
                           const std::vector<std::int64_t>& from, KvCache& cache,
                           const HiddenStates& reference);
@@ -36,7 +37,7 @@ std::vector<Scores> score(const Transformer& model, const std::vector<std::vecto
 constexpr std::int64_t kNotFinite = -2;  ///< in place of a token: the forward pass has overflowed
 
 /// Appends tokens, possibly none, to each sequence of the cache. Returns the most likely next token, or
-/// kNotFinite, for sequences that got tokens and -1 for the others. Collective as hidden_states.
+/// kNotFinite, for sequences that got tokens and -1 for the others. Collective, as hidden_states is.
 std::vector<std::int64_t> next_tokens(const Transformer& model,
                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache);
 

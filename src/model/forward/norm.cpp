@@ -11,9 +11,9 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kGrain = 64;  // rows that are worth a thread
+constexpr std::int64_t kGrain = 64;  // the fewest rows that are worth a thread
 
-/// Returns mean(x^2) of each row of x: [rows, width], in float64: [rows].
+/// Returns mean(x^2) of each row of x: [rows, width], computed in float64: [rows].
 template <class T>
 at::Tensor mean_squares(const at::Tensor& x) {
   const std::int64_t width = x.size(1);
@@ -43,7 +43,7 @@ at::Tensor scale_rows(const at::Tensor& x, const at::Tensor& means, const at::Te
   return y;
 }
 
-/// For a matrix in float32 or float64 on the CPU: two passes over memory.
+/// Normalises a matrix in float32 or float64 on the CPU, in two passes over memory.
 template <class T>
 at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& gain, double eps, const DeviceComm* comm) {
   at::Tensor means = mean_squares<T>(x);
@@ -54,7 +54,7 @@ at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& gain, double eps, co
   return scale_rows<T>(x, means, gain, eps);
 }
 
-/// For any dtype, in the order of operations of transformers.
+/// Normalises any dtype, with the operations of transformers in their order.
 at::Tensor norm_plain(const at::Tensor& x, const at::Tensor& gain, double eps, bool round_once,
                       const DeviceComm* comm) {
   const at::Tensor wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);

@@ -9,9 +9,10 @@
 
 namespace headspan {
 
-/// x: [..., width], contiguous, gain: [width], of one dtype. Returns a new tensor like x. With `round_once`
-/// (OLMo-2) the gain is multiplied before the result is rounded to x's dtype, otherwise after. With `comm`
-/// the last dimension is split into equal parts over its ranks, and the call is collective over comm.
+/// Normalises x: [..., width], contiguous, with gain: [width], of one dtype. Returns a new tensor like x.
+/// With `round_once` (OLMo-2) the gain is multiplied before the result is rounded to x's dtype, otherwise
+/// after. With `comm` the last dimension is split into equal parts over its ranks, and the call is collective
+/// over comm.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps, bool round_once,
                     const DeviceComm* comm = nullptr);
 

@@ -8,7 +8,7 @@
 namespace headspan {
 namespace {
 
-/// For float32 or float64 on the CPU: one pass over memory.
+/// Rotates float32 or float64 on the CPU, in one pass over memory.
 template <class T>
 at::Tensor rotate_heads(const at::Tensor& x, const RopeTable& table) {
   const std::int64_t heads = x.size(1), half = x.size(2) / 2;
@@ -30,7 +30,7 @@ at::Tensor rotate_heads(const at::Tensor& x, const RopeTable& table) {
   return rotated;
 }
 
-/// For any dtype, in the order of operations of transformers.
+/// Rotates any dtype, with the operations of transformers in their order.
 at::Tensor rotate_plain(const at::Tensor& x, const RopeTable& table) {
   const std::int64_t half = x.size(-1) / 2;
   const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);
@@ -46,8 +46,8 @@ at::Tensor rope_frequencies(const ModelConfig& config, at::ScalarType dtype) {
       at::pow(config.rope_theta, at::arange(0, config.head_size, 2, dtype) / d).reciprocal();
   if (!config.rope_scaling) return plain;
   const Llama3Scaling& scaling = *config.rope_scaling;
-  // wave = original context / wavelength: above high_freq_factor unchanged, below low_freq_factor divided by
-  // the factor, linear in between.
+  // wave = original context / wavelength. A frequency is unchanged if wave is above high_freq_factor, divided
+  // by the factor if it is below low_freq_factor, and interpolated in between.
   const at::Tensor wave = plain * (scaling.original_max_positions / (2 * M_PI));
   const at::Tensor keep =
       ((wave - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)).clamp(0, 1);

@@ -19,12 +19,12 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkNumbers = 1 << 16;  // a sum of fewer over the ranks is mostly latency
+constexpr std::int64_t kChunkNumbers = 1 << 16;  // the time to sum fewer over the ranks is mostly latency
 
 /// gate = silu(gate) * up.
 void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
   if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
-    const bool lacks_silu = gate.is_cpu() && gate.scalar_type() == at::kHalf;  // in some LibTorch
+    const bool lacks_silu = gate.is_cpu() && gate.scalar_type() == at::kHalf;  // in some versions
     gate = lacks_silu ? at::silu(gate.to(at::kFloat)).to(at::kHalf) : at::silu_(gate);
     gate.mul_(up);
     return;
@@ -52,7 +52,7 @@ Transformer Transformer::load(const ModelConfig& config, const Checkpoint& check
                               const Comm& data_parallel) {
   const c10::InferenceMode inference;
   Transformer model(config, options, tensor_parallel);
-  agree(data_parallel, [&] {  // else the other rows would go on and wait for this one
+  agree(data_parallel, [&] {  // otherwise other tensor-parallel groups would go on and wait for this one
     agree(tensor_parallel.host(), [&] {
       const WeightTypes types{scalar_type(weight_dtype(options.dtype, config, &checkpoint)), model.dtype_};
       model.weights_ =
@@ -166,11 +166,11 @@ void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const Ro
   for (const Stream stream : *capture.streams) project(layer, stream, input, table, &capture);
 }
 
-/// The chunks of rows that go through the rest of a layer after its attention. Where ranks share the layer
-/// there are two, if they are large enough: one is computed while the other is summed over the ranks.
+/// Returns the chunks of rows that go through the rest of a layer after its attention. If ranks share the
+/// layer and chunks are large enough there are two: one is computed while the other is summed over the ranks.
 std::vector<Range> Transformer::row_chunks(std::int64_t rows, const Capture* capture) const {
   const std::int64_t half = rows / 2;
-  const bool measured = capture != nullptr && *capture->mean_squares;  // of all rows at once
+  const bool measured = capture != nullptr && *capture->mean_squares;  // for all rows at once
   if (tensor_parallel_->size() == 1 || measured || half * config_.hidden_size < kChunkNumbers)
     return {{0, rows}};
   return {{0, half}, {half, rows - half}};
@@ -204,7 +204,7 @@ at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const
   return sum;
 }
 
-/// Returns one stream as attention takes it, and passes it to the sink at the capture point.
+/// Returns one stream in the form that attention takes, and passes it to the sink at the capture point.
 at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Tensor& x,
                                 const RopeTable& table, const Capture* capture) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
@@ -260,7 +260,7 @@ at::Tensor Transformer::mlp(const LayerWeights& layer, const at::Tensor& x) cons
   return gate;
 }
 
-/// Starts the sum over the ranks of a layer whose inputs are split over them; finish_sum adds the bias, once.
+/// Starts to sum the output of a layer whose inputs are split over the ranks; finish_sum adds the bias, once.
 PendingSum Transformer::begin_sum(const Linear& linear, const at::Tensor& x) const {
   return {*tensor_parallel_, apply(tensor_parallel_->size() == 1 ? linear : Linear{linear.weight, {}}, x)};
 }
@@ -274,7 +274,7 @@ at::Tensor Transformer::norm(const at::Tensor& x, const at::Tensor& gain) const 
   return rms_norm(x, gain, config_.norm_eps, config_.round_once);
 }
 
-/// x: [tokens, heads of this rank, head_size].
+/// Normalises queries or keys as the model does. x: [tokens, heads of this rank, head_size].
 at::Tensor Transformer::norm_heads(const at::Tensor& x, const at::Tensor& gain) const {
   if (config_.qk_norm == QkNorm::none) return x;
   if (config_.qk_norm == QkNorm::per_head) return norm(x, gain);

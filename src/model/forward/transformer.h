@@ -1,8 +1,8 @@
 // The forward pass of a decoder-only transformer over packed tokens: sequences lie end to end without
-// padding, every token is a row. It passes Q, K and V to a sink as it computes them, and stops when nothing
-// more is needed. A Transformer is one rank's shard, in memory or on a GPU; the ranks of a tensor-parallel
-// communicator call it together, with the same batch. Attention is over the batch alone, or also over a KV
-// cache (model/cache/kv_cache.h). No statistics, no files of results.
+// padding, and every token is a row. It passes Q, K and V to a sink as it computes them, and stops when
+// nothing more is needed. A Transformer is one rank's shard, in host memory or on a GPU; the ranks of a
+// tensor-parallel communicator call it together, with the same batch. Attention is over the batch alone, or
+// also over a KV cache (model/cache/kv_cache.h). No statistics, no files of results.
 #pragma once
 
 #include <functional>
@@ -33,19 +33,19 @@ struct PackedBatch {
 template <class T>
 using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const T* values)>;
 
-/// Receives the same values as the forward pass computes them: on its device, in its dtype, [tokens, heads,
-/// head_size].
+/// Receives the same values without conversion, on the device and in the dtype of the forward pass: [tokens,
+/// heads, head_size].
 using TensorSink = std::function<void(std::int64_t layer, Stream stream, const at::Tensor& values)>;
 
-/// Receives for each token of a batch the mean square, plus the norm's epsilon, to which errors of its
-/// attention block's output are relative: of that output where it is normalised before it is added, else of
-/// the residual stream after the addition.
+/// Receives for each token of a batch a mean square, plus the norm's epsilon, by which errors of the
+/// attention block's output are divided: that of the output itself if it is normalised before it is added
+/// (OLMo-2), else that of the residual stream after the addition.
 using MeanSquareSink = std::function<void(std::int64_t layer, const std::vector<double>& values)>;
 
 class KvCache;
 
 struct TransformerOptions {
-  Dtype dtype;                   ///< of the forward
+  Dtype dtype;                   ///< of the forward pass
   Extent extent;                 ///< which layers there are
   at::Device device = at::kCPU;  ///< where the weights are kept and the model runs
 };
@@ -58,8 +58,8 @@ class Transformer {
                           const TransformerOptions& options, const DeviceComm& tensor_parallel,
                           const Comm& data_parallel);
 
-  /// Draws the weights: the same model for one seed whatever the number of ranks. Collective over the
-  /// communicator, which must outlive the object. Throws AgreedError.
+  /// Draws the weights. A seed gives the same model on any number of ranks. Collective over the communicator,
+  /// which must outlive the object. Throws AgreedError.
   static Transformer random(const ModelConfig& config, std::uint64_t seed, const TransformerOptions& options,
                             const DeviceComm& tensor_parallel);
 
@@ -67,7 +67,7 @@ class Transformer {
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }  ///< of the forward pass and of what is captured
 
-  /// The heads of this rank among all heads of a stream.
+  /// Returns which of all heads of a stream this rank has.
   Range heads(Stream stream) const;
 
   /// Runs the batch and passes the `streams` of each layer of the extent to `sink`, layers ascending,
@@ -91,8 +91,8 @@ class Transformer {
   at::Tensor logits(const PackedBatch& batch) const;
 
   /// Returns the hidden states after the last norm: [tokens, hidden]. The batch has one length, possibly 0,
-  /// for each sequence of the cache: its tokens follow those in the cache, and are in it afterwards.
-  /// Collective over the tensor-parallel communicator.
+  /// for each sequence of the cache. Its tokens follow those in the cache and are appended to it. Collective
+  /// over the tensor-parallel communicator.
   at::Tensor hidden(const PackedBatch& batch, KvCache& cache) const;
 
   /// Returns logits [rows, vocabulary] of rows of hidden states. Collective over the tensor-parallel

@@ -1,6 +1,6 @@
-// Unpacks codes of few bits to 16-bit integers, two in a word, because processors multiply and add pairs of
-// them: a part of quantized_gemm.cpp. A vector of the words of a matrix holds one pair of columns for
-// neighbouring tokens, or one pair of tokens for neighbouring columns. Everything here is inlined into a
+// Unpacks codes of few bits to 16-bit integers, two in a word, because processors have instructions that
+// multiply and add pairs of them. A part of quantized_gemm.cpp. A vector of words holds one pair of columns
+// for neighbouring tokens, or one pair of tokens for neighbouring columns. Everything here is inlined into a
 // kernel that is compiled for one instruction set.
 #pragma once
 
@@ -22,8 +22,9 @@ constexpr std::int64_t kGroup = 8;      // codes that fill whole bytes
 
 inline std::int64_t whole_groups(std::int64_t columns) { return (columns + kGroup - 1) / kGroup * kGroup; }
 
-/// The addresses of codes first .. first + count of each row, with at least kSlack readable bytes after their
-/// last byte: the last rows are copied. Rows after the last one are the last one.
+/// The addresses of codes first .. first + count of each row. At least kSlack bytes after the codes can be
+/// read: to make sure of that, the last rows are copied. Rows after the last one have the address of the last
+/// one.
 class RowStarts {
  public:
   HS_INLINED RowStarts(const CodedRows& codes, std::int64_t first, std::int64_t count) {
@@ -50,7 +51,7 @@ class RowStarts {
                       [kColumns * kMostQuantizedBits / 8 + kSlack];
 };
 
-constexpr int kPart = 16;  // bytes of a part of a vector: instructions that stay within one are the fastest
+constexpr int kPart = 16;  // bytes of a part of a vector: instructions within a part are the fastest
 
 /// Loads part i of `to` from starts[i].
 template <int Lanes>
@@ -101,7 +102,7 @@ HS_INLINED inline void expand(const Bytes<Lanes>& bytes, Codes<Lanes>& to) {
                               std::make_integer_sequence<int, 2 * Lanes>(), to);
 }
 
-/// The source, among a followed by b, of element i of an interleaved vector of `count` elements.
+/// Returns which element of a followed by b becomes element i of an interleaved vector of `count` elements.
 constexpr int interleaved(int i, int count, int width, bool upper, int block) {
   const int in_block = i % block, from_b = in_block / width % 2;
   const int source = (upper ? block / 2 : 0) + in_block / (2 * width) * width + in_block % width;
@@ -115,7 +116,7 @@ HS_INLINED inline void interleave(const V& a, const V& b, std::integer_sequence<
   shuffle(a, b, std::integer_sequence<int, interleaved(I, sizeof...(I), Width, Upper, Block)...>(), to);
 }
 
-/// Transposes 4 x 4 words, of which each of four vectors holds a row in every part.
+/// Transposes 4 x 4 words in every part of four vectors; each vector holds one row of each of these matrices.
 template <int Lanes>
 HS_INLINED inline void transpose(Words<Lanes>* four) {
   constexpr auto kAll = std::make_integer_sequence<int, Lanes>();
@@ -130,7 +131,7 @@ HS_INLINED inline void transpose(Words<Lanes>* four) {
   interleave<2, true, 4>(c, d, kAll, four[3]);
 }
 
-/// Each part holds the eight codes of one group of a token.
+/// The layout in which each part holds the eight codes of one group of a token.
 template <int Bits, int Group>
 struct GroupOfToken {
   static constexpr int bit(int i) { return (Group * 8 + i % 8) * Bits; }
@@ -185,7 +186,8 @@ HS_INLINED inline void unpack_columns(const std::uint8_t* row, Codes<Lanes>& to)
   expand<Lanes, Bits, GroupOfToken<Bits, 0>>(bytes, to);
 }
 
-/// Puts pairs of columns in order, of which `lower` has the first of each part and `upper` the last.
+/// Puts the words of columns in order: at first `lower` has the first four columns of each part and `upper`
+/// the last four.
 template <int Lanes>
 HS_INLINED inline void sort_parts(Words<Lanes>& lower, Words<Lanes>& upper) {
   if constexpr (Lanes > 4) {

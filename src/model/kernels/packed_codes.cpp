@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// Rounds to float32 first, as the host does.
+/// Converts to float16 through float32, as the host does. Values beyond its range become the largest one.
 at::Tensor to_half(const at::Tensor& values) {
   constexpr double kLargest = 65504;
   return values.clamp(-kLargest, kLargest).to(at::kFloat).to(at::kHalf);

@@ -1,11 +1,12 @@
 // Codes of few bits on a device, in ATen: packs and unpacks a coded band of model/cache/record_format.h, with
-// the same scales and bytes, without a loop over codes. What is read are fields: the bits of one code in one
-// byte, as a number from 0 to 255 at their position in it, so that one operation unpacks a byte.
+// the same scales and bytes, without a loop over codes. Unpacking gives fields. A field is those bits of one
+// code that lie in one byte, left in their place, as a number from 0 to 255; one operation gives all fields
+// of a byte.
 //
 //   code[c] = sum of unit[f] field[f] over the fields f of column c        unit: powers of two
 //
-// A code that crosses into the next byte has two fields. Maps of columns become maps of fields once, so that
-// codes are never assembled. Where the bytes are kept: model/device_cache/device_block.h.
+// A code that crosses into the next byte has two fields. Maps of columns are turned into maps of fields once,
+// so that codes are never assembled. The bytes are kept by model/device_cache/device_block.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,21 +35,21 @@ class PackedCodes {
   std::int64_t fields() const { return masks_.numel(); }  ///< per token; unused bits are fields of 0
   std::int64_t scales() const { return band_.offset ? 2 : 1; }
 
-  /// z: [rows, columns], float32 or float64.
+  /// Quantises and packs z: [rows, columns], float32 or float64.
   PackedRows pack(const at::Tensor& z) const;
 
-  /// bytes: [..., bytes]; returns [..., fields] of `type`.
+  /// Returns the fields of bytes: [..., bytes], as [..., fields] of `type`.
   at::Tensor unpack(const at::Tensor& bytes, at::ScalarType type) const;
 
-  /// scales: [..., scales].
+  /// Returns what stored scales: [..., scales] mean.
   CodeScales read_scales(const at::Tensor& scales) const;
 
-  /// maps: [heads, columns, d]; returns [heads, fields, d].
+  /// Turns maps of columns: [heads, columns, d] into maps of fields: [heads, fields, d].
   at::Tensor on_fields(const at::Tensor& maps) const;
 
-  /// [fields], float64: 1 / unit for the lowest field of each column, else 0. Multiplied by a number it gives
-  /// the fields of columns that all have this number; the product of a row of on_fields with it is the sum
-  /// over the columns.
+  /// Returns 1 / unit for the lowest field of each column and 0 for the others: [fields], float64. Multiplied
+  /// by a number it gives the fields of columns that all have this number. Its product with a map of fields
+  /// is the sum of the map over the columns.
   const at::Tensor& lowest() const { return lowest_; }
 
  private:

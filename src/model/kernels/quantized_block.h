@@ -1,4 +1,4 @@
-// Stored columns of few bits as kernels read them. Who writes them: model/cache/record_format.h.
+// Stored columns of few bits as kernels read them. model/cache/record_format.h writes them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr std::int64_t kQuantizedTokens = 64;
 /// Columns of at most kQuantizedTokens tokens: z[t, c] = base[t] + code[t, c] * step[t].
 struct QuantizedBlock {
   CodedRows codes;
-  float base[kQuantizedTokens];  ///< any finite value after the last token, as in step
+  float base[kQuantizedTokens];  ///< after the last token any finite value, in `step` too
   float step[kQuantizedTokens];
 };
 

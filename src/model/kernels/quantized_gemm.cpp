@@ -13,7 +13,7 @@ using namespace int16_unpack;
 
 namespace {
 
-constexpr std::int64_t kRows = 16;      // of the other factor, taken at a time
+constexpr std::int64_t kRows = 16;      // rows of the other factor, taken at a time
 constexpr std::int64_t kRowGroup = 16;  // columns of the widest vector
 constexpr float kLargest = 32767;
 constexpr float kSmallest = 1e-30F;  // smaller magnitudes count as zero
@@ -26,7 +26,7 @@ void run_fused(Arguments... arguments) {
 }
 #endif
 
-/// for_this_processor with fused products where the processor has them.
+/// Runs a kernel as for_this_processor does, with fused products if the processor has them.
 template <class Kernel, class... Arguments>
 void run_kernel(Arguments... arguments) {
 #if HS_SEVERAL_PROCESSORS
@@ -36,8 +36,8 @@ void run_kernel(Arguments... arguments) {
   for_this_processor<Kernel>(arguments...);
 }
 
-/// Adds to every lane of `sum` the products of the lower and of the upper halves of a and b: with `Fused` in
-/// one instruction (AVX-512 VNNI).
+/// Adds to every lane of `sum` the product of the lower halves of a and b and that of the upper halves.
+/// `Fused`: in one instruction (AVX-512 VNNI).
 template <int Lanes, bool Fused>
 HS_INLINED inline void add_pairs(const Words<Lanes>& a, const Words<Lanes>& b, Ints<Lanes>& sum) {
 #if HS_NAMED_INSTRUCTIONS
@@ -70,8 +70,8 @@ struct PairMatrix {
   std::int64_t leading, count, width;
 };
 
-/// sums[m * Vectors + v] = sum over i of x[m][i] times vector v, from lane `first` on, of row i of z. At most
-/// 128 products of 2^15 and 2^7 each: far from what 32 bits hold.
+/// Sets sums[m * Vectors + v] to the sum over i of x[m][i] times vector v, counted from lane `first`, of row
+/// i of z. Does not overflow 32 bits: a sum has at most 128 products below 2^15 * 2^7 each.
 template <int Lanes, bool Fused, int Rows, int Vectors>
 HS_INLINED inline void sum_pairs(const std::uint32_t* const* x, const PairMatrix& z, std::int64_t first,
                                  Ints<Lanes>* sums) {
@@ -90,7 +90,7 @@ HS_INLINED inline void sum_pairs(const std::uint32_t* const* x, const PairMatrix
   std::memcpy(sums, partial, sizeof partial);
 }
 
-/// How many rows times `vectors` vectors of sums a processor has registers for.
+/// Returns for how many rows a processor has registers, if each row takes `vectors` vectors of sums.
 template <int Lanes>
 constexpr int rows_with(int vectors) {
   return 8 * vectors <= Lanes ? 8 : 4;
@@ -138,7 +138,7 @@ HS_INLINED inline std::int64_t whole_vectors(std::int64_t lanes) {
   return (lanes + Lanes - 1) / Lanes * Lanes;
 }
 
-/// base + 2^(bits - 1) step of each token: what centred codes leave out.
+/// Computes base + 2^(bits - 1) step for each token, which the codes minus 2^(bits - 1) leave out.
 HS_INLINED inline void middles_of(const QuantizedBlock& z, float* middles) {
   const auto middle = static_cast<float>(1 << (z.codes.bits - 1));
   for (std::int64_t t = 0; t < kQuantizedTokens; ++t) middles[t] = z.base[t] + middle * z.step[t];
@@ -190,7 +190,7 @@ HS_INLINED inline void store_rounded(const Floats<Lanes>& values, float inverse,
   std::memcpy(to, &integers, sizeof integers);
 }
 
-/// The factor that scales the largest magnitude to kLargest.
+/// Returns the factor that scales the largest magnitude to kLargest.
 HS_INLINED inline float inverse_of(float largest) { return largest > kSmallest ? kLargest / largest : 0; }
 
 /// Reduces all lanes by an associative operation.
@@ -222,14 +222,15 @@ HS_INLINED inline float sum_of(const Floats<Lanes>& lanes) {
   return reduce<Lanes>(lanes, [](const auto& a, const auto& b) HS_INLINED { return a + b; });
 }
 
-/// A row of weights times the steps of their tokens, as factor * integer: pairs of neighbouring tokens.
+/// A row of weights, each multiplied by the step of its token, as factor * integer; a word holds two
+/// neighbouring tokens.
 struct IntegerWeights {
   std::uint32_t pairs[kQuantizedTokens / 2];
   float factor;
-  float middle;  ///< the sum of weights times middles
+  float middle;  ///< the sum over tokens of weight times middle
 };
 
-/// w: [tokens of z].
+/// Rounds the weights w: [tokens of z].
 template <int Lanes>
 HS_INLINED inline void round_weights(const float* w, const QuantizedBlock& z, const float* middles,
                                      IntegerWeights& to) {
@@ -291,7 +292,7 @@ struct ProductKernel {
 };
 
 struct RoundRow {
-  /// pairs: whole groups of kRowGroup columns, zero after the last column.
+  /// Rounds one row. pairs: whole groups of kRowGroup columns, zero after the last column.
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const float* x, std::int64_t columns, std::uint32_t* pairs, float* factor,
                              float* sum) {
@@ -308,7 +309,7 @@ struct RoundRow {
     *sum = sum_of<Lanes>(total);
   }
 
-  /// Calls use(column, vector); zero after the last column.
+  /// Calls use(column, vector) for all columns; lanes after the last column are zero.
   template <int Lanes, class Use>
   HS_INLINED static void for_each_vector(const float* x, std::int64_t columns, const Use& use) {
     Floats<Lanes> values;

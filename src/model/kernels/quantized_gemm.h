@@ -1,10 +1,11 @@
-// Products of a few rows with stored columns of few bits, in place: codes times 16-bit integers, of which a
-// processor multiplies twice as many at a time as float32 numbers. On pointers, on one thread, compiled for
-// several instruction sets (base/process/cpu_dispatch.h).
+// Products of a few rows with stored columns of few bits, in place. Codes are multiplied by 16-bit integers,
+// of which a processor multiplies twice as many at a time as float32 numbers. On pointers, on one thread,
+// compiled for several instruction sets (base/process/cpu_dispatch.h).
 //
-// The other factor is rounded to 1 / 32767 of its largest magnitude: of a row of x, or of w[m, t] * step[t]
-// over the tokens of one call. Sums over a call are of integers and exact. The rounding changes a sum by less
-// than a ten-thousandth of its terms; rounding to 8 bits has changed each by some thousandths.
+// The other factor is rounded to multiples of 1 / 32767 of its largest magnitude, which is that of a row of
+// x, or of w[m, t] * step[t] over the tokens of one call. Within a call integers are summed, exactly. The
+// rounding changes a sum by less than a ten-thousandth of its terms; quantisation to 8 bits has already
+// changed each term by some thousandths.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class IntegerRows {
   IntegerRows() = default;
   IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
 
-  /// Replaces the matrix, in the same memory where that is enough.
+  /// Replaces the matrix; reuses the memory if it is large enough.
   void assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(factors_.size()); }
@@ -30,7 +31,7 @@ class IntegerRows {
   float sum(std::int64_t row) const { return sums_[static_cast<std::size_t>(row)]; }  ///< of the row of x
 
  private:
-  std::int64_t leading_ = 0;  // words per row, of whole vectors; zero after the last column
+  std::int64_t leading_ = 0;  // words per row, a whole number of vectors; zero after the last column
   std::vector<std::uint32_t> pairs_;
   std::vector<float> factors_, sums_;
 };

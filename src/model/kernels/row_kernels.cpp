@@ -11,8 +11,8 @@
 namespace headspan {
 namespace {
 
-/// exp(x) to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. x is clipped to
-/// [-64, 64], so that no result is subnormal: subnormal numbers are slow.
+/// Returns exp(x) to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. x is
+/// clipped to [-64, 64], so that no result is subnormal: subnormal numbers are slow.
 HS_INLINED inline float exponential(float x) {
   x = x < -64.0f ? -64.0f : x;
   x = x > 64.0f ? 64.0f : x;
@@ -38,7 +38,7 @@ HS_INLINED inline void scale_loop(const T* x, T factor, const T* gain, std::int6
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor * gain[i];
 }
 
-/// Adding 1.5 * 2^52 to a number leaves the nearest integer in the lowest bits.
+/// Rounds by adding 1.5 * 2^52, which leaves the nearest integer in the lowest bits of a double.
 template <class T>
 HS_INLINED inline void round_codes_loop(const T* x, std::int64_t count, double base, double inverse,
                                         std::uint32_t last, std::uint32_t* codes) {
@@ -53,7 +53,7 @@ HS_INLINED inline void round_codes_loop(const T* x, std::int64_t count, double b
   }
 }
 
-/// The largest number. With vectors written out: Clang does not vectorise a loop that looks for it.
+/// Returns the largest number. The vectors are written out because Clang does not vectorise such a loop.
 HS_INLINED inline float largest_of(const float* x, std::int64_t count) {
   float largest = -std::numeric_limits<float>::infinity();
   simd::Floats<16> lanes = simd::Floats<16>{} + largest, values;
@@ -67,7 +67,7 @@ HS_INLINED inline float largest_of(const float* x, std::int64_t count) {
   return largest;
 }
 
-/// Sixteen codes of at most 4 bits: eight fill `Bits` bytes, and a word holds them all.
+/// Unpacks sixteen codes of at most 4 bits. Eight of them fill `Bits` bytes, at most one word.
 template <int Bits>
 HS_INLINED inline void expand_sixteen(const std::uint8_t* codes, simd::Floats<16>& numbers) {
   constexpr simd::Words<16> kShifts = {0, Bits, 2 * Bits, 3 * Bits, 4 * Bits, 5 * Bits, 6 * Bits, 7 * Bits,
@@ -83,7 +83,7 @@ HS_INLINED inline void expand_sixteen(const std::uint8_t* codes, simd::Floats<16
   numbers = __builtin_convertvector(integers, simd::Floats<16>);
 }
 
-/// Eight codes of up to 8 bits.
+/// Unpacks eight codes of at most 8 bits.
 template <int Bits>
 HS_INLINED inline void expand_eight(const std::uint8_t* codes, simd::Floats<8>& numbers) {
   using LongWords = std::uint64_t __attribute__((vector_size(64)));
@@ -183,8 +183,8 @@ void round_codes(const double* x, std::int64_t count, double base, double invers
   on_this_processor([=]() HS_INLINED { round_codes_loop(x, count, base, inverse, last, codes); });
 }
 
-/// Shifts exponent and fraction of a float16 to where a float has them; its exponent lacks 112, which an
-/// exact product adds.
+/// Shifts exponent and fraction of a float16 to where a float has them. The exponent is then too small by
+/// 112, which an exact multiplication by 2^112 corrects.
 void expand_halves(const std::uint32_t* words, int shift, std::int64_t count, float* x) {
   on_this_processor([=]() HS_INLINED {
 #pragma omp simd

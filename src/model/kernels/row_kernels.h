@@ -20,8 +20,8 @@ void scale_row(const double* x, double factor, const double* gain, std::int64_t 
 /// absolute 1e-25 below that.
 void silu_times(float* gate, const float* up, std::int64_t count);
 
-/// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6 and an absolute 1e-27. Returns log sum exp(x):
-/// -infinity for no numbers.
+/// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6 and an absolute 1e-27. Returns log sum exp(x),
+/// which is -infinity if `count` is 0.
 float softmax_row(float* x, std::int64_t count);
 double softmax_row(double* x, std::int64_t count);
 
@@ -32,8 +32,8 @@ void round_codes(const float* x, std::int64_t count, double base, double inverse
 void round_codes(const double* x, std::int64_t count, double base, double inverse, std::uint32_t last,
                  std::uint32_t* codes);
 
-/// Widens the float16 numbers in the lower (upper: shift = 16) halves of words. Infinity and NaN must not
-/// occur.
+/// Converts float16 numbers to float32: those in the lower halves of words (shift = 0) or in the upper ones
+/// (shift = 16). Infinity and NaN must not occur.
 void expand_halves(const std::uint32_t* words, int shift, std::int64_t count, float* x);
 
 /// x[r, i] = base[r] + code[r, i] * step[r]; rows of x `leading` apart. Up to 7 numbers after a row of x are

@@ -13,15 +13,15 @@ namespace {
 using namespace simd;
 
 constexpr int kRows = 4;               // multiplied at a time
-constexpr std::int64_t kAhead = 4096;  // bytes ahead of what is read that are prefetched: some rows
+constexpr std::int64_t kAhead = 4096;  // bytes ahead of those being read that are prefetched
 
 template <int Lanes>
 HS_INLINED inline void load_floats(const float* from, Floats<Lanes>& to) {
   load(from, to);
 }
 
-/// A bfloat16 is the upper half of a float. GCC needs several instructions for a conversion to longer
-/// vectors.
+/// Widens bfloat16, which is the upper half of a float. Named instructions, because GCC compiles the
+/// conversion to longer vectors into several.
 template <int Lanes>
 HS_INLINED inline void load_floats(const c10::BFloat16* from, Floats<Lanes>& to) {
 #if HS_NAMED_INSTRUCTIONS
@@ -64,8 +64,8 @@ HS_INLINED inline void load_some(const W* from, std::int64_t count, Floats<Lanes
   load(lanes, to);
 }
 
-/// Where, among a followed by b, add_halves finds the first summand of element i; the other is `width` after
-/// it.
+/// Returns which element of a followed by b is the first summand of element i in add_halves; the other
+/// summand is `width` elements later.
 constexpr int summand(int i, int lanes, int width) {
   const int block = i / (2 * width) * (2 * width), in_block = i % (2 * width);
   return in_block < width ? block + in_block : lanes + block + in_block - width;
@@ -90,7 +90,7 @@ HS_INLINED inline void sum_lanes(Floats<Lanes>* sums) {
   if constexpr (Width > 1) sum_lanes<Lanes, Width / 2>(sums);
 }
 
-/// y[m, n] += the sum over k and over the lanes of sums[(k * Rows + m) * Outputs + n].
+/// Adds to y[m, n] the sum over k and over the lanes of sums[(k * Rows + m) * Outputs + n].
 template <int Lanes, int Rows, int Outputs>
 HS_INLINED inline void add_sums(Floats<Lanes>* sums, float* y, std::int64_t y_leading) {
   sum_lanes<Lanes>(sums);
@@ -107,8 +107,8 @@ HS_INLINED inline void add_sums(Floats<Lanes>* sums, float* y, std::int64_t y_le
   }
 }
 
-/// Multiplies Rows rows by Outputs outputs, with Rows * Outputs * kSteps <= Lanes vectors of partial sums: a
-/// processor holds 2 * Lanes vectors.
+/// Multiplies Rows rows by Outputs outputs, with Rows * Outputs * kSteps <= Lanes vectors of partial sums; a
+/// processor has registers for 2 * Lanes vectors.
 template <int Lanes, int Rows, int Outputs, class W>
 HS_INLINED inline void transposed_block(const float* x, std::int64_t x_leading, const W* w,
                                         std::int64_t w_leading, std::int64_t inner, float* y,
@@ -180,8 +180,8 @@ struct TransposedKernel {
   }
 };
 
-/// Multiplies Rows rows by Vectors vectors of columns, or by `columns` < Lanes columns; adds to those of y
-/// from `first` on.
+/// Multiplies Rows rows by Vectors vectors of columns, or by `columns` < Lanes columns. Adds only columns
+/// `first` and later to y.
 template <int Lanes, int Rows, int Vectors>
 HS_INLINED inline void product_block(const float* x, std::int64_t x_leading, const float* z,
                                      std::int64_t z_leading, std::int64_t first, std::int64_t columns,
@@ -221,7 +221,7 @@ HS_INLINED inline void product_block(const float* x, std::int64_t x_leading, con
     for (std::int64_t c = first; c < columns; ++c) y[m * y_leading + c] += values[m * Vectors * Lanes + c];
 }
 
-/// Takes all columns; the last block overlaps the one before it where there are enough columns.
+/// Multiplies by all columns. The last block overlaps the one before it if there are enough columns.
 template <int Lanes, int Rows>
 HS_INLINED inline void all_columns(const float* x, std::int64_t x_leading, const float* z,
                                    std::int64_t z_leading, std::int64_t columns, std::int64_t inner, float* y,

@@ -1,7 +1,7 @@
-// Products of a few rows with a matrix that is read once: what a decode step consists of. A general product
-// would pack the matrix first, which costs more than the product itself. On pointers, on one thread, compiled
-// for several instruction sets (base/process/cpu_dispatch.h); sums are in float32. For more than
-// kMostSkinnyRows rows use BLAS.
+// Products of a few rows with a matrix that is read once, as in a decode step. A general product would pack
+// the matrix first, which costs more than the product itself. On pointers, on one thread, compiled for
+// several instruction sets (base/process/cpu_dispatch.h); sums are in float32. For more than kMostSkinnyRows
+// rows use BLAS.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Vectors of a processor in the words of GCC and Clang, for kernels that base/process/cpu_dispatch.h compiles
-// for several instruction sets: their types, loads from any address, and permutations.
+// Vectors of a processor, by the vector extensions of GCC and Clang, for kernels that
+// base/process/cpu_dispatch.h compiles for several instruction sets: their types, loads from any address, and
+// permutations.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace headspan::simd {
 
-/// Vectors of Lanes numbers of 4 bytes, and others of the same size; `Halves` has 2-byte numbers for as many
-/// lanes.
+/// Vectors of Lanes 4-byte numbers, and vectors of smaller numbers in the same bytes; `Halves` has Lanes
+/// 2-byte numbers.
 template <int Lanes>
 struct Vector {
   typedef float Floats __attribute__((vector_size(4 * Lanes)));  // `using` would lose the size
@@ -34,7 +35,7 @@ using Codes = typename Vector<Lanes>::Codes;
 template <int Lanes>
 using Bytes = typename Vector<Lanes>::Bytes;
 
-/// Copies the bytes of a vector from any address, also of numbers of another type.
+/// Loads a vector from any address, which may hold numbers of another type.
 template <class To, class From>
 HS_INLINED inline void load(const From* from, To& to) {
   std::memcpy(&to, from, sizeof to);

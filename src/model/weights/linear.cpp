@@ -11,14 +11,15 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // weights that are worth a thread
+constexpr std::int64_t kGrain = 1 << 14;  // the fewest weights that are worth a thread
 
 bool is_float_or_bfloat16(const at::Tensor& x) {
   return x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
 }
 
-/// Whether LibTorch multiplies matrices of this type as fast as float32 ones. Where the processor cannot, it
-/// multiplies bfloat16 one number at a time, 40 times slower; some versions do not multiply float16 at all.
+/// Returns whether LibTorch multiplies matrices of this type as fast as float32 ones. If the processor has no
+/// instruction for it, bfloat16 is multiplied one number at a time, 40 times slower; some versions do not
+/// multiply float16 at all.
 bool multiplies_fast(at::ScalarType type) {
 #if defined(__x86_64__)
   static const bool bfloat16 = __builtin_cpu_supports("avx512bf16") != 0;
@@ -52,7 +53,7 @@ at::Tensor apply_to_few_rows(const Linear& linear, const at::Tensor& x) {
   return y.to(x.scalar_type());
 }
 
-/// x: [tokens, inputs], weight: [outputs, inputs], both FP32 in host memory.
+/// Returns x weight^T for x: [tokens, inputs], weight: [outputs, inputs], both FP32 in host memory.
 at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight) {
   const at::Tensor rows = x.contiguous(), matrix = weight.contiguous();
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());

@@ -1,5 +1,5 @@
-// A linear layer: one matrix and an optional bias. The matrix may be stored in bfloat16 for a forward pass in
-// float32; it is widened as it is used, so that a decode step, which mostly reads matrices, reads half the
+// A linear layer: one matrix and an optional bias. For a forward pass in float32 the matrix may be stored in
+// bfloat16. It is widened when it is used, so that a decode step, which mostly reads matrices, reads half the
 // bytes and gives the same digits.
 #pragma once
 
@@ -13,7 +13,8 @@ struct Linear {
   at::Tensor bias;
 };
 
-/// x: [tokens, inputs]; returns [tokens, outputs] of x's dtype. Sums of float32 and bfloat16 are in float32.
+/// Applies the layer to x: [tokens, inputs]; returns [tokens, outputs] of x's dtype. Products of float32 and
+/// bfloat16 are summed in float32.
 at::Tensor apply(const Linear& linear, const at::Tensor& x);
 
 /// Returns x: [tokens, inputs] times matrix: [inputs, outputs], both contiguous and of one dtype.

@@ -15,7 +15,7 @@ const Linear& linear(const LayerWeights& layer, Stream stream) {
   return stream == Stream::q ? layer.q : stream == Stream::k ? layer.k : layer.v;
 }
 
-/// Undefined if no norm follows.
+/// Returns the gain of the norm after the projection; undefined if there is none.
 at::Tensor norm_gain(const LayerWeights& layer, Stream stream) {
   if (stream == Stream::v) return {};
   return stream == Stream::q ? layer.q_norm : layer.k_norm;
@@ -45,7 +45,7 @@ std::int64_t Projections::heads(Stream stream) const {
 
 bool Projections::has_gain(Stream stream) const { return norm_gain(weights_.layers.at(0), stream).defined(); }
 
-/// Reads rows of the tensor of which `weight` has the name and shape.
+/// Reads rows of the tensor that `weight`, a tensor of `weights_` without data, stands for.
 at::Tensor Projections::read(const at::Tensor& weight, Range rows) const {
   const c10::InferenceMode inference;
   const auto found = std::find_if(weights_.slices.begin(), weights_.slices.end(),

@@ -12,14 +12,14 @@
 namespace headspan {
 namespace {
 
-/// A number for each (seed, name): FNV-1a of the name, mixed with the seed.
+/// Returns the seed of one tensor: FNV-1a of its name, mixed with the seed of the model.
 std::uint64_t tensor_seed(std::uint64_t seed, const std::string& name) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return SplitMix64(seed ^ SplitMix64(hash).next()).next();
 }
 
-/// A standard normal number from 64 random bits, by Box and Muller.
+/// Returns a standard normal number from 64 random bits, by the Box-Muller transform.
 float normal(std::uint64_t bits) {
   constexpr float kScale = 1.0f / 4294967296.0f;  // 2^-32
   const float radius = (static_cast<float>(bits >> 32) + 0.5f) * kScale;
@@ -27,8 +27,8 @@ float normal(std::uint64_t bits) {
   return std::sqrt(-2 * std::log(radius)) * std::cos(6.2831853f * angle);
 }
 
-/// Element i of the whole tensor takes the i-th output of SplitMix64, which can start anywhere in its
-/// sequence.
+/// Draws a slice: element i of the whole tensor takes the i-th output of SplitMix64, which can start anywhere
+/// in its sequence.
 void draw(const WeightSlice& slice, std::uint64_t seed, float deviation) {
   constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // of SplitMix64 from one output to the next
   const auto width = static_cast<std::uint64_t>(slice.shape[1]);

@@ -7,8 +7,8 @@
 
 namespace headspan {
 
-/// Every element is a function of the seed, the name of its tensor and its index in the whole tensor: the
-/// same model whatever the slices. Local.
+/// Initialises all slices. Every element is a function of the seed, the name of its tensor and its index in
+/// the whole tensor, so that the model does not depend on how it is sliced. Local.
 void initialize_weights(const ModelConfig& config, std::uint64_t seed, Weights& weights);
 
 /// Initialises one slice.

@@ -36,13 +36,15 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-/// Some old checkpoints hold the rotary frequencies, which config.json determines.
+/// Returns whether a tensor holds rotary frequencies, which some old checkpoints contain although config.json
+/// determines them.
 bool is_redundant(const std::string& name) {
   const std::string buffer = ".self_attn.rotary_emb.inv_freq";
   return name.size() > buffer.size() && name.compare(name.size() - buffer.size(), buffer.size(), buffer) == 0;
 }
 
-/// A norm or a bias that is silently ignored would falsify every result.
+/// Refuses tensors under model.layers that the model does not have: a norm or a bias that is silently ignored
+/// would falsify every result.
 void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) {
   std::set<std::string> expected;
   for (const WeightSlice& slice :
@@ -55,7 +57,7 @@ void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) 
                            " layers has it with the biases that config.json announces");
 }
 
-/// slices: those that the model needs, for any shard.
+/// Checks the tensors of `slices`, which may be those of any shard.
 void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
                    const std::vector<WeightSlice>& slices) {
   for (const WeightSlice& slice : slices) {
@@ -70,7 +72,7 @@ void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
   refuse_unexpected(checkpoint, config);
 }
 
-/// Whether some number has all bits of the exponent `mask` set: NaN or infinity.
+/// Returns whether some number has all bits of the exponent, `mask`, set, that is, is NaN or infinity.
 template <class Bits>
 bool any_not_finite(const void* numbers, std::int64_t count, Bits mask) {
   const auto* bits = static_cast<const Bits*>(numbers);
@@ -93,7 +95,7 @@ bool any_not_finite(const at::Tensor& numbers) {
   }
 }
 
-/// Some rows of a slice: `raw` holds them as stored, and is `values` itself if that is in host memory and of
+/// Some rows of a slice. `raw` holds them as stored; it is `values` itself if that is in host memory and of
 /// the stored dtype.
 struct Chunk {
   const WeightSlice* slice;
@@ -103,8 +105,8 @@ struct Chunk {
   bool ends_slice;
 };
 
-/// Cuts the slices into chunks, at least one for each; those that are converted or go to a GPU alternate
-/// between two staging buffers of pinned memory.
+/// Cuts the slices into chunks, at least one for each. Chunks that are converted or go to a GPU alternate
+/// between two staging buffers, pinned for a GPU.
 std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weights) {
   std::vector<Chunk> chunks;
   std::array<at::Tensor, 2> staging;
@@ -148,7 +150,8 @@ void read_chunk(const Checkpoint& checkpoint, const Chunk& chunk) {
                      "fetch or save the checkpoint again");
 }
 
-/// Agrees over a whole group, rows and columns. Collective over both.
+/// Agrees over all ranks that load the model: those of each tensor-parallel group, then those that hold the
+/// same shard. Collective over both communicators.
 void agree_all(const Comm& tensor_parallel, const Comm& data_parallel, const std::function<void()>& step) {
   agree(data_parallel, [&] { agree(tensor_parallel, step); });
 }

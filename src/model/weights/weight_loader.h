@@ -1,6 +1,6 @@
-// Loads the weights of one rank from a checkpoint. Every rank reads the byte ranges of its own slices only;
-// one of the data-parallel ranks reads and broadcasts the bytes to the others, so that a group reads no byte
-// twice. Reading runs ahead of broadcast and conversion.
+// Loads the weights of one rank from a checkpoint. A rank needs only the byte ranges of its own slices. Of
+// the data-parallel ranks, which have the same slices, one reads the bytes and broadcasts them to the others,
+// so that no byte is read twice. Reading runs ahead of broadcast and conversion.
 #pragma once
 
 #include <optional>
@@ -26,13 +26,14 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
 /// tensor if it holds NaN or infinity. Local.
 at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice);
 
-/// The dtype of the forward: `asked`, or else what the checkpoint holds its embedding in, or without a
-/// checkpoint what config.json says, or else float32. Throws InputError naming the tensor.
+/// Returns the dtype of the forward pass: `asked` if it is given; else that of the embedding in the
+/// checkpoint; without a checkpoint what config.json says, or float32 if it says nothing. Throws InputError
+/// naming the tensor.
 Dtype forward_dtype(std::optional<Dtype> asked, const ModelConfig& config, const Checkpoint* checkpoint);
 
-/// The dtype in which the matrices of a pretrained model are stored for a forward pass in `forward`: bfloat16
-/// for float32 if the checkpoint (without one: config.json) holds all matrices in it, which loses nothing;
-/// else `forward`.
+/// Returns the dtype in which matrices are stored for a forward pass in `forward`. That is `forward`, except
+/// for float32 if all matrices of the checkpoint are bfloat16 (without a checkpoint: if config.json says so).
+/// Then it is bfloat16, which loses nothing.
 Dtype weight_dtype(Dtype forward, const ModelConfig& config, const Checkpoint* checkpoint);
 
 }  // namespace headspan

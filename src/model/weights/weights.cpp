@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// Large tensors on the CPU get huge pages if the system has them: touching fresh memory page by page takes
-/// longer than reading a checkpoint from the page cache.
+/// Allocates a tensor. Large ones on the CPU get huge pages if the system has them, because touching fresh
+/// memory page by page takes longer than reading a checkpoint from the page cache.
 at::Tensor make_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {
   const auto bytes = static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
   if (!device.is_cpu() || bytes < 2 * kHugePage) return at::empty(shape, at::dtype(dtype).device(device));
   const std::size_t padded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* memory = std::aligned_alloc(kHugePage, padded);
   if (memory == nullptr) throw std::bad_alloc();
-  madvise(memory, padded, MADV_HUGEPAGE);  // a hint: without it everything works, only slower
+  madvise(memory, padded, MADV_HUGEPAGE);  // only a hint: if it fails, everything is slower
   return at::from_blob(
       memory, shape, [](void* p) { std::free(p); }, at::dtype(dtype));
 }
@@ -96,7 +96,7 @@ class Builder {
   std::vector<WeightSlice> slices_;
 };
 
-/// What makes q, k and v.
+/// Adds the weights that produce q, k and v.
 void build_projections(Builder& builder, const ModelConfig& config, const std::string& name,
                        LayerWeights& layer) {
   const std::string attention = name + "self_attn.";

@@ -1,10 +1,10 @@
-// The weights of a model as one rank holds them, and for each the slice of the checkpoint's tensor that it
-// is: the one place that knows the names of tensors and how tensor parallelism splits them. weight_loader.h
-// fills them from a checkpoint, weight_initializer.h at random.
+// The weights of a model as one rank holds them, and for each of them which slice of the checkpoint's tensor
+// it is. This is the one place that knows the names of tensors and how tensor parallelism splits them.
+// weight_loader.h fills the weights from a checkpoint, weight_initializer.h at random.
 //
-// Of T tensor-parallel ranks each holds the rows of q, k, v (whole heads), gate and up and of their biases,
-// the columns of o and down, and the rows of the embedding and of lm_head that are its share; norms over the
-// hidden size and the biases of o and down are on every rank.
+// Each tensor-parallel rank holds a share of the rows of q, k, v (whole heads), gate and up and of their
+// biases, a share of the columns of o and down, and a share of the rows of the embedding and of lm_head.
+// Norms over the hidden size and the biases of o and down are on every rank.
 #pragma once
 
 #include <string>
@@ -19,14 +19,14 @@
 
 namespace headspan {
 
-/// How much of a model is loaded: the first `layers` layers, of the last one only what makes its q, k and v;
-/// with `logits` all of it.
+/// How much of a model is loaded: the first `layers` layers, but of the last one only what produces its q, k
+/// and v; with `logits`, the whole model.
 struct Extent {
   std::int64_t layers = 0;
   bool logits = false;
 };
 
-/// Which of the tensor-parallel ranks: 0 <= rank < size, and size divides the KV heads.
+/// One of the tensor-parallel ranks: 0 <= rank < size, and size divides the KV heads.
 struct Shard {
   std::int64_t rank = 0;
   std::int64_t size = 1;
@@ -37,7 +37,7 @@ struct LayerWeights {
   Linear q, k, v, o;
   Linear gate, up, down;
   at::Tensor q_norm, k_norm;
-  at::Tensor attention_norm, mlp_norm;  ///< [hidden]: of the input, or (OLMo-2) of the output
+  at::Tensor attention_norm, mlp_norm;  ///< [hidden]: of the norm before the block, or (OLMo-2) after it
 };
 
 /// Rows and columns of one tensor of the checkpoint, and the memory in which this rank holds them.
@@ -46,7 +46,7 @@ struct WeightSlice {
   std::string name;                 ///< in the checkpoint
   std::vector<std::int64_t> shape;  ///< of the whole tensor there: [rows, columns] or [rows]
   Range rows;
-  Range columns;  ///< 0..0 for a tensor of one dimension
+  Range columns;  ///< {0, 1} for a tensor of one dimension
   bool shared;    ///< every tensor-parallel rank holds this same slice
   Role role;
   at::Tensor values;  ///< contiguous, [rows.count, columns.count] or [rows.count]; shares memory with Weights
@@ -73,8 +73,8 @@ Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, 
 Weights allocate_weights(const ModelConfig& config, Extent extent, Shard shard, at::ScalarType dtype,
                          at::Device device);
 
-/// Bytes of the weights on the largest of `tensor_parallel` ranks, all in `dtype`. A double, because sizes in
-/// config.json may give more than 64 bits count.
+/// Returns the bytes of the weights, all in `dtype`, on that of `tensor_parallel` ranks which holds the most.
+/// A double, because the sizes in config.json may give more bytes than 64 bits can count.
 double weight_bytes(const ModelConfig& config, Extent extent, std::int64_t tensor_parallel, Dtype dtype);
 
 }  // namespace headspan

@@ -12,7 +12,7 @@ namespace headspan {
 namespace {
 
 constexpr std::array<int, 6> kWidths{8, 6, 5, 4, 3, 2};
-constexpr std::size_t kCells = 128;  // where a band may begin
+constexpr std::size_t kCells = 128;  // most cells of latents, at whose beginnings bands may begin
 
 /// Finds the best bands of one block for any price of a byte.
 class BandSearch {
@@ -40,7 +40,7 @@ class BandSearch {
 
   Choice choose(double price) const {
     const std::size_t cells = cell_.size();
-    std::vector<double> best(dropped_);           // cost of the latents from a cell on
+    std::vector<double> best(dropped_);           // least cost of the latents from a cell on
     std::vector<std::size_t> next(cells + 1, 0);  // end of the band that begins here; 0: dropped
     std::vector<std::size_t> width(cells + 1, 0);
     for (std::size_t first = cells; first-- > 0;)
@@ -112,7 +112,7 @@ double quantisation_error(double variance, double step) {
 }
 
 double expected_step(const double* variances, std::int64_t count, int bits) {
-  double largest = 0;  // square: among k Gaussians about 1 + 1.5 ln k times their variance
+  double largest = 0;  // of the expected squares: among k Gaussians about 1 + 1.5 ln k times the variance
   for (std::int64_t k = 0; k < count; ++k)
     largest = std::max(largest, variances[k] * (1 + 1.5 * std::log(static_cast<double>(k + 1))));
   return std::sqrt(largest) / (std::exp2(bits - 1) - 0.5);

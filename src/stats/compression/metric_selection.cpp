@@ -38,7 +38,7 @@ MetricProblem::MetricProblem(const FitRules& rules, std::int64_t d, std::vector<
     std::copy_n(column, d, target + j * size);
   }
   std::fill(variance_.begin() + first, variance_.end(),
-            1.0);  // coordinates count by what they lose, not by its share
+            1.0);  // a coordinate counts by its loss, not by its loss relative to its variance
 }
 
 std::vector<std::int64_t> MetricProblem::with_target(std::vector<std::int64_t> heads) const {

@@ -12,8 +12,8 @@ namespace headspan {
 struct GraphRule {
   bool code = false;                ///< the version of the paper's code, else that of its text
   double targets = 0.5;             ///< fraction of the heads that are to be predicted
-  std::int64_t min_references = 5;  ///< that a target must have outside the targets
-  std::int64_t max_references = 5;  ///< of a target that are kept
+  std::int64_t min_references = 5;  ///< the fewest that a target must have outside the targets
+  std::int64_t max_references = 5;  ///< the most that are kept of a target
 };
 
 /// Returns the references of each target, nothing for other heads. r2: [heads, heads], row-major: target,

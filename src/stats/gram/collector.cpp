@@ -23,7 +23,8 @@ std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>
     waiting_bytes += parts * sizeof(T) * width / ranks;
     widest = std::max(widest, width);
   }
-  // One operand on one rank; on several ranks two, each of this panel and of the previous one.
+  // A single rank holds one operand. Each of several ranks holds two, for this panel and for the previous
+  // one.
   const double operands = ranks == 1 ? 1 : 2 / rows + 2 / grid_columns;
   const double token_bytes = waiting_bytes + operands * product_bytes * widest;
   const double room = std::max(gram_bytes / 8, 128.0 * (1 << 20));

@@ -77,8 +77,9 @@ class Collector {
   /// Returns the Grams by stream. Collective over the grid.
   std::vector<StreamGrams> finish();
 
-  /// Adds the panel that is under way, so that `stream` shows all that has been added, to be saved. Does not
-  /// change a bit of what `finish` returns. Between rounds. Collective over the grid.
+  /// Adds the product of the last panel, which is still pending, so that `stream` holds all that has been
+  /// added and can be saved. `finish` returns the same, bit for bit, whether this was called or not. Called
+  /// between rounds. Collective over the grid.
   void drain();
   /// Returns the state of a stream: to save it after `drain`, or to fill a fresh collector with it.
   CollectedStream<T>& stream(std::size_t stream) { return streams_.at(stream); }

@@ -9,7 +9,8 @@
 namespace headspan {
 namespace {
 
-/// Returns the first stored local row of a local column: of the first block on or below the diagonal.
+/// Returns the first stored local row of a local column: the first row of the first block on or below the
+/// diagonal.
 std::int64_t first_row(const Matrix& matrix, std::int64_t local_column) {
   const Grid& grid = matrix.grid();
   const std::int64_t block = matrix.columns().global(grid.column(), local_column) / matrix.columns().block;
@@ -99,7 +100,7 @@ void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const 
   const auto fill = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
     shift_values(z + token * columns + first, shift.data() + first, count, precision_, out, nullptr);
   };
-  if (sums.matrix.grid().comm().size() == 1) drain();  // nothing to overlap: one panel's memory is enough
+  if (sums.matrix.grid().comm().size() == 1) drain();  // nothing to overlap: one panel is enough
   exchange_.start(sums.matrix, tokens, fill_and_sum, fill);
   GramSums* const previous = std::exchange(pending_, &sums);
   if (previous != nullptr) multiply(previous->matrix, [&] { exchange_.progress(); });

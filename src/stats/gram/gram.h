@@ -62,8 +62,8 @@ struct GramSums {
 /// The same bits on every rank. Collective over comm.
 std::vector<double> mean_over_ranks(const Comm& comm, std::vector<double> sums, std::int64_t tokens);
 
-/// Returns the mean of each column over the tokens of all ranks: the shift of everything that follows. z:
-/// [tokens, D], row-major. Collective over comm.
+/// Returns the mean of each column over the tokens of all ranks. It becomes the shift of everything that
+/// follows. z: [tokens, D], row-major. Collective over comm.
 template <class T>
 std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t tokens, std::int64_t columns);
 

@@ -9,8 +9,8 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kSide = 4096;   // of a block in FP32
-constexpr std::int64_t kStripe = 512;  // on the diagonal, where half of a block is wasted
+constexpr std::int64_t kSide = 4096;   // rows and columns of a block in FP32
+constexpr std::int64_t kStripe = 512;  // the same on the diagonal, where half of a block is wasted
 
 /// A rectangle of the local array.
 struct Rectangle {

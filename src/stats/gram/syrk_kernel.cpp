@@ -86,8 +86,8 @@ HS_INLINED inline void pack_strip(const Strip& from, double* to) {
   }
 }
 
-/// What is multiplied at a time: `columns` columns of a panel from `column` on, for `tokens` tokens from
-/// `token` on.
+/// The part of a panel that is multiplied at a time: `columns` columns from `column` on, for `tokens` tokens
+/// from `token` on.
 struct Chunk {
   const PanelOperands<double>* panel;
   Staircase c;
@@ -114,8 +114,8 @@ struct PackColumns {
   }
 };
 
-/// A block of rows and the packed columns that it is multiplied by. `c` is its part of the whole, `above`
-/// rows below the top, which first_row counts from.
+/// A block of rows and the packed columns by which it is multiplied. `c` is the part of the whole matrix to
+/// which the product is added. It begins `above` rows below the top, from which c.first_row counts.
 struct Block {
   Strip rows;
   double* packed;  // room for the rows

@@ -1,11 +1,11 @@
 // Sums of outer products in FP64: c += rows columns^T on and below a staircase of c. For a symmetric matrix,
 // whole or block-cyclic, the staircase is its diagonal. The kernels follow Goto and van de Geijn, ACM TOMS 34
-// (2008). They replace OpenBLAS because it picks kernels by the processor's name or the environment, and runs
-// at half the speed where that is wrong, and because its products of the small rectangles along a diagonal
-// are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
+// (2008). They replace OpenBLAS for two reasons: it picks kernels by the processor's name or the environment,
+// and runs at half the speed if the choice is wrong; and its products of the small rectangles along a
+// diagonal are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
 //
-// One thread sums each element, 256 tokens at a time, in their order: the same bits for any number of
-// threads. Local; no MPI.
+// Each element is summed by one thread, 256 tokens at a time, in their order, so that the result has the same
+// bits for any number of threads. Local; no MPI.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class SyrkKernel {
   /// `lanes`: at most best_lanes().
   explicit SyrkKernel(int lanes = best_lanes()) : lanes_(lanes) {}
 
-  /// Adds c[i, j] += sum_t panel.rows[i, t] panel.columns[offset(j), t] for i >= first_row[j]; leaves the
-  /// rest of c alone. The threads of this process share the work; the calling one runs `progress` between
+  /// Adds c[i, j] += sum_t panel.rows[i, t] panel.columns[offset(j), t] for i >= first_row[j]; leaves other
+  /// elements of c alone. The threads of this process share the work; the calling one runs `progress` between
   /// chunks of it. Throws std::bad_alloc.
   void add(const PanelOperands<double>& panel, const Staircase& c, const std::function<void()>& progress);
 

@@ -48,7 +48,8 @@ class Ceilings {
     return {first, std::max<std::int64_t>(0, last - first)};
   }
 
-  /// Returns whether a layer has no fit, for it has one head or too many regressors; sets the status then.
+  /// Returns whether a layer has no fit, because it has one head or too many regressors; sets the status
+  /// then.
   bool has_no_fit(const LayerTargets& layer) {
     if (regressors(layer) == 0) return true;
     if (!data_.rules.too_few(regressors(layer))) return false;

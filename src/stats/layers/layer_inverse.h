@@ -1,6 +1,6 @@
-// What all other heads of a layer leave unexplained of each of its coordinates, for all heads at once from
-// the inverse of the layer's Gram (formulas in stats/layers/layer_ceiling.h): over the whole grid, or each
-// layer on one rank, which may have a device for it. Not the scores.
+// The residual sums of squares of each head of a layer, given all other heads of the layer. They are computed
+// for all heads at once from the inverse of the layer's Gram (formulas in stats/layers/layer_ceiling.h): over
+// the whole grid, or each layer on one rank, which may use a device for it. Not the scores.
 #pragma once
 
 #include <functional>

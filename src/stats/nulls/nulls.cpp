@@ -42,8 +42,8 @@ double PairNull::share_above(double r2) const {
   return x > 0 ? boost::math::ibetac(alpha_, beta_, x) : 1;
 }
 
-/// Returns the fraction of targets whose best source is below: mean_t F(x)^C_t, C_t the number of sources of
-/// t.
+/// Returns the expected fraction of targets whose best source is below `r2`: mean_t F(r2)^C_t, where C_t is
+/// the number of sources of t.
 double PairNull::best_below(const std::map<std::int64_t, double>& shares, double r2) const {
   const double below = boost::math::ibeta(alpha_, beta_, r2);
   double sum = 0;
@@ -51,7 +51,7 @@ double PairNull::best_below(const std::map<std::int64_t, double>& shares, double
   return sum;
 }
 
-/// The integral of 1 - mean_t F^C_t. Its step from 1 to 0 may be as narrow as 1e-4: hence the depth.
+/// Integrates 1 - mean_t F^C_t. Its step from 1 to 0 may be as narrow as 1e-4, which needs many halvings.
 double PairNull::mean_best(const std::vector<std::int64_t>& sources) const {
   const auto shares = shares_of(sources);
   if (shares.empty()) return kNan;
@@ -63,7 +63,7 @@ double PairNull::mean_best(const std::vector<std::int64_t>& sources) const {
       boost::math::quadrature::gauss_kronrod<double, 15>::integrate(above, 0.0, 1.0, kHalvings, kTolerance));
 }
 
-/// The root of mean_t F(x)^C_t = 1/2.
+/// Solves mean_t F(x)^C_t = 1/2.
 double PairNull::median_best(const std::vector<std::int64_t>& sources) const {
   const auto shares = shares_of(sources);
   if (shares.empty()) return kNan;

@@ -3,10 +3,10 @@
 // rankings.
 //
 // For head size d and hidden size m, the R² of one coordinate is distributed as Beta(d/2, (m-d)/2), with mean
-// d/m. The R² of a head is the mean over d coordinates. It is described by the Beta distribution of the mean
-// and variance that it has if they are independent: Beta(mu nu, (1-mu) nu) with mu = d/m and nu = d (m+2)/2
-// - 1. In-sample, an R² of x is observed as f + (1-f) x with the noise floor f = d/(n-1); this neglects at
-// most 2 x (1-x)/(n+1).
+// d/m. The R² of a head is the mean over d coordinates. It is approximated by the Beta distribution with the
+// mean and variance that it would have if they were independent: Beta(mu nu, (1-mu) nu) with mu = d/m and nu
+// = d (m+2)/2 - 1. In-sample, an R² of x is observed as f + (1-f) x with the noise floor f = d/(n-1); this
+// neglects at most 2 x (1-x)/(n+1).
 #pragma once
 
 #include <cstdint>

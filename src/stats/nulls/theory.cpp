@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
 
-/// Returns a standard normal number from two uniform ones in (0, 1] and [0, 1) (Box and Muller).
+/// Returns a standard normal number from two uniform ones in (0, 1] and [0, 1) (Box-Muller).
 double normal(SplitMix64& bits) {
   constexpr double scale = 1.0 / 9007199254740992.0;  // 2^-53
   const double radius = (static_cast<double>(bits.next() >> 11) + 1) * scale;

@@ -39,7 +39,7 @@ TheoryResult run_theory(const Grid& grid, const TheoryRequest& request);
 /// Returns E e = k (m - n k).
 double expected_error(const TheoryRequest& request);
 
-/// Returns k (m - k) / 2, which e is rarely below by the theorem.
+/// Returns k (m - k) / 2, below which e rarely falls according to the theorem.
 double theorem_bound(const TheoryRequest& request);
 
 }  // namespace headspan

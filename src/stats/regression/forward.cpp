@@ -149,7 +149,7 @@ class ForwardSelection {
   std::vector<double> target_variance_;
   LargeArray<double>& projections_;  // by slot: [d, room] on whitened residuals of the chosen heads
   std::int64_t room_ = 0;
-  std::int64_t filled_ = 0;  // columns of `room`
+  std::int64_t filled_ = 0;  // columns of the projections in a slot so far
   std::vector<double> work_;
 };
 

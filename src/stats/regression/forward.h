@@ -25,8 +25,8 @@ std::vector<std::int64_t> forward_selection(const FitRules& rules, std::int64_t 
                                             const ForwardProblem& problem, const double* variance,
                                             std::int64_t count, LargeArray<double>& workspace);
 
-/// forward_selection for several targets, elsewhere than on the host: returns the choice by problem, or
-/// nothing for those left to the host. Local.
+/// Does forward_selection for several targets somewhere else than on the host. Returns the choice for each
+/// problem, or nothing for one that is left to the host. Local.
 using ForwardChoices = std::function<std::vector<std::optional<std::vector<std::int64_t>>>(
     const RegressionData& data, const std::vector<ForwardProblem>& problems, std::int64_t count)>;
 

@@ -18,7 +18,7 @@ std::vector<Tile> tiles_among(const std::vector<std::int64_t>& heads);
 void copy_tile(const TileView& tile, std::int64_t d, bool transposed, double* out, std::int64_t ld);
 
 /// Copies the tiles of `tiles_among(heads)` to the lower triangle of tiles of out: [heads.size() * d,
-/// heads.size() * d], column-major without gaps. Leaves the rest of `out` alone.
+/// heads.size() * d], column-major without gaps. Leaves other elements of `out` alone.
 void assemble(const std::vector<std::int64_t>& heads, std::int64_t d, const TileView* tiles, double* out);
 
 /// Returns the moments of `heads`, [heads.size() * d, heads.size() * d], as `assemble` writes them and 0

@@ -133,7 +133,8 @@ class Selection {
     }
   }
 
-  /// gram, moment: of the problem's heads, dense; moment: null without a held-out part.
+  /// Fills in the rows of one target. gram, moment: dense moments of the problem's heads; `moment` is null
+  /// without a held-out part.
   void score_target(const Problem& problem, const double* gram, const double* moment) {
     const auto found = static_cast<std::int64_t>(problem.heads.size()) - 1;
     const std::int64_t row = (problem.target - pairs_.targets.first) * references_;

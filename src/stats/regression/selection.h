@@ -41,8 +41,9 @@ std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTab
 std::vector<Tile> selection_tiles(const HeadLayout& layout, const PairTable& pairs, std::int64_t pool);
 
 /// Selects up to `references` sources for every target; the rule `forward` chooses from the best `pool` of
-/// the ranking, by `forward` if given, see choose_forward. Each rank fetches the tiles that its targets need.
-/// If `forward` fails on one rank, AgreedError is thrown on all. Collective over the Gram's grid.
+/// the ranking, by calling `forward` if that is given (see choose_forward). Each rank fetches the tiles that
+/// its targets need. If `forward` fails on one rank, AgreedError is thrown on all. Collective over the Gram's
+/// grid.
 SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
                       std::int64_t references, std::int64_t pool, const ForwardChoices& forward = {});
 

@@ -64,6 +64,7 @@ class TextGenerator {
       const Tokens next = sample_tokens(model_.model(), new_tokens, *cache, uniforms);
       for (std::size_t s = 0; s < sequences.size(); ++s) {
         new_tokens[s].clear();
+        if (next[s] == kNotFinite) throw model_.overflow("the model's own text");
         if (next[s] < 0) continue;
         sequences[s].push_back(next[s]);
         if (std::find(eos_.begin(), eos_.end(), next[s]) == eos_.end()) new_tokens[s].push_back(next[s]);

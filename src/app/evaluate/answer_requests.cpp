@@ -97,7 +97,7 @@ std::vector<Continuation> generate(const CachedModel& model, CacheKind kind,
     for (std::size_t s = 0; s < next.size(); ++s) {
       fresh[s].clear();
       if (continuations[s].done()) continue;
-      if (next[s] == kNotFinite) throw forward_overflow(model, "request " + requests[s]->id);
+      if (next[s] == kNotFinite) throw model.overflow("request " + requests[s]->id);
       continuations[s].add(next[s]);
       if (!continuations[s].done()) fresh[s] = {next[s]};
     }
@@ -129,7 +129,7 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
           const auto& scored = scores[i];
           const double likelihood =
               std::accumulate(scored.log_probability.begin(), scored.log_probability.end(), 0.0);
-          if (!std::isfinite(likelihood)) throw forward_overflow(model, "request " + requests[numbers[i]].id);
+          if (!std::isfinite(likelihood)) throw model.overflow("request " + requests[numbers[i]].id);
           if (model.processes().tensor().is_root())
             lines.push_back(answer_line(requests[numbers[i]], likelihood,
                                         std::count(scored.greedy.begin(), scored.greedy.end(), 0) == 0));

@@ -57,12 +57,6 @@ void score_batch(const CachedModel& model, CacheKind kind, bool reference, const
 
 }  // namespace
 
-InputError forward_overflow(const CachedModel& model, const std::string& what) {
-  const Dtype dtype = model.dtype();
-  return InputError("", what, "", "the forward in " + dtype_name(dtype) + " overflows",
-                    dtype == Dtype::float16 ? "set model.dtype to bfloat16 or float32" : "check the weights");
-}
-
 TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const Text& text, const Log& log) {
   const ProcessLayout& processes = model.processes();
   const Sample& sample = text.sample;
@@ -98,7 +92,7 @@ TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const 
   agree(processes.group(), [&] {
     for (const std::vector<double>* values : {&sums.loss, &sums.full_loss, &sums.kl})
       if (!std::all_of(values->begin(), values->end(), [](double x) { return std::isfinite(x); }))
-        throw forward_overflow(model, "text " + text.name);
+        throw model.overflow("text " + text.name);
   });
   TextScore score;
   score.tokens = static_cast<std::int64_t>(std::accumulate(sums.tokens.begin(), sums.tokens.end(), 0.0));

@@ -30,9 +30,6 @@ struct TextScore {
 /// it. Throws AgreedError naming the text if its loss is not finite. Collective over the group.
 TextScore score_text(const CachedModel& model, const Job::Evaluate& rule, const Text& text, const Log& log);
 
-/// Returns the error for a forward of `what` that gave a number that is not finite.
-InputError forward_overflow(const CachedModel& model, const std::string& what);
-
 /// Returns how many sequences a batch has: `asked`, or as many as have 4096 tokens together, from 1 to 64.
 std::int64_t batch_sequences(const std::optional<std::int64_t>& asked, std::int64_t longest);
 

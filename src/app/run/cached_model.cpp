@@ -61,4 +61,10 @@ std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t seq
   return make_storing(kind == CacheKind::full ? full_ : compressed_, sequences, plain_);
 }
 
+InputError CachedModel::overflow(const std::string& what) const {
+  return InputError(
+      "", what, "", "the forward in " + dtype_name(plain_) + " overflows",
+      plain_ == Dtype::float16 ? "set model.dtype to bfloat16 or float32" : "check the weights");
+}
+
 }  // namespace headspan

@@ -8,6 +8,7 @@
 
 #include "app/run/model_input.h"
 #include "app/run/process_layout.h"
+#include "base/error.h"
 #include "io/outputs/compression_plan.h"
 #include "model/cache/kv_cache.h"
 #include "model/device_cache/device_plan.h"
@@ -43,6 +44,9 @@ class CachedModel {
 
   /// Returns an empty cache for `sequences` sequences. Local; the ranks of a row make the same.
   std::unique_ptr<KvCache> make_cache(CacheKind kind, std::size_t sequences) const;
+
+  /// Returns the error for a forward pass of `what` that gave a number that is not finite.
+  InputError overflow(const std::string& what) const;
 
  private:
   struct Plan {

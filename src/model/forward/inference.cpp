@@ -160,11 +160,12 @@ std::vector<std::int64_t> sample_tokens(const Transformer& model,
   std::vector<double> thresholds;
   for (std::size_t s = 0; s < tokens.size(); ++s)
     if (!tokens[s].empty()) thresholds.push_back(uniforms[s]);
-  const at::Tensor below = at::log_softmax(logits.to(at::kDouble), 1)
-                               .exp()
-                               .cumsum(1)
-                               .le(at::tensor(thresholds, at::kDouble).to(logits.device()).unsqueeze(1));
-  return by_sequence(tokens, below.sum(1).clamp_max(logits.size(1) - 1));
+  const std::int64_t last = logits.size(1) - 1;
+  const at::Tensor cumulative = at::log_softmax(logits.to(at::kDouble), 1).exp().cumsum(1);
+  const at::Tensor below =
+      cumulative.le(at::tensor(thresholds, at::kDouble).to(logits.device()).unsqueeze(1));
+  return by_sequence(
+      tokens, below.sum(1).clamp_max(last).masked_fill(cumulative.select(1, last).isnan(), kNotFinite));
 }
 
 }  // namespace headspan

@@ -41,7 +41,7 @@ constexpr std::int64_t kNotFinite = -2;  ///< in place of a token: the forward p
 std::vector<std::int64_t> next_tokens(const Transformer& model,
                                       const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache);
 
-/// Like next_tokens, but samples from the model's distribution: takes the first token at which the cumulative
+/// Does the same, but samples from the model's distribution: takes the first token at which the cumulative
 /// probability, in the order of the vocabulary, exceeds the sequence's uniform number in [0, 1).
 std::vector<std::int64_t> sample_tokens(const Transformer& model,
                                         const std::vector<std::vector<std::int64_t>>& tokens, KvCache& cache,

@@ -107,6 +107,15 @@ def overflow(name, where, spoil, arguments=None):
                 spoil, keys={"model.dtype": "float16"}, arguments=arguments)
 
 
+def overflowing_logits(sample):
+    """In float16 they are beyond 65504; keys, queries and values are not."""
+    sample.write_model()
+    tensors = random_weights(CONFIG)
+    tensors["model.norm.weight"] *= 1e4
+    tensors["lm_head.weight"] *= 1e3
+    Weights(tensors).write(sample.model / "model.safetensors")
+
+
 def evaluation(what, stream, arguments):
     """It overflows in float16."""
     def spoil(sample):
@@ -162,6 +171,9 @@ CASES = [
     overflow("calibration whose queries overflow", "q, layer 1, head 2", overflowing("q"), CALIBRATE),
     overflow("elimination whose values overflow", "v, layer 1, head 1", overflowing("v"),
              [*CALIBRATE, "--compress.algorithm=headspan", "--compress.stored=0.5"]),
+    Case("calibration on text of the model, whose logits overflow",
+         "the model's own text: the forward in float16 overflows; set model.dtype to bfloat16 or float32", overflowing_logits,
+         arguments=[*CALIBRATE, "--compress.own_text=8"]),
     *(evaluation("text tokens", stream, TEXT) for stream in "kqv"),
     evaluation('request "a"', "v", ["--evaluate.requests=scored.jsonl", "--evaluate.answers=answers.jsonl"]),
     evaluation("request 7", "v", ["--evaluate.generate=generated.jsonl", "--evaluate.answers=answers.jsonl"]),

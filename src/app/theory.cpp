@@ -24,7 +24,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The mean R² of all pairs of one stream of a result: held-out where the result has it, else in-sample.
+/// The mean R² of all pairs of one stream of a result: held-out if the result has it, else in-sample.
 struct Measured {
   std::string stream, variable;
   double r2, null;

@@ -61,7 +61,7 @@ std::string rope_text(const ModelConfig& config) {
          format_figure(config.rope_scaling->original_max_positions) + " positions";
 }
 
-/// What reading every id of a token file tells.
+/// What a scan of all ids of a token file finds.
 struct TokenScan {
   std::int64_t largest = 0;
   std::int64_t documents = 0;  ///< 0: unknown

@@ -158,7 +158,7 @@ std::string tokens_of_grams(const Words& paths) {
   return all;
 }
 
-/// Returns the unit that starts from Grams. The first file tells the model, all files together the tokens.
+/// Returns the unit that starts from Grams. The first file names its model, all files together its tokens.
 /// Missing files are no error here, because the unit's result may be published already.
 Unit unit_of_grams(const Words& paths, bool is_named) {
   const std::string& first = paths.front();

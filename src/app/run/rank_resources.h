@@ -29,7 +29,7 @@ int choose_tensor_parallel(const Job::Run& run, const Job::Model& model,
 /// must divide as run.tensor_parallel and run.grid say. Throws InputError. Local; the same on all ranks.
 void check_one_group(const Job::Run& run, int ranks);
 
-/// Returns the dtype in which the matrices of a job's models are kept, as far as config.json tells: that of
+/// Returns the dtype in which the matrices of a job's models are stored, as far as config.json says: that of
 /// weight_dtype (model/weights/weight_loader.h), or `forward` if weights are drawn. Local.
 Dtype planned_weight_dtype(const Job::Model& model, const ModelConfig& config, Dtype forward);
 

@@ -1,6 +1,6 @@
 // The three kinds of error, each of which ends the program differently:
 //
-//   InputError  exit 2   the input is at fault: a key, a file, a shape; found before work, printed once
+//   InputError  exit 2   the input is at fault: a key, a file, a shape; found before work begins
 //
 //   Error       exit 1   the environment failed: I/O, MPI, LAPACK, memory
 //

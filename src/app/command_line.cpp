@@ -123,7 +123,7 @@ std::int64_t read_ranks(const std::optional<std::string>& text) {
   }
 }
 
-/// Takes the options of plan out of `keys`. --memory-gib is run.memory_gib.
+/// Removes the options of plan from `keys` and returns them. --memory-gib sets run.memory_gib.
 PlanRequest take_plan_options(const CommandRow& command, GivenKeys& keys) {
   const auto take = [&](const char* name) -> std::optional<std::string> {
     const auto found = keys.find(name);

@@ -54,27 +54,26 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
   }
 }
 
-/// Runs the request, or fails with `failure`, what was wrong with the command line. Returns the exit code.
-/// Collective over all ranks.
+/// Runs the request, or reports `failure`, which is what was wrong with the command line. Returns the exit
+/// code. Collective over all ranks.
 int run_command(const Request& request, const std::exception_ptr& failure) {
   try {
     return run_command(request, failure, Comm::duplicate(MPI_COMM_WORLD));
-  } catch (
-      const std::bad_alloc&) {  // from here on: failures of this rank alone, for which the others would wait
-    abort_job("out of memory");
+  } catch (const std::bad_alloc&) {
+    abort_job("out of memory");  // this rank fails alone: the others would wait for it
   } catch (const std::exception& e) {
     abort_job(error_message(e));
   }
 }
 
-/// Returns the rank that a launcher gave this process; null where no launcher started it.
+/// Returns the rank that a launcher gave this process; null if no launcher started it.
 const char* launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return rank;
   return nullptr;
 }
 
-/// Returns whether this process is the one that prints, where MPI is not started.
+/// Returns whether this process is the one that prints while MPI is not started.
 bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
 
 /// Reports what is wrong with the command line without MPI, which may not start on a login node. Returns the
@@ -84,12 +83,13 @@ int report(const std::exception& e) {
   return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
 }
 
-/// Holds signals back before the libraries are initialised: threads that they start would otherwise take a
-/// signal that only main's thread holds. (src/README.md lists what headspan changes in its process.)
+/// Blocks stop signals before the libraries are initialised, so that the threads that these start inherit the
+/// block: one without it would receive the signal. (src/README.md lists what headspan changes in its
+/// process.)
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
 
-/// Starts MPI, which waits for every rank. It would wait for ever where a signal ended another rank while its
-/// libraries were loaded, and this rank held the signal.
+/// Starts MPI, which waits for every rank. It would wait forever if a signal ended another rank while that
+/// loaded its libraries; this rank has blocked the same signal, and the watchdog ends it.
 MpiSession start_mpi(int* argc, char*** argv) {
   constexpr std::chrono::seconds kTimeout{5};
   const auto poll = [] { return Watchdog::Status{0, stop_signal_seen(), ""}; };
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
     if (request.units) request.answer = format_units(request.job);
   } catch (const std::exception& e) {
     if (launched_rank() == nullptr) return report(e);
-    failure = std::current_exception();  // every process finds it; MPI lets one of them report it
+    failure = std::current_exception();  // every process has the same; with MPI, rank 0 alone reports it
   }
   if (!request.answer.empty()) {
     if (is_first_process()) std::fputs(request.answer.c_str(), stdout);

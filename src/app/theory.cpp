@@ -24,7 +24,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The mean R² of all pairs of one stream of a result: held-out where the result has it, else in-sample.
+/// The mean R² of all pairs of one stream of a result: held-out if the result has it, else in-sample.
 struct Measured {
   std::string stream, variable;
   double r2, null;
@@ -78,7 +78,7 @@ void print_draws(const TheoryRequest& request, const TheoryResult& result) {
   std::printf("p?gels_against_local_qr=%.3g  largest relative difference\n", apart);
 }
 
-/// Throws InputError where the matrix [A, B] of a trial has more elements on a rank than ScaLAPACK can count.
+/// Throws InputError if the matrix [A, B] of a trial has more elements on a rank than ScaLAPACK can count.
 /// Local.
 void check_size(const TheoryRequest& request, const GridShape& grid) {
   const std::int64_t columns = (request.references + 1) * request.head_size;

@@ -1,5 +1,5 @@
-// Bands: runs of neighbouring columns that a compressed KV cache stores with equally many bits, and the bytes
-// that they take.
+// Bands: runs of neighbouring columns that a compressed KV cache stores with the same number of bits, and the
+// bytes that they take.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
 // The three kinds of error, each of which ends the program differently:
 //
-//   InputError  exit 2   the input is at fault: a key, a file, a shape. Found before work begins, printed
-//   once. Error       exit 1   the environment failed: I/O, MPI, LAPACK, memory. HS_ASSERT   abort    a
-//   defect of headspan itself.
+//   InputError  exit 2   the input is at fault: a key, a file, a shape; found before work begins
+//
+//   Error       exit 1   the environment failed: I/O, MPI, LAPACK, memory
+//
+//   HS_ASSERT   abort    a defect of headspan itself
 //
 // An exception is local to the rank that throws it. Before a collective call the ranks agree on success with
 // `agree` (dist/comm/agreement.h), so that no rank waits for one that failed.

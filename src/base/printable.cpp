@@ -11,7 +11,7 @@ unsigned byte_at(std::string_view text, std::size_t i) {
   return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
 }
 
-/// Returns the length in bytes of the UTF-8 character at `i`, 0 if none begins there. Surrogates and code
+/// Returns the length in bytes of the UTF-8 character that begins at `i`; 0 if none does. Surrogates and code
 /// points above U+10FFFF are not characters.
 std::size_t character_length(std::string_view text, std::size_t i) {
   const unsigned first = byte_at(text, i), second = byte_at(text, i + 1);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kBarSeconds = 0.1;
 constexpr double kLineSeconds = 30;
-constexpr std::size_t kBarWidth = 24;  // less if the numbers need the room
+constexpr std::size_t kBarWidth = 24;  // characters; fewer if the numbers need the space
 
 /// Formats a duration as "HH:MM:SS"; hours are not limited.
 std::string clock_text(double seconds) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMaxDepth = 32;
 
-/// The depth to which objects and lists are nested, whether or not they are closed.
+/// Returns how deep objects and lists are nested, whether or not they are closed.
 int nesting_depth(const std::string& text) {
   int depth = 0, max_depth = 0;
   bool in_string = false;

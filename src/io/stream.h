@@ -13,14 +13,14 @@ inline const WordList<Stream>& stream_words() {
   return words;
 }
 
-/// Those that a KV cache holds.
+/// The streams that a KV cache holds.
 inline const WordList<Stream>& cached_stream_words() {
   static const WordList<Stream> words{{"k", Stream::k}, {"v", Stream::v}};
   return words;
 }
 
-/// proj: what the projection gives. normed: after the norm of queries and keys, where the model has one.
-/// roped: after the rotary embedding. Where there is no such step the value before it; for v always proj.
+/// proj: what the projection gives. normed: after the norm of queries and keys. roped: after the rotary
+/// embedding. If a model lacks a step, the value before that step is captured; for v it is always proj.
 enum class CapturePoint { proj, normed, roped };
 
 inline const WordList<CapturePoint>& capture_words() {

@@ -34,7 +34,7 @@ PackedBatch make_batch(const Sample& sample, const std::vector<std::int64_t>& se
   return batch;
 }
 
-/// Whether a pass runs a sequence.
+/// Returns whether a pass runs a sequence.
 bool runs(const DeviceShare& pass, const Sample& sample, std::size_t sequence) {
   const Part part = sample.heldout[sequence] != 0 ? Part::heldout : Part::fit;
   return std::find(pass.parts.begin(), pass.parts.end(), part) != pass.parts.end();
@@ -105,7 +105,7 @@ class Capture {
     }
   }
 
-  /// Runs this row's batch and collects this rank's tokens of it.
+  /// Runs this row's batch and collects this rank's share of its tokens.
   void run_batch(std::size_t pass, const std::vector<std::int64_t>& sequences) {
     const KeptPositions kept = kept_positions(sample_, sequences, request_.skip_first);
     AttentionSums* const attention = pass == 0 ? request_.attention : nullptr;  // pass 0 has all fit tokens

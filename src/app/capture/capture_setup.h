@@ -26,18 +26,18 @@ struct CaptureRequest {
   std::int64_t skip_first = 0;             ///< positions of each sequence that the statistics leave out
   bool by_layer = false;  ///< one Gram per layer: with L layers a stream's Grams take an L-th of the memory
 
-  bool on_device = false;  ///< the Grams grow on the model's device; else in host memory
+  bool on_device = false;  ///< the Grams are summed on the model's device; else in host memory
   /// On a device, what each pass over the tokens sums: DeviceShare::streams index `streams`. Together the
   /// passes sum everything, and a stream's fit part before its held-out part. Empty: one pass.
   std::vector<DeviceShare> passes{};
 
-  /// Saved to when it is due, and resumed from; null: neither.
+  /// The state that is saved when due and resumed from; null: none.
   const UnitState* state = nullptr;
   /// What attention does with keys and values of the fit part is added here. The model must then have been
   /// loaded with logits. Null: not wanted.
   AttentionSums* attention = nullptr;
-  /// Receives, by index in `streams`, the Grams of which the last pass has everything: they stay on the
-  /// device. Not with by_layer. Null: all Grams come to the host.
+  /// Receives, by index in `streams`, the Grams that the last pass sums completely. They stay on the device.
+  /// Not with by_layer. Null: all Grams are copied to the host.
   std::map<std::size_t, ResidentGrams>* resident = nullptr;
 };
 
@@ -58,7 +58,7 @@ struct CaptureSetup {
   std::int64_t grams_per_stream;    ///< 1, or the layers
   std::vector<HeadLayout> layouts;  ///< by stream of the request
   GramSpec spec;                    ///< of the Grams of the first stream, then of the next
-  std::vector<DeviceShare> passes;  ///< those of the request, or one of everything
+  std::vector<DeviceShare> passes;  ///< those of the request, or one that sums everything
 
   bool sums(const DeviceShare& pass, Stream stream) const;
   /// Returns the streams that a pass needs from the model: those that it sums, and with `queries` q as well.

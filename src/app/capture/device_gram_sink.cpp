@@ -39,7 +39,7 @@ class DeviceGramSink : public GramSink<T> {
         mean_squares);
   }
 
-  /// A saved state is the same wherever the Grams grow.
+  /// Copies the Grams to the host: a saved state is the same whether they are summed there or on a GPU.
   Collector<T>& host_collector() override { return collector_.copy_to_host(); }
 
   void start_pass(std::size_t pass, bool resumed) override {
@@ -53,7 +53,7 @@ class DeviceGramSink : public GramSink<T> {
 
   void synchronise() const override { wait_for(device_); }
 
-  /// A part that the pass does not sum has no tokens in it.
+  /// Ends the round of a part. A pass runs no tokens of a part that it does not sum.
   void end_round(Part part, std::int64_t tokens) override {
     if (tokens > 0) collector_.end_round(part, tokens);
   }
@@ -77,9 +77,9 @@ class DeviceGramSink : public GramSink<T> {
   at::Device device_;
   DeviceCollector<T> collector_;
   std::size_t pass_ = 0;
-  DeviceShare share_;                            // of the pass: `streams` index Grams here
-  std::array<std::vector<at::Tensor>, 2> rows_;  // by part and Gram: room for the rows of the batch
-  std::array<at::Tensor, 2> positions_;          // by part, of the batch
+  DeviceShare share_;                            // of the current pass; `streams` holds indices of Grams
+  std::array<std::vector<at::Tensor>, 2> rows_;  // by part and Gram: where the batch's rows go
+  std::array<at::Tensor, 2> positions_;          // by part: positions of the kept tokens in the batch
 };
 
 }  // namespace

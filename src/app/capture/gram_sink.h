@@ -1,7 +1,7 @@
-// Where what a forward captures goes: the rows of the tokens that count are exchanged between the ranks that
-// share a model, heads for tokens, and handed to a collector of Grams. Two implementations: in host memory
-// (host_gram_sink.cpp), and on the model's device (device_gram_sink.cpp). Which batches are run is decided in
-// app/capture/capture.cpp.
+// Takes what a forward pass captures: the ranks that share a model exchange the rows of the kept tokens,
+// heads for tokens, and hand them to a collector of Grams. Two implementations: in host memory
+// (host_gram_sink.cpp), and on the model's device (device_gram_sink.cpp). app/capture/capture.cpp decides
+// which batches are run.
 #pragma once
 
 #include <functional>
@@ -24,17 +24,17 @@ class GramSink {
  public:
   virtual ~GramSink() = default;
 
-  /// Returns a collector in host memory: one to be filled with what was saved, before the first pass, or
-  /// between rounds one with all that has been added, to be saved. Local.
+  /// Returns a collector in host memory. Before the first pass it is empty, to be filled with a saved state;
+  /// between rounds it has all that has been added, to be saved. Local.
   virtual Collector<T>& host_collector() = 0;
-  /// Starts a pass over the tokens. `resumed`: host_collector has been filled with what was saved of it.
+  /// Starts a pass over the tokens. `resumed`: host_collector has been filled with what was saved in it.
   /// Collective over the group.
   virtual void start_pass(std::size_t pass, bool resumed) = 0;
   /// Runs a batch, which may be empty, and collects the pass's streams at `kept`. Passes on queries if
   /// `queries` is set. Collective over the data-parallel row.
   virtual void run(const PackedBatch& batch, const KeptPositions& kept, const QuerySink<T>& queries,
                    const MeanSquareSink& mean_squares) = 0;
-  /// Returns when all work handed to a device is done, so that a phase's time is its own. Local.
+  /// Waits until all work given to a device is done, so that each phase is charged its own time. Local.
   virtual void synchronise() const = 0;
   /// Ends a round in which all ranks added `tokens` rows of `part`. Collective over the group.
   virtual void end_round(Part part, std::int64_t tokens) = 0;

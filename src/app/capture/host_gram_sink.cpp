@@ -62,8 +62,8 @@ class HostGramSink : public GramSink<T> {
       std::copy_n(values + positions[i] * width, width, out + static_cast<std::int64_t>(i) * columns);
   }
 
-  /// Sends each rank of the row this rank's heads of that rank's tokens, and receives the other heads of its
-  /// own tokens.
+  /// Sends every rank of the row this rank's heads of that rank's tokens, and receives all heads of this
+  /// rank's tokens.
   void exchange_heads(const T* values, std::int64_t width, const std::vector<std::int64_t>& positions, T* out,
                       std::int64_t columns) const {
     const Comm& comm = setup_.processes->tensor();
@@ -86,7 +86,7 @@ class HostGramSink : public GramSink<T> {
 
   const CaptureSetup& setup_;
   Collector<T> collector_;
-  std::array<std::vector<T*>, 2> rows_;  // by part and Gram: room for the rows of the batch
+  std::array<std::vector<T*>, 2> rows_;  // by part and Gram: where the batch's rows go
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ std::vector<Round> plan_rounds(const std::vector<Sequence>& sequences, std::int6
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int64_t a, std::int64_t b) { return length(a) > length(b); });
   std::vector<Round> rounds;
-  std::int64_t row = rows, tokens = 0;  // the batch being filled is rounds.back()[row]; none is yet
+  std::int64_t row = rows, tokens = 0;  // rounds.back()[row] is being filled; none while row == rows
   for (const std::int64_t s : order) {
     const bool full = row == rows || tokens + length(s) > batch_tokens;
     if (full) {
@@ -31,6 +31,7 @@ std::vector<Round> plan_remaining(const std::vector<Sequence>& sequences, std::i
                                   std::int64_t batch_tokens, const std::vector<std::uint8_t>& done) {
   const auto is_done = [&](std::int64_t s) { return done[static_cast<std::size_t>(s)] != 0; };
   std::vector<Round> rounds = plan_rounds(sequences, rows, batch_tokens);
+  // The done sequences that are not in the rounds before `next`; below 0 if these hold others too.
   std::int64_t left = std::count(done.begin(), done.end(), 1);
   auto next = rounds.begin();
   for (; next != rounds.end() && left > 0; ++next)

@@ -1,6 +1,6 @@
-// Rounds: which sequences are run together, and by which rows. Sequences are sorted by length, cut into
-// batches, and the batches dealt to the data-parallel rows of a group in turn. The plan depends only on its
-// arguments, so that every rank knows what all others do in each round.
+// Rounds: which sequences are run together, and by which rows. Sequences are sorted by length and cut into
+// batches, which go to the data-parallel rows of a group in turn. The plan depends only on its arguments, so
+// that every rank knows what all others do in each round.
 #pragma once
 
 #include <cstdint>

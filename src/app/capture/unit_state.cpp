@@ -17,7 +17,7 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kMostWaiting = std::int64_t{1} << 40;  // tokens per rank
-constexpr std::int64_t kFormat = 2;  // of the file; to be raised whenever its layout changes
+constexpr std::int64_t kFormat = 2;  // raise it whenever the layout of the file changes
 
 std::string state_path(const Job& job, const Unit& unit) {
   return unit.result_path(job.output.directory) + ".state";
@@ -27,7 +27,7 @@ std::string group_of(const GramStream& stream, std::size_t part) {
   return stream.name + (part == 0 ? "/fit" : "/heldout");
 }
 
-/// Returns the names of those lines "NAME DIGEST" of `now` that `before` lacks, with commas between.
+/// Returns the names of those lines "NAME DIGEST" of `now` that `before` lacks, separated by commas.
 std::string changed_names(const std::string& before, const std::string& now) {
   std::istringstream lines(now);
   std::string names;
@@ -41,7 +41,7 @@ std::int64_t sum_of_first(std::size_t n, const std::vector<std::int64_t>& counts
   return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(n), std::int64_t{0});
 }
 
-/// Writes what a part of a stream has besides its matrix: the sums and the rows that wait.
+/// Writes what a part of a stream has besides its matrix: the sums, and the rows that wait for a panel.
 template <class T>
 void write_part(H5File& file, const Comm& comm, const std::string& group, const GramSums& sums,
                 const WaitingRows<T>& waiting) {
@@ -56,8 +56,9 @@ void write_part(H5File& file, const Comm& comm, const std::string& group, const 
   rows.write_rows(waiting.rows.data(), sum_of_first(to_size(comm.rank()), counts), waiting.tokens);
 }
 
-/// Reads each rank's own sums and rows if the layout is that which saved them; else rank 0 takes all sums,
-/// and the rows are divided. Returns how many rows of all ranks wait.
+/// Reads the sums and the waiting rows of a part. On the layout that saved them each rank reads its own; on
+/// another, rank 0 reads all sums, and the rows are divided evenly. Returns how many rows wait on all ranks
+/// together.
 template <class T>
 std::int64_t read_part(const H5File& file, const Comm& comm, bool same_layout, const std::string& group,
                        GramSums& sums, const std::function<T*(std::int64_t)>& add_rows) {
@@ -81,7 +82,7 @@ std::int64_t read_part(const H5File& file, const Comm& comm, bool same_layout, c
   return total;
 }
 
-/// The query sums of one tensor-parallel rank within those of all heads: a slice of each layer's.
+/// Where the query sums of one tensor-parallel rank lie within those of all heads: one slice per layer.
 struct QuerySlice {
   std::int64_t layers;
   std::int64_t layer_size;    ///< numbers of all heads of a layer
@@ -110,7 +111,8 @@ void write_attention(H5File& file, const ProcessLayout& processes, const Attenti
       .write_rows(query.data(), comm.rank(), 1);
 }
 
-/// Reads each rank's own sums if the layout is that which saved them; else rank 0 takes those of all ranks.
+/// Reads the attention sums. On the layout that saved them each rank reads its own; on another, rank 0 reads
+/// those of all ranks.
 void read_attention(const H5File& file, const Comm& comm, bool same_layout, AttentionMoments& sums) {
   auto scale_rows = file.open_dataset("attention/scale");
   auto query_rows = file.open_dataset("attention/query");
@@ -131,7 +133,7 @@ void read_attention(const H5File& file, const Comm& comm, bool same_layout, Atte
   }
 }
 
-/// Returns whether the counts of a part agree with its datasets and are not beyond reason.
+/// Returns whether the counts of a part agree with its datasets and are plausible.
 bool is_sound_part(const H5File& file, const std::string& group, std::int64_t columns) {
   const auto counts = file.read_attribute<std::vector<std::int64_t>>(group, "waiting_tokens");
   if (!counts || counts->empty() || !file.has(group + "/sum")) return false;
@@ -219,7 +221,7 @@ void UnitState::log(const char* event, const ItemsDone& items) const {
                          {"file", path_}});
 }
 
-/// Returns whether the state holds what a run over `count` items reads from it.
+/// Returns whether the state has all that a run over `count` items reads from it.
 bool UnitState::is_sound(const H5File& file, std::int64_t count) const {
   const std::int64_t pass = file.read_attribute<std::int64_t>("/", "pass").value_or(-1);
   if (pass < 0 || pass > std::count(passes_.begin(), passes_.end(), ';')) return false;
@@ -231,7 +233,7 @@ bool UnitState::is_sound(const H5File& file, std::int64_t count) const {
   return true;
 }
 
-/// Returns why a run cannot resume from a whole state of this job; empty if it can.
+/// Returns why a run cannot resume from a complete state of this job; empty if it can.
 std::string UnitState::obstacle(const H5File& file, std::int64_t count) const {
   const auto text = [&](const char* name) {
     return file.read_attribute<std::string>("/", name).value_or("");
@@ -248,10 +250,11 @@ std::string UnitState::obstacle(const H5File& file, std::int64_t count) const {
   return "";
 }
 
-/// Opens the state if there is one to resume from. Collective over the group.
+/// Opens the state if there is one to resume from, else logs why it cannot be used. Collective over the
+/// group.
 std::optional<H5File> UnitState::open_saved(std::int64_t count) const {
   const Comm& comm = run_.processes.group();
-  std::string reason;  // why it is left aside
+  std::string reason;  // why the state is not used; empty: it is, or there is none
   int usable = 0;
   agree(comm, [&] {
     if (!comm.is_root() || !std::filesystem::exists(path_)) return;

@@ -1,8 +1,8 @@
-// The state of a unit while its Grams grow: their sums so far, the tokens that wait for the next panel, and
-// which items have been added (sequences that a model runs, or chunks of an activations file). It is saved
-// beside the result as CHECKPOINT.h5.state, published as a result is, and resumed by the next run of the same
-// job, on any number of ranks and any grid. On the layout that saved it, the Grams are bit-identical to those
-// of a run that was never stopped. It is removed when the result is published.
+// The state of a unit while its Grams are summed: the sums so far, the tokens that wait for the next panel,
+// and which items have been added (sequences that a model runs, or chunks of an activations file). It is
+// saved beside the result as CHECKPOINT.h5.state, published as a result is, and resumed by the next run of
+// the same job, on any number of ranks and any grid. On the layout that saved it, the Grams are bit-identical
+// to those of a run that was never stopped. It is removed when the result is published.
 //
 //   /                  attributes format: the version of this layout; identity, ranks, grid,
 //                      tensor_parallel; contents: what was read, one "NAME DIGEST" a line; passes, pass: the
@@ -11,7 +11,7 @@
 //   /STREAM/PART       as in a Gram file (io/outputs/gram_file.h), but about the provisional mean
 //     sum              [ranks, D] sums of the shifted values of each rank's tokens
 //     waiting          [tokens, D] rows that wait, by rank; attribute waiting_tokens: [ranks]
-//   /attention         if the unit sums what attention does (app/sources/gram_source.h), each rank's sums
+//   /attention         if the study saves it (saves_attention, app/job/job_rules.h), each rank's sums
 //     scale            [ranks, layers]
 //     query            [ranks, layers, heads of the rank, d, d]
 #pragma once
@@ -33,7 +33,7 @@ struct ItemsDone {
 
 class UnitState {
  public:
-  /// Returns a collector in host memory, which is made or filled when it is asked for.
+  /// Returns a collector in host memory, which is made or filled by the call.
   template <class T>
   using CollectorSource = std::function<Collector<T>&()>;
 

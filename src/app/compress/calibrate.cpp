@@ -36,9 +36,9 @@ namespace {
 
 /// What is known before the weights or the Grams are read.
 struct Prepared {
-  GramOrigin origin;                ///< of the model and tokens, whether or not from Grams
-  std::optional<ModelInput> input;  ///< nothing if Grams are given
-  Job::Tokens tokens;               ///< of the job; skips the tokens that a cache keeps exactly
+  GramOrigin origin;                ///< the model and the tokens, also if no Grams are given
+  std::optional<ModelInput> input;  ///< empty if Grams are given
+  Job::Tokens tokens;               ///< the job's; also skips the tokens that a cache keeps exactly
   Sample sample;
 };
 
@@ -54,7 +54,7 @@ void check_fit_tokens(std::int64_t fit, std::int64_t columns, const Job::Tokens&
                          std::to_string(tokens.skip_first) + " of each sequence");
 }
 
-/// Reads and checks everything that the job names but the values of the weights. Throws InputError. Local.
+/// Reads and checks everything that the job names except the values of the weights. Throws InputError. Local.
 Prepared prepare(const Job& job) {
   Prepared prepared;
   prepared.tokens = job.tokens;
@@ -82,7 +82,7 @@ Prepared prepare(const Job& job) {
   return prepared;
 }
 
-/// Returns the bytes of the Grams of keys and values: of whole streams, or of each layer if these suffice.
+/// Returns the bytes of the Grams of keys and values: one per stream, or one per layer if those suffice.
 double calibration_bytes(const Job::Compress& rule, const Prepared& prepared) {
   if (!needs_tokens(rule)) return 0;
   const ModelConfig& config = prepared.origin.config;
@@ -92,7 +92,7 @@ double calibration_bytes(const Job::Compress& rule, const Prepared& prepared) {
   return real(grams) * gram_bytes(columns, prepared.sample.has_heldout() ? 2 : 1);
 }
 
-/// Returns the heads of part i of a stream in `parts` equal parts.
+/// Returns the heads of part i of a stream that is cut into `parts` equal parts.
 HeadLayout part_of(const HeadLayout& layout, std::size_t i, std::size_t parts) {
   const auto heads = static_cast<std::ptrdiff_t>(layout.layer.size() / parts),
              first = static_cast<std::ptrdiff_t>(i) * heads;
@@ -102,7 +102,7 @@ HeadLayout part_of(const HeadLayout& layout, std::size_t i, std::size_t parts) {
           layout.hidden_size};
 }
 
-/// Runs the model over the tokens. Collective over the group.
+/// Calibrates by running the model over the tokens. Collective over the group.
 Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model,
                       const ProcessLayout& processes, const Log& log) {
   const ModelInput& input = *prepared.input;

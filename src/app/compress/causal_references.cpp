@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::size_t kPool = 20;  // maximum candidates of a target
+constexpr std::size_t kPool = 20;  // maximum candidates per target
 
 class CausalReferences {
  public:
@@ -37,8 +37,8 @@ class CausalReferences {
   }
 
  private:
-  /// Returns the candidates of a target, and keeps its problem; without a target (-1) only supplies tiles to
-  /// other ranks. Collective.
+  /// Returns the candidates of a target and stores its problem. A rank without a target (-1) only supplies
+  /// tiles to the others. Collective.
   std::vector<std::int64_t> make_pool(std::size_t stream, std::int64_t target) {
     std::vector<std::int64_t> heads = best_sources(stream, target);
     if (target >= 0) heads.push_back(target);
@@ -50,7 +50,8 @@ class CausalReferences {
     return heads;
   }
 
-  /// Returns the causal heads that alone explain most of the target, at most kPool, best first. Collective.
+  /// Returns the heads of the target's own and earlier layers that explain most of it when used alone: at
+  /// most kPool, best first. Collective.
   std::vector<std::int64_t> best_sources(std::size_t stream, std::int64_t target) const {
     std::vector<std::int64_t> sources;
     for (std::int64_t h = 0; h < input_.layout().heads() && target >= 0; ++h)
@@ -76,8 +77,8 @@ class CausalReferences {
     return best;
   }
 
-  /// Returns tr(M X X^T) for X = G_tr L^-T: what the source alone explains of the target. diagonal: G_rr = L
-  /// L^T; cross: the tile of source and target.
+  /// Returns tr(M X X^T) for X = G_tr L^-T: what the source r alone explains of the target t. M is the
+  /// target's metric. diagonal: G_rr = L L^T; cross: the tile of source and target.
   double explained(std::size_t stream, const TileView& diagonal, const TileView& cross, std::int64_t source,
                    std::int64_t target) const {
     const RegressionData& data = input_.data(stream);

@@ -54,8 +54,8 @@ ModelConfig sizes_of(const GramFiles& files, const std::string& path) {
   return config;
 }
 
-/// Returns why the Grams may be of other weights than those of the model, if it is named; throws InputError
-/// if they are. `path`: of the first Gram file.
+/// Returns why the Grams may be of other weights than the model's; empty if they are of the same, or if no
+/// model is named. Throws InputError if they are certainly of another model. `path`: the first Gram file.
 std::string check_model(const std::string& model, const std::string& path, const GramFiles& files) {
   if (model.empty()) return {};
   const std::string config_path = model + "/config.json";
@@ -140,7 +140,7 @@ GramOrigin check_calibration_grams(const Job& job) {
                     files.tokens_sha256,
                     files.tokens_mismatch,
                     {}};
-  if (job.compress.algorithm == CompressionAlgorithm::quantise) return origin;  // fits nothing
+  if (job.compress.algorithm == CompressionAlgorithm::quantise) return origin;  // nothing is fitted
   check_tokens(job.compress.exact_first, path, files);
   origin.weights_mismatch = mismatch;
   return origin;

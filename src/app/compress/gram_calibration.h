@@ -12,8 +12,7 @@ struct GramOrigin {
   std::string config_sha256;
   std::string weights_digest;  ///< empty: unknown
   std::string tokens_path, tokens_sha256, tokens_mismatch;
-  std::string
-      weights_mismatch;  ///< why the Grams may be of other weights than model.path; empty: they are not
+  std::string weights_mismatch;  ///< why the Grams may be of other weights than model.path; else empty
 };
 
 /// Reads what the job's Gram files say. Throws InputError if they do not suit the job: if they are of another

@@ -18,7 +18,7 @@ std::vector<std::int64_t> indices(std::int64_t count) {
   return list;
 }
 
-/// Returns the candidates of a problem, ascending by their loss alone.
+/// Returns the candidates of a problem in ascending order of the loss that each one leaves when used alone.
 std::vector<std::int64_t> ascending(const MetricProblem& problem) {
   std::vector<double> loss;
   for (std::int64_t c = 0; c < problem.candidates(); ++c) loss.push_back(problem.loss_of(c));

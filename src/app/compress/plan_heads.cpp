@@ -15,9 +15,9 @@
 namespace headspan {
 namespace {
 
-/// Fits the maps of a stream's targets from their references. A fit travels as a list of numbers: bias [d],
-/// held-out R2, loss, map [references d, d]. With p regressor columns, fits work on the moments of the
-/// references and the target: [p + d, p + d].
+/// Fits the maps of a stream's targets from their references. A fit is sent to rank 0 as a list of numbers:
+/// bias [d], held-out R2, loss, map [references d, d]. It is computed from the moments of the references (p
+/// columns) and the target: [p + d, p + d].
 class HeadMaps {
  public:
   HeadMaps(std::optional<double> ridge, const RegressionData& data, const std::vector<double>& metric,
@@ -60,7 +60,8 @@ class HeadMaps {
     return block;
   }
 
-  /// Fits a target, or none (-1), which only supplies tiles to other ranks. Collective.
+  /// Returns the fit of a target. A rank without a target (-1) gets an empty list and only supplies tiles to
+  /// the others. Collective.
   std::vector<double> fit_target(std::int64_t target) const {
     std::vector<std::int64_t> heads;
     if (target >= 0) {
@@ -81,11 +82,12 @@ class HeadMaps {
             w[to_size(j + i * d_)] * data_.fit.mean[to_size(heads[to_size(i / d_)] * d_ + i % d_)];
     numbers.push_back(heldout_r2(w, heldout, target, p));
     numbers.push_back(loss(w, gram, target, p));
-    numbers.insert(numbers.end(), w.begin(), w.end());  // rows of the map: one regressor's d coordinates
+    numbers.insert(numbers.end(), w.begin(), w.end());  // [p, d] row-major
     return numbers;
   }
 
-  /// Returns W^T of the regression on the references, with a ridge or the rank guard.
+  /// Returns W^T of the regression on the references, [d, p] column-major. The rule's ridge, in units of the
+  /// mean second moment, is added to the diagonal; columns that still depend on others are dropped.
   std::vector<double> solve(std::vector<double> gram, const std::vector<std::int64_t>& heads,
                             std::int64_t p) const {
     const std::int64_t side = p + d_;

@@ -21,9 +21,10 @@ struct BlockLatents {
   Latents latents;
 };
 
-/// Returns the power of two that scales the first latent of a band, of this variance, to about 1, so that
-/// scales of 16 bits are accurate whatever the unit of the loss; 1 if nothing varies. A variance below the
-/// rounding of the layer's largest is replaced by that. FP32 holds the result and its inverse.
+/// Returns the power of two by which a band is multiplied, so that its first latent, of this variance, has a
+/// standard deviation of about 1: scales of 16 bits are then accurate whatever the unit of the loss. Returns
+/// 1 if nothing varies. A variance below the rounding error of the layer's largest is raised to that error.
+/// FP32 can represent the result and its inverse.
 double band_scale(double variance, double largest) {
   const double resolved = std::max(variance, std::numeric_limits<double>::epsilon() * largest);
   return resolved > 0 ? std::exp2(std::clamp(-std::round(std::log2(resolved) / 2), -64.0, 64.0)) : 1;
@@ -68,8 +69,8 @@ class LatentPlanner {
   }
 
  private:
-  /// Finds the latents of all blocks, one layer per rank and round; returns their spectra by block, on every
-  /// rank. Collective.
+  /// Finds the latents of all blocks, one layer per rank in each round. Returns the spectra of all blocks on
+  /// every rank. Collective.
   std::vector<Spectrum> find_latents() {
     std::vector<Spectrum> spectra(rule_.streams.size() * to_size(layers_));
     for (std::int64_t first = 0; first < layers_; first += comm_.size()) {
@@ -94,7 +95,7 @@ class LatentPlanner {
   }
 
   /// Returns the covariance of this rank's layer in the round of layers that starts with `first`; empty if
-  /// the round has none for it. Collective.
+  /// the round has no layer for this rank. Collective.
   std::vector<double> covariance(Stream stream, std::int64_t first) const {
     const std::int64_t rank_layer = first + comm_.rank();
     std::vector<std::int64_t> heads(rank_layer < layers_ ? to_size(heads_) : 0);
@@ -133,8 +134,8 @@ class LatentPlanner {
     }
   }
 
-  /// Returns the measured loss over the expected loss of each block as allocated; 1 if nothing is expected.
-  /// Collective.
+  /// Returns, for each block, the measured loss over the expected loss of its allocation; 1 if the expected
+  /// loss is 0. Collective.
   std::vector<double> measured_scales(const MeasuredKl& measure, const std::vector<Spectrum>& spectra,
                                       const Allocation& allocation) const {
     std::vector<double> scales(spectra.size(), 1.0);
@@ -162,7 +163,7 @@ class LatentPlanner {
     return allocate_bands(spectra, rule_.bits.bands);
   }
 
-  /// Sets projection and reconstruction to those of the stored latents, scaled by band.
+  /// Sets the block's projection and reconstruction to those of its stored latents, scaled by band.
   void set_maps(const Latents& latents, PlannedBlock& block) const {
     std::int64_t r = 0;
     for (const Band& band : block.bands) r += band.columns;
@@ -221,7 +222,7 @@ class LatentPlanner {
   const Comm& comm_;
   std::int64_t heads_, d_, layers_;
   std::map<Stream, std::vector<double>> metrics_;
-  std::vector<BlockLatents> latents_;  // of this rank
+  std::vector<BlockLatents> latents_;  // found on this rank
 };
 
 }  // namespace

@@ -21,9 +21,9 @@ std::int64_t start_token(const ModelInput& input, const Sample& sample) {
   return input.config.bos ? *input.config.bos : sample.eos.at(0);
 }
 
-/// Returns the number in [0, 1) by which a token is sampled.
+/// Returns the uniform number in [0, 1) with which a token is sampled.
 double uniform(std::int64_t seed, std::int64_t sequence, std::int64_t token) {
-  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // between the states of SplitMix64
+  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // added to the state of SplitMix64 per output
   const std::uint64_t output =
       (static_cast<std::uint64_t>(sequence) << 32) + static_cast<std::uint64_t>(token);
   return static_cast<double>(SplitMix64(static_cast<std::uint64_t>(seed) + output * kStep).next() >> 11) *
@@ -54,7 +54,7 @@ class TextGenerator {
   }
 
  private:
-  /// Returns sequences first .. first + count of at most `length` tokens.
+  /// Returns `count` sequences of at most `length` tokens. The first has number `first`.
   std::vector<Tokens> generate_batch(std::int64_t first, std::int64_t count, std::int64_t length) const {
     const auto cache = model_.make_cache(CacheKind::full, to_size(count));
     std::vector<Tokens> sequences(to_size(count)), new_tokens(to_size(count), Tokens{start_});

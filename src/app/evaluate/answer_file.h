@@ -15,22 +15,22 @@ namespace headspan {
 
 class AnswerFile {
  public:
-  /// Resumes PATH.part, or starts anew, and logs which, if it is of another job. `identity` is equal for runs
-  /// that would give the same answers. If `path` is empty, nothing is kept. Keeps a reference to comm, whose
-  /// rank 0 reads and writes. Collective over comm.
+  /// Resumes PATH.part if it is of this job, else starts anew. Logs how many answers it has, or that it is of
+  /// another job. `identity` is equal for runs that would give the same answers. If `path` is empty, nothing
+  /// is written. Keeps a reference to comm, whose rank 0 reads and writes. Collective over comm.
   AnswerFile(const Comm& comm, std::string path, const std::string& identity, std::size_t requests,
              const Log& log);
   ~AnswerFile();  ///< Removes a PATH.part without answers.
   AnswerFile(const AnswerFile&) = delete;
   AnswerFile& operator=(const AnswerFile&) = delete;
 
-  /// Whether the request has an answer. The same on every rank.
+  /// Returns whether the request has an answer. The same on every rank.
   bool has(std::size_t request) const { return done_[request] != 0; }
 
-  /// Whether answers were added to PATH.part. The same on every rank.
+  /// Returns whether answers were added to PATH.part. The same on every rank.
   bool has_new_answers() const { return has_new_answers_; }
 
-  /// Adds the answers that this rank has to these requests, a line each. Collective.
+  /// Adds this rank's answers to these requests, one line each. Collective.
   void add(const std::vector<std::size_t>& requests, const std::vector<std::string>& lines);
 
   /// Publishes all answers at PATH, in the order of the requests, and removes PATH.part. Collective.

@@ -13,11 +13,11 @@
 namespace headspan {
 namespace {
 
-/// Returns the lines of the answers to a batch on the tensor-parallel root. Throws InputError on all ranks of
-/// the row. Collective over the row.
+/// Returns the lines of the answers to a batch, on the tensor-parallel root only. Throws InputError on all
+/// ranks of the row. Collective over the row.
 using AnswerBatch = std::function<std::vector<std::string>(const std::vector<std::size_t>& requests)>;
 
-/// Runs batches of sequences of similar length, one per row in each round, until all have an answer.
+/// Runs batches of sequences of similar length, one per row in each round, until every request has an answer.
 void answer_in_rounds(const ProcessLayout& processes, const std::vector<std::int64_t>& lengths,
                       const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers,
                       const AnswerBatch& run) {
@@ -61,7 +61,7 @@ class Continuation {
   bool done() const { return done_; }
   const std::vector<std::int64_t>& tokens() const { return tokens_; }
 
-  /// A stop sequence ends the continuation and is not part of it.
+  /// Appends a token. A stop sequence ends the continuation and is removed from it.
   void add(std::int64_t token) {
     tokens_.push_back(token);
     for (const auto& stop : request_->stop)

@@ -32,14 +32,14 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Everything that is read before the weights.
+/// What is read before the weights.
 struct Prepared {
   ModelInput input;
   std::optional<CompressionPlan> plan;
   std::vector<Text> texts;
   std::vector<ScoredRequest> scored;
   std::vector<GenerationRequest> generated;
-  std::string weights_digest, identity;  ///< on the root
+  std::string weights_digest, identity;  ///< on rank 0
 };
 
 Text read_text(Job::Tokens rule, const std::string& path, const ModelInput& input, const std::string& model) {
@@ -66,7 +66,7 @@ void check_targets(const Job& job) {
   }
 }
 
-/// Reads and checks everything that the job names but the values of the weights. Throws InputError. Local.
+/// Reads and checks everything that the job names except the values of the weights. Throws InputError. Local.
 Prepared prepare(const Job& job) {
   Prepared prepared;
   prepared.input = open_model(job.model, job.model.path, false, true);
@@ -94,7 +94,8 @@ Prepared prepare(const Job& job) {
   return prepared;
 }
 
-/// Returns a digest that is equal for runs that would give the same answers, with weights in the same files.
+/// Returns a digest that is equal for runs that would give the same answers with the same, unchanged weight
+/// files. Copies of these files give another digest.
 std::string identity(const Job& job, const Prepared& prepared) {
   const Job::Evaluate& rule = job.evaluate;
   std::string text = to_ini(job, Command::evaluate) + prepared.input.config_sha256 + prepared.weights_digest +
@@ -110,7 +111,7 @@ Json compare_weights(const Job::Evaluate& rule, const std::string& model, const 
   const std::string& weights = prepared.weights_digest;
   Json found{{"digest", weights}, {"plan", nullptr}, {"same", nullptr}};
   if (!prepared.plan || prepared.plan->algorithm == CompressionAlgorithm::quantise)
-    return found;  // has no maps
+    return found;  // no maps that depend on the weights
   const std::string& planned = prepared.plan->weights_digest;
   if (planned.empty()) {
     log.notice(rule.plan + " does not say for which weights it was made");
@@ -155,7 +156,7 @@ Json score_texts(const Job::Evaluate& rule, const Prepared& prepared, const Cach
   return texts;
 }
 
-/// Returns a batch of the longest prompts: from the first text, or from the contexts of the requests.
+/// Returns a batch of the longest prompts: sequences of the first text, or else contexts of the requests.
 std::vector<std::vector<std::int64_t>> speed_prompts(const std::optional<std::int64_t>& asked,
                                                      const Prepared& prepared) {
   std::vector<std::vector<std::int64_t>> prompts;
@@ -200,8 +201,8 @@ double largest_batch_tokens(const std::optional<std::int64_t>& asked, const Prep
   return static_cast<double>(tokens);
 }
 
-/// Chooses whether tensor-parallel ranks replicate the blocks of a cache that they share, and logs if they do
-/// not, or would not without GPUs. There must be a plan.
+/// Returns whether tensor-parallel ranks replicate or shard the blocks of a cache that they share. GPUs
+/// always replicate them. Logs a notice if memory asks for sharding. There must be a plan.
 SharedBlocks choose_shared_blocks(const Job::Evaluate& rule, const Prepared& prepared,
                                   const ProcessLayout& processes, double memory, const Log& log) {
   const int tensor_parallel = processes.tensor().size();
@@ -255,7 +256,8 @@ void print(const Json& summary) {
                 text["kl"].dump().c_str(), text["kl_se"].dump().c_str());
 }
 
-/// Returns the exit code of a stopped run: 3 if the next run has fewer requests to answer than this one had.
+/// Prints why the run stopped and returns its exit code: 3 if the next run has fewer requests to answer than
+/// this one had, else 1.
 int tell_stopped(const Job::Evaluate& rule, const std::optional<AnswerFile>& answers, const Comm& world,
                  double start) {
   const bool has_new = answers && answers->has_new_answers();

@@ -22,7 +22,8 @@ struct Sums {
   std::vector<double> tokens, loss, full_loss, kl;
 };
 
-/// Returns the sum of values over the sum of counts, and its standard error over the sequences with a count.
+/// Returns the sum of the values over the sum of the counts, and its standard error, estimated from the
+/// sequences whose count is not 0. NaN if there are too few sequences.
 std::pair<double, double> ratio(const std::vector<double>& values, const std::vector<double>& counts) {
   const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
   if (total == 0) return {kNan, kNan};

@@ -61,7 +61,7 @@ std::string rope_text(const ModelConfig& config) {
          format_figure(config.rope_scaling->original_max_positions) + " positions";
 }
 
-/// What reading every id tells.
+/// What a scan of all ids of a token file finds.
 struct TokenScan {
   std::int64_t largest = 0;
   std::int64_t documents = 0;  ///< 0: unknown
@@ -72,7 +72,7 @@ TokenScan scan_tokens(const TokenFile& file) {
   const TokenSidecar sidecar = file.sidecar().value_or(TokenSidecar());
   const std::int64_t vocabulary = sidecar.vocab_size.value_or(std::numeric_limits<std::int64_t>::max());
   TokenScan scan;
-  bool inside = false;  // a document
+  bool inside = false;  // whether the last id belongs to an unfinished document
   for (std::int64_t start = 0; start < file.count(); start += kChunk) {
     const auto ids = file.read(start, std::min(kChunk, file.count() - start));
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -102,7 +102,8 @@ std::string sidecar_text(const std::optional<TokenSidecar>& sidecar) {
   return text;
 }
 
-/// Returns "12.5 of 64 columns a layer in 2.0 bands, .. bits a column ..", averages over the layers.
+/// Returns a text such as "12.5 of 64 columns a layer in 2.0 bands, .. bits a column ..", averaged over the
+/// layers.
 std::string block_text(const CompressionPlan& plan, const std::vector<PlannedBlock>& blocks) {
   double columns = 0, bytes = 0, bands = 0;
   for (const PlannedBlock& block : blocks)

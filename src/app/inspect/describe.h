@@ -12,7 +12,8 @@ namespace headspan {
 /// Reads config.json and all headers. Every tensor that a study needs must be there.
 std::string describe_checkpoint(const std::string& folder);
 
-/// Reads every id, for the largest one, the number of documents if their ends are known, and the SHA-256.
+/// Reads every id to report the largest one, the number of documents if their ends are known, and the
+/// SHA-256.
 std::string describe_tokens(const std::string& path);
 
 /// Reads every number and checks that it can be that of a Gram (io/outputs/gram_check.h).

@@ -82,8 +82,8 @@ std::string describe(const std::string& path) {
   throw InputError(path, "", "", "is nothing that headspan knows", "known: " + known);
 }
 
-/// Returns whether a file in a folder may be a result. One that cannot be read may be: the error is reported
-/// when its turn comes.
+/// Returns whether a file in a folder may be a result. An unreadable file may be one: inspecting it reports
+/// the error.
 bool may_be_result(const std::string& path) {
   try {
     return ends_in(path, ".h5") && is_result(path);
@@ -92,7 +92,7 @@ bool may_be_result(const std::string& path) {
   }
 }
 
-/// Returns the results below a folder, by name; or the path itself.
+/// Returns the results in and below a folder, sorted by path; the path itself if there are none.
 std::vector<std::string> expand(const std::string& path) {
   std::vector<std::string> results;
   if (fs::is_directory(path) && !is_checkpoint(path))
@@ -128,7 +128,7 @@ class Inspection {
     results_.push_back(summarise_result(path));
   }
 
-  /// Runs `step` and reports what is wrong with the file, so that the others are inspected all the same.
+  /// Runs `step` and reports what is wrong with the file, so that the other files are still inspected.
   template <class Step>
   void guarded(const std::string& path, const Step& step) {
     try {

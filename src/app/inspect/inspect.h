@@ -10,7 +10,7 @@
 namespace headspan {
 
 /// Prints to standard output and returns the exit code: 2 if a file is not what it should be, which is
-/// reported on standard error; the other files are inspected all the same. Only rank 0 works. Throws
+/// reported on standard error; the other files are still inspected. Only rank 0 works. Throws
 /// AgreedError if the environment fails. Collective over world.
 int inspect(const std::vector<std::string>& files, const Comm& world);
 

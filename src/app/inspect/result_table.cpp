@@ -25,8 +25,8 @@ std::string number(double value) {
   return text;
 }
 
-/// Returns what the figures of a result depend on besides its checkpoint: only results with the same setting
-/// are compared.
+/// Returns the heading of a table: what the figures of a result depend on besides its checkpoint. Only
+/// results with the same setting are compared.
 std::string setting(const ResultSummary& result) {
   const StreamSummary& first = result.streams.front();
   std::string heads;
@@ -54,7 +54,7 @@ constexpr const char* kLegend =
     "  null        the same of heads that share nothing: random projections, in-sample figures with the "
     "noise floor\n";
 
-/// Returns `text`, with the word random for a unit of drawn weights.
+/// Returns `text`, followed by "random" if the unit's weights were drawn.
 std::string marked(const std::string& text, const ResultSummary& result) {
   const bool has_word = text.size() >= 6 && text.substr(text.size() - 6) == "random";
   return text + (result.random && !has_word ? " random" : "");
@@ -65,7 +65,7 @@ std::string trained_on(const ResultSummary& result) {
   return result.training_tokens < 0 || result.random ? "" : format_count(result.training_tokens);
 }
 
-/// Names the rows: by step if all steps differ, else by checkpoint.
+/// Returns the labels of the rows: their steps if all differ, else their checkpoints.
 TextColumn labels(const Results& rows) {
   TextColumn steps{"", "step", {}}, names{"", "checkpoint", {}};
   for (const ResultSummary& row : rows) {
@@ -79,7 +79,7 @@ TextColumn labels(const Results& rows) {
 using Cell = std::string (*)(const StreamSummary& stream, const PairFigures& figures);
 
 struct Figure {
-  const char* title;  ///< in the table of several results; empty: not there
+  const char* title;  ///< in the table of several results; empty: not shown there
   const char* name;   ///< in the table of one result
   Cell cell;          ///< formats the figures found, or those of the null
 };
@@ -129,7 +129,7 @@ std::string format_many(const Results& rows) {
   return kLegend + std::string("\n") + format_table(table);
 }
 
-/// Transposes the table: a row for each figure, a column for each stream and its null.
+/// Formats a single result in a transposed table: one row per figure, one column per stream and one per null.
 std::string format_one(const ResultSummary& result) {
   std::vector<TextColumn> table{{"", "", {}}};
   for (const StreamSummary& stream : result.streams)

@@ -134,8 +134,8 @@ class PairReader {
   std::vector<std::int64_t> layer_;  // [heads]
   H5Dataset r2_, status_;
   std::vector<H5Dataset> heldout_;                     // one table, or none
-  std::vector<double> best_, best_heldout_;            // by target with a source
-  std::vector<std::int64_t> sources_;                  // [heads] how many are causal
+  std::vector<double> best_, best_heldout_;            // of targets that have a source
+  std::vector<std::int64_t> sources_;                  // [heads] number of causal sources
   double sum_ = 0, above_tenth_ = 0, above_half_ = 0;  // of causal pairs
   std::int64_t pairs_ = 0;
 };

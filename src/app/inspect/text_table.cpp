@@ -18,7 +18,7 @@ std::string align(const std::string& text, std::size_t width, bool left) {
   return left ? text + blanks : blanks + text;
 }
 
-/// A column with its place in the line.
+/// A column and its position in the line.
 struct PlacedColumn {
   const TextColumn* column;
   std::size_t gap;  // blanks before it: two before a new group

@@ -14,7 +14,7 @@ struct CommandRow {
   const char* name;
   const char* usage;
   const char* summary;
-  std::vector<std::string> sections;  ///< of a job, those that it reads; none: it takes no job
+  std::vector<std::string> sections;  ///< the sections of a job that it reads; empty: it takes no job
   bool many_checkpoints = false;  ///< whether it reads the keys of [model] that name or draw several models
   bool runs_long = false;         ///< whether a signal stops it with its state saved
 
@@ -29,7 +29,7 @@ const std::vector<CommandRow>& commands();
 
 const CommandRow& row_of(Command command);
 
-/// Returns null where no command has this name.
+/// Returns null if no command has this name.
 const CommandRow* find_command(const std::string& name);
 
 }  // namespace headspan

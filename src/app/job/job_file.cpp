@@ -34,7 +34,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-/// Returns the key nearest to `name`, at most `limit` edits away; empty where there is none.
+/// Returns the key nearest to `name`, at most `limit` edits away; empty if there is none.
 std::string nearest_key(const std::string& name, std::size_t limit) {
   std::string nearest;
   std::size_t smallest = limit + 1;
@@ -47,7 +47,7 @@ std::string nearest_key(const std::string& name, std::size_t limit) {
   return nearest;
 }
 
-/// Returns the texts of the options that match, without repetitions, separated by commas.
+/// Returns the texts of the options that match, separated by commas, without consecutive repetitions.
 template <class Matches, class Text>
 std::string list_options(const Matches& matches, const Text& text) {
   std::string list;
@@ -79,7 +79,7 @@ std::string advice(const std::string& name) {
   return "the sections are " + list_options([](const JobOption&) { return true; }, section_name);
 }
 
-/// Empties the lines that start with ;, because Boost knows only # as the start of a comment.
+/// Returns the text with lines that start with ; emptied: Boost knows only comments that start with #.
 std::string without_semicolon_lines(const std::string& text) {
   std::istringstream lines(text);
   std::string kept;
@@ -90,7 +90,7 @@ std::string without_semicolon_lines(const std::string& text) {
   return kept;
 }
 
-/// Checks and completes a job. A refusal names the origin and the text of the key as the user gave it.
+/// Checks and completes a job. Errors name the origin and the text of the key as the user gave them.
 class Resolver {
  public:
   Resolver(const std::string& name, const GivenKeys& given, Job* job)
@@ -111,7 +111,7 @@ class Resolver {
   void check_predict() const;
   void check_one_checkpoint() const;
 
-  /// Returns whether the key has a value: an empty text on the command line takes a path back.
+  /// Returns whether the key has a value. An empty text on the command line unsets the path of a job file.
   bool has(const std::string& key) const {
     const auto found = given_.find(key);
     return found != given_.end() && !found->second.text.empty();
@@ -175,7 +175,7 @@ void Resolver::check_predict() const {
            "float64, float32 or split, or model.dtype bfloat16 or float16");
 }
 
-/// For commands that run the stored weights of model.path.
+/// Throws InputError for keys that do not suit a command that runs the stored weights of a single checkpoint.
 void Resolver::check_one_checkpoint() const {
   const char* right = "give model.path, and leave this to study";
   if (job_.model.init != std::vector{WeightSource::pretrained})
@@ -280,7 +280,8 @@ GivenKeys read_job_file(const std::string& path) {
 
 namespace {
 
-/// Sets the given keys. Throws InputError for one that a job file of the command cannot hold.
+/// Returns a job with the given keys set. Throws InputError for a key that a job file of the command cannot
+/// have.
 Job set_keys(const CommandRow& command, const GivenKeys& given) {
   Job job;
   for (const JobOption& option : job_options()) {

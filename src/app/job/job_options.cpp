@@ -10,7 +10,7 @@ namespace headspan {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of theory: a product of two fits 64 bits
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // in [theory]; products of two fit 64 bits
 
 template <class Section, class T>
 JobOption option(const char* name, Section Job::*section, T Section::*member, const ValueKind<T>& kind,
@@ -31,7 +31,7 @@ ValueKind<GridShape> grid_shape() {
           [](const GridShape& grid) { return to_string(grid); }};
 }
 
-/// "paper" or a relative tolerance, kept as text because it names a coordinate of the result.
+/// "paper" or a relative tolerance, kept as text because the result uses it as a coordinate.
 ValueKind<std::string> tolerance() {
   return {"paper or a number above 0 and below 1",
           [](const std::string& text) {
@@ -41,7 +41,7 @@ ValueKind<std::string> tolerance() {
           [](const std::string& value) { return value; }};
 }
 
-/// A list of paths; empty where there are none.
+/// A list of paths, which may be empty.
 ValueKind<Words> paths() {
   auto kind = list_of(text("paths"));
   kind.allowed = "a comma-separated list of paths";
@@ -143,7 +143,7 @@ std::vector<JobOption> theory_options() {
                  "results of models with random weights, whose R2 is printed too")};
 }
 
-/// Above 0 and at most 1.
+/// A number above 0, at most 1.
 ValueKind<double> share() {
   ValueKind<double> kind = positive(1.0000001);
   kind.allowed = "a number above 0, at most 1";

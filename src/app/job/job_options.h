@@ -26,7 +26,7 @@ struct JobOption {
 /// Returns all keys, in the order of a job file.
 const std::vector<JobOption>& job_options();
 
-/// Finds the key "section.key"; null where there is none.
+/// Returns the key "section.key"; null if there is none.
 const JobOption* find_job_option(const std::string& name);
 
 /// Returns the keys that a command reads, with defaults and allowed values, for --help.

@@ -7,7 +7,8 @@
 namespace headspan {
 namespace {
 
-/// Refuses a number that exceeds both `heads` and `always`. `which` says which heads, as "that there are".
+/// Throws InputError if `asked` exceeds both `heads` and `always`. `which` follows "heads" in the message, as
+/// in "that there are".
 void check_at_most(const char* key, std::int64_t asked, std::int64_t heads, std::int64_t always,
                    const char* which) {
   const std::int64_t limit = std::max(heads, always);

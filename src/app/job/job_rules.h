@@ -1,4 +1,4 @@
-// What follows from a job's keys, where several parts of a run need it. Not which values a key may have
+// What follows from a job's keys and is needed by several parts of a run. Not which values a key may have
 // (app/job/job_options.h), nor which keys contradict each other (app/job/job_file.h).
 #pragma once
 
@@ -11,16 +11,16 @@ namespace headspan {
 /// `precision`.
 FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision);
 
-/// Returns whether a study saves, with the Grams, what attention does with keys and values: where it captures
-/// both as a cache holds them. Its model then also runs the last layer's block.
+/// Returns whether a study saves, with the Grams, what attention does with keys and values. It does if it
+/// saves Grams and captures both as a cache holds them. Its model then also runs the last layer's block.
 bool saves_attention(const Job::Predict& predict, const Job::Output& output);
 
-/// Throws InputError where predict.references or predict.pool exceeds both `heads`, the heads of the largest
+/// Throws InputError if predict.references or predict.pool exceeds both `heads`, the heads of the largest
 /// stream, and its default, which is allowed for every model.
 void check_references(const Job::Predict& predict, std::int64_t heads);
 
-/// The same for compress.references, where the algorithm reads it, in a stream of `layers` layers of `heads`
-/// heads.
+/// Throws InputError if compress.references, provided that the algorithm reads it, exceeds both its default
+/// and the heads that can predict another in a stream of `layers` layers of `heads` heads.
 void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads);
 
 }  // namespace headspan

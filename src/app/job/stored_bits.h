@@ -9,13 +9,13 @@
 
 namespace headspan {
 
-/// Neither: chosen for each layer (auto).
+/// Either a width or bands. If there is neither, bits are chosen for each layer (auto).
 struct StoredBits {
   std::optional<int> width;  ///< of every number: 16 (as the model computes it), 8, 4 or 3
   std::vector<Band> bands;   ///< of every layer, more bits before fewer
 
   bool is_automatic() const { return !width && bands.empty(); }
-  /// Whether numbers are rounded to codes of one width.
+  /// Returns whether numbers are rounded to codes of one width.
   bool is_quantised() const { return width && *width != kPlainBits; }
 };
 

@@ -17,25 +17,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the number at `first`, after a - or _ if there is one; -1 where there is none.
+/// Returns the number at `first`, after a - or _ if there is one; -1 if there is no number.
 std::int64_t number_at(const std::string& name, std::size_t first) {
   if (first < name.size() && (name[first] == '-' || name[first] == '_')) ++first;
   const std::size_t end = std::min(name.find_first_not_of("0123456789", first), name.size());
-  const bool ends = end == name.size() || std::isalpha(static_cast<unsigned char>(name[end])) == 0;  // 2b
+  const bool ends = end == name.size() || std::isalpha(static_cast<unsigned char>(name[end])) == 0;  // not 2b
   return ends && end > first && end - first <= 18 ? std::stoll(name.substr(first, end - first)) : -1;
 }
 
-/// Returns the number that follows `word` in `name`, where `word` does not continue another; -1 where there
-/// is none.
+/// Returns the number that follows `word` in `name`, unless `word` ends a longer word; -1 if there is none.
 std::int64_t number_after(const std::string& word, const std::string& name) {
   for (auto at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
-    if (at > 0 && name[at - 1] >= 'a' && name[at - 1] <= 'z') continue;  // footstep7
+    if (at > 0 && name[at - 1] >= 'a' && name[at - 1] <= 'z') continue;  // as in footstep7
     if (const std::int64_t number = number_at(name, at + word.size()); number >= 0) return number;
   }
   return -1;
 }
 
-/// Returns 1000 for "step1000", "stage1-step1000-tokens5B" and "checkpoint-1000"; -1 where no step is named.
+/// Returns 1000 for "step1000", "stage1-step1000-tokens5B" and "checkpoint-1000"; -1 if no step is named.
 std::int64_t step_in(const std::string& name) {
   return std::max(number_after("step", name), number_after("checkpoint", name));
 }
@@ -57,7 +56,8 @@ std::string cached_name(const fs::path& folder) {
   return is_cached ? name.substr(prefix.size()) : "";
 }
 
-/// Returns the model's name where its checkpoints are folders side by side: that of the folder above them.
+/// Returns the model's name if its checkpoints are sibling folders: ORG--NAME in the Hugging Face cache, else
+/// the name of the parent folder.
 std::string model_above(const std::string& path) {
   const std::string cached = cached_name(absolute(path));
   return cached.empty() ? last_part(absolute(path).parent_path()) : cached;
@@ -72,15 +72,15 @@ bool is_step(const std::string& name) {
   return leads("step") || leads("checkpoint") || (leads("stage") && number_after("step", name) >= 0);
 }
 
-/// Returns the model's name for a single checkpoint: the folder's name, or that of the folder above where the
-/// folder is named after a training step.
+/// Returns the model's name for a single checkpoint: the folder's name, or model_above if the folder is named
+/// after a training step or lies in the Hugging Face cache.
 std::string model_of_folder(const std::string& path) {
   const fs::path folder = absolute(path);
   const std::string name = last_part(folder);
   return is_step(name) || !cached_name(folder).empty() ? model_above(path) : name;
 }
 
-/// Makes one file name of "org/name".
+/// Returns "org--name" for "org/name", which is one file name.
 std::string folder_name(std::string repository) {
   for (std::size_t at = repository.find('/'); at != std::string::npos; at = repository.find('/', at))
     repository.replace(at, 1, "--");
@@ -121,7 +121,7 @@ void add_by_init(const Job::Model& rule, const Unit& unit, std::vector<Unit>& un
   }
 }
 
-/// Refuses units that would overwrite each other's results or Grams.
+/// Throws InputError if units would overwrite each other's results or Grams.
 void check_names(const std::string& manifest, const Job::Output& output, const std::vector<Unit>& units) {
   std::set<std::string> results;
   for (const Unit& unit : units)
@@ -158,8 +158,8 @@ std::string tokens_of_grams(const Words& paths) {
   return all;
 }
 
-/// Reads what Grams say of their model, from the first file, and of their tokens, from all. Files that are
-/// missing say nothing, because their result may be there already.
+/// Returns the unit that starts from Grams. The first file names its model, all files together its tokens.
+/// Missing files are no error here, because the unit's result may be published already.
 Unit unit_of_grams(const Words& paths, bool is_named) {
   const std::string& first = paths.front();
   Unit unit = unit_of_file(Unit::Kind::grams, first, model_above(first));
@@ -225,7 +225,7 @@ void set_token_digests(std::vector<Unit>& units, const std::string& tokens_sha25
 
 std::string unit_identity(const Job& job, const Unit& unit) {
   Job compared = job;
-  if (unit.kind == Unit::Kind::grams) {  // the Grams say these, whether the job gives them or not
+  if (unit.kind == Unit::Kind::grams) {  // the Gram files decide these, whether the job gives them or not
     compared.predict.capture = Job::Predict().capture;
     compared.predict.precision = Job::Predict().precision;
   }

@@ -26,7 +26,7 @@ struct Unit {
   std::string tokens_sha256;  ///< of the job's token file (empty until set_token_digests), or of the Grams'
   std::string tokens_cut_digest;  ///< of the files that say how it is cut (app/run/sample.h)
 
-  /// The files of its result and of its Grams in `directory`, that of output.directory.
+  /// Return the paths of its result and of its Grams in `directory`, which is output.directory.
   std::string result_path(const std::string& directory) const;
   std::string gram_path(const std::string& directory) const;
 };

@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// Returns the largest share of a rank over the mean share, when `items` are spread over the ranks evenly.
+/// Returns the largest share of a rank over the mean share, when `items` are spread as evenly as possible.
 double fullest_of(double items, double ranks) { return std::ceil(items / ranks) * ranks / items; }
 
 /// Computes the costs of the phases. Most are sums over the streams, each of which has its own Gram.
@@ -92,7 +92,8 @@ class PhaseCosts {
     cost.flops *= forwards();
     cost.received *= forwards();
     cost.messages *= forwards();
-    for (std::size_t s = 0; s < streams_.size(); ++s)  // from a share of the heads to a share of the tokens
+    // The ranks of a row exchange their heads of all tokens for all heads of their tokens.
+    for (std::size_t s = 0; s < streams_.size(); ++s)
       cost.received +=
           gathers(s) * n_ / ranks_ * streams_[s].columns * (t - 1) / t * (dtype_ == Dtype::float64 ? 8 : 4);
     return cost;
@@ -137,9 +138,9 @@ class PhaseCosts {
     return cost;
   }
 
-  /// Returns in how many layers the targets of a rank lie.
+  /// Returns an upper bound of the number of layers that a rank's targets lie in.
   double layers_of_rank() const { return std::min(real(config_.layers), real(config_.layers) / ranks_ + 1); }
-  /// Returns the bytes of one layer's matrix that are on other ranks.
+  /// Returns the bytes of one layer's matrix that other ranks hold.
   double remote_layer(const StreamSize& stream) const { return width(stream) * width(stream) * 8 * others_; }
 
   PhaseCost heads() const {
@@ -155,7 +156,7 @@ class PhaseCosts {
   }
 
   /// Returns the operations for one target: joint fits of 2, 3, .. references, and the choice of the
-  /// references. The fit of one reference is that of a pair.
+  /// references. Fits of a single reference are counted as pairs.
   double selection_flops(bool forward) const {
     const double d3 = d_ * d_ * d_, pool = real(job_.predict.pool);
     double flops = 0;

@@ -43,18 +43,18 @@ struct StreamSize {
 };
 std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config);
 
-/// Returns the heads of the captured stream that has most.
+/// Returns the number of heads of the captured stream that has most.
 std::int64_t most_heads(const Job::Predict& predict, const ModelConfig& config);
 
 /// Returns the bytes of the weights that a study keeps on each of `tensor_parallel` ranks.
 double study_weight_bytes(const Job& job, const ModelConfig& config, Dtype dtype,
                           std::int64_t tensor_parallel);
 
-/// Returns how many numbers the sums over what attention does have: a matrix [d, d] for each query head; 0
-/// where they are not saved.
+/// Returns how many numbers the sums over what attention does have: a matrix [d, d] for each query head; 0 if
+/// they are not saved.
 double attention_size(const Job::Predict& predict, const Job::Output& output, const ModelConfig& config);
 
-/// Returns 2 where some tokens are held out, else 1.
+/// Returns 2 if some tokens are held out, else 1.
 double parts_of(const TokenCounts& tokens);
 
 /// Returns the tokens of all ranks that are multiplied at once (stats/gram/collector.h).
@@ -72,8 +72,8 @@ double remote_tile_bytes(std::int64_t pool, const ModelConfig& config, const Str
 /// Returns the columns of a block of the stream's Gram, which is block-cyclic.
 std::int64_t block_of(const StreamSize& stream, const ModelConfig& config, const GridShape& grid);
 
-/// Returns the most elements that a rank owns of the tiles on and below the diagonal, over an even share of
-/// half the matrix. 1 on one rank.
+/// Returns the largest number of elements that a rank owns in tiles on and below the diagonal, over an even
+/// share of half the matrix; 1 on one rank.
 double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, const GridShape& grid);
 
 }  // namespace headspan

@@ -16,7 +16,7 @@ namespace {
 struct HeadMatrix {
   std::int64_t rows, columns, heads, head_size;
 
-  /// The most elements that a rank of the grid holds.
+  /// Returns the largest number of elements that a rank of the grid holds.
   std::int64_t local_elements(const GridShape& grid) const {
     return max_local_elements(grid, rows, columns, gram_block(grid, heads, head_size));
   }

@@ -17,20 +17,20 @@ struct LayerSizes {
 };
 LayerSizes layer_sizes(const HeadLayout& layout);
 
-/// Checks the Gram of a stream, and the layer ceiling on a group's grid. Throws InputError that says what
-/// would do. Local.
+/// Checks the Gram of a stream, and the layer ceiling on a group's grid. Throws InputError, which says what
+/// would work. Local.
 void check_layer_sizes(const Job::Ceiling& ceiling, const Job::Run& run, const LayerSizes& layers,
                        const GridShape& grid);
 
 /// Checks what a study makes of a model: the streams, and the projections whose overlap it computes. Throws
-/// InputError that says what would do. Local.
+/// InputError, which says what would work. Local.
 void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid);
 
 constexpr std::int64_t kLargeProjection = std::int64_t{5120} * 5120;  ///< elements
 
 /// Returns how many subgroups `ranks` form for the overlap, when `matrices` (one projection of one layer
-/// each) are distributed over them: one per matrix at most, and a single one where a matrix has at least
-/// `large` elements, which all ranks work on together. `elements`: of one matrix.
+/// each) are distributed over them: at most one per matrix, and a single one if a matrix has at least `large`
+/// elements; all ranks then work on it together. `elements`: of one matrix.
 std::int64_t overlap_subgroups(std::int64_t elements, std::int64_t matrices, std::int64_t ranks,
                                std::int64_t large = kLargeProjection);
 

@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// Returns run.memory_gib as messages name it.
+/// Returns the value of run.memory_gib for messages.
 std::string memory_gib_text(const Job::Run& run) {
   return run.memory_gib ? std::to_string(*run.memory_gib) : "auto";
 }
@@ -22,7 +22,7 @@ std::vector<double> columns_of(const Job::Predict& predict, const ModelConfig& c
   return columns;
 }
 
-/// Returns the unit whose Grams have most bytes.
+/// Returns the unit whose Grams are largest.
 const Unit& largest_unit(const Job::Predict& predict, const std::vector<Unit>& units) {
   const Unit* found = nullptr;
   double largest = -1;

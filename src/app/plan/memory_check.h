@@ -16,14 +16,14 @@ namespace headspan {
 /// held out): what all ranks together hold at least.
 double gram_bytes(const std::vector<double>& columns, double parts);
 
-/// Throws InputError where `bytes` of Grams exceed the memory of the ranks, `memory` bytes each. `instead`:
-/// what would do besides more ranks, as ", or ..". Local.
+/// Throws InputError if `bytes` of Grams exceed the memory of the ranks, `memory` bytes each. `instead`: what
+/// would help besides more ranks, as ", or ..". Local.
 void check_grams_fit(const Job::Run& run, double bytes, std::int64_t ranks, double memory,
                      const std::string& instead = "");
 
-/// Checks the unit with the largest Grams; all units are studies of models. Returns a warning where the
-/// estimate exceeds the `memory` bytes of a rank, else an empty text. Throws InputError where the Grams alone
-/// do not fit. Reads the tokens. Local.
+/// Checks the unit with the largest Grams; all units are studies of models. Returns a warning if the estimate
+/// exceeds the `memory` bytes of a rank, else an empty text. Throws InputError if the Grams alone do not fit.
+/// Reads the tokens. Local.
 std::string check_memory(const Job& job, const std::vector<Unit>& units, const GroupShape& group,
                          double memory);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kStagingBytes = 2 * 8.0 * (1 << 20);  // model/weights/weight_loader.cpp
 
-/// Local rows and columns of the fullest rank for a stream's Gram.
+/// Local rows and columns of a stream's Gram on the fullest rank.
 struct LocalSize {
   double rows, columns;
 };
@@ -34,7 +34,8 @@ double triangle_bytes(const StreamSize& stream, const ModelConfig& config, const
   return std::min(8 * local.rows * local.columns, triangle + 4096 * local.columns);
 }
 
-/// Returns the bytes of the tables of all streams, and of the work space of one stream at a time.
+/// Returns the bytes of the tables of all streams and of the workspace of the largest stream; streams are
+/// analysed one after another.
 double statistics_bytes(const Job::Predict& predict, const ModelConfig& config, const TokenCounts& tokens,
                         const GroupShape& group) {
   const double d = real(config.head_size), ranks = real(group.ranks);
@@ -74,7 +75,8 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
   const double panel = real(tokens_of_panel(job.predict, config, dtype, tokens.heldout > 0, group));
   cost.weights = study_weight_bytes(job, config, dtype, group.tensor_parallel) + kStagingBytes;
-  cost.attention = 2 * 8 * attention_size(job.predict, job.output, config);  // of queries and of the output
+  cost.attention =
+      2 * 8 * attention_size(job.predict, job.output, config);  // sums of queries, metrics of the output
   cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));
   for (const StreamSize& stream : stream_sizes(job.predict, config)) {
     const LocalSize local = local_size(stream, config, group.grid);
@@ -82,8 +84,8 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
     for (const double part : {real(tokens.fit), real(tokens.heldout)})
       cost.waiting += std::min(part, panel + batch) / ranks * stream.columns * value;
     const double operands = std::min(real(tokens.total()), panel) * product;
-    // Several ranks hold two panels. On one row of ranks the columns are among the rows, and only FP32 copies
-    // them.
+    // With several ranks, each holds two panels. In a grid of one row a rank's columns are among its rows,
+    // and only products in FP32 copy them.
     const double exchanged = group.ranks == 1 ? stream.columns
                              : group.grid.rows == 1
                                  ? 2 * local.rows + (product < 8 ? local.columns : 0)

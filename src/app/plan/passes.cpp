@@ -17,8 +17,8 @@ constexpr double kSplitProduct = 4 * kProduct;  // in FP64 and 32 bits, and valu
 constexpr double kFullestPanel = 1.5;           // of the tokens of a panel (stats/gram/collector.cpp)
 constexpr std::int64_t kMostStripes = 64;
 
-/// Returns the bytes of the operands of a stream's product: those of this rank's tokens, and on several ranks
-/// what they exchange, for this panel and the next.
+/// Returns the bytes of the operands of a stream's product. With several ranks these are the rows of this
+/// rank's tokens and the rows that the ranks exchange, for the current panel and the next.
 double panel_bytes(const PassSetting& setting, double columns, double tokens) {
   const Precision precision = setting.job.predict.precision;
   const double value = real(static_cast<std::int64_t>(c10::elementSize(panel_type(precision)))),
@@ -30,7 +30,7 @@ double panel_bytes(const PassSetting& setting, double columns, double tokens) {
   return 2 * (3 * local + gathered * value) + gathered * copy;
 }
 
-/// Cuts the streams into `count` runs of neighbours, as evenly as possible.
+/// Cuts the streams into `count` runs of consecutive streams, as evenly as possible.
 std::vector<std::vector<std::size_t>> cut_streams(std::size_t streams, std::size_t count) {
   std::vector<std::vector<std::size_t>> runs(count);
   for (std::size_t s = 0; s < streams; ++s) runs[s * count / streams].push_back(s);
@@ -85,7 +85,7 @@ std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
   const double room = bytes - bytes_beside_passes(setting);
   const auto fit = [&](const std::vector<DeviceShare>& passes) {
     return std::all_of(passes.begin(), passes.end(), [&](const DeviceShare& pass) {
-      return pass.slice.number > 0 || pass_bytes(setting, pass) <= room;  // all stripes count as the largest
+      return pass.slice.number > 0 || pass_bytes(setting, pass) <= room;  // which counts the largest stripe
     });
   };
   const std::size_t streams = setting.job.predict.streams.size();
@@ -111,7 +111,7 @@ std::string pass_name(const PassSetting& setting, const DeviceShare& pass) {
   name += " " + parts;
   if (pass.slice.of == 1) return name;
   return name + " " + std::to_string(pass.slice.number + 1) + "/" + std::to_string(pass.slice.of) + " on " +
-         to_string(setting.group.grid);  // on which stripes depend
+         to_string(setting.group.grid);  // the grid determines the stripes
 }
 
 }  // namespace headspan

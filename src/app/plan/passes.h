@@ -1,6 +1,7 @@
-// In how many passes over the tokens a study on GPUs sums its Grams: in one where they fit the memory of a
-// GPU beside the weights. Else the fit part and the held-out part take a pass each, which costs nothing more;
-// else the streams too, or stripes of one stream, and each of these runs the forward again.
+// Plans in how many passes over the tokens a study on GPUs sums its Grams. One pass suffices if they fit the
+// memory of a GPU beside the weights. If not, the fit part and the held-out part take a pass each, which
+// costs nothing more. If these do not fit either, streams and then stripes of a stream take passes of their
+// own, each of which runs the forward again.
 #pragma once
 
 #include "app/plan/job_sizes.h"
@@ -25,11 +26,11 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass);
 /// Returns the bytes of everything else on that GPU: weights, activations of a forward, libraries.
 double bytes_beside_passes(const PassSetting& setting);
 
-/// Returns the fewest passes that fit `bytes` of a GPU per rank; none where not even single stripes do. A
-/// pass names streams by their index in predict.streams.
+/// Returns the fewest passes that fit `bytes` of a GPU per rank; none if not even single stripes do. A pass
+/// names streams by their index in predict.streams.
 std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes);
 
-/// Returns what the pass sums, in words, by which a saved state is recognised.
+/// Returns what the pass sums, in words. A saved state is recognised by them.
 std::string pass_name(const PassSetting& setting, const DeviceShare& pass);
 
 }  // namespace headspan

@@ -16,7 +16,7 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-/// Returns what each key of a rates file sets.
+/// Returns the rates that each key of a rates file sets.
 std::map<std::string, std::vector<double*>> known_rates(Rates& rates) {
   std::map<std::string, std::vector<double*>> known{{"read_gb", {&rates.read_gb}},
                                                     {"network_gb", {&rates.network_gb}},

@@ -26,17 +26,17 @@
 namespace headspan {
 namespace {
 
-/// The study that is planned.
+/// The planned study.
 struct Planned {
-  GroupShape group;  // of ranks, each at work on one unit
+  GroupShape group;  // of each group of ranks; a group works on one unit at a time
   std::int64_t units = 0;
   TokenCounts tokens;
   ModelConfig config;
   Dtype dtype = Dtype::float32;
-  std::vector<DeviceShare> passes;  // on GPUs
+  std::vector<DeviceShare> passes;  // on GPUs; empty: the Grams are summed on the CPU
 };
 
-/// Counts tokens.limit tokens in sequences that all have the full length.
+/// Returns the counts for tokens.limit tokens in sequences of full length.
 TokenCounts assume_tokens(const Job::Tokens& rule) {
   TokenCounts counts;
   counts.longest = std::min(rule.sequence_length, rule.limit);
@@ -52,7 +52,7 @@ TokenCounts assume_tokens(const Job::Tokens& rule) {
   return counts;
 }
 
-/// Counts the tokens of the job's file, cut for the first unit's model; assumes them where there is no file.
+/// Counts the tokens of the job's file, cut for the first unit's model. Assumes them if the file is missing.
 TokenCounts count_tokens(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path) {
   std::error_code missing;
   if (!std::filesystem::exists(std::filesystem::symlink_status(rule.path, missing))) {
@@ -110,7 +110,7 @@ void line(const char* name, const std::vector<std::pair<std::string, double>>& v
   std::printf("\n");
 }
 
-/// Prints one figure of every phase.
+/// Prints one figure per phase.
 template <class Item, class Figure>
 void phase_line(const char* name, const std::vector<Item>& phases, const Figure& figure) {
   std::vector<std::pair<std::string, double>> values;
@@ -118,7 +118,7 @@ void phase_line(const char* name, const std::vector<Item>& phases, const Figure&
   line(name, values);
 }
 
-/// Returns what is left in host memory when the model runs and the Grams are summed on GPUs.
+/// Returns what stays in host memory when the model runs and the Grams are summed on GPUs.
 MemoryCost beside_gpus(MemoryCost memory) {
   constexpr double kPinned = 2 * 512.0 * (1 << 20);  // two stripes in transfer (device/device_gram.cpp)
   memory.weights = memory.forward = memory.waiting = 0;

@@ -17,8 +17,8 @@ struct PlanRequest {
 
 /// Prints the plan on rank 0 and returns the exit code. Needs config.json of the checkpoints but not the
 /// weights; without a token file it assumes tokens.limit tokens in full sequences. Throws AgreedError with
-/// exit code 2 where the plan does not fit the run.memory_gib given, or the ranks do not divide. Collective
-/// over world.
+/// exit code 2 if the plan does not fit the run.memory_gib given, or if the ranks cannot be divided.
+/// Collective over world.
 int plan(const Job& job, const PlanRequest& request, const Comm& world);
 
 }  // namespace headspan

@@ -1,5 +1,5 @@
-// A model with the KV caches that an evaluation runs it with, which are in the memory where the model is: of
-// the host or of its GPU.
+// A model with the KV caches that an evaluation runs it with. The caches are in the memory that holds the
+// model: the host's or its GPU's.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@
 
 namespace headspan {
 
-/// Chooses how `ranks` tensor-parallel ranks keep the blocks that they share, for caches of `tokens` tokens
-/// in all. They are sharded where replicated blocks and maps would take more than half of `memory` (the bytes
-/// that the weights leave of a rank's) and sharded ones take less. `plain`: dtype of plain columns.
+/// Returns how `ranks` tensor-parallel ranks store the blocks that they share, for caches of `tokens` tokens
+/// in all. They are sharded if replicated blocks and maps would take more than half of `memory` (what the
+/// weights leave of a rank's memory, in bytes) and sharded ones take less. `plain`: dtype of plain columns.
 SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
                                   double memory);
 

@@ -1,4 +1,4 @@
-// The model of a unit: what its checkpoint tells before the weights are read, and then the weights.
+// The model of a unit: what is known of its checkpoint before the weights are read, and then the weights.
 #pragma once
 
 #include <optional>

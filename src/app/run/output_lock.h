@@ -11,7 +11,7 @@
 namespace headspan {
 
 /// Takes the lock of the file at `path` and returns it on the root of comm, null on the other ranks. Throws
-/// AgreedError where another run has it, and Stopped where a signal to stop comes first. Collective over
+/// AgreedError if another run has it, and Stopped if a stop signal comes first. Collective over
 /// comm.
 std::unique_ptr<LockFile> take_lock(const std::string& path, const std::string& job_id, const Comm& comm,
                                     const Log& log);

@@ -11,7 +11,7 @@
 
 namespace headspan {
 
-/// Throws InputError naming run.groups, run.tensor_parallel or run.grid where `ranks` cannot be divided so.
+/// Throws InputError naming run.groups, run.tensor_parallel or run.grid if `ranks` cannot be divided so.
 /// Local.
 void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
                   const std::optional<GridShape>& grid);
@@ -21,15 +21,15 @@ void check_layout(int ranks, std::int64_t groups, std::int64_t tensor_parallel,
 class ProcessLayout {
  public:
   /// Makes a layout that check_layout accepts. `gpu`: the visible GPU on which this rank computes, or none
-  /// for the CPU; `gpu_memory`: bytes of it that the rank may use. Throws AgreedError where the GPUs of a row
+  /// for the CPU; `gpu_memory`: bytes of it that the rank may use. Throws AgreedError if the GPUs of a row
   /// cannot communicate. Collective over world.
   ProcessLayout(const Comm& world, int groups, int tensor_parallel, std::optional<GridShape> grid,
                 std::optional<int> gpu = {}, double gpu_memory = 0);
 
   const Comm& world() const { return world_; }
   const Comm& group() const { return group_; }
-  /// The group's communicator for values in the memory where the ranks compute: NCCL where each has a GPU of
-  /// its own, else MPI in host memory.
+  /// The group's communicator for values in the memory where the ranks compute: NCCL if each rank has a GPU
+  /// of its own, else MPI in host memory.
   const DeviceComm& group_device() const { return *gathering_; }
   const Comm& tensor() const { return tensor_->host(); }        ///< the ranks of this data-parallel row
   const DeviceComm& tensor_device() const { return *tensor_; }  ///< for values where they compute

@@ -18,7 +18,7 @@
 namespace headspan {
 namespace {
 
-/// Reads the config of each checkpoint folder once; by path.
+/// Returns the config of each checkpoint folder, by path. Reads each once.
 std::map<std::string, ModelConfig> configs_of(const std::vector<Unit>& units) {
   std::map<std::string, ModelConfig> configs;
   for (const Unit& unit : units) {

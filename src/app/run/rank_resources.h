@@ -15,8 +15,8 @@ namespace headspan {
 
 /// Returns run.tensor_parallel; for auto the smallest divisor of `ranks` (of a group) and of the KV heads for
 /// which the weights fit half the `memory` of a rank, in bytes. 1 for units without a model. Throws
-/// InputError naming run.tensor_parallel where the given number does not divide the KV heads of some unit, or
-/// where nothing fits. Local; the same on all ranks.
+/// InputError naming run.tensor_parallel if the given number does not divide the KV heads of some unit, or if
+/// nothing fits. Local; the same on all ranks.
 int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const std::vector<Unit>& units,
                            int ranks, double memory);
 
@@ -29,12 +29,12 @@ int choose_tensor_parallel(const Job::Run& run, const Job::Model& model,
 /// must divide as run.tensor_parallel and run.grid say. Throws InputError. Local; the same on all ranks.
 void check_one_group(const Job::Run& run, int ranks);
 
-/// Returns the dtype in which the matrices of a job's models are kept, as far as config.json tells: that of
-/// weight_dtype (model/weights/weight_loader.h), or `forward` where weights are drawn. Local.
+/// Returns the dtype in which the matrices of a job's models are stored, as far as config.json says: that of
+/// weight_dtype (model/weights/weight_loader.h), or `forward` if weights are drawn. Local.
 Dtype planned_weight_dtype(const Job::Model& model, const ModelConfig& config, Dtype forward);
 
 /// Returns the GPU that this rank computes on, by its rank within the node; none unless run.device asks for
-/// GPUs. Throws AgreedError (exit code 1) where some node has none. Collective over world.
+/// GPUs. Throws AgreedError (exit code 1) if some node has none. Collective over world.
 std::optional<int> choose_gpu(const Job::Run& run, const Comm& world);
 
 /// Returns the bytes of memory that a rank may use: run.memory_gib, or for auto its share of what the node
@@ -45,7 +45,7 @@ double memory_of_rank(const Job::Run& run, const Comm& comm);
 /// by the ranks that share the GPU. The minimum over the ranks. Collective over comm.
 double gpu_memory_of_rank(const Job::Run& run, const Comm& comm, int gpu);
 
-/// Returns bytes as messages have them: "12.5 GiB".
+/// Returns bytes in words for messages: "12.5 GiB".
 std::string format_gib(double bytes, int decimals);
 
 /// Gives OpenMP, BLAS and LibTorch the threads of this rank, and returns their number. Collective over comm.

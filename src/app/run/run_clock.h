@@ -7,15 +7,15 @@
 
 namespace headspan {
 
-/// Thrown on all ranks of a group when their work is told to stop.
+/// Thrown on all ranks of a group when their work has to stop.
 struct Stopped {
-  bool state_saved;  ///< whether the next run goes on from here; else it begins where this one did
+  bool state_saved;  ///< whether the next run resumes from here; else it begins where this one did
 };
 
-/// Returns on all ranks whether any of them has seen a signal to stop. Collective over comm.
+/// Returns on all ranks whether any of them has seen a stop signal. Collective over comm.
 bool stop_signal_seen(const Comm& comm);
 
-/// Throws Stopped where any rank has seen a signal: for work that saves no state, between its steps.
+/// Throws Stopped if any rank has seen a stop signal. Work that saves no state calls it between its steps.
 /// Collective over comm.
 void stop_where_asked(const Comm& comm);
 

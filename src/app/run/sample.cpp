@@ -16,7 +16,7 @@ void hold_out(const Job::Tokens& rule, Sample& sample) {
   sample.heldout = choose_heldout(count, rule.heldout, static_cast<std::uint64_t>(rule.seed));
   if (rule.heldout > 0 && !sample.has_heldout())
     sample.notices.push_back("a single sequence leaves nothing to hold out: there will be no held-out R2");
-  std::int64_t skipped = 0, longest = 0;  // sequences that skip_first skips whole; tokens
+  std::int64_t skipped = 0, longest = 0;  // sequences without a token after skip_first; tokens
   for (const Sequence& sequence : sample.sequences) {
     skipped += sequence.length <= rule.skip_first ? 1 : 0;
     longest = std::max(longest, sequence.length);
@@ -36,9 +36,9 @@ std::string letters_of(const std::string& name) {
   return letters;
 }
 
-/// Returns a warning where the sidecar names another vocabulary or tokenizer than the model's, else an empty
-/// text. A model's vocabulary may be padded. Its tokenizer's name is expected in the path of its checkpoint
-/// or in its own name.
+/// Returns a warning if the sidecar names another vocabulary or tokenizer than the model's, else an empty
+/// text. The model's vocabulary may be padded. The tokenizer's name is expected in the path of the checkpoint
+/// or in the model's name.
 std::string find_mismatch(const TokenSidecar& sidecar, const ModelConfig& config,
                           const std::string& config_path, const std::string& model_name) {
   constexpr std::int64_t kPadding = 1024;
@@ -55,7 +55,7 @@ std::string find_mismatch(const TokenSidecar& sidecar, const ModelConfig& config
   return mismatch("tokenizer", printable(sidecar.tokenizer), config_path + " is of a model of another name");
 }
 
-/// Returns what the files beside the token file say of how it is read and cut, as a text.
+/// Returns, as a text, what the files beside the token file say about how it is read and cut.
 std::string cut_files(const Job::Tokens& rule) {
   std::string text;
   if (const auto sidecar = read_token_sidecar(rule.path)) {

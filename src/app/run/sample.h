@@ -20,16 +20,15 @@ struct Sample {
   std::vector<std::vector<std::int64_t>> tokens;  ///< [sequences] their ids; empty for activations
   std::vector<std::int64_t> eos;                  ///< ids that end a text; none for activations
   std::vector<std::string> notices;               ///< what the user should know, one line each
-  std::string
-      mismatch;  ///< where the sidecar names another tokenizer than the model's: a warning; else empty
-  double tokens_per_byte = NAN;  ///< of the token file, where its sidecar gives the bytes
+  std::string mismatch;  ///< a warning if the sidecar names another tokenizer than the model's; else empty
+  double tokens_per_byte = NAN;  ///< of the token file, if its sidecar gives the bytes
 
   bool has_heldout() const;
   std::int64_t total() const;  ///< tokens of all sequences
 };
 
 /// Reads the job's token file and cuts it for the model with this config; `model_name` is a second name by
-/// which the sidecar may know it. Throws InputError where tokens and model do not fit. Local; the same on
+/// which the sidecar may know it. Throws InputError if the tokens do not suit the model. Local; the same on
 /// every rank.
 Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path,
                    const std::string& model_name);
@@ -41,15 +40,16 @@ void tell(const Sample& sample, const Log& log);
 /// file they were cut from. Local.
 std::string sample_digest(const Sample& sample);
 
-/// Reads the whole token file and returns its SHA-256; empty where the file is missing. Throws InputError.
+/// Reads the whole token file and returns its SHA-256; empty if the file is missing. Throws InputError.
 /// Local.
 std::string hash_tokens(const Job::Tokens& rule);
 
-/// Returns a digest of what the files beside the token file say of how it is read and cut: dtype and eos of
-/// the sidecar, and the whole .idx; empty where the token file is missing. Throws InputError. Local.
+/// Returns a digest of what the files beside the token file say about how it is read and cut: dtype and eos
+/// of the sidecar, and the whole .idx; empty if the token file is missing. Throws InputError. Local.
 std::string hash_cut(const Job::Tokens& rule);
 
-/// The same, but only rank 0 reads the files. Throws AgreedError. Collective over comm.
+/// Return the same digests on all ranks, but only rank 0 reads the files. Throw AgreedError. Collective over
+/// comm.
 std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
 std::string hash_cut(const Job::Tokens& rule, const Comm& comm);
 

@@ -1,5 +1,5 @@
 // What every step of the run of one unit needs: the job, the ranks, when to save and stop, and where to
-// report. Nothing of what is computed.
+// report. Holds nothing that is computed.
 #pragma once
 
 #include "app/job/unit.h"

@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
-/// Returns whether `input`, or the file that it links to, has the name of an unfinished file of `target`,
-/// which publishing the target would remove (io/outputs/publish.h).
+/// Returns whether `input`, or the file that it links to, has the name of an unfinished file of `target`.
+/// Publishing the target would remove it (io/outputs/publish.h).
 bool is_unfinished(const fs::path& input, const fs::path& target) {
   std::error_code missing;
   const std::string begin = target.filename().string() + ".tmp.";
@@ -31,7 +31,7 @@ bool is_unfinished(const fs::path& input, const fs::path& target) {
 void check_folder(const fs::path& folder) {
   std::error_code missing;
   fs::path existing = fs::absolute(folder.empty() ? "." : folder);
-  while (!fs::exists(existing, missing)) existing = existing.parent_path();  // below it all can be created
+  while (!fs::exists(existing, missing)) existing = existing.parent_path();  // folders below can be created
   if (!fs::is_directory(existing))
     throw Error("cannot make the folder: " + folder.string() + ": " + existing.string() + " is a file");
   if (::faccessat(AT_FDCWD, existing.c_str(), W_OK | X_OK, AT_EACCESS) != 0)

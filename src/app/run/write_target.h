@@ -1,5 +1,5 @@
-// Checks before work begins of a file that a command is going to write: it must replace nothing that the job
-// reads, through whatever links, and it must be writable. Creates nothing. Not how the file is written
+// Checks, before work begins, a file that a command is going to write: it must not replace anything that the
+// job reads, not even through links, and it must be writable. Creates nothing. Not how the file is written
 // (io/outputs/publish.h).
 #pragma once
 
@@ -22,8 +22,8 @@ std::vector<std::string> input_files(const Job& job);
 /// Returns the files of a checkpoint's folder that are read.
 std::vector<std::string> checkpoint_files(const std::string& folder);
 
-/// Throws InputError where the target is one of `inputs` or no regular file, or where an input has the name
-/// of an unfinished file of the target. Throws Error where its folder cannot be created or written to. Local.
+/// Throws InputError if the target is one of `inputs` or not a regular file, or if an input has the name of
+/// an unfinished file of the target. Throws Error if its folder cannot be created or written to. Local.
 void check_target(const WriteTarget& target, const std::vector<std::string>& inputs);
 
 }  // namespace headspan

@@ -25,7 +25,8 @@ HeadGram load(const H5File& file, const GramStream& stream, const std::string& p
   return gram;
 }
 
-/// Throws InputError unless the heads are the same, captured and computed alike: only then do Grams add up.
+/// Throws InputError unless both streams have the same heads, captured and computed in the same way: only
+/// then can their Grams be added.
 void check_same(const std::string& path, const GramStream& stream, const GramStream& first) {
   const auto differs = [&](const std::string& what, const std::string& here, const std::string& there) {
     if (here != there)
@@ -69,7 +70,7 @@ GramFiles read_file(const std::string& path) {
   return found;
 }
 
-/// Adds what another file says. Throws InputError if it cannot be merged with those before.
+/// Adds the description of another file. Throws InputError if it cannot be merged with those before.
 void add(GramFiles& files, const std::string& path, const GramFiles& more) {
   if (more.config_sha256 != files.config_sha256)
     throw InputError(path, "config_sha256", more.config_sha256.substr(0, 12),
@@ -95,7 +96,7 @@ void add(GramFiles& files, const std::string& path, const GramFiles& more) {
   if (files.lacks_attention.empty()) files.lacks_attention = more.lacks_attention;
 }
 
-/// Takes the means over the tokens of both. Throws InputError if they are of different weights.
+/// Turns the means of `sum` into means over the tokens of both. Throws InputError if the weights differ.
 void merge(const std::string& path, const GramAttention& more, GramAttention& sum) {
   double difference = 0, largest = 0;
   for (std::size_t i = 0; i < sum.output.size() && i < more.output.size(); ++i) {
@@ -116,8 +117,8 @@ void merge(const std::string& path, const GramAttention& more, GramAttention& su
   sum.tokens = tokens;
 }
 
-/// Throws InputError if the job says something else of how its Grams were made than the file does. Grams of
-/// the user's own activations do not say where those were captured.
+/// Throws InputError if a key of the job contradicts what the file says about how its Grams were made. Grams
+/// of the user's own activations do not say where those were captured.
 void check_given(const Job& job, const GramStream& stream) {
   const auto check = [&](const char* key, const std::string& said, const std::string& found) {
     if (job.given.count(key) > 0 && said != found)
@@ -129,7 +130,7 @@ void check_given(const Job& job, const GramStream& stream) {
   check("predict.precision", word_of(precision_words(), job.predict.precision), stream.precision);
 }
 
-/// Collective over the group.
+/// Reads and merges the moments of attention of all files. Collective over the group.
 GramAttention merged_attention(const Words& paths, const Comm& group) {
   std::optional<GramAttention> sum;
   for (const std::string& path : paths) {

@@ -18,9 +18,9 @@
 namespace headspan {
 namespace {
 
-constexpr double kSmallestForGram = 1e-6;  // a tolerance that eigenvalues of W^T W resolve safely
+constexpr double kSmallestForGram = 1e-6;  // the smallest tolerance for which eigenvalues of W^T W are used
 
-/// Returns the relative tolerance that a word of the job stands for; none for "paper".
+/// Returns the relative tolerance that a word of the job gives; none for "paper".
 std::optional<double> relative_tolerance(const std::string& word) {
   if (word == "paper") return std::nullopt;
   return std::stod(word);
@@ -52,7 +52,7 @@ class Overlap {
       if (relative_tolerance(tolerance).value_or(1) < kSmallestForGram) table_.from_gram = false;
   }
 
-  /// How many projections of layers there are.
+  /// Returns the number of projections, each of one layer.
   std::int64_t count() const { return static_cast<std::int64_t>(streams_.size()) * table_.layers; }
 
   OverlapTable compute(Progress& progress) {
@@ -103,8 +103,8 @@ class Overlap {
     table_.overlap_dimension = table_.rank_joint = table_.rank_sum;
   }
 
-  /// Returns W: [hidden, columns], of which each rank reads a contiguous share of the columns. Collective
-  /// over the subgroup.
+  /// Returns W, [hidden, columns]. Each rank reads a contiguous range of its columns. Collective over the
+  /// subgroup.
   Matrix read(const LayerProjection& item, const Grid& grid, const Grid& line) const {
     const Stream stream = streams_[item.projection];
     const std::int64_t rows = projections_.hidden_size(), columns = columns_of(stream);
@@ -129,7 +129,7 @@ class Overlap {
     return w;
   }
 
-  /// Fills in what the tables have of one projection of a layer. Collective over the subgroup.
+  /// Fills in the tables for one projection of one layer. Collective over the subgroup.
   void add(const LayerProjection& item, const Grid& grid, const Grid& line) {
     const Stream stream = streams_[item.projection];
     Matrix w = read(item, grid, line);
@@ -154,7 +154,7 @@ class Overlap {
                             : spectrum_of_weights(w, gain, d);
   }
 
-  /// spectrum: of W / 2^exponent.
+  /// Fills in ranks and singular values. spectrum: of W / 2^exponent.
   void add_spectrum(const LayerProjection& item, std::size_t effective, const ProjectionSpectrum& spectrum,
                     int exponent) {
     const std::size_t axis = item.projection * table_.effective.size() + effective;
@@ -174,7 +174,7 @@ class Overlap {
                    [&](double value) { return std::ldexp(value, exponent); });
   }
 
-  /// Adds the mean squared cosine of the principal angles of any two heads, ||Q_i^T Q_j||_F^2 / d.
+  /// Fills in the mean squared cosine of the principal angles of every two heads, ||Q_i^T Q_j||_F^2 / d.
   void add_alignment(const LayerProjection& item, const Matrix& gram) {
     const Stream stream = streams_[item.projection];
     const std::int64_t heads = projections_.heads(stream), d = projections_.head_size();
@@ -194,7 +194,7 @@ class Overlap {
   const Comm& group_;
   std::int64_t large_;
   std::vector<Stream> streams_;
-  std::vector<GainChoice> gains_;  // raw, effective
+  std::vector<GainChoice> gains_;  // raw, effective, or both in this order
   OverlapTable table_;
 };
 

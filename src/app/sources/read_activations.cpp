@@ -14,9 +14,9 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkTokens = 1024;  // read by one rank at a time; an item of the unit's state
+constexpr std::int64_t kChunkTokens = 1024;  // read by a rank at once; a chunk is an item of the unit's state
 
-/// Returns the part of each token of the sample; none for those that are skipped.
+/// Returns the part that each token of the sample belongs to; none for skipped tokens.
 std::vector<std::optional<Part>> parts_of(const Sample& sample, std::int64_t skip_first) {
   std::vector<std::optional<Part>> parts;
   for (std::size_t s = 0; s < sample.sequences.size(); ++s) {
@@ -31,7 +31,7 @@ HeadLayout layout_of(const Activations& file) {
   return {file.head_size(), file.layer(), file.head(), file.hidden_size().value_or(0)};
 }
 
-/// Throws InputError unless the file's stream is among those asked for, which by default are all.
+/// Throws InputError unless the file's stream is among `streams`, by default all.
 void check_stream(const std::vector<Stream>& streams, const Activations& file) {
   std::string asked;
   for (const Stream stream : streams) {
@@ -81,7 +81,7 @@ class ActivationReader {
   std::int64_t columns() const { return file_.heads() * file_.head_size(); }
   std::int64_t total() const { return static_cast<std::int64_t>(parts_.size()); }
 
-  /// Reads one of the chunks on each of the first ranks and adds all of them.
+  /// Reads one chunk on each of the first ranks and adds them to the Grams.
   void run_round(Collector<T>& collector, const std::vector<std::int64_t>& chunks, Progress& progress) {
     const std::size_t rank = to_size(processes_.group().rank());
     const Range tokens = rank < chunks.size() ? tokens_of(chunks[rank]) : Range{0, 0};

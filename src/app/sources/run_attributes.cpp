@@ -9,8 +9,8 @@ namespace {
 
 constexpr const char* kSchema = "1.0";
 
-/// Returns the job as the result states it: if it starts from Grams, with what these were captured and formed
-/// in.
+/// Returns the job as the result states it. If it starts from Grams, it states the point at which they were
+/// captured and the precision of their products.
 Job stated_job(const Job& job, const UnitEvidence& evidence) {
   Job stated = job;
   if (job.grams.paths.empty()) return stated;

@@ -22,8 +22,8 @@ struct Prepared {
   Sample sample;
 };
 
-/// Reads everything about the unit except the values of its weights, and throws InputError for everything
-/// that is wrong with that. Local.
+/// Reads everything about the unit except the values of its weights. Throws InputError if any of it is wrong.
+/// Local.
 Prepared prepare(const Job& job, const Unit& unit) {
   Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job.predict, job.output)),
                     {}};
@@ -47,7 +47,7 @@ bool needs_whole_grams(const Job::Output& output, const Job::Ceiling& ceiling) {
   return output.save_gram || (ceiling.enabled && ceiling.scope != CeilingScope::layer);
 }
 
-/// Returns a stream of the unit, still without its Grams.
+/// Returns a stream of the unit, without its Grams.
 StreamEvidence stream_evidence(const Job& job, const Prepared& prepared, Stream stream) {
   const Dtype dtype = prepared.input.dtype;
   const Precision precision = job.predict.precision;
@@ -56,8 +56,8 @@ StreamEvidence stream_evidence(const Job& job, const Prepared& prepared, Stream 
           fit_rules(job.predict.mode, dtype, precision)};
 }
 
-/// Chooses whether the Grams grow on the GPUs, and in which passes, and returns the names of the passes. Logs
-/// a notice if they do not fit the GPUs, or not in one pass.
+/// Chooses whether the Grams are summed on the GPUs, and in which passes. Returns the names of the passes.
+/// Logs a notice if the Grams do not fit the GPUs, or not in one pass.
 std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepared,
                                        CaptureRequest& request) {
   const ProcessLayout& processes = run.processes;
@@ -82,8 +82,8 @@ std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepa
   return names;
 }
 
-/// Sets the digests of `evidence` and returns what a saved state must agree with: the weights, as these very
-/// files, and the tokens that are run. The same on every rank. Collective over the group.
+/// Sets the digests of `evidence` and returns what a saved state must agree with: the config, the weights in
+/// these very files, and the tokens that are run. The same on every rank. Collective over the group.
 std::string identify(const Prepared& prepared, const Comm& group, UnitEvidence& evidence) {
   std::string contents;
   agree(group, [&] {
@@ -100,7 +100,7 @@ std::string identify(const Prepared& prepared, const Comm& group, UnitEvidence& 
   return group.broadcast(contents, 0);
 }
 
-/// Runs the forwards of a request. Collective over the group.
+/// Runs the forward passes of a request and returns the Grams. Collective over the group.
 std::vector<StreamGrams> run_forwards(const UnitRun& run, const Transformer& model, const Prepared& prepared,
                                       const CaptureRequest& request) {
   std::int64_t tokens = request.passes.empty() ? prepared.sample.total() : 0;
@@ -113,7 +113,8 @@ std::vector<StreamGrams> run_forwards(const UnitRun& run, const Transformer& mod
   return prepared.input.dtype == Dtype::float64 ? capture(0.0) : capture(0.0F);
 }
 
-/// Loads the weights, which are freed on return, and fills in the Grams of the streams.
+/// Fills in the Grams of the streams, and the moments of attention if they are saved. Loads the weights, and
+/// frees them on return.
 void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidence) {
   const Job& job = run.job;
   const ModelConfig& config = prepared.input.config;

@@ -1,4 +1,4 @@
-// How the values of a stream came about, and what a Gram file says of that.
+// How the values of a stream came about, and what a Gram file says about it.
 #pragma once
 
 #include <string>
@@ -25,14 +25,14 @@ struct StreamOrigin {
   std::string capture_name() const;
 };
 
-/// Returns what a Gram file says of a stream.
+/// Returns what a Gram file says about a stream.
 GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, bool heldout);
 
-/// Returns what a stream of a Gram file says of that. Its words must be known.
+/// Returns the origin that a Gram file states for a stream. Its words must be known.
 StreamOrigin stream_origin(const GramStream& stream);
 
-/// Reads the streams of a Gram file as read_gram_streams does, and refuses unknown words for what they were
-/// captured and formed in, which decide how fits are judged. Throws InputError.
+/// Reads the streams of a Gram file as read_gram_streams does. Throws InputError also for unknown words of
+/// capture, forward_dtype and precision, which decide how fits are judged.
 std::vector<GramStream> read_known_streams(const H5File& file);
 
 }  // namespace headspan

@@ -1,5 +1,6 @@
-// What the statistics of a unit start from: the Grams of its streams, and what else its source says of it.
-// Every source (app/sources/gram_source.h) gives the same, so the statistics do not know which it was.
+// What the statistics of a unit start from: the Grams of its streams, and what else its source provides.
+// Every source (app/sources/gram_source.h) gives the same, so that the statistics do not depend on which it
+// was.
 #pragma once
 
 #include "app/run/sample.h"

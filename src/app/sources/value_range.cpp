@@ -9,7 +9,7 @@
 namespace headspan {
 namespace {
 
-constexpr double kLargestSquare = 0x1p400;  // mean over tokens; leaves room for sums of squares of these
+constexpr double kLargestSquare = 0x1p400;  // mean over the tokens; FP64 still holds sums of its squares
 
 std::string head_name(const std::string& stream, std::int64_t layer, std::int64_t head) {
   return stream + ", layer " + std::to_string(layer) + ", head " + std::to_string(head);

@@ -1,6 +1,6 @@
-// Checks that the values behind Grams can be squared and summed. Otherwise statistics would be NaN or 0, or
-// LAPACK would fail. A single coordinate that is too small is accepted: beside larger ones it counts as
-// constant (stats/regression/regression_data.h).
+// Checks that the values that Grams are made from can be squared and summed. Otherwise statistics would be
+// NaN or 0, or LAPACK would fail. A single coordinate that is too small is accepted: beside larger ones it
+// counts as constant (stats/regression/regression_data.h).
 //
 // All throw AgreedError, which names the first layer and head of values that overflow or are too large, or
 // the stream whose values are all too small, and says what to change. `path` is what the values were made

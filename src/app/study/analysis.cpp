@@ -19,7 +19,7 @@ HeadAngles canonical_correlations(const RegressionData& data) {
   return angles;
 }
 
-/// Copies to the host the tiles that the selections read.
+/// Copies the tiles that the selections read from the GPUs to the host.
 void copy_selected(const ResidentGrams& resident, RegressionData& data, const PairTable& pairs,
                    const AnalysisRequest& request) {
   std::int64_t pool = request.pairwise ? request.references : 0;

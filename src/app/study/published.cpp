@@ -13,7 +13,7 @@
 namespace headspan {
 namespace {
 
-/// Returns the lines of `text` that `other` lacks, with commas between.
+/// Returns the lines of `text` that `other` lacks, separated by commas.
 std::string lines_only_in(const std::string& text, const std::string& other) {
   std::istringstream lines(text);
   std::string missing;
@@ -23,7 +23,7 @@ std::string lines_only_in(const std::string& text, const std::string& other) {
   return missing;
 }
 
-/// Returns how the job of the file at `path` differs from this one, as the user may compare them.
+/// Returns how the job of the file at `path` differs from this one: the lines that only one of them has.
 std::string difference(const std::string& path, const std::string& identity) {
   const auto saved = H5File::open(path).read_attribute<std::string>("/", "identity");
   if (!saved) return "it does not say what it was made with";
@@ -41,12 +41,12 @@ std::pair<std::string, std::string> naming_key(const Job::Model& model, const Un
   return {"model.manifest", model.manifest};
 }
 
-/// What a unit is made from: the attribute of its result with the digest, and the digest now.
+/// An input of a unit: the attribute of the result that holds its digest, and its digest now.
 struct Input {
   std::string attribute, path, digest;
 };
 
-/// Returns the inputs that exist. Adds to `faults` why one cannot be read.
+/// Returns the inputs that exist and can be read. Adds to `faults` why others cannot.
 std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::string>& faults) {
   const bool grams = unit.kind == Unit::Kind::grams;
   std::vector<Input> all{
@@ -70,8 +70,8 @@ std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::str
   return all;
 }
 
-/// Throws InputError if an input of the unit has changed since the result at `path` was made. A result that
-/// lacks the attribute, from an earlier version, is not compared.
+/// Throws InputError if an input of the unit has changed since the result at `path` was made. Results of
+/// earlier versions lack some attributes; these are not compared.
 void check_inputs(const Job& job, const Unit& unit, const std::string& path,
                   std::vector<std::string>& notices) {
   const H5File file = H5File::open(path);

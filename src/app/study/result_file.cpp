@@ -16,7 +16,7 @@ std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t length) {
   return values;
 }
 
-/// Returns the ints of a table in a type that HDF5 datasets have.
+/// Returns a table of ints as std::int32_t, which H5Dataset can write.
 std::vector<std::int32_t> to_int32(const std::vector<int>& values) { return {values.begin(), values.end()}; }
 
 NetcdfAttributes status_attributes() {
@@ -158,7 +158,8 @@ class StreamGroup {
                      named("the same of the whole layer's covariance"));
   }
 
-  /// Writes means over as many canonical correlations as the smaller head has dimensions.
+  /// Writes the mean squared canonical correlation of every two heads of a layer. Two heads have as many
+  /// canonical correlations as the smaller of their ranks.
   void write_angles() {
     const HeadAngles& angles = stream_.angles;
     std::vector<double> mean(angles.cosines);
@@ -185,7 +186,7 @@ class StreamGroup {
   const ResultHeader& header_;
   const StreamResult& stream_;
   std::string group_;
-  Range targets_;  // the rows of this rank
+  Range targets_;  // of this rank: the rows that it writes
 };
 
 void write_tokens(NetcdfFile& file, const ResultHeader& header) {

@@ -27,7 +27,8 @@
 namespace headspan {
 namespace {
 
-/// Warns once if the fit tokens are too few for some references: all streams have as many tokens.
+/// Logs a warning if the fit tokens are too few for some number of references. One is enough: all streams
+/// have the same tokens.
 void warn_of_few_tokens(const UnitRun& run, const std::vector<StreamResult>& results) {
   for (const StreamResult& stream : results)
     for (std::int64_t count = 1; count <= run.job.predict.references; ++count)
@@ -37,8 +38,8 @@ void warn_of_few_tokens(const UnitRun& run, const std::vector<StreamResult>& res
                                " references and more (p >= n - 1): those R2 are NaN with status 4");
 }
 
-/// Returns the GPU if the statistics of a stream fit there on all ranks, if need be after its resident Grams
-/// are moved to the host; else none. Collective over the group.
+/// Returns this rank's GPU if the statistics of a stream fit there on all ranks; else none. If they do not
+/// fit, the stream's resident Grams are moved to the host first. Collective over the group.
 std::optional<at::Device> analysis_device(const UnitRun& run, const std::string& stream,
                                           const AnalysisRequest& request, RegressionData& data,
                                           std::optional<ResidentGrams>& resident) {
@@ -56,7 +57,7 @@ std::optional<at::Device> analysis_device(const UnitRun& run, const std::string&
   return {};
 }
 
-/// Takes the Grams of a stream, and checks those on GPUs, whose values were not checked before.
+/// Moves the Grams out of a stream. Checks the values of Grams on GPUs, which were not checked before.
 RegressionData take_data(const std::string& path, StreamEvidence& stream,
                          std::optional<ResidentGrams>& resident) {
   if (!resident)
@@ -71,8 +72,8 @@ RegressionData take_data(const std::string& path, StreamEvidence& stream,
   return data;
 }
 
-/// Returns how far below 0 rounding can take an eigenvalue of a head's covariance: that of the products, of
-/// coordinates that do not vary, and of squares too small to be summed. mean, spectrum: [d].
+/// Returns how far below 0 rounding can move an eigenvalue of a head's covariance: the rounding of products,
+/// of coordinates that do not vary, and of squares too small to be summed. mean, spectrum: [d].
 double rounding_below_zero(const FitRules& rules, const double* mean, const double* spectrum,
                            std::int64_t d) {
   constexpr double kRounding = 1e-3;  // of the largest eigenvalue, for products formed in float32
@@ -84,7 +85,7 @@ double rounding_below_zero(const FitRules& rules, const double* mean, const doub
   return kRounding * std::abs(spectrum[0]) + constant;
 }
 
-/// Throws AgreedError if a head's spectrum is below 0 beyond rounding: then its Gram is that of no data.
+/// Throws AgreedError if an eigenvalue of a head is below 0 by more than rounding: no data have such a Gram.
 /// Collective over the group.
 void check_definite(const UnitRun& run, const StreamResult& result) {
   const HeadSummary& heads = result.heads;
@@ -115,7 +116,8 @@ StreamResult analyse_stream(const UnitRun& run, AnalysisRequest request, StreamE
   return result;
 }
 
-/// Returns the order in which streams are analysed: those on GPUs first, to free memory for the others.
+/// Returns the order in which streams are analysed: those with resident Grams first, which frees GPU memory
+/// for the others.
 std::vector<std::size_t> analysis_order(const std::vector<StreamEvidence>& streams) {
   std::vector<std::size_t> order(streams.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -35,24 +35,24 @@ struct Failure {
 struct Plan {
   std::vector<Unit> units;  // to be computed
   std::int64_t skipped = 0;
-  std::vector<std::string> notices;  // on the root
+  std::vector<std::string> notices;  // on rank 0
   int tensor_parallel = 1;
   double gpu_memory = 0;  // bytes per rank; 0 without a GPU
 };
 
-/// Removes what a run has left beside its result if it was killed after publishing it. Local.
+/// Removes what is left beside a result by a run that was killed after publishing it. Local.
 void tidy_up(const Job& job, const Unit& unit, const Log& log) {
   const std::string path = unit.result_path(job.output.directory);
   if (!std::filesystem::exists(path + ".lock") && !std::filesystem::exists(path + ".state")) return;
   try {
     if (const auto lock = LockFile::take(path, job_id(), log)) remove_state(job, unit);
   } catch (const std::exception&) {
-    // That run is not over and will do so itself, or the folder cannot be changed.
+    // The other run still holds the lock and will tidy up itself, or the folder cannot be changed.
   }
 }
 
-/// Returns the texts of all ranks, in rank order, on the root; nothing on others. Texts hold no NUL.
-/// Collective over world.
+/// Returns the texts of all ranks, in rank order, on rank 0; nothing on the others. The texts must not
+/// contain NUL. Collective over world.
 std::vector<std::string> gather(const Comm& world, const std::vector<std::string>& texts) {
   std::vector<char> letters;
   for (const std::string& text : texts)
@@ -63,7 +63,7 @@ std::vector<std::string> gather(const Comm& world, const std::vector<std::string
   return all;
 }
 
-/// Removes units from `plan` that are published already. Each rank checks its share. Collective over world.
+/// Removes published units from `plan`. Each rank checks its share of the units. Collective over world.
 void skip_published(const Job& job, const Comm& world, const Log& log, Plan& plan) {
   std::vector<int> complete(plan.units.size(), 0);
   std::vector<std::string> notices;
@@ -82,8 +82,8 @@ void skip_published(const Job& job, const Comm& world, const Log& log, Plan& pla
   plan.units = std::move(open);
 }
 
-/// Checks everything that the units read, the matrices that they lead to, and where they write. Each rank
-/// checks its share of the units. Collective over world.
+/// Checks everything that the units read, the sizes of their matrices, and where they write. Each rank checks
+/// its share of the units. Collective over world.
 void check_units(const Job& job, const Comm& world, const std::vector<Unit>& units) {
   const GridShape grid = job.run.grid.value_or(squarest_grid(world.size() / job.run.groups));
   agree(world, [&] {
@@ -97,7 +97,7 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
   });
 }
 
-/// Plans the units, and finds everything that can be wrong with the job as a whole. Collective over world.
+/// Lists the units to be computed, and checks the job as a whole. Collective over world.
 Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<int> gpu) {
   Plan plan;
   if (gpu) plan.gpu_memory = gpu_memory_of_rank(job.run, world, *gpu);
@@ -124,15 +124,16 @@ Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<
   return plan;
 }
 
-/// What became of the units that a group took.
+/// The outcome of the units that a group took.
 struct Outcome {
   std::vector<Failure> failures;  ///< on the root of the group
   std::int64_t done = 0;
-  bool stopped = false;  ///< with units left to do
+  bool stopped = false;  ///< before all units were done
   std::string saved;     ///< the unit whose state is saved; empty: none
 };
 
-/// Takes units from the counter until none is left or the clock says stop. Collective over world.
+/// Takes units from the counter until none is left or the clock says stop, and runs them. Collective over
+/// world.
 Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& processes, RunClock& clock,
                   const Log& log) {
   Outcome outcome;
@@ -146,7 +147,7 @@ Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& process
     return number;
   };
   const auto count = static_cast<std::int64_t>(plan.units.size());
-  bool first = true;  // the first is always started, so that each run gets further than the one before
+  bool first = true;  // the first unit is always started, so that each run gets further than the one before
   for (std::int64_t u = next(); u < count && !outcome.stopped; u = next()) {
     try {
       outcome.stopped = !first && clock.next(processes.group()) == RunClock::Step::save_and_stop;
@@ -165,14 +166,14 @@ Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& process
   return outcome;
 }
 
-/// Returns the texts of all ranks, in rank order, as one on rank 0. Collective over world.
+/// Returns the texts of all ranks, joined in rank order, on rank 0. Collective over world.
 std::string collect(const std::string& text, const Comm& world) {
   std::string all;
   for (const std::string& part : gather(world, {text})) all += part;
   return all;
 }
 
-/// Prints on rank 0 why the run has ended, what is saved and how to go on. Collective over world.
+/// Prints on rank 0 why the run stopped, what is saved and how to resume. Collective over world.
 void report_stop(const Outcome& outcome, const ProcessLayout& processes, std::size_t units) {
   const Comm& world = processes.world();
   const bool speaks = processes.group().is_root();
@@ -186,8 +187,8 @@ void report_stop(const Outcome& outcome, const ProcessLayout& processes, std::si
                saved.empty() ? "nothing had to be saved" : "saved is the state of", escaped(saved).c_str());
 }
 
-/// Prints all failures on rank 0 and returns the exit code. If some group has stopped it is 3: the job is
-/// then submitted again, and meets its failures again. Collective over world.
+/// Prints all failures on rank 0 and returns the exit code. It is 3 if any group has stopped: the job is then
+/// submitted again, and units that failed are tried again. Collective over world.
 int report_failures(const Outcome& outcome, const Comm& world) {
   const std::vector<Failure>& failures = outcome.failures;
   std::string lines;

@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// Throws InputError for a text that scripts could not read back as it is.
+/// Throws InputError for a text that scripts could not read back unchanged.
 void check_listable(const std::string& key, const std::string& text) {
   if (escaped(text) != text)
     throw InputError("", key, printable(text), "cannot be listed",

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a hierarchy of groups is mounted, and which of its groups appears there.
+/// Where a hierarchy of control groups is mounted, and the group that is the root of the mount.
 struct Mount {
   fs::path folder;
   fs::path group;
@@ -58,7 +58,7 @@ std::vector<fs::path> group_folders(const std::string& root, const std::string& 
   if (!mount || group.empty()) return {};
   fs::path inside = group.lexically_relative(mount->group);
   if (inside.empty() || *inside.begin() == "..")
-    inside = ".";  // inside a container the process's group is the root
+    inside = ".";  // in a container: the mount's root is the process's group
   std::vector<fs::path> folders;
   for (; inside != "."; inside = inside.has_parent_path() ? inside.parent_path() : ".")
     folders.push_back(mount->folder / inside);

@@ -15,20 +15,20 @@
 #else
 #define HS_SEVERAL_PROCESSORS 0
 #endif
-/// Whether an inlined function may use an instruction that only its caller is compiled for. Clang refuses
-/// that.
+/// 1 if an inlined function may use an instruction that only its caller is compiled for. Clang refuses that.
 #if HS_SEVERAL_PROCESSORS && !defined(__clang__)
 #define HS_NAMED_INSTRUCTIONS 1
 #else
 #define HS_NAMED_INSTRUCTIONS 0
 #endif
-/// Compiles the function for that processor with its longest vectors; Clang would use half of their length.
+/// Compiles a function for `processor`, with vectors of full length; Clang by itself would use half of it.
 #ifdef __clang__
 #define HS_COMPILED_FOR(processor) __attribute__((target(processor), min_vector_width(512)))
 #else
 #define HS_COMPILED_FOR(processor) __attribute__((target(processor)))
 #endif
-/// Goes before every function that a kernel or loop calls; otherwise it is compiled for the oldest processor.
+/// Marks every function that a kernel or loop calls; without it the function is compiled for the oldest
+/// processor.
 #define HS_INLINED __attribute__((always_inline))
 
 namespace headspan {

@@ -13,8 +13,8 @@
 namespace headspan {
 namespace {
 
-/// Returns the clock ticks from the machine's start to the process's; empty if /proc does not show them,
-/// "ended" for a zombie.
+/// Returns the start time of a process in clock ticks after boot; empty if /proc does not show it, "ended"
+/// for a zombie.
 std::string start_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -28,7 +28,7 @@ std::string start_of(pid_t pid) {
   return state == "Z" || state == "X" ? "ended" : field;
 }
 
-/// Returns the boot of the machine and the namespace in which process ids are unique.
+/// Returns what a process id is unique within: the boot id of the machine and the PID namespace.
 std::string id_space() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;

@@ -7,8 +7,8 @@ namespace headspan {
 double peak_process_bytes();
 
 /// Starts `headspan --version` and returns the peak resident size of that process in bytes: what a process of
-/// this program takes even if it does nothing, its end included, at which some libraries touch more memory
-/// than before (PyTorch's for CUDA 100 MB). Throws Error.
+/// this program takes even if it does nothing. This includes its exit, when some libraries touch more memory
+/// than before (PyTorch's CUDA libraries 100 MB). Throws Error.
 double idle_process_bytes();
 
 }  // namespace headspan

@@ -12,11 +12,11 @@ namespace headspan {
 namespace {
 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-constexpr std::int64_t kSameKeyPress = 500'000'000;  // ns; some launchers send one Ctrl-C twice
+constexpr std::int64_t kSameKeyPress = 500'000'000;  // ns; some launchers send SIGINT twice for one Ctrl-C
 
 // Global, because a signal handler has nowhere else to write.
 std::atomic<bool> seen{false};
-std::atomic<std::int64_t> interrupted{0};  // time of the first SIGINT in ns; 0: none has come
+std::atomic<std::int64_t> interrupted{0};  // time of the first SIGINT in ns; 0: none yet
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 sigset_t stop_signals() {

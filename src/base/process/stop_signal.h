@@ -8,16 +8,16 @@
 
 namespace headspan {
 
-/// Holds the signals back until one of the two functions below is called, also while this process starts its
+/// Blocks the signals until one of the two functions below is called, also while this process starts its
 /// program again (process_setup.h), because LibTorch takes long to load. Call it before any thread starts.
 void hold_stop_signals();
 
-/// Lets the signals end the process, those that were held back too.
+/// Lets the signals end the process, also those that came while they were blocked.
 void release_stop_signals();
 
-/// Records the signals on a thread of its own, those that were held back too, instead of letting them end the
-/// process. This thread and those that it starts later do not see them. Call it once, before MPI starts.
-/// Throws std::system_error.
+/// Records the signals, also those that came while they were blocked, on a thread of its own, instead of
+/// letting them end the process. The calling thread and those that it starts later do not see them. Call it
+/// once, before MPI starts. Throws std::system_error.
 void catch_stop_signals();
 
 /// Returns whether this process has received one of them.

@@ -18,7 +18,7 @@ class Watchdog {
   /// How far the work is.
   struct Status {
     std::int64_t finished = 0;  ///< steps so far
-    bool running = false;       ///< whether the next step has begun; a step may wait for ever to begin
+    bool running = false;       ///< whether the next step has begun; a step may wait forever to begin
     std::string error;          ///< what is wrong; empty: nothing
   };
 

@@ -22,7 +22,8 @@ bool is_partial(const fs::path& path) { return path.extension() == ".incomplete"
 
 constexpr const char* kExpected = "a folder with config.json and model.safetensors is expected";
 
-/// Whether a manifest names the repositories of its checkpoints, which checkpoints/fetch.py downloads.
+/// Returns whether a manifest names the repositories from which checkpoints/fetch.py downloads its
+/// checkpoints.
 bool names_repositories(const fs::path& manifest) {
   std::error_code error;
   if (!fs::is_regular_file(manifest, error)) return false;
@@ -31,8 +32,8 @@ bool names_repositories(const fs::path& manifest) {
          std::string::npos;
 }
 
-/// Returns the advice for a folder that lacks something: to run a script fetch.sh beside it, or fetch.py with
-/// a manifest that names repositories; else `otherwise`.
+/// Returns the advice for a folder that lacks something: to run the script fetch.sh beside it, or fetch.py if
+/// a manifest beside it names repositories; else `otherwise`.
 std::string how_to_get(const std::string& folder, const std::string& otherwise) {
   const fs::path path = fs::path(folder + "/").parent_path(), script = path.parent_path() / "fetch.sh",
                  manifest = path.parent_path() / "manifest.tsv";
@@ -44,7 +45,7 @@ std::string how_to_get(const std::string& folder, const std::string& otherwise) 
   return otherwise;
 }
 
-/// Returns the advice for a folder without weights, which may hold nothing but config.json.
+/// Returns the advice for a folder without weights. It differs if config.json is the only file.
 std::string how_to_fill(const std::string& folder) {
   std::error_code error;
   const fs::directory_iterator files(folder, error);
@@ -70,7 +71,7 @@ void check_folder(const std::string& folder) {
                    is_cache ? "give one of the folders in its snapshots/" : how_to_get(folder, kExpected));
 }
 
-/// Opens a file of weights. In the Hugging Face cache it is a link, whose target may not be downloaded yet.
+/// Opens a file of weights. In the Hugging Face cache it is a link whose target may not be downloaded yet.
 SafetensorsFile open_weights(const std::string& path) {
   std::error_code error;
   const fs::path target = fs::is_symlink(path, error) ? fs::read_symlink(path, error) : fs::path();

@@ -1,5 +1,5 @@
-// A file in the safetensors format, open for reading. Opening checks everything about the tensors but their
-// values (io/checkpoint/safetensors_header.h). Values are returned as the file's bytes (row-major,
+// A file in the safetensors format, open for reading. Opening checks everything about the tensors except
+// their values (io/checkpoint/safetensors_header.h). Values are returned as the file's bytes (row-major,
 // little-endian), not converted. The file is neither mapped into memory nor read as a whole.
 #pragma once
 

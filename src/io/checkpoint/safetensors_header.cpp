@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kDamaged = "the file is damaged: fetch or write it again";
 
-/// Receives the JSON header token by token. It builds nothing but the tensors, and refuses at once what the
-/// format does not allow at a position, so that nesting never goes deeper than a tensor's lists.
+/// Receives the JSON header token by token and builds only the tensors. It refuses at once what the format
+/// does not allow at a position, so that nesting never goes deeper than a tensor's lists.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(const std::string& file, std::int64_t data_bytes) : file_(file), data_bytes_(data_bytes) {}

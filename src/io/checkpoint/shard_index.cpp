@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Parses the index; refuses a key given twice in one object.
+/// Parses the index. Throws InputError if a key is given twice in one object.
 Json parse(const std::string& path, const std::string& text) {
   std::vector<std::set<std::string>> open_keys;  // keys of every open object
   const auto check = [&](int, Json::parse_event_t event, Json& value) {

@@ -20,7 +20,7 @@ class H5Error : public Error {
  public:
   H5Error(const std::string& what, bool is_system) : Error(what), is_system_(is_system) {}
 
-  /// Whether a call of the system or of MPI failed, rather than HDF5 because of the file's contents.
+  /// Returns whether a call of the system or of MPI failed, rather than HDF5 because of the file's contents.
   bool is_system() const { return is_system_; }
 
  private:

@@ -19,9 +19,9 @@ namespace {
 constexpr std::int64_t kChunkBytes = std::int64_t{1} << 26;  // transferred by one call
 constexpr std::int64_t kLargestRow = std::int64_t{1} << 30;  // MPI-IO counts bytes in an int
 
-/// Makes the transfer collective, but lets each rank move its own bytes: a range of rows is contiguous in the
-/// file, so that two-phase I/O would only slow it down, and that of Open MPI 4.1 does not report a failing
-/// write on four ranks or more.
+/// Makes the transfer collective, but lets each rank move its own bytes. A range of rows is contiguous in the
+/// file, so that two-phase I/O would only slow the transfer down; and with Open MPI 4.1 two-phase I/O does
+/// not report a failing write on four or more ranks.
 void set_collective(const H5Handle& plist) {
   HS_H5(H5Pset_dxpl_mpio(plist.get(), H5FD_MPIO_COLLECTIVE));
   HS_H5(H5Pset_dxpl_mpio_collective_opt(plist.get(), H5FD_MPIO_INDIVIDUAL_IO));
@@ -48,7 +48,7 @@ std::vector<hsize_t> extents_of(hid_t dataset) {
   return extents;
 }
 
-/// Whether a file of `file_bytes` bytes can hold an array, even compressed as far as deflate can.
+/// Returns whether a file of `file_bytes` bytes can hold an array, compressed as far as deflate can at best.
 bool fit(const std::vector<hsize_t>& extents, std::size_t value_bytes, std::int64_t file_bytes) {
   constexpr hsize_t kLargestRatio = 1032;
   hsize_t values = (static_cast<hsize_t>(file_bytes) / value_bytes + 1) * kLargestRatio;
@@ -59,7 +59,7 @@ bool fit(const std::vector<hsize_t>& extents, std::size_t value_bytes, std::int6
   return true;
 }
 
-/// Whether all of a dataset, or every chunk of it, is allocated in the file.
+/// Returns whether all of a dataset, or each of its chunks, is allocated in the file.
 bool is_allocated(hid_t dataset, hid_t creation, const std::vector<hsize_t>& extents) {
   if (HS_H5(H5Pget_layout(creation)) != H5D_CHUNKED) {
     H5D_space_status_t status = H5D_SPACE_STATUS_ERROR;
@@ -157,8 +157,8 @@ std::int64_t H5Dataset::row_bytes(hid_t type) const {
   return bytes;
 }
 
-/// Transfers chunks of about kChunkBytes, equally many on all ranks (a rank without rows selects none), and
-/// agrees on success after each, since a transfer can fail on a single rank.
+/// Transfers chunks of about kChunkBytes, the same number on all ranks (a rank without rows selects none).
+/// The ranks agree on success after each chunk, because a transfer can fail on a single rank.
 void H5Dataset::transfer(std::int64_t first, std::int64_t count, hid_t type,
                          const std::function<void(const Chunk&)>& move) {
   HS_ASSERT(!shape_.empty() && first >= 0 && count >= 0 && first + count <= shape_[0]);

@@ -20,7 +20,7 @@ namespace headspan {
 [[noreturn]] void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why);
 
 /// Throws InputError unless every value of an open dataset is stored in its file, which has `file_bytes`
-/// bytes: none in other files, none that was never written. Local.
+/// bytes: values in other files and values that were never written are refused. Local.
 void check_stored(hid_t dataset, const std::string& path, const std::string& name, std::int64_t file_bytes);
 
 class H5Dataset {
@@ -41,8 +41,8 @@ class H5Dataset {
     write(rows, first, count, h5_type<T>());
   }
 
-  /// Reads such rows; HDF5 converts between number types. Throws InputError if the dataset does not hold
-  /// numbers, or holds floating-point numbers and T is an integer.
+  /// Reads rows in the layout of write_rows; HDF5 converts between number types. Throws InputError if the
+  /// dataset does not hold numbers, or holds floating-point numbers and T is an integer.
   template <class T>
   void read_rows(std::int64_t first, std::int64_t count, T* rows) {
     read(rows, first, count, h5_type<T>());

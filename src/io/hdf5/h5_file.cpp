@@ -42,7 +42,7 @@ H5Handle ordered_creation(hid_t type) {
 }
 
 /// Creates an empty file with a system call, whose errno HDF5 over MPI-IO would hide. O_NONBLOCK: opening a
-/// FIFO must not hang.
+/// FIFO would wait for a reader.
 void create_empty(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) throw_errno("cannot create the file", path);
@@ -58,9 +58,9 @@ void check_can_open(const std::string& path) {
 }
 
 /// Reserves the dataset's bytes and some for metadata after them, so that a full disk, a quota or a size
-/// limit fails here, with its errno. This is not only for the message: Open MPI's collective writes can lose
-/// data on a full disk and return success. If the file system cannot reserve, its free space is compared
-/// instead.
+/// limit fails here, with its errno. This does more than improve the message: Open MPI's collective writes
+/// can lose data on a full disk and return success. If the file system cannot reserve, its free space is
+/// compared instead.
 void reserve(const std::string& path, hid_t dataset) {
   constexpr off_t kMetadata = off_t{1} << 20;
   const hsize_t stored = H5Dget_storage_size(dataset);
@@ -121,13 +121,13 @@ constexpr bool kIsVector = false;
 template <class T>
 constexpr bool kIsVector<std::vector<T>> = true;
 
-/// Whether HDF5 may have clipped a number to the largest T.
+/// Returns whether HDF5 may have clipped a number to the largest T.
 template <class T>
 bool is_clipped(T value) {
   return std::is_integral_v<T> && value == std::numeric_limits<T>::max();
 }
 
-/// Reads an attribute, which messages call `field`.
+/// Reads an attribute. Messages call it `field`.
 template <class T>
 T read(hid_t attribute, const std::string& path, const std::string& field) {
   const H5Handle type(HS_H5(H5Aget_type(attribute)), H5Tclose);
@@ -177,7 +177,7 @@ void H5File::local(const std::string& object, const std::function<void()>& step)
   }
 }
 
-/// Runs a step of all ranks, which agree on its success.
+/// Runs a step on all ranks, which agree on its success.
 void H5File::collective(const std::string& object, const std::function<void()>& step) const {
   const auto named = [&] { local(object, step); };
   comm_ ? agree(*comm_, named) : named();
@@ -276,7 +276,7 @@ H5Dataset H5File::create_dataset(const std::string& name, const std::vector<std:
   });
   try {
     if (comm_) agree(*comm_, [&] { comm_->is_root() ? reserve(path_, dataset.get()) : void(); });
-  } catch (const AgreedError&) {  // without its bytes on the disk the file could not be closed
+  } catch (const AgreedError&) {  // a file with a dataset that has no bytes on the disk cannot be closed
     dataset.close();
     HS_H5(H5Ldelete(id(), name.c_str(), H5P_DEFAULT));
     throw;

@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// HDF5's reference to a string of variable length: stored as 4, 8 and 4 bytes.
+/// HDF5's reference to a string of variable length. The file stores it in 4, 8 and 4 bytes.
 struct HeapId {
   std::uint32_t length = 0;
   std::uint64_t address = 0;  ///< of the heap collection that holds it
@@ -44,7 +44,7 @@ HeapId read_heap_id(hid_t attribute, const H5Handle& type) {
   return {field<std::uint32_t>(bytes, 0), field<std::uint64_t>(bytes, 4), field<std::uint32_t>(bytes, 12)};
 }
 
-/// Reads a string from the global heap; nothing if it is not there. A collection consists of "GCOL", version
+/// Returns a string of the global heap; nothing if it is not there. A collection consists of "GCOL", version
 /// 1, three reserved bytes, its size (8 bytes) and its objects: index (2), reference count (2), four reserved
 /// bytes, size (8), data padded to a multiple of 8 bytes. Index 0 is the free space at the end.
 std::optional<std::string> find_in_heap(const InputFile& file, std::uint64_t base, const HeapId& id) {

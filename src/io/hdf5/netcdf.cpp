@@ -12,7 +12,7 @@
 namespace headspan {
 namespace {
 
-/// "k/" of "k/r2", "" of "r2".
+/// Returns "k/" for "k/r2" and "" for "r2".
 std::string group_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -76,7 +76,7 @@ void NetcdfFile::define_coordinate(const std::string& path, const std::string& d
   add_variable({path, {scale}, true}, attributes);
 }
 
-/// Creates the dataset, keeps the values for `finish`, and returns their number.
+/// Creates the dataset, stores the values for `finish`, and returns their number.
 std::int64_t NetcdfFile::create_values(const std::string& path, const NetcdfValues& values) {
   values_.emplace_back(path, values);
   const auto create = [&](const auto& list) {
@@ -145,7 +145,8 @@ void NetcdfFile::close() {
   });
 }
 
-/// Writes everything that was kept. On rank 0, after all ranks have closed the file.
+/// Writes the stored values, dimension scales and attributes. Rank 0 only, after all ranks have closed the
+/// file.
 void NetcdfFile::finish() const {
   H5File file = H5File::edit(file_.path());
   for (const auto& [path, values] : values_) write_values(file, path, values);
@@ -168,8 +169,8 @@ void NetcdfFile::finish() const {
   file.close();
 }
 
-/// Returns the names of the auxiliary coordinates of the variable's group along any of its dimensions, in
-/// their order of definition.
+/// Returns the names of the auxiliary coordinates that are in the variable's group and along one of its
+/// dimensions, in the order of their definition.
 std::string NetcdfFile::coordinates_of(const Variable& variable) const {
   std::string names;
   if (variable.is_coordinate) return names;

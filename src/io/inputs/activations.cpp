@@ -12,7 +12,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kBlockBytes = std::int64_t{1} << 24;  // read at once, to be reordered
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 24;  // read and reordered at once
 
 H5Dataset open_dataset(const H5File& file, const std::string& name, const std::string& right) {
   if (!file.has(name)) throw InputError(file.path(), name, "", "the dataset is missing", right);

@@ -21,7 +21,7 @@ namespace headspan {
 
 class Activations {
  public:
-  /// Opens the file and checks everything but the values of the activations. Throws InputError naming the
+  /// Opens the file and checks everything except the values of the activations. Throws InputError naming the
   /// dataset or attribute that is missing or wrong.
   static Activations open(const std::string& path);
 

@@ -23,7 +23,7 @@ constexpr const char* kRequired[] = {"name", "step", "tokens", "path"};
 constexpr const char* kOptional[] = {"repository", "revision", "commit",
                                      "bytes",      "sha256",   "validation_loss"};
 
-constexpr std::string_view kRow = "row:";  // before an index, so that it is not taken for a name
+constexpr std::string_view kRow = "row:";  // marks an index, which could also be the name of a row
 
 bool begins_with_row(const std::string& text) { return text.rfind(kRow, 0) == 0; }
 
@@ -97,7 +97,7 @@ class ManifestReader {
       if (seen.count(column) == 0) throw error("column", column, "is missing", "add it");
   }
 
-  /// Sets cells_. The text goes into messages, results and names of files.
+  /// Sets cells_. Their text must be printable, because it goes into messages, results and names of files.
   void read_cells(const std::string& text) {
     const std::vector<std::string> fields = split(text);
     if (fields.size() != columns_.size())
@@ -159,7 +159,7 @@ class ManifestReader {
                   "no comma or #, no blank at the ends, no - or row: at the front, and not all is expected");
   }
 
-  /// The repository names the folder of the results, with -- for each /.
+  /// Throws InputError unless the repository, with -- in place of /, can name the folder of the results.
   void check_repository(const std::string& repository) const {
     std::string whole;
     bool is_name = repository.empty() || repository.back() != '/';
@@ -178,7 +178,7 @@ class ManifestReader {
       throw error("sha256", digest, "is not a digest", "64 hexadecimal digits are expected");
   }
 
-  /// Resolves a path of the manifest as read_manifest says.
+  /// Resolves a path of the manifest by the rule of read_manifest.
   std::string resolve(const std::string& path) const {
     std::error_code error;
     const fs::path beside = folder_ / path;  // `path` itself if it is absolute
@@ -192,7 +192,7 @@ class ManifestReader {
   std::map<std::string, std::string> cells_;  // of the current row, by column
 };
 
-/// Parses "5" or "3-7" into first and last index.
+/// Returns the first and the last index of "5" or "3-7"; nothing for another text.
 std::optional<std::pair<std::int64_t, std::int64_t>> parse_range(std::string_view item) {
   const std::size_t dash = std::min(item.find('-'), item.size());
   const auto first = parse_number<std::int64_t>(item.substr(0, dash));
@@ -201,7 +201,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> parse_range(std::string_vie
   return std::pair(*first, *last);
 }
 
-/// Returns the first and the last of the rows that one item of model.select names.
+/// Returns the first and the last row that an item of model.select names.
 std::pair<std::int64_t, std::int64_t> select_range(const std::vector<ManifestRow>& rows,
                                                    const std::string& item) {
   const auto count = static_cast<std::int64_t>(rows.size());

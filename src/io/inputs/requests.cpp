@@ -62,7 +62,8 @@ class RequestLine {
     return value.get<std::int64_t>();
   }
 
-  /// Refuses sequences that the model cannot hold; it reads every token but the last.
+  /// Throws InputError for a sequence that is too long for the model's positions. The last token needs none,
+  /// because the model does not read it.
   void check_length(const char* name, std::size_t context, std::int64_t new_tokens) const {
     const std::int64_t length = static_cast<std::int64_t>(context) + new_tokens;
     if (max_positions_ > 0 && length > max_positions_ + 1)

@@ -29,10 +29,10 @@ struct CutRule {
 /// naming the position of an id that is not in the vocabulary. The same on every rank that calls it.
 std::vector<Sequence> cut_sequences(const TokenFile& file, const CutRule& rule);
 
-/// Returns [sequences], 1 for each one that is held out, else 0. Held out are share * sequences, rounded,
-/// halves up, but at least 1 on each side of the split; none if `share`, in [0, 1), is 0 or there is a single
-/// sequence. Sequence i draws the i-th output of SplitMix64(seed), i from 0; the smallest are held out, ties
-/// to lower i.
+/// Returns [sequences], 1 for each one that is held out, else 0. The number held out is share * sequences,
+/// rounded, halves up, but at least 1 on each side of the split; it is 0 if `share`, in [0, 1), is 0 or if
+/// there is a single sequence. Sequence i draws the i-th output of SplitMix64(seed), i from 0; those with the
+/// smallest outputs are held out, ties going to lower i.
 std::vector<std::uint8_t> choose_heldout(std::int64_t sequences, double share, std::uint64_t seed);
 
 }  // namespace headspan

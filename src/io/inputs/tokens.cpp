@@ -18,7 +18,7 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::int64_t kLargestNpyHeader = 1 << 16;
 constexpr std::int64_t kChunk = 1 << 20;  // ids read at once
 constexpr std::int64_t kUint16Ids = 1 << 16;
-constexpr std::int64_t kLargestVocabulary = 1 << 18;  // of the tokenizers in use, Gemma's
+constexpr std::int64_t kLargestVocabulary = 1 << 18;  // Gemma's, the largest in use
 
 const std::array<TokenType, 8>& token_types() {
   static const std::array<TokenType, 8> types{{{"uint8", 1, false},
@@ -38,7 +38,7 @@ struct NpyHeader {
   std::int64_t data_begin = 0;
 };
 
-/// Returns what is between `open` and `close` after 'key': in an NPY header, a Python dictionary as text.
+/// Returns what is between `open` and `close` after 'key' in an NPY header, the text of a Python dictionary.
 std::string npy_value(const std::string& header, const std::string& key, char open, char close) {
   std::size_t begin = header.find("'" + key + "'");
   if (begin != std::string::npos) begin = header.find_first_not_of(" :", begin + key.size() + 2);
@@ -105,14 +105,15 @@ void widen(const TokenType& type, const std::vector<char>& bytes, std::int64_t* 
   }
 }
 
-/// Whether most words are ids below `bound`. Not all need to be: an id that is not in the vocabulary is
+/// Returns whether most words are ids below `bound`. Not all need to be: an id outside the vocabulary is
 /// reported later. In text stored as uint16 few words are, because every second id would have to be near 0.
 bool reads_as_uint32(const std::vector<std::uint32_t>& words, std::int64_t bound) {
   const auto ids = std::count_if(words.begin(), words.end(), [&](std::uint32_t id) { return id < bound; });
   return 2 * static_cast<std::size_t>(ids) > words.size();
 }
 
-/// Whether words alternate between ids below `bound` and the upper halves of these ids, nearly all of them 0.
+/// Returns whether the words alternate between ids below `bound` and the upper halves of these ids, which are
+/// nearly all 0.
 bool reads_as_int64(const std::vector<std::uint32_t>& words, std::int64_t bound) {
   std::size_t ids = 0, upper = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
@@ -200,7 +201,8 @@ void TokenFile::choose_type(const std::string& header, std::optional<RawIdType> 
   type_ = *found;
 }
 
-/// Infers the type of raw ids from the vocabulary. Refuses a file whose first ids could be of another type.
+/// Returns the type of raw ids that the vocabulary implies. Throws InputError if the first ids could be of
+/// another type.
 std::string TokenFile::infer_raw_type(std::optional<std::int64_t> vocab_size) const {
   if (!vocab_size && sidecar_) vocab_size = sidecar_->vocab_size;
   const std::int64_t bound = vocab_size.value_or(kLargestVocabulary);
@@ -220,7 +222,7 @@ std::string TokenFile::infer_raw_type(std::optional<std::int64_t> vocab_size) co
       "give tokens.dtype = uint16 or uint32, or write {\"dtype\": \"uint16\"} or \"uint32\" to " + beside);
 }
 
-/// Returns the first 4-byte words of the file; none if its size is no multiple of 4.
+/// Returns the first 4-byte words of the file; none if its size is not a multiple of 4.
 std::vector<std::uint32_t> TokenFile::first_words() const {
   if (file_.size() % 4 != 0) return {};
   std::vector<std::uint32_t> words(to_size(std::min(file_.size() / 4, kChunk)));

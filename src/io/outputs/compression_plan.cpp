@@ -23,7 +23,7 @@ std::int64_t stored_columns(const PlannedBlock& block) {
                          [](std::int64_t sum, const Band& band) { return sum + band.columns; });
 }
 
-/// "k,v"
+/// Returns the names of the plan's streams, such as "k,v".
 std::string stream_names(const CompressionPlan& plan) {
   std::string names;
   for (const auto& [stream, blocks] : plan.streams)
@@ -68,7 +68,7 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   }
 }
 
-/// Reads and checks one file.
+/// Reads and checks one plan.
 class PlanReader {
  public:
   explicit PlanReader(const std::string& path) : path_(path), file_(H5File::open(path)) {}
@@ -148,7 +148,7 @@ class PlanReader {
     return values;
   }
 
-  /// Reads numbers of float64 that a cache will hold in float32.
+  /// Reads float64 numbers that a cache will hold in float32, and must fit there.
   std::vector<double> cached_numbers(const std::string& name, const std::vector<std::int64_t>& shape) {
     std::vector<double> values = numbers<double>(name, shape);
     for (const double value : values)
@@ -230,7 +230,7 @@ class PlanReader {
       refuse(group, "", "stores other columns than those of the kept heads");
   }
 
-  /// Refuses a plan unless it holds keys or values, those that it names, and no queries.
+  /// Refuses a plan unless it holds keys, values or both, exactly those that it names, and no queries.
   void check_streams() const {
     const std::string found = stream_names(plan_);
     if (found.empty()) refuse("/", "", "holds neither k nor v");
@@ -249,7 +249,7 @@ class PlanReader {
                    std::to_string(head), "is no kept head of this layer or one before");
   }
 
-  /// Whether a head of the stream is kept in this layer or an earlier one.
+  /// Returns whether a head of the stream is kept and lies in this layer or an earlier one.
   bool is_kept(std::int64_t head, std::size_t layer, const std::vector<PlannedBlock>& blocks) const {
     const std::int64_t head_layer = head / plan_.kv_heads;
     if (head < 0 || head_layer > static_cast<std::int64_t>(layer)) return false;
@@ -278,7 +278,7 @@ double CompressionPlan::read_bytes() const {
   double bytes = stored_bytes();
   for (const auto& [stream, blocks] : streams)
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-      // Referenced heads of earlier layers, each of which is read once for all targets.
+      // The referenced heads of earlier layers; each is read once for all targets.
       std::set<std::int64_t> heads(blocks[layer].references.begin(), blocks[layer].references.end());
       heads.erase(heads.begin(), heads.lower_bound(0));
       heads.erase(heads.lower_bound(static_cast<std::int64_t>(layer) * kv_heads), heads.end());

@@ -11,11 +11,11 @@
 //   heads             kept: [n]; targets: [t]; references: [t, R]; map: [t, R d, d]; bias: [t, d];
 //                     r2_heldout, loss: [t]
 //
-// D = kv_heads * d is the number of columns of a layer. Of latents, z = (x - mean) projection is stored, and
-// x is reconstructed as z lift + bias. Of heads, the kept ones are stored, and target t is reconstructed as
-// the columns of its references, side by side, times map[t], plus bias[t]. `kept` and `targets` number the
-// heads of the layer, `references` those of the stream in layer-major order, -1 for none. `quantise` stores
-// the columns themselves, in bands with an offset.
+// D = kv_heads * d is the number of columns of a layer. A plan of latents stores z = (x - mean) projection
+// and reconstructs x as z lift + bias. A plan of heads stores the kept heads and reconstructs target t as the
+// columns of its references, side by side, times map[t], plus bias[t]. `kept` and `targets` number the heads
+// of the layer, `references` those of the stream in layer-major order, -1 for none. `quantise` stores the
+// columns themselves, in bands with an offset.
 #pragma once
 
 #include <map>

@@ -17,21 +17,22 @@ constexpr double kSlack = 1e-4;  // relative; products may have been formed in f
 constexpr double kBand = 1e-9;   // of moments, which are summed in FP64 (FitRules::band)
 constexpr double kMinNormal = std::numeric_limits<double>::min();  // smaller squares have lost digits
 
-/// Checks the numbers of one Gram: first every coordinate of the diagonal in order, then products. Throws
-/// InputError.
+/// Checks the numbers of one Gram. All coordinates of the diagonal are added in order before products are
+/// checked. Throws InputError.
 class GramRules {
  public:
   GramRules(std::string path, std::string group, std::int64_t head_size, std::int64_t tokens)
       : path_(std::move(path)), group_(std::move(group)), d_(head_size), tokens_(tokens) {}
 
-  /// Checks the next coordinate, and notes its length for the bound on products.
+  /// Checks the next coordinate and stores its norm, which bounds products.
   void add_coordinate(double mean, double squares) {
     const auto i = static_cast<std::int64_t>(lengths_.size());
     if (!std::isfinite(mean))
       throw InputError(path_, group_ + "/mean[" + std::to_string(i) + "]", printable(mean),
                        "is not a finite number", "the file is damaged");
     if (!std::isfinite(squares)) refuse(i, i, squares, "is not a finite number");
-    const double error = 64 * std::numeric_limits<double>::epsilon() * mean;  // if it does not vary
+    const double error =
+        64 * std::numeric_limits<double>::epsilon() * mean;  // of a coordinate that does not vary
     const double rounding = static_cast<double>(tokens_) * error * error;
     if (squares < -rounding) refuse(i, i, squares, "is a negative sum of squares");
     if (tokens_ == 0 && squares > 0) refuse(i, i, squares, "is a sum of squares of no tokens");
@@ -105,7 +106,7 @@ void check_row(const GramRules& rules, std::int64_t head, std::int64_t d, const 
     }
 }
 
-/// Checks a moment of attention; `index` is where the file has it, without the closing bracket.
+/// Checks a moment of attention. `index`: its position in the file, without the closing bracket.
 void check_moment(const std::string& path, const std::string& index, const double* matrix, std::int64_t d) {
   const auto refuse = [&](std::int64_t i, std::int64_t j, const char* wrong) {
     throw InputError(path, index + ", " + std::to_string(i) + ", " + std::to_string(j) + "]",

@@ -17,7 +17,7 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 53;  // FP64 counts exact
 
 std::int64_t tile_count(std::int64_t heads) { return checked_mul(heads, heads + 1, "tiles of a Gram") / 2; }
 
-/// Inverts number = row (row + 1) / 2 + column.
+/// Returns the tile whose number is row (row + 1) / 2 + column.
 Tile tile_at(std::int64_t number) {
   auto row = static_cast<std::int64_t>((std::sqrt(8.0 * static_cast<double>(number) + 1) - 1) / 2);
   while (row * (row + 1) / 2 > number) --row;
@@ -39,8 +39,8 @@ void transpose_tiles(std::vector<double>& values, std::int64_t d) {
         std::swap(values[tile + to_size(i + j * d)], values[tile + to_size(j + i * d)]);
 }
 
-/// Calls use(first, last) for chunks of about 64 MiB of this rank's share of the tiles, equally many on every
-/// rank.
+/// Calls use(first, last) for chunks of about 64 MiB of this rank's share of the tiles. The number of calls
+/// is the same on every rank.
 template <class Use>
 void for_each_tile_chunk(const Comm& comm, const GramStream& stream, const Use& use) {
   const std::int64_t d = stream.head_size;
@@ -135,8 +135,8 @@ GramStream read_stream(const H5File& file, const std::string& name) {
   return stream;
 }
 
-/// Throws InputError unless two groups of a file are of equally many tokens: each token has a key, a value
-/// and a query.
+/// Throws InputError unless two groups of a file have the same number of tokens: each token has a key, a
+/// value and a query.
 void check_same_tokens(const H5File& file, const std::string& group, const std::string& first) {
   const std::int64_t tokens = read_tokens(file, group), expected = read_tokens(file, first);
   if (tokens != expected)

@@ -8,7 +8,7 @@
 //
 //   /STREAM/fit        attribute tokens; mean: [D]; tiles: [heads (heads + 1) / 2, d, d]
 //
-//   /STREAM/heldout    the same, where there is a held-out part
+//   /STREAM/heldout    the same, if there is a held-out part
 //
 //   /attention         attribute tokens; scale: [layers]; query, output: [layers, query heads, d, d]: the
 //                      moments of attention over the fit part (stats/compression/attention_metric.h)

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::chrono::seconds kRenewal{15}, kPoll{1};
 
-/// Reads a lock; nothing if there is none, or if it is just being replaced.
+/// Returns the text of a lock; nothing if there is none, or if it is being replaced.
 std::optional<std::string> read_lock(const std::string& path) {
   try {
     return read_small_file(path);
@@ -45,7 +45,7 @@ std::string field(const std::string& text, const std::string& key) {
   return "?";
 }
 
-/// Returns who wrote the text of a lock, for messages.
+/// Returns who wrote the text of a lock, in words for messages.
 std::string holder(const std::string& text) {
   std::istringstream process(field(text, "process"));
   std::string host, pid;
@@ -64,8 +64,8 @@ std::optional<timespec> renewal_time(const std::string& path) {
 }
 
 /// Finds out whether the run that wrote `text` into the lock at `path` is alive: from its process or, if that
-/// cannot be seen from here, from renewals of the lock. Unknown if the lock changes meanwhile, or a signal to
-/// stop comes.
+/// cannot be seen from here, from renewals of the lock. Returns unknown if the lock changes in the meantime,
+/// or if a stop signal comes.
 Life life_of_holder(const std::string& path, const std::string& text, std::chrono::seconds patience,
                     const Log& log) {
   const Life life = life_of(field(text, "process"));
@@ -153,7 +153,7 @@ LockFile::~LockFile() {
   renewer_.join();
   try {
     if (read_lock(path_) == text_) ::unlink(path_.c_str());
-  } catch (const std::exception&) {  // the lock is left behind and counts as abandoned
+  } catch (const std::exception&) {  // the lock stays and counts as abandoned
   }
 }
 

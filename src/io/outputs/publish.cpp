@@ -50,7 +50,7 @@ std::string to_text(const Done& done) {
          "\njob_digest " + done.job_digest + "\n";
 }
 
-/// Removes PATH.tmp.* and PATH.done.tmp.* of any run.
+/// Removes PATH.tmp.* and PATH.done.tmp.*, whichever run they are from.
 void remove_leftovers(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   std::error_code ignored;
@@ -65,7 +65,7 @@ std::string done_temporary(const Publication& publication) {
   return publication.path + ".done.tmp." + publication.job_id;
 }
 
-/// Verifies the written file, renames it, and writes its .done. On rank 0.
+/// Verifies the written file, renames it, and writes its .done. Rank 0 only.
 void complete(const Publication& publication, const std::string& temporary,
               const std::function<void(const std::string&)>& verify) {
   const std::string& path = publication.path;

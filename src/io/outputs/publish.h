@@ -28,22 +28,22 @@ struct Done {
 /// Reads PATH.done; nothing if it is missing or malformed.
 std::optional<Done> read_done(const std::string& path);
 
-/// Whether the file at `path` agrees with its .done: in its size, then in its SHA-256, for which the file is
-/// read once.
+/// Returns whether the file at `path` agrees with its .done: in its size, then in its SHA-256, for which the
+/// file is read once.
 bool is_complete(const std::string& path);
 
 /// Compares the file with its .done; returns false if it has none. Throws InputError if they disagree. Local.
 bool check_done(const std::string& path);
 
-/// Compares each of these files with its .done, the files shared out among the ranks; logs a warning for
-/// those without a .done. Throws AgreedError. Collective over comm.
+/// Compares these files with their .done; each rank compares a share of the files. Logs a warning for those
+/// without a .done. Throws AgreedError. Collective over comm.
 void check_done(const Comm& comm, const std::vector<std::string>& paths, const Log& log);
 
 struct Publication {
   std::string path;
   std::string job_id;  ///< becomes part of a file name
   std::string job_digest;
-  const LockFile* lock = nullptr;  ///< on the root: checked before the file gets its name
+  const LockFile* lock = nullptr;  ///< on rank 0: checked before the file gets its name
 };
 
 /// Publishes an HDF5 file, replacing an existing one. Creates its folder, and removes every other PATH.tmp.*

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the Python environment of requirements.txt in build/fetch, unless it is there, and prints the path of its
-# interpreter. Needs pip's package index.
+# Makes a Python environment with the packages of requirements.txt in build/fetch, unless it is there, and prints the path
+# of its interpreter. Downloads with pip.
 #
 #   python=$(bash checkpoints/environment.sh)
 set -euo pipefail
@@ -11,7 +11,7 @@ installed=$environment/requirements.txt  # a copy, written last
 
 mkdir -p "$here/../build"
 exec 9> "$environment.lock"
-flock 9  # of several at a time one installs, the others wait
+flock 9  # of several processes one installs, the others wait
 if ! { cmp -s "$here/requirements.txt" "$installed" && "$python" -c ""; }; then
   bash "$here/../jobs/packages.sh" fetch >&2
   echo "environment: installing $(sed '/^#/d' "$here/requirements.txt" | paste -sd ' ') in build/fetch" >&2

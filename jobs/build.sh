@@ -3,8 +3,10 @@
 #
 #   bash jobs/build.sh [--tests] [--cuda | --clang] [TARGET...]
 #
-#       no target: everything; --tests: the packages of the tests too; --cuda: for GPUs, in build/cuda, on jobs/pytorch.sh;
-#       --clang: with the other compiler, in build/clang
+#       no TARGET: everything
+#       --tests:   installs the packages of the tests too
+#       --cuda:    for GPUs, in build/cuda, with PyTorch's wheel (jobs/pytorch.sh)
+#       --clang:   with Clang instead of GCC, in build/clang
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +28,7 @@ for tool in cmake ninja; do
   exit 1
 done
 
-# The tests read results with the distribution's Python, not with whichever comes first in the PATH.
+# The tests read results with the distribution's Python, not with the first one in the PATH.
 configure=(cmake --preset "$preset")
 if [[ $preset == cuda ]]; then
   torch=$(bash jobs/pytorch.sh)
@@ -36,7 +38,7 @@ fi
 echo "build: configuring" >&2
 "${configure[@]}"
 
-# One compiler for each core, but no more than memory holds: a file with LibTorch's headers takes 1.5 GiB.
+# One compiler per core, or fewer if memory is short: a file with LibTorch's headers takes 1.5 GiB.
 jobs=$(nproc)
 free_kib=0
 while read -r key value _; do

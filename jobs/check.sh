@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks the habits of the tree: layout and lint of C++, Python and shell, and that Doxygen renders the headers without a
-# warning. Installs the tools that are missing, in the system (jobs/packages.sh) and in build/check
-# (jobs/check-requirements.txt). Under a minute, the first installation aside; the exit code is 0 only if all pass.
+# Checks layout and lint of C++, Python and shell, and that Doxygen renders the headers without a warning. Installs the
+# tools that are missing, in the system (jobs/packages.sh) and in build/check (jobs/check-requirements.txt). Takes less than
+# a minute, plus the first installation; the exit code is 0 only if all checks pass.
 #
-#   bash jobs/check.sh [--tidy [COMMIT]]    --tidy: clang-tidy too, of the C++ files that differ from COMMIT; without it of
-#                                           all files, which takes hours
+#   bash jobs/check.sh [--tidy [COMMIT]]    --tidy: also runs clang-tidy, on the C++ files that differ from COMMIT; without
+#                                           COMMIT on all files, which takes hours
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,7 +23,7 @@ install_tools() {
   bash jobs/packages.sh check report || return 1
   cmp --silent jobs/check-requirements.txt "$tools/installed" && return
   local python=python3 told
-  [[ -x /usr/bin/python3 ]] && python=/usr/bin/python3  # whose numpy mypy reads
+  [[ -x /usr/bin/python3 ]] && python=/usr/bin/python3  # mypy reads its numpy
   rm -rf "$tools"
   "$python" -m venv --system-site-packages "$tools" || return 1
   if ! told=$("$tools/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
@@ -38,7 +38,8 @@ if ! install_tools; then
   exit 1
 fi
 
-# The files of the tree below `.`, whether git knows them or not, without what is built or fetched: names as find takes them.
+# files PATTERN...: the files of the tree with names that match one of find's patterns, whether git tracks them or not,
+# without what is built or fetched.
 files() {
   local words=()
   for name in "$@"; do words+=(-o -name "$name"); done
@@ -65,8 +66,8 @@ check_python() {
   "$tools/bin/ruff" check --quiet --config jobs/ruff.toml --cache-dir "$tools/ruff" .
 }
 
-# A folder at a time: programs import their neighbours by name. In tests, unittest's setUpClass makes attributes, a None is
-# as good a failure as any, and rows of tables of cases have no common type.
+# One folder at a time, because programs import their neighbours by name. Tests are checked less strictly: setUpClass makes
+# attributes, a None ends a test as well as any failure, and the rows of a table of cases have no common type.
 check_types() {
   local mypy=("$tools/bin/mypy" --config-file jobs/mypy.toml --cache-dir "$tools/mypy" --no-error-summary) in_tests=() folder status=0
   for code in attr-defined union-attr index arg-type call-overload dict-item misc; do

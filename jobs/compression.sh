@@ -1,24 +1,27 @@
 #!/usr/bin/env bash
 # Calibrates and evaluates every way to compress a KV cache on one model, and leaves a plan and a summary of each in a
-# folder; what is there already is not done again. headspan-report makes a page of the summaries.
+# folder. Skips what is there already. `headspan-report compression OUT` makes a page of the summaries.
 #
 #   bash jobs/compression.sh MODEL FIT.bin OUT TEXT.bin... [-- --section.key value ...]
 #
 # MODEL  checkpoint folder          FIT.bin   tokens to calibrate on; with A.bin,B.bin,.. each plan is made on each of them
 # OUT    folder for the results     TEXT.bin  tokens to evaluate on, of any domains
 #
-# What stands behind -- goes to every command. Environment: METHODS, patterns of the names of plans to make [*], FIT_TOKENS
-# [20000] and TEXT_TOKENS [10000] to run (a --tokens.limit behind -- stands for both), SCOPE of headspan's references
-# [causal], UNITS [residual] and OWN_TEXT [0] of latent and headspan, HEADSPAN the program. With the model of
-# checkpoints/smollm2 and one FIT.bin two hours on two cores.
-# From one text to others, the paper's tables by domain:
+# Keys after -- go to every command. Variables of the environment, with their defaults:
+#   METHODS [*]            patterns of the names of the plans to make
+#   FIT_TOKENS [20000], TEXT_TOKENS [10000]    tokens to run; a --tokens.limit after -- replaces both
+#   SCOPE [causal]         compress.scope of headspan
+#   UNITS [residual], OWN_TEXT [0]    compress.units and compress.own_text of latent and headspan
+#   HEADSPAN [build/release/headspan]    the program
+# Takes two hours on two cores with the model of checkpoints/smollm2 and one FIT.bin.
+# Plans calibrated on each domain and evaluated on all of them, as in the paper's tables by domain:
 #
 #   T=checkpoints/smollm2/tokens
 #   METHODS='quantise-4 latent-0.27 paper-code-kv-0.5' bash jobs/compression.sh MODEL \
 #     $T/docs.fit.bin,$T/code.fit.bin,$T/prose.fit.bin OUT $T/{docs,code,prose}.heldout.bin
 set -euo pipefail
 if (($# < 4)); then
-  sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,25s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 model=$1 out=$3
@@ -39,7 +42,7 @@ program=${HEADSPAN:-build/release/headspan}
 units=(--compress.units "${UNITS:-residual}" --compress.own_text "${OWN_TEXT:-0}")
 evaluated=$(IFS=,; echo "${texts[*]}")
 
-# check NAME FIT.bin [--compress.key value ...]: that no key behind -- is one of those that this plan is made with.
+# check NAME FIT.bin [--compress.key value ...]: refuses keys after -- that this script gives itself to this plan.
 check() {
   local name=$1 key given
   for key in "${keys[@]}"; do
@@ -53,7 +56,8 @@ check() {
 }
 
 refused=()
-# run NAME FIT.bin [--compress.key value ...]: a plan that is refused, such as a budget out of reach, stops no other.
+# run NAME FIT.bin [--compress.key value ...]: makes and evaluates the plan. One that is refused, such as a budget out of
+# reach, does not stop the others.
 run() {
   local name=$1 fit=$2 status=0
   shift 2
@@ -80,14 +84,14 @@ wanted() {
   return 1
 }
 
-# try NAME [--compress.key value ...]: $step on each FIT.bin; where there are several, its domain ends the name.
+# try NAME [--compress.key value ...]: runs $step with each FIT.bin. If there are several, the domain is added to the name.
 try() {
   local name=$1 fit domain
   shift
   wanted "$name" || return 0
   for fit in "${fits[@]}"; do
     domain=
-    if ((${#fits[@]} > 1)) && [[ $name != quantise-* ]]; then # which calibrates on nothing
+    if ((${#fits[@]} > 1)) && [[ $name != quantise-* ]]; then # quantise needs no calibration
       domain=$(basename "$fit" .bin)
       domain=-${domain%.fit}
     fi
@@ -95,7 +99,7 @@ try() {
   done
 }
 
-# heads STREAMS STORED: what keeps 16-bit numbers, whole heads or whole columns
+# heads STREAMS STORED: the methods that keep 16-bit numbers, whole heads or whole columns
 heads() {
   local name=${1/,/}-$2 budget=(--compress.streams "$1" --compress.stored "$2")
   try "paper-code-$name" "${budget[@]}" --compress.algorithm paper-code

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Figure 1 (right): a plan and a summary for each of 10, 20, .. 90 % of the heads predicted; none predicted is the full
-# cache, which every summary has beside it. What is there already is not done again.
+# Fig. 1 (right): makes a plan and a summary for each of 10, 20, .. 90 % of the heads predicted. The full cache, with no head
+# predicted, is measured in every summary. Skips what is there already.
 #
 #   bash jobs/figure1-right.sh OUT [JOB.ini] [--section.key value ...]
 #   headspan-report compression OUT
@@ -8,7 +8,7 @@
 # OUT      folder for the results
 # JOB.ini  model, tokens and algorithm, with sections [compress] and [evaluate] [jobs/figure1-right-llama-3.1-8b.ini]
 #
-# Further keys go to every command. Environment: HEADSPAN the program.
+# Further keys go to every command. The variable HEADSPAN names the program [build/release/headspan].
 set -euo pipefail
 if (($# < 1)); then
   sed -n '2,11s/^# \{0,1\}//p' "$0" >&2

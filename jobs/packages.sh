@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Installs the distribution packages that headspan needs and that are missing, on Debian 12 and derivatives.
+# Installs the distribution's packages that headspan needs and that are missing, on Debian 12 and derivatives.
 #
-#   bash jobs/packages.sh GROUP...      build: compiler and libraries; report: what headspan-report needs; test: what the
-#                                       tests need; fetch: what checkpoints/environment.sh needs;
-#                                       check: what jobs/check.sh needs; clang: the other compiler
+#   bash jobs/packages.sh GROUP...      build: compiler and libraries
+#                                       report: what headspan-report needs
+#                                       test: what the tests need
+#                                       fetch: what checkpoints/environment.sh needs
+#                                       check: what jobs/check.sh needs
+#                                       clang: Clang and clang-tidy
 #
-# As root, or where sudo works without a password, it installs them; otherwise it names them with the command
-# to run and stops with exit code 1. On another system it names what is needed and leaves the rest to CMake.
-# It never asks.
+# As root, or if sudo works without a password, it installs them. Otherwise it prints the command that does, and stops with
+# exit code 1. On another system it prints what is needed and exits with 0; CMake then says what it does not find. It never
+# asks.
 set -euo pipefail
 
-# What a package stands for on other systems is in the second column.
+# The second column says what is needed on other systems.
 build_packages=(
   "g++                            a C++17 compiler"
   "cmake                          CMake 3.22 or later"

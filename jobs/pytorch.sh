@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches PyTorch's wheel for CUDA, with the packages that hold CUDA's runtime and NCCL, into build/pytorch, unless they are
-# there, and prints the wheel's folder, for HEADSPAN_TORCH_DIR. 3 GB to download, 5 GB on disk; needs pip's package index.
+# Installs PyTorch's wheel for CUDA, with the packages that hold CUDA's runtime and NCCL, in build/pytorch unless it is
+# there, and prints the wheel's folder, for HEADSPAN_TORCH_DIR. Downloads 3 GB with pip, takes 5 GB on disk.
 #
 #   torch=$(bash jobs/pytorch.sh)
 set -euo pipefail
@@ -9,7 +9,7 @@ requirement=torch==2.11.0 folder=$PWD/build/pytorch
 
 mkdir -p build
 exec 9> build/pytorch.lock
-flock 9  # of several at a time one installs, the others wait
+flock 9  # of several processes one installs, the others wait
 if [[ $(cat "$folder/requirement" 2> /dev/null) != "$requirement" ]]; then
   python=$(bash checkpoints/environment.sh)
   echo "pytorch: installing $requirement in build/pytorch" >&2

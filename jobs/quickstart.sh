@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# From nothing to a first result: installs what is missing, builds headspan, studies the nine checkpoints of
-# checkpoints/tiny-olmo2 (a real training run of a small OLMo-2 model), prints one row for each, and makes a page of
-# figures.
+# Installs what is missing, builds headspan, studies the nine checkpoints of checkpoints/tiny-olmo2 (a real training run of
+# a small OLMo-2 model), prints one row for each, and makes a page of figures.
 #
 #   bash jobs/quickstart.sh
 set -euo pipefail
@@ -15,7 +14,7 @@ fi
 bash jobs/build.sh headspan
 bash jobs/packages.sh report
 
-# Open MPI: root must be allowed; hardware threads count as places; the ranks share all cores.
+# Open MPI: root may run it; there may be more ranks than cores; ranks are not bound to cores.
 if ((EUID == 0)); then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi

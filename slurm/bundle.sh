@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes a folder of headspan and of the shared libraries that it needs, to run on a machine that lacks them. LibTorch is
-# in it where it is the distribution's, and left out where it is PyTorch's wheel, which that machine has.
+# Makes a folder of headspan and the shared libraries that it needs, to run on a machine that lacks them. The distribution's
+# LibTorch is included; PyTorch's wheel is left out, and must be on that machine.
 #
 #   slurm/bundle.sh OUT [BUILD]
 #
 # OUT    folder to make    BUILD   folder of the build [build/release]; both relative to the project's root
 #
-# On the other machine OUT/headspan and OUT/headspan-bench are the programs. They take LibTorch from the folder
-# HEADSPAN_TORCH_DIR, or from where python3 finds its package torch, and need a shell and a kernel, nothing else. One
-# process runs by itself; several need that machine's launcher, of the MPI that the program was built with.
+# On the other machine OUT/headspan and OUT/headspan-bench are the programs. They need only a shell and the kernel and, if
+# they were built on PyTorch's wheel, that wheel: in the folder HEADSPAN_TORCH_DIR, or where python3 finds its package
+# torch. Several ranks also need a launcher on that machine, of the MPI that the program was built with.
 set -euo pipefail
 if (($# < 1 || $# > 2)); then
   sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
@@ -28,7 +28,7 @@ for program in headspan headspan-bench; do
 done
 
 torch=$(sed -n 's/^HEADSPAN_TORCH_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")
-wheel=${torch:+$(realpath "$torch/..")/}  # of which nothing is taken
+wheel=${torch:+$(realpath "$torch/..")/}  # nothing of it is copied
 
 partial=$out.partial
 trap 'rm -rf "$partial"' EXIT
@@ -36,7 +36,7 @@ rm -rf "$partial"
 mkdir -p "$partial/bin" "$partial/lib"
 cp "$build/headspan" "$build/headspan-bench" "$partial/bin/"
 
-# Open MPI opens its parts while it runs.
+# Open MPI loads its components while it runs.
 plugins=()
 if command -v ompi_info > /dev/null; then
   mapfile -t plugins < <(find "$(ompi_info --parsable --path pkglibdir | cut -d: -f3)" -name 'mca_*.so')
@@ -45,7 +45,7 @@ if command -v ompi_info > /dev/null; then
   cp -r "$(ompi_info --parsable --path pkgdatadir | cut -d: -f3)" "$partial/share-openmpi"
 fi
 
-# What the loader would load for them, and the loader.
+# The libraries that the loader would load for them, and the loader.
 ldd "$partial"/bin/* "${plugins[@]}" | sed -nE 's/^\t(.* => )?(\/[^ ]+) \(0x.*/\2/p' | sort -u |
   while read -r library; do
     [[ -n $wheel && $(realpath "$library")/ == "$wheel"* ]] || cp -L "$library" "$partial/lib/"
@@ -68,18 +68,18 @@ if [ ! -e "$torch/lib/libtorch.so" ]; then
   echo "headspan: PyTorch's folder is not found; name it, SITE-PACKAGES/torch, in HEADSPAN_TORCH_DIR" >&2
   exit 1
 fi
-for folder in "$torch/lib" "$torch"/../nvidia/*/lib; do  # the wheel's, and those of its companions
+for folder in "$torch/lib" "$torch"/../nvidia/*/lib; do  # of the wheel and of its companion packages
   [ -d "$folder" ] && libraries=$libraries:$folder
 done
-libraries=$libraries:/usr/local/nvidia/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}  # where the driver may lie
+libraries=$libraries:/usr/local/nvidia/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}  # where the driver may be
 END
   fi
   cat >> "$partial/$program" <<END
 if [ -d "\$here/openmpi" ]; then
   export OMPI_MCA_mca_base_component_path="\$here/openmpi" OPAL_PKGDATADIR="\$here/share-openmpi"
-  export OMPI_MCA_ess_singleton_isolated=1  # one process by itself starts no daemon
+  export OMPI_MCA_ess_singleton_isolated=1  # without a launcher no daemon is started
 fi
-export HEADSPAN_PROGRAM="\$here/$program"  # what runs is the loader
+export HEADSPAN_PROGRAM="\$here/$program"  # because /proc/self/exe is the loader
 exec "\$here/lib/${loader##*/}" --library-path "\$libraries" "\$here/bin/$program" "\$@"
 END
   chmod +x "$partial/$program"

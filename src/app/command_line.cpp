@@ -28,14 +28,15 @@ std::string command_names() {
 
 std::string program_help() {
   std::string text = program_name() +
-                     "\nWhich attention heads of a language model lie in the linear span of the others.\n\n";
+                     "\nMeasures how well each attention head of a language model can be predicted linearly "
+                     "from others.\n\n";
   for (const CommandRow& command : commands())
     text += std::string("  ") + command.usage + "\n      " + command.summary + "\n";
   return text +
          "  headspan COMMAND --help\n  headspan --version\n\n"
-         "Runs the same with and without mpirun. Exit code: 0 done; 1 the environment failed; 2 the input is "
-         "at fault;\n"
-         "3 stopped with the state saved, submit again.\n";
+         "Runs with and without mpirun. Exit codes: 0 done; 1 the environment failed; 2 the input is at "
+         "fault;\n"
+         "3 stopped with the state saved: the same command continues.\n";
 }
 
 std::string command_help(const CommandRow& command) {
@@ -44,8 +45,8 @@ std::string command_help(const CommandRow& command) {
   return text +
          "\nThe command line overrides the job file. Lists are comma-separated; paths are relative to the "
          "current\n"
-         "directory. In a job file lines that start with # or ; are comments, and # starts one behind a "
-         "value too.\n" +
+         "folder. In a job file a line that starts with # or ; is a comment, as is the rest of a line from # "
+         "on.\n" +
          job_options_help(command.command);
 }
 

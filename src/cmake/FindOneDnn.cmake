@@ -1,4 +1,4 @@
-# oneDNN as the target OneDnn::OneDnn. (Its own CMake config asks for OpenCL, which nothing here needs.)
+# oneDNN as the target OneDnn::OneDnn. (Its own CMake config requires OpenCL, which headspan does not need.)
 find_path(OneDnn_INCLUDE_DIR dnnl.hpp)
 find_library(OneDnn_library NAMES dnnl)
 include(FindPackageHandleStandardArgs)

@@ -1,4 +1,4 @@
-# ScaLAPACK with the BLAS and LAPACK it stands on, as the target ScaLAPACK::ScaLAPACK.
+# ScaLAPACK with the BLAS and LAPACK that it uses, as the target ScaLAPACK::ScaLAPACK.
 # Hints: ScaLAPACK_LIBRARY names the library (Cray LibSci, MKL, ...); the BLAS is chosen as CMake's FindBLAS does.
 find_package(BLAS REQUIRED)
 find_package(LAPACK REQUIRED)

@@ -1,7 +1,7 @@
-# GPUs: the part of LibTorch for CUDA as the target Torch::Cuda, the CUDA runtime as Cuda::Runtime and NCCL as Cuda::Nccl.
-# LibTorch is the one of HEADSPAN_TORCH_DIR, PyTorch's wheel or an official LibTorch; headers and libraries of the other two
-# are those of the wheel's companion packages (nvidia/ beside torch/), else of a toolkit: CUDA_HOME's, else one in its usual
-# place. No compiler for CUDA is needed.
+# LibTorch's CUDA part as the target Torch::Cuda, the CUDA runtime as Cuda::Runtime and NCCL as Cuda::Nccl. LibTorch is in
+# HEADSPAN_TORCH_DIR: PyTorch's wheel or an official LibTorch. Headers and libraries of the other two come from the wheel's
+# companion packages (nvidia/ beside torch/), otherwise from a toolkit: in CUDA_HOME, otherwise in its usual place. No CUDA
+# compiler is needed.
 file(GLOB packages ${HEADSPAN_TORCH_DIR}/../nvidia/cu[0-9]* ${HEADSPAN_TORCH_DIR}/../nvidia/cuda_runtime)
 set(nccl_package ${HEADSPAN_TORCH_DIR}/../nvidia/nccl)
 set(named $ENV{CUDA_HOME} $ENV{CUDA_PATH})

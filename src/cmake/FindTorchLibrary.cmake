@@ -1,6 +1,6 @@
 # LibTorch as the target Torch::Library: the distribution's package, an official LibTorch, or PyTorch's wheel, found by
-# its headers and libraries alone. (Torch's own CMake config rewrites global flags and, for a CUDA wheel, insists on a
-# CUDA toolkit, which headspan does not need.)
+# its headers and libraries. (Torch's own CMake config changes global flags and, for a CUDA wheel, requires a CUDA toolkit,
+# which headspan does not need.)
 find_path(TorchLibrary_INCLUDE_DIR ATen/ATen.h HINTS ${HEADSPAN_TORCH_DIR}/include)
 find_library(TorchLibrary_torch NAMES torch HINTS ${HEADSPAN_TORCH_DIR}/lib)
 find_library(TorchLibrary_cpu NAMES torch_cpu HINTS ${HEADSPAN_TORCH_DIR}/lib)
@@ -14,7 +14,7 @@ if(TorchLibrary_FOUND AND NOT TARGET Torch::Library)
     ${TorchLibrary_INCLUDE_DIR} ${TorchLibrary_INCLUDE_DIR}/torch/csrc/api/include)
   target_link_libraries(Torch::Library INTERFACE ${TorchLibrary_torch} ${TorchLibrary_cpu} ${TorchLibrary_c10})
   if(HEADSPAN_TORCH_DIR)
-    # The wheel's libtorch exports parts of libstdc++ of its own: the real one must come first.
+    # The wheel's libtorch exports its own parts of libstdc++, so the real one must come first.
     target_link_options(Torch::Library INTERFACE -Wl,--no-as-needed -lstdc++ -Wl,--allow-shlib-undefined
       -Wl,-rpath,${HEADSPAN_TORCH_DIR}/lib)
   endif()

@@ -1,6 +1,6 @@
-# Run by every build (cmake -P): writes HEADER with the commit of SOURCE_DIR, and touches it only when the id changed, so
-# that new commits need no configuring and an unchanged tree no compiling. "unknown" where SOURCE_DIR is not the top of a
-# git repository with a commit.
+# Run by every build (cmake -P): writes the commit of SOURCE_DIR to HEADER, only if it has changed, so that a new commit
+# needs no configuring and an unchanged tree no compiling. The id is "unknown" if SOURCE_DIR is not the top of a git
+# repository with a commit.
 function(git output)
   execute_process(COMMAND git --no-optional-locks ${ARGN} WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE text RESULT_VARIABLE status
     ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs test_harness_metrics.py, which needs lm_eval, torch, transformers and accelerate. Two minutes.
+# Runs test_harness_metrics.py, which needs lm_eval, torch, transformers and accelerate. Takes two minutes.
 #
 #   bash tests/analysis/harness.sh [PYTHON [PROGRAM]]
 #
-# PYTHON has these packages; without it they are installed in build/harness (some GB, from pip's package index; where
-# there are wheels of torch without CUDA, PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS says where). PROGRAM is a headspan that
-# is already built (default: builds build/release/headspan).
+# PYTHON is an interpreter with these packages; without it they are installed in build/harness with pip (some GB; set
+# PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS to a place with smaller wheels of torch without CUDA). PROGRAM is a headspan that is
+# already built (default: builds build/release/headspan).
 set -euo pipefail
 python=${1:-} program=${2:-}
 if (($# > 2)); then
@@ -32,7 +32,7 @@ if [[ -z $python ]]; then
   fi
 fi
 
-# Root in a container, and two ranks on any number of cores, as in tests/CMakeLists.txt.
+# Open MPI: root may run it, and two ranks run on any number of cores, as in tests/CMakeLists.txt.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1
 status=0

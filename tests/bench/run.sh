@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Measures headspan beside its limits and its peers on two cores, and prints one table (Markdown) on standard
-# output. Almost half an hour; keep the machine quiet. Exit code 0 when every requirement is met.
+# Measures headspan, its limits and its peers on two cores, and prints one table (Markdown) on standard output. Takes almost
+# half an hour; keep the machine quiet. The exit code is 0 if every requirement is met.
 #
 #   bash tests/bench/run.sh [PYTHON [PROGRAM]]
 #
-# PYTHON runs the peers and has numpy, scipy, torch and transformers (default: python3). PROGRAM is a
-# headspan-bench that is already built, beside headspan (default: builds build/release/headspan-bench). The caches
-# run on the model of checkpoints/smollm2 and are left out where it has not been fetched.
+# PYTHON runs the peers and has numpy, scipy, torch and transformers (default: python3). PROGRAM is a headspan-bench that is
+# already built, in the same folder as headspan (default: builds build/release/headspan-bench). Caches are measured on the
+# model of checkpoints/smollm2, and left out if it has not been fetched.
 set -euo pipefail
 python=${1:-python3} program=${2:-}
 if (($# > 2)); then
@@ -31,15 +31,15 @@ trap 'rm -rf "$work"' EXIT
 
 failures=()
 
-# Root in a container; cores are given by taskset.
+# Open MPI: root may run it, and does not bind ranks; taskset chooses the cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_hwloc_base_binding_policy=none
 
-# measure RUN ROUND COMMAND...: runs it on the cores of RUN and keeps its lines for programs.
+# measure RUN ROUND COMMAND...: runs the command on the cores of RUN and keeps its machine-readable lines.
 measure() {
   local run=$1 round=$2 cores=$first,$second status=0
   shift 2
   [[ $run == "1 core" ]] && cores=$first
-  taskset -c "$cores" "$@" > "$work/output" || status=$?  # 1: a requirement is missed, as the table tells
+  taskset -c "$cores" "$@" > "$work/output" || status=$?  # 1: a requirement is missed, which the table shows
   grep -v ^bench= "$work/output" >&2 || true
   grep -q ^bench= "$work/output" || failures+=("$* ($run)")
   sed -n "s/^bench=/run=\"$run\" round=$round bench=/p" "$work/output" >> "$work/lines"
@@ -74,7 +74,7 @@ plan() {
     --tokens.path "$smollm2/tokens/docs.fit.bin" --tokens.limit 20000 "$@" >&2
 }
 
-# Decoding of SmolLM2, the full cache beside transformers and compressed caches beside the full one.
+# Decoding of SmolLM2: the full cache against transformers, and compressed caches against the full one.
 caches() {
   local batch context name round
   plan latent --compress.stored 0.25
@@ -121,7 +121,7 @@ against_limits() {
   done
 }
 
-# One round: ours and its peers in turn, so that a ratio compares neighbours in time.
+# One round: headspan and its peers in turn, so that a ratio compares runs that follow each other.
 against_peers() {
   local round=$1 run
   local model=(--folder "$work/small" --tokens 2048 --sequence-length 256 --repeats 2)

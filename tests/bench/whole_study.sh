@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Whole studies of K, Q and V with headspan beside what a user would run instead: transformers' forward pass and numpy's
-# Gram, all pairs and top-5 of what it captures (peers.py study). Prints one table (Markdown) on standard output: medians
-# of ROUNDS rounds in which all take their turn, where the time goes, and how far R2 is from that of the study in float64.
-# 30 000 tokens of 500 to a sequence, none held out; a study also selects forward and has ceilings, spectra and the
-# overlap of the weights. On two cores a round takes ten minutes.
+# Compares whole studies of K, Q and V with what a user would run instead: the forward pass of transformers, and the Gram,
+# all pairs and top-5 of what it captures in numpy (peers.py study). Prints tables (Markdown) on standard output: medians of
+# ROUNDS rounds in which all take turns, where the time goes, and how far R2 is from that of the study in float64.
+# 30 000 tokens in sequences of 500, none held out; a study also does forward selection and computes ceilings, spectra and
+# the overlap of the weights. On two cores a round takes ten minutes.
 #
 #   bash tests/bench/whole_study.sh PYTHON [PROGRAM [ROUNDS [MODEL...]]]
 #
-# PYTHON has numpy, scipy, torch, transformers and h5py. PROGRAM: headspan (default: build/release/headspan). ROUNDS: 3
-# unless given. MODEL: random, a llama with random weights (16 layers of 16 heads x 64), or smollm2, the model of
-# checkpoints/smollm2 (default: both, where that has been fetched). The forward is in float32 for products in float64
-# and in bfloat16 for the others.
+# PYTHON has numpy, scipy, torch, transformers and h5py. PROGRAM: headspan (default: build/release/headspan). ROUNDS:
+# default 3. MODEL: random, a llama with random weights (16 layers of 16 heads x 64), or smollm2, the model of
+# checkpoints/smollm2 (default: both, if that has been fetched). The forward pass is in float32 for products in float64, and
+# in bfloat16 for the others.
 set -euo pipefail
 python=${1:?usage: whole_study.sh PYTHON [PROGRAM [ROUNDS [MODEL...]]]} program=${2:-} rounds=${3:-3}
 models=("${@:4}")
@@ -18,12 +18,12 @@ models=("${@:4}")
 [[ $python == */* ]] && python=$(realpath --no-symlinks "$python")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${program:-$PWD/build/release/headspan}
-threads=$(env -u OMP_NUM_THREADS nproc)  # which nproc heeds
+threads=$(env -u OMP_NUM_THREADS nproc)  # nproc would return OMP_NUM_THREADS
 export OMP_NUM_THREADS=$threads OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# 30 000 tokens for each: drawn, and of a text without its ends of text
+# 30 000 tokens for each model: random ones, and those of a text without its end-of-text tokens
 "$python" - "$work" checkpoints/smollm2/tokens/docs.fit.bin << 'END'
 import sys
 import numpy as np

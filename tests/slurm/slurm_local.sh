@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A real, throw-away Slurm of several nodes on this machine, as root and without systemd: munged, slurmctld and a
+# Starts and stops a real Slurm of several nodes on this machine, as root and without systemd: munged, slurmctld and a
 # slurmd for each node. For tests of batch scripts.
 #
-#   slurm_local.sh start FOLDER NODES CPUS    NODES: 2 or more; CPUS of a node, which need not exist. Prints the
+#   slurm_local.sh start FOLDER NODES CPUS    NODES: 2 or more; CPUS per node, which need not exist. Prints the
 #                                             "export ..." lines that its users need
-#   slurm_local.sh stop FOLDER                cancels jobs, ends what start started and what jobs left, removes FOLDER
+#   slurm_local.sh stop FOLDER                cancels jobs, ends the processes that start and the jobs left, removes FOLDER
 #
-# Each node has a hostname, an /etc/hosts and a /dev/shm of its own where unshare is allowed (CAP_SYS_ADMIN); elsewhere
-# they share this machine's, and Open MPI is kept off shared memory, whose files it names by hostname.
+# If unshare is allowed (CAP_SYS_ADMIN) each node has its own hostname, /etc/hosts and /dev/shm. Otherwise the nodes share
+# those of this machine, and Open MPI does not use shared memory, whose files it names by hostname.
 # Packages: group test of jobs/packages.sh.
 set -uo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
@@ -18,9 +18,9 @@ die() {
   exit 1
 }
 
-# --- processes: an id alone is no identity, so its start time is kept too ---
+# --- processes: ids are used again, so the start time is kept too ---
 
-# The start time of a live process; fails for a dead one or a zombie (a container's PID 1 may not reap).
+# Prints the start time of a live process; fails for a dead one and for a zombie (a container's PID 1 may not reap it).
 stamp() {
   local stat fields
   { stat=$(cat "/proc/$1/stat"); } 2> /dev/null || return 1
@@ -38,7 +38,7 @@ all_alive() {
     alive "$id" "$start" || { say "$name ended"; return 1; }
   done < "$folder/processes"
 }
-# TERM, 10 s, KILL to those of a name.
+# Sends TERM to the processes whose name matches, and KILL after 10 s.
 end() { # PATTERN
   local name id start try
   while read -r name id start; do
@@ -87,8 +87,8 @@ free_ports() { # COUNT
   return 1
 }
 
-# Daemons told NoInAddrAny bind to the address of this machine's name, else to all addresses. Debian's own 127.0.1.1
-# would cut srun off, whose connections leave from 127.0.0.1.
+# With NoInAddrAny daemons bind to the address of this machine's name, otherwise to all addresses. Debian's default for
+# that name, 127.0.1.1, would cut off srun, whose connections come from 127.0.0.1.
 choose_address() {
   getent ahostsv4 localhost > /dev/null || die "no network address but 127.0.0.1: Slurm cannot look names up"
   address=$(getent ahostsv4 "$(hostname)" | awk 'NR == 1 { print $1 }')
@@ -146,7 +146,7 @@ END
   { cat /etc/hosts; for ((i = 1; i <= nodes; ++i)); do echo "$address node$i"; done; } > "$folder/hosts"
 }
 
-# What a control group would do: nothing that a job started outlives it on its node.
+# Does what a control group would do: ends the processes of a job on its node when the job ends.
 write_epilog() {
   cat > "$folder/epilog" << 'END'
 #!/bin/bash
@@ -166,7 +166,7 @@ start_daemon() { # NAME COMMAND...
 }
 
 start_munged() {
-  mkdir -m 0711 "$folder/munge" # clients must reach the socket
+  mkdir -m 0711 "$folder/munge" # so that clients reach the socket
   (umask 077 && head -c 1024 /dev/urandom > "$folder/munge/key")
   start_daemon munged munged --foreground --num-threads=4 --socket="$folder/munge/socket" \
     --key-file="$folder/munge/key" --pid-file="$folder/munge/pid" --seed-file="$folder/munge/seed" \
@@ -196,7 +196,7 @@ start_all() {
   wait_for_daemons 60 idle
 }
 
-# For users: root is allowed; ranks that share real cores yield and are not all bound to the first.
+# The environment of users: root may run Open MPI; ranks that share cores yield, and are not all bound to the first one.
 print_environment() {
   local line variables=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
     OMPI_MCA_hwloc_base_binding_policy=none)
@@ -232,7 +232,7 @@ start() {
 
 # --- stop ---
 
-# What outlived its slurmd: slurmstepd, known by its open log, and processes of jobs.
+# Prints what outlived its slurmd: each slurmstepd, recognised by its open log, and processes of jobs.
 leftovers() {
   local process
   for process in /proc/[0-9]*; do

@@ -11,37 +11,39 @@ const std::vector<CommandRow>& commands() {
                                               "ceiling", "overlap", "run",         "output"};
   static const std::vector<CommandRow> rows{
       {Command::study, "study", "headspan study [JOB.ini] [--units] [--section.key value ...]",
-       "predict each attention head from others, for every checkpoint of a job: one result file each; with "
-       "--units only list them",
+       "predict each attention head from others, and write one result file for each checkpoint of a job; "
+       "with --units only list the checkpoints",
        study, /*many_checkpoints=*/true, /*runs_long=*/true},
       {Command::calibrate,
        "calibrate",
        "headspan calibrate [JOB.ini] [--section.key value ...]",
-       "find how the KV cache of a model is best stored in few bytes, and write it as a plan",
+       "choose what a compressed KV cache of a model stores, and write it as a plan",
        {"model", "tokens", "grams", "compress", "run"},
        /*many_checkpoints=*/false,
        /*runs_long=*/true},
       {Command::evaluate,
        "evaluate",
        "headspan evaluate [JOB.ini] [--section.key value ...]",
-       "run a model with a full and a compressed KV cache: loss, scores, generation, bytes, speed",
+       "run a model with a full and a compressed KV cache, and report loss, scores, generated tokens, bytes "
+       "and speed",
        {"model", "tokens", "evaluate", "run"},
        /*many_checkpoints=*/false,
        /*runs_long=*/true},
       {Command::plan, "plan",
        "headspan plan [JOB.ini] --ranks N [--memory-gib M] [--rates FILE] [--section.key value ...]",
-       "say what a study would cost on N ranks, and whether it fits, without running it", study,
+       "predict memory, traffic and time of a study on N ranks, and whether it fits, without running it",
+       study,
        /*many_checkpoints=*/true},
       {Command::theory,
        "theory",
        "headspan theory [JOB.ini] [--theory.key value ...]",
-       "draw random projections and hold Theorem 2.1's bound and the exact expectation against them",
+       "compare the bound of the paper's Theorem 2.1 and the exact expectation with random projections",
        {"theory"}},
       {Command::inspect,
        "inspect",
        "headspan inspect PATH ...",
-       "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, result), and check "
-       "it",
+       "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, plan, result), and "
+       "check it; print a table of results",
        {}}};
   return rows;
 }

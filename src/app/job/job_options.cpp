@@ -64,13 +64,13 @@ std::vector<JobOption> model_options() {
              "weights as stored, or drawn anew; with both a unit NAME has a second, NAME-random"),
       option("model.seed", &Job::model, &Job::Model::seed, integer(0), "seed of random weights"),
       option("model.dtype", &Job::model, &Job::Model::dtype, choice_or_auto(dtype_words()),
-             "in which the model runs; auto: the checkpoint's own")};
+             "type in which the model runs; auto: the checkpoint's own")};
 }
 
 std::vector<JobOption> tokens_options() {
   return {option("tokens.path", &Job::tokens, &Job::Tokens::path, text("a path"), "token file"),
           option("tokens.format", &Job::tokens, &Job::Tokens::format, choice_or_auto(token_format_words()),
-                 "layout; auto: by the NPY magic or an .idx beside, else raw"),
+                 "layout; auto: by the NPY magic or an .idx file beside it, else raw"),
           option("tokens.dtype", &Job::tokens, &Job::Tokens::dtype, choice_or_auto(raw_id_words()),
                  "type of raw ids; auto: the sidecar's, else what the vocabulary needs"),
           option("tokens.sequence_length", &Job::tokens, &Job::Tokens::sequence_length, integer(1),
@@ -81,7 +81,7 @@ std::vector<JobOption> tokens_options() {
           option("tokens.heldout", &Job::tokens, &Job::Tokens::heldout, number(0, 1),
                  "share of the sequences that are left out of the fits, to score them"),
           option("tokens.skip_first", &Job::tokens, &Job::Tokens::skip_first, integer(0),
-                 "first positions of every sequence left out of the statistics"),
+                 "number of tokens at the start of each sequence that are left out of the statistics"),
           option("tokens.seed", &Job::tokens, &Job::Tokens::seed, integer(0),
                  "seed of the choice of held-out sequences")};
 }
@@ -116,9 +116,10 @@ std::vector<JobOption> predict_options() {
 /// [ceiling] and [overlap].
 std::vector<JobOption> bound_options() {
   return {option("ceiling.enabled", &Job::ceiling, &Job::Ceiling::enabled, flag(),
-                 "predict each head from all others"),
+                 "predict each head from all others together"),
           option("ceiling.scope", &Job::ceiling, &Job::Ceiling::scope, choice(ceiling_scope_words()),
-                 "all other heads of the layer, or every earlier head"),
+                 "layer: all other heads of the layer; causal: all earlier heads, in order of layer and "
+                 "head; or both"),
           option("overlap.enabled", &Job::overlap, &Job::Overlap::enabled, flag(),
                  "compute the overlap of the projections' weights"),
           option("overlap.projections", &Job::overlap, &Job::Overlap::projections,
@@ -158,7 +159,8 @@ ValueKind<double> share() {
 std::vector<JobOption> compress_options() {
   return {
       option("compress.streams", &Job::compress, &Job::Compress::streams,
-             list_of(choice(cached_stream_words())), "what is compressed; the other is kept whole"),
+             list_of(choice(cached_stream_words())),
+             "which of keys and values are compressed; the other is kept whole"),
       option("compress.stored", &Job::compress, &Job::Compress::stored, share(),
              "share of the bytes of these streams that is kept"),
       option(
@@ -170,9 +172,9 @@ std::vector<JobOption> compress_options() {
       option("compress.references", &Job::compress, &Job::Compress::references, integer(1),
              "most kept heads that predict another"),
       option("compress.scope", &Job::compress, &Job::Compress::scope, choice(reference_scope_words()),
-             "for headspan: references in the same layer, or in earlier ones too"),
+             "for algorithm = headspan: references in the same layer, or in earlier ones too"),
       option("compress.exact_first", &Job::compress, &Job::Compress::exact_first, integer(0),
-             "first tokens of a sequence that are kept exactly"),
+             "number of tokens at the start of each sequence that are kept exactly"),
       option(
           "compress.ridge", &Job::compress, &Job::Compress::ridge, automatic(number(0, kUnbounded)),
           "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
@@ -192,7 +194,7 @@ std::vector<JobOption> evaluate_options() {
           option("evaluate.cache", &Job::evaluate, &Job::Evaluate::cache, choice(cache_words()),
                  "what the plan stores; everything, with the plan's keys and values; or everything as it is"),
           option("evaluate.exact_recent", &Job::evaluate, &Job::Evaluate::exact_recent, integer(0),
-                 "last tokens of a sequence that are kept exactly"),
+                 "number of tokens at the end of each sequence that are kept exactly"),
           option("evaluate.texts", &Job::evaluate, &Job::Evaluate::texts, paths(),
                  "token files whose loss is measured, by the rules of [tokens]"),
           option("evaluate.requests", &Job::evaluate, &Job::Evaluate::requests, text("a path"),

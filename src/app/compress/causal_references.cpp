@@ -73,6 +73,7 @@ class CausalReferences {
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     ranked.resize(std::min(ranked.size(), kPool));
     std::vector<std::int64_t> best;
+    best.reserve(ranked.size());
     for (const auto& [gain, source] : ranked) best.push_back(source);
     return best;
   }

@@ -131,6 +131,7 @@ class LayerReferences {
             n * block.covariance[to_size(std::max(row, column) + std::min(row, column) * size)];
       }
     std::vector<std::int64_t> stream_heads;
+    stream_heads.reserve(heads.size());
     for (const std::int64_t head : heads) stream_heads.push_back(layer_of(block.number).first + head);
     return input_.problem(stream, std::move(moments), stream_heads);
   }

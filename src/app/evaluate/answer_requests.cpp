@@ -110,6 +110,7 @@ std::vector<Continuation> generate(const CachedModel& model, CacheKind kind,
 void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRequest>& requests,
             const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers) {
   std::vector<std::int64_t> lengths;
+  lengths.reserve(requests.size());
   for (const ScoredRequest& request : requests)
     lengths.push_back(static_cast<std::int64_t>(request.context.size() + request.continuation.size()));
   answer_in_rounds(
@@ -141,11 +142,13 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
 void answer(const CachedModel& model, CacheKind kind, const std::vector<GenerationRequest>& requests,
             const std::optional<std::int64_t>& batch, std::size_t first, AnswerFile& answers) {
   std::vector<std::int64_t> lengths;
+  lengths.reserve(requests.size());
   for (const GenerationRequest& request : requests)
     lengths.push_back(static_cast<std::int64_t>(request.context.size()) + request.max_new_tokens);
   answer_in_rounds(model.processes(), lengths, batch, first, answers,
                    [&](const std::vector<std::size_t>& numbers) {
                      std::vector<const GenerationRequest*> asked;
+                     asked.reserve(numbers.size());
                      for (const std::size_t i : numbers) asked.push_back(&requests[i]);
                      const std::vector<Continuation> continuations = generate(model, kind, asked);
                      std::vector<std::string> lines;

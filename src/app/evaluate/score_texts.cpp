@@ -39,6 +39,7 @@ std::pair<double, double> ratio(const std::vector<double>& values, const std::ve
 void score_batch(const CachedModel& model, CacheKind kind, bool reference, const Sample& sample,
                  const std::vector<std::size_t>& numbers, Sums& sums) {
   std::vector<std::vector<std::int64_t>> tokens;
+  tokens.reserve(numbers.size());
   for (const std::size_t s : numbers) tokens.push_back(sample.tokens[s]);
   HiddenStates full;
   if (reference)

@@ -160,7 +160,8 @@ class PhaseCosts {
   double selection_flops(bool forward) const {
     const double d3 = d_ * d_ * d_, pool = real(job_.predict.pool);
     double flops = 0;
-    for (double count = 2; count <= real(job_.predict.references); ++count) {
+    for (std::int64_t n = 2; n <= job_.predict.references; ++n) {
+      const double count = real(n);
       flops += d3 * (count * count * count / 3 + count * count * (parts_ > 1 ? 5 : 1));
       if (forward) flops += d3 * pool * (4.0 / 3 + 2 * (count - 2) + 6);
     }

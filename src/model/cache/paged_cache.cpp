@@ -190,6 +190,7 @@ at::Tensor PagedCache::attend_replicated(const at::Tensor& q, const std::vector<
   const std::vector<Task> tasks = make_tasks(lengths(), counts);
   if (is_step(q, counts, keys.front().layer->kv_heads)) {
     std::vector<std::int64_t> seen;
+    seen.reserve(tasks.size());
     for (const Task& task : tasks) seen.push_back(task.position + 1);
     attend_step(q, seen, keys, values, whole);
     return whole.values;
@@ -236,6 +237,7 @@ at::Tensor PagedCache::attend_sharded(const at::Tensor& q, const std::vector<Str
   });
   if (step) {
     std::vector<std::int64_t> seen;
+    seen.reserve(tasks.size());
     for (const Task& task : tasks) seen.push_back(seen_of(task).front());
     attend_step(all, seen, stored_keys, stored_values, stored);
   }

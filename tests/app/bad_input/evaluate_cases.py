@@ -137,6 +137,11 @@ CASES = [
               GENERATED | {"stop": [[3], []]}),
     generated("stop sequence that is no list", r"line 1: stop = 7: is no list of at least one token; .+",
               GENERATED | {"stop": [7]}),
+    generated("stop that is an object",
+              r'line 1: stop = {"a":\[7\]}: is no list of stop sequences; give lists of ids as \[\[17, 4\]\]',
+              GENERATED | {"stop": {"a": [7]}}),
+    generated("stop that is a number", "line 2: stop = 7: is no list of stop sequences; .+", GENERATED,
+              GENERATED | {"stop": 7}),
     generated("number of new tokens", "line 1: max_new_tokens = 2.5: is no number of tokens; .+",
               GENERATED | {"max_new_tokens": 2.5}),
 ]

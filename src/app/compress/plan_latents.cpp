@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "app/job/job_rules.h"
 #include "app/run/run_clock.h"
 #include "base/checked.h"
 #include "dist/matrix/linear_algebra.h"
@@ -159,7 +160,7 @@ class LatentPlanner {
   Allocation allocate(const std::vector<Spectrum>& spectra) const {
     const auto all = static_cast<double>(static_cast<std::int64_t>(spectra.size()) * columns());
     if (rule_.bits.is_automatic()) return allocate_bits(spectra, rule_.stored * 2 * all);
-    if (rule_.bits.width) return allocate_columns(spectra, static_cast<std::int64_t>(rule_.stored * all));
+    if (rule_.bits.width) return allocate_columns(spectra, stored_count(rule_.stored, all));
     return allocate_bands(spectra, rule_.bits.bands);
   }
 

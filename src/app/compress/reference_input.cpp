@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "app/job/job_rules.h"
 #include "base/checked.h"
 #include "dist/comm/agreement.h"
 #include "stats/regression/joint_fit.h"
@@ -16,7 +17,7 @@ ReferenceInput::ReferenceInput(const Job::Compress& rule, const std::map<Stream,
     data_.push_back(&data.at(stream));
     metrics_.push_back(&metrics.at(stream));
   }
-  budget_ = static_cast<std::int64_t>(std::floor(rule.stored * heads() * (1 + 1e-12)));
+  budget_ = stored_count(rule.stored, heads());
 }
 
 const double* ReferenceInput::metric(std::size_t stream, std::int64_t head) const {

@@ -1,6 +1,7 @@
 #include "app/job/job_rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -40,6 +41,10 @@ void check_references(const Job::Predict& predict, std::int64_t heads) {
   const Job::Predict defaults;
   check_at_most("predict.references", predict.references, heads, defaults.references, "that there are");
   check_at_most("predict.pool", predict.pool, heads, defaults.pool, "that there are");
+}
+
+std::int64_t stored_count(double stored, double all) {
+  return static_cast<std::int64_t>(std::floor(stored * all * (1 + 1e-12)));
 }
 
 void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads) {

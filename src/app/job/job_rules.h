@@ -19,6 +19,10 @@ bool saves_attention(const Job::Predict& predict, const Job::Output& output);
 /// stream, and its default, which is allowed for every model.
 void check_references(const Job::Predict& predict, std::int64_t heads);
 
+/// Returns how many of `all` columns or heads a plan may store that stores this share of them, a decimal such
+/// as 0.29 whose double may be smaller: rounded down, except for that error.
+std::int64_t stored_count(double stored, double all);
+
 /// Throws InputError if compress.references, provided that the algorithm reads it, exceeds both its default
 /// and the heads that can predict another in a stream of `layers` layers of `heads` heads.
 void check_references(const Job::Compress& compress, std::int64_t layers, std::int64_t heads);

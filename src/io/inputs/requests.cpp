@@ -32,7 +32,6 @@ class RequestLine {
       throw InputError(where_, name, "", "is missing", "see headspan evaluate --help");
     return *found;
   }
-  bool has(const char* name) const { return object_.contains(name) && !object_[name].is_null(); }
 
   std::string id() const { return field("id").dump(); }
 
@@ -53,6 +52,18 @@ class RequestLine {
   }
   std::vector<std::int64_t> tokens(const char* name, bool may_be_empty) const {
     return tokens(name, field(name), may_be_empty);
+  }
+
+  /// Returns the stop sequences; none if the request gives none.
+  std::vector<std::vector<std::int64_t>> stop() const {
+    std::vector<std::vector<std::int64_t>> sequences;
+    if (!object_.contains("stop") || object_["stop"].is_null()) return sequences;
+    const json& list = object_["stop"];
+    if (!list.is_array())
+      throw InputError(where_, "stop", printable(list.dump()), "is no list of stop sequences",
+                       "give lists of ids as [[17, 4]]");
+    for (const json& sequence : list) sequences.push_back(tokens("stop", sequence, false));
+    return sequences;
   }
 
   std::int64_t count(const char* name) const {
@@ -108,12 +119,8 @@ std::vector<GenerationRequest> read_generation_requests(const std::string& path,
                                                         std::int64_t max_positions) {
   std::vector<GenerationRequest> requests;
   for_each_line(path, vocab_size, max_positions, [&](const RequestLine& line) {
-    GenerationRequest request{line.id(), line.tokens("context", false), line.count("max_new_tokens"), {}};
-    line.check_length("max_new_tokens", request.context.size(), request.max_new_tokens);
-    if (line.has("stop"))
-      for (const json& sequence : line.field("stop"))
-        request.stop.push_back(line.tokens("stop", sequence, false));
-    requests.push_back(std::move(request));
+    requests.push_back({line.id(), line.tokens("context", false), line.count("max_new_tokens"), line.stop()});
+    line.check_length("max_new_tokens", requests.back().context.size(), requests.back().max_new_tokens);
   });
   return requests;
 }

@@ -201,8 +201,11 @@ class PlanReader {
     if (columns.size() != bits.size())
       refuse(group, "", "names other bands in band_columns than in band_bits");
     for (std::size_t b = 0; b < bits.size(); ++b) {
-      if (known.count(bits[b]) == 0 || columns[b] < 0 || columns[b] > plan_.columns())
-        refuse(group, std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
+      if (known.count(bits[b]) == 0)
+        refuse(group + ": band_bits", std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
+      if (columns[b] < 0 || columns[b] > plan_.columns())
+        refuse(group + ": band_columns", std::to_string(columns[b]),
+               "is no number of columns of a layer, which has " + std::to_string(plan_.columns()));
       block.bands.push_back({columns[b], to_int(bits[b]), plan_.algorithm == CompressionAlgorithm::quantise});
     }
   }

@@ -43,7 +43,6 @@ class SlurmTest(unittest.TestCase):
         atexit.register(cls.stop_cluster)  # before the folder goes, and whatever ends this program
         exports = cls.run_here("bash", HERE / "slurm_local.sh", "start", cls.cluster, "2", str(CPUS)).stdout
         cls.environment = os.environ | dict(re.findall(r"^export (\w+)=(.*)$", exports, re.MULTILINE))
-        cls.environment["SLURM_PMIX_FENCE"] = "tree"  # without it one of 60 starts crashes (slurm/README.md)
 
     @classmethod
     def stop_cluster(cls):

@@ -28,6 +28,8 @@ SRUN = ["srun", "--mpi=pmix", "--wait=10"]
 DONE, FAILED, STOPPED = 0, 1, 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 KILLED = {128 + signal.SIGKILL}  # srun's exit code for it
+# Open MPI's own, once in some hundred starts over two nodes, also of a program that only starts MPI (slurm/README.md).
+CRASHED_AT_START = 128 + signal.SIGSEGV
 LAUNCH_CANCELLED = re.compile("Task launch for StepId=.* failed|Application launch failed")  # there was no rank yet
 
 
@@ -51,9 +53,12 @@ class Interrupts(SlurmTest):
 
     def run_through(self, output):
         """Returns the seconds that the run took."""
-        start = time.monotonic()
-        with open(self.folder / "log", "w+", encoding="utf-8") as log, self.srun(output, log) as run:
-            code = run.wait(timeout=120)
+        code = CRASHED_AT_START
+        for _ in range(3):
+            if code == CRASHED_AT_START:
+                start = time.monotonic()
+                with open(self.folder / "log", "w+", encoding="utf-8") as log, self.srun(output, log) as run:
+                    code = run.wait(timeout=120)
         self.assertEqual(code, DONE, (self.folder / "log").read_text())
         return time.monotonic() - start
 
@@ -106,7 +111,7 @@ class Interrupts(SlurmTest):
         code, told, codes, tidy = (self.interrupt_srun(way, sent, instant, f"interrupted{number}") if way else
                                    self.interrupt_batch(sent, instant))
         how = (way.__name__ if way else "signal_all", sent.name)
-        if " headspan study units=" not in told and LAUNCH_CANCELLED.search(told):
+        if " headspan study units=" not in told and (LAUNCH_CANCELLED.search(told) or code == CRASHED_AT_START):
             return how, code, told, tidy
         self.assertIn(code, {DONE, STOPPED} | codes, (number, how, told))
         self.assertNotRegex(told, CRASH)

@@ -22,9 +22,9 @@ std::vector<double> columns_of(const Job::Predict& predict, const ModelConfig& c
   return columns;
 }
 
-/// Returns the unit whose Grams are largest.
+/// Returns the unit, of at least one, whose Grams are largest.
 const Unit& largest_unit(const Job::Predict& predict, const std::vector<Unit>& units) {
-  const Unit* found = nullptr;
+  const Unit* found = &units.front();
   double largest = -1;
   for (const Unit& unit : units) {
     const double bytes = gram_bytes(columns_of(predict, read_model_config(config_of(unit.path))), 1);

@@ -91,11 +91,11 @@ std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
   const std::size_t streams = setting.job.predict.streams.size();
   for (std::size_t runs = 1; runs <= streams; ++runs)
     for (const bool by_part : {false, true}) {
-      const std::vector<DeviceShare> passes = make_passes(setting, runs, by_part, 1);
+      std::vector<DeviceShare> passes = make_passes(setting, runs, by_part, 1);
       if (fit(passes)) return passes;
     }
   for (std::int64_t stripes = 2; stripes <= kMostStripes; ++stripes) {
-    const std::vector<DeviceShare> passes = make_passes(setting, streams, true, stripes);
+    std::vector<DeviceShare> passes = make_passes(setting, streams, true, stripes);
     if (fit(passes)) return passes;
   }
   return {};

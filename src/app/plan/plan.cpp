@@ -114,6 +114,7 @@ void line(const char* name, const std::vector<std::pair<std::string, double>>& v
 template <class Item, class Figure>
 void phase_line(const char* name, const std::vector<Item>& phases, const Figure& figure) {
   std::vector<std::pair<std::string, double>> values;
+  values.reserve(phases.size());
   for (const Item& phase : phases) values.emplace_back(phase.phase, figure(phase));
   line(name, values);
 }

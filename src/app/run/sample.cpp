@@ -160,7 +160,7 @@ std::string hash_cut(const Job::Tokens& rule, const Comm& comm) {
   return on_root(comm, [&] { return hash_cut(rule); });
 }
 
-Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences) {
+Sample split_sequences(const Job::Tokens& rule, const std::vector<Sequence>& sequences) {
   Sample sample;
   std::int64_t total = 0, given = 0;
   for (Sequence sequence : sequences) {

@@ -54,6 +54,6 @@ std::string hash_tokens(const Job::Tokens& rule, const Comm& comm);
 std::string hash_cut(const Job::Tokens& rule, const Comm& comm);
 
 /// Cuts given sequences at tokens.limit and chooses the held-out ones. Throws InputError. Local.
-Sample split_sequences(const Job::Tokens& rule, std::vector<Sequence> sequences);
+Sample split_sequences(const Job::Tokens& rule, const std::vector<Sequence>& sequences);
 
 }  // namespace headspan

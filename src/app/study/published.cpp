@@ -84,8 +84,8 @@ void check_inputs(const Job& job, const Unit& unit, const std::string& path,
                            "), whose contents have changed since",
                        "choose another output.directory or set output.overwrite = true");
   }
-  for (const std::string& fault : faults)
-    notices.push_back(path + " is finished; what it was made from can no longer be read: " + fault);
+  const std::string finished = path + " is finished; what it was made from can no longer be read: ";
+  for (const std::string& fault : faults) notices.push_back(finished + fault);
 }
 
 }  // namespace

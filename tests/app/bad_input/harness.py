@@ -1,7 +1,9 @@
 """Runs the program in a sample's folder and compares what it does with a table of cases."""
+import functools
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -108,6 +110,14 @@ def run_all(checks):
     print(f"{len(checks) - len(failed) - len(skipped)} passed, {len(skipped)} skipped, {len(failed)} failed: "
           f"{' '.join(failed)}")
     return 1 if failed else 0
+
+
+def run_main(checks):
+    """Runs a test file on its arguments, HEADSPAN MPIEXEC RANKS [NAME], and ends the process with its exit code. NAME: only
+    the checks with names that hold it. checks: (name, function of the program and a fresh folder)."""
+    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
+    sys.exit(run_all([(name, functools.partial(check, program)) for name, check in checks if wanted in name]))
 
 
 def is_root():

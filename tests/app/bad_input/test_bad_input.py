@@ -2,8 +2,6 @@
 
 usage: test_bad_input.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the cases whose name holds it
 """
-import sys
-
 import config_cases
 import data_cases
 import evaluate_cases
@@ -11,15 +9,9 @@ import hdf5_cases
 import job_cases
 import target_cases
 import weight_cases
-from harness import Program, run_all
+from harness import run_main
 
 
-def main():
-    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    modules = (job_cases, weight_cases, config_cases, data_cases, evaluate_cases, hdf5_cases, target_cases)
-    cases = [case for module in modules for case in module.CASES if wanted in case.name]
-    return run_all([(case.name, lambda folder, case=case: case.check(program, folder)) for case in cases])
+MODULES = (job_cases, weight_cases, config_cases, data_cases, evaluate_cases, hdf5_cases, target_cases)
 
-
-sys.exit(main())
+run_main((case.name, case.check) for module in MODULES for case in module.CASES)

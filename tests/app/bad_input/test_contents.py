@@ -7,12 +7,11 @@ import json
 import os
 import re
 import shutil
-import sys
 
 import h5py
 import numpy as np
 
-from harness import Program, expect, options, run_all
+from harness import expect, options, run_main
 from samples import ACTIVATIONS, CONFIG, Sample, Weights, random_weights
 from samples import KEYS as ALL_KEYS
 
@@ -384,11 +383,4 @@ CHECKS = [tokens_replaced_while_stopped, tokens_grown_while_stopped, documents_c
           grams_with_a_flipped_bit, plan_with_a_flipped_bit, result_with_a_flipped_bit, done_that_is_no_file]
 
 
-def main():
-    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
-                    if wanted in check.__name__])
-
-
-sys.exit(main())
+run_main((check.__name__, check) for check in CHECKS)

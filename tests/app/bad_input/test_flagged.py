@@ -5,12 +5,11 @@ usage: test_flagged.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks w
 import json
 import re
 import shutil
-import sys
 
 import h5py
 import numpy as np
 
-from harness import Program, expect, options, run_all
+from harness import expect, options, run_main
 from samples import ACTIVATIONS, CONFIG, KEYS, Sample, Weights, random_weights
 
 DEFICIENT, CONSTANT, TOO_FEW, NOT_COMPUTED = 1, 2, 4, 16
@@ -389,11 +388,4 @@ CHECKS = [too_few_tokens_for_some_references, too_few_tokens_for_any_pair, const
           dead_layer_in_whole_columns]
 
 
-def main():
-    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
-                    if wanted in check.__name__])
-
-
-sys.exit(main())
+run_main((check.__name__, check) for check in CHECKS)

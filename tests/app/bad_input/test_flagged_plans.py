@@ -2,13 +2,11 @@
 
 usage: test_flagged_plans.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks whose name holds it
 """
-import sys
-
 import h5py
 import numpy as np
 
 from gram_cases import draw, write_grams
-from harness import Program, expect, options, run_all
+from harness import expect, options, run_main
 from samples import CONFIG, KEYS, Sample, Weights, random_weights
 
 GRAMS = KEYS | {"model.dtype": "float64", "predict.streams": "k,v", "tokens.heldout": 0, "output.save_gram": "true",
@@ -126,11 +124,4 @@ def singular_grams(program, folder):
 CHECKS = [singular_grams, dead_layers, dead_heads, grams_of_random_weights, grams_that_do_not_know_their_weights]
 
 
-def main():
-    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
-                    if wanted in check.__name__])
-
-
-sys.exit(main())
+run_main((check.__name__, check) for check in CHECKS)

@@ -6,12 +6,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
 
-from harness import Program, expect, options, run_all
+from harness import expect, options, run_main
 from samples import KEYS, Sample
 
 SMALL = KEYS | {"predict.streams": "k", "overlap.enabled": "false", "ceiling.enabled": "false", "run.batch_tokens": 16}
@@ -168,11 +167,4 @@ CHECKS = [study_twice, a_signal_is_not_kept_waiting, two_units_of_a_sweep, a_kil
           a_run_killed_behind_its_result_is_tidied_up, calibrate_and_evaluate_twice]
 
 
-def main():
-    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
-                    if wanted in check.__name__])
-
-
-sys.exit(main())
+run_main((check.__name__, check) for check in CHECKS)

@@ -5,13 +5,12 @@ usage: test_output.py HEADSPAN MPIEXEC RANKS [NAME]     NAME: only the checks wh
 import os
 import re
 import subprocess
-import sys
 import time
 
 import h5py
 import numpy as np
 
-from harness import Program, expect, is_root, options, outcome, run_all, snapshot
+from harness import Program, expect, is_root, options, outcome, run_main, snapshot
 from samples import KEYS, Sample
 
 OTHER = r"out/[^/]+/model\.h5: is the result of another job \({}\); choose another output\.directory or set .+"
@@ -226,11 +225,4 @@ CHECKS = [folder_of_a_long_path, job_of_a_strange_name, skipped_when_of_this_job
           read_only_file_system, read_only_folder, disk_full]
 
 
-def main():
-    program = Program(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    return run_all([(check.__name__, lambda folder, check=check: check(program, folder)) for check in CHECKS
-                    if wanted in check.__name__])
-
-
-sys.exit(main())
+run_main((check.__name__, check) for check in CHECKS)

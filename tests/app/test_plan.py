@@ -220,6 +220,25 @@ class Plan(StudyTest):
             self.assertRegex(run.stderr, r"^headspan: run.tensor_parallel = auto: the weights of \S+ do not fit half of the "
                                          r"8.0 GiB of a rank on 1 rank; ")
 
+    def test_weights_that_must_fit_are_those_that_are_loaded(self):
+        layers, heads, d, m, vocabulary = 2, 2, 32, 64, 4096
+        for name, tied in (("untied", False), ("tied", True)):
+            self.write_config(name, num_hidden_layers=layers, hidden_size=m, intermediate_size=m, num_attention_heads=heads,
+                              num_key_value_heads=heads, head_dim=d, tie_word_embeddings=tied)
+        layer = 4 * m * heads * d + 3 * m * m + 2 * m  # Q, K, V, O; the MLP; two norms
+        tied = vocabulary * m + layers * layer + m  # embedding, layers, the final norm
+        values = tied + vocabulary * m / 2  # half of an untied lm_head has no room
+        memory = f"--run.memory_gib={2 * 4 * values / 2**30}"  # weights may take half of it
+        attention = {"output.save_gram": "true", "predict.streams": "k,v"}  # for which all layers are run
+        for name, keys, needed in (("untied", attention, 2), ("tied", attention, 1), ("untied", {"predict.streams": "k,v"}, 1)):
+            job = [*self.job(name, **keys), memory]
+            with self.subTest(name=name, **keys):
+                _, printed, _ = self.plan(*job, "--ranks=2")  # goes on to say that the program itself does not fit
+                study = self.run_program(2, "study", *job)
+                self.assertEqual(study.returncode, 0, study.stderr)
+                chosen = [re.search(r" tensor_parallel=(\d+) ", told)[1] for told in (printed, study.stderr)]
+                self.assertEqual(chosen, [str(needed)] * 2)
+
     def test_refuses_what_scalapack_cannot_count(self):
         # Layers of 256 query heads of 128: 32768^2 = 1.07e9 elements.
         self.write_config("wide", num_hidden_layers=1, hidden_size=256, num_attention_heads=256, num_key_value_heads=2,

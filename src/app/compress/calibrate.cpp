@@ -244,8 +244,9 @@ int calibrate(const Job& job, const Comm& world) {
     check_grams_fit(job.run, calibration_bytes(job.compress, prepared), world.size(), memory);
     check_one_group(job.run, world.size());
     if (!prepared.input) return;
-    tensor_parallel = choose_tensor_parallel(job.run, job.model, {{job.model.path, prepared.input->config}},
-                                             prepared.input->dtype, world.size(), memory);
+    const ModelInput& input = *prepared.input;
+    tensor_parallel = choose_tensor_parallel(
+        job.run, job.model, {{{job.model.path, input.config}}, input.dtype, true}, world.size(), memory);
   });
   if (prepared.input && needs_tokens(job.compress))
     prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);

@@ -320,8 +320,9 @@ int evaluate(const Job& job, const Comm& world) {
     check_targets(job);
     prepared = prepare(job);
     check_one_group(job.run, world.size());
-    tensor_parallel = choose_tensor_parallel(job.run, job.model, {{job.model.path, prepared.input.config}},
-                                             prepared.input.dtype, world.size(), memory);
+    const ModelInput& input = prepared.input;
+    tensor_parallel = choose_tensor_parallel(
+        job.run, job.model, {{{job.model.path, input.config}}, input.dtype, true}, world.size(), memory);
   });
   agree(world, [&] {
     if (!world.is_root()) return;

@@ -93,9 +93,10 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
     throw InputError("", "run.gpu_memory_gib", "auto", "is not known where nothing is run",
                      "say how much memory a GPU has");
   const double memory = gib ? *gib * (1 << 30) : INFINITY;
-  planned.group.tensor_parallel =
-      choose_tensor_parallel(job.run, job.model, {{units.front().path, planned.config}}, planned.dtype,
-                             to_int(planned.group.ranks), memory);
+  planned.group.tensor_parallel = choose_tensor_parallel(
+      job.run, job.model,
+      {{{units.front().path, planned.config}}, planned.dtype, saves_attention(job.predict, job.output)},
+      to_int(planned.group.ranks), memory);
   check_layout(to_int(request.ranks), job.run.groups, planned.group.tensor_parallel, job.run.grid);
   planned.group.grid = job.run.grid.value_or(squarest_grid(planned.group.ranks));
   check_model_sizes(job, planned.config, planned.group.grid);

@@ -44,17 +44,17 @@ std::string format_gib(double bytes, int decimals) {
   return text;
 }
 
-int choose_tensor_parallel(const Job::Run& run, const Job::Model& model,
-                           const std::map<std::string, ModelConfig>& configs, Dtype dtype, int ranks,
-                           double memory) {
+int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const LoadedModels& loaded,
+                           int ranks, double memory) {
+  const auto& configs = loaded.configs;
   if (run.tensor_parallel) {
     check_divides(*run.tensor_parallel, configs);
     return to_int(*run.tensor_parallel);
   }
   const auto fits = [&](const ModelConfig& config, int t) {
     return config.kv_heads % t == 0 &&
-           weight_bytes(config, {config.layers, false}, t, planned_weight_dtype(model, config, dtype)) <=
-               0.5 * memory;
+           weight_bytes(config, {config.layers, loaded.logits}, t,
+                        planned_weight_dtype(model, config, loaded.dtype)) <= 0.5 * memory;
   };
   for (int t = 1; t <= ranks; ++t)
     if (ranks % t == 0 &&
@@ -69,14 +69,14 @@ int choose_tensor_parallel(const Job::Run& run, const Job::Model& model,
 }
 
 int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const std::vector<Unit>& units,
-                           int ranks, double memory) {
+                           bool logits, int ranks, double memory) {
   if (units.empty() || units.front().kind != Unit::Kind::model) return 1;
   const auto configs = configs_of(units);
   const Unit& first = units.front();
   std::optional<Checkpoint> checkpoint;
   if (!first.random) checkpoint = Checkpoint::open(first.path);
   const Dtype dtype = forward_dtype(model.dtype, configs.at(first.path), checkpoint ? &*checkpoint : nullptr);
-  return choose_tensor_parallel(run, model, configs, dtype, ranks, memory);
+  return choose_tensor_parallel(run, model, {configs, dtype, logits}, ranks, memory);
 }
 
 void check_one_group(const Job::Run& run, int ranks) {

@@ -13,17 +13,23 @@
 
 namespace headspan {
 
+/// The models that a group loads, one at a time.
+struct LoadedModels {
+  std::map<std::string, ModelConfig> configs;  ///< by path
+  Dtype dtype = Dtype::float32;                ///< of the forward
+  bool logits = false;                         ///< whether the output layer is loaded, as load_model takes it
+};
+
 /// Returns run.tensor_parallel; for auto the smallest divisor of `ranks` (of a group) and of the KV heads for
-/// which the weights fit half the `memory` of a rank, in bytes. 1 for units without a model. Throws
-/// InputError naming run.tensor_parallel if the given number does not divide the KV heads of some unit, or if
-/// nothing fits. Local; the same on all ranks.
-int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const std::vector<Unit>& units,
+/// which the weights that are loaded fit half the `memory` of a rank, in bytes. Throws InputError naming
+/// run.tensor_parallel if the given number does not divide the KV heads of some model, or if nothing fits.
+/// Local; the same on all ranks.
+int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const LoadedModels& loaded,
                            int ranks, double memory);
 
-/// The same for models of these configs, by path.
-int choose_tensor_parallel(const Job::Run& run, const Job::Model& model,
-                           const std::map<std::string, ModelConfig>& configs, Dtype dtype, int ranks,
-                           double memory);
+/// The same for the models of these units; 1 for units without a model.
+int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const std::vector<Unit>& units,
+                           bool logits, int ranks, double memory);
 
 /// Checks the layout of a command that works on one model with all ranks: run.groups must be 1, and the ranks
 /// must divide as run.tensor_parallel and run.grid say. Throws InputError. Local; the same on all ranks.

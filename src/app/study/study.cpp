@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "app/capture/unit_state.h"
+#include "app/job/job_rules.h"
 #include "app/job/unit.h"
 #include "app/plan/memory_check.h"
 #include "app/run/rank_resources.h"
@@ -114,7 +115,8 @@ Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<
   check_units(job, world, plan.units);
   agree(world, [&] {
     const int group_ranks = world.size() / to_int(job.run.groups);
-    plan.tensor_parallel = choose_tensor_parallel(job.run, job.model, plan.units, group_ranks, memory);
+    plan.tensor_parallel = choose_tensor_parallel(
+        job.run, job.model, plan.units, saves_attention(job.predict, job.output), group_ranks, memory);
     if (gpu || !world.is_root() || plan.units.empty() || plan.units.front().kind != Unit::Kind::model) return;
     const GridShape grid = job.run.grid.value_or(squarest_grid(group_ranks));
     const std::string notice =

@@ -3,6 +3,7 @@ import h5py
 import numpy as np
 
 from harness import Case
+from samples import CONFIG, tensor_shapes
 
 ARGUMENTS = ["evaluate", "--model.path=model", "--evaluate.plan=plan.h5", "--evaluate.answers=answers.jsonl",
              "--evaluate.requests=scored.jsonl", "--evaluate.generate=generated.jsonl"]
@@ -96,7 +97,23 @@ def other_model(sample):
     sample.write_model(rms_norm_eps=1e-6)
 
 
+ONE_KV_HEAD = {"num_key_value_heads": 1}  # which no second rank can share
+
+
+def without_output_layer(name, *arguments):
+    """Gives a rank memory whose half holds the weights but for half of lm_head."""
+    shapes = tensor_shapes(CONFIG | ONE_KV_HEAD)
+    values = sum(np.prod(shape) for shape in shapes.values()) - np.prod(shapes["lm_head.weight"]) / 2
+    return Case(name, r"run\.tensor_parallel = auto: the weights of model do not fit half of .+; .+",
+                lambda sample: sample.write_model(**ONE_KV_HEAD),
+                arguments=[*arguments, "--model.path=model", f"--run.memory_gib={2 * 4 * values / 2**30:.12f}"])
+
+
 CASES = [
+    without_output_layer("evaluate without room for lm_head", "evaluate", "--evaluate.texts=tokens.bin",
+                         "--evaluate.cache=full", "--tokens.sequence_length=16"),
+    without_output_layer("calibrate without room for lm_head", "calibrate", "--tokens.path=tokens.bin",
+                         "--compress.plan=plan.h5", "--tokens.sequence_length=16"),
     Case("no GPU", r"run\.device = cuda: .+", prepared, arguments=[*ARGUMENTS, "--run.device=cuda"], code=1),
     Case("plan of another model", r"plan\.h5: config_sha256 = [0-9a-f]{12}: is not that of model/config\.json .+; .+", other_model,
          arguments=ARGUMENTS),

@@ -34,12 +34,14 @@ std::vector<Measured> measured_in(const std::string& path) {
   const H5File file = H5File::open(path);
   std::vector<Measured> all;
   for (const std::string stream : {"k", "q", "v"}) {
-    const std::string variable = file.has(stream + "/r2_heldout") ? "r2_heldout" : "r2";
-    if (!file.has(stream + "/" + variable)) continue;
-    auto dataset = file.open_dataset(stream + "/" + variable);
+    const bool heldout = file.has(stream + "/r2_heldout");
+    if (!heldout && !file.has(stream + "/r2")) continue;
+    const std::string variable = heldout ? "r2_heldout" : "r2",
+                      path_in_file = stream + (heldout ? "/r2_heldout" : "/r2");
+    auto dataset = file.open_dataset(path_in_file);
     const std::int64_t heads = dataset.shape().empty() ? 0 : dataset.shape().front();
     if (heads < 1 || dataset.shape() != std::vector<std::int64_t>{heads, heads})
-      throw InputError(path, stream + "/" + variable, "", "is no table [target, source]",
+      throw InputError(path, path_in_file, "", "is no table [target, source]",
                        "give a result of headspan study");
     std::vector<double> values(static_cast<std::size_t>(checked_mul(heads, heads, "pairs of a result")));
     dataset.read_rows(0, heads, values.data());

@@ -143,8 +143,8 @@ void DeviceCollector<T>::flush(std::size_t part) {
 }
 
 template <class T>
-void DeviceCollector<T>::set_shift(Stream& stream, std::vector<double> shift) {
-  stream.shift = std::move(shift);
+void DeviceCollector<T>::set_shift(Stream& stream, const std::vector<double>& shift) {
+  stream.shift = shift;
   stream.device_shift = at::tensor(stream.shift, at::kDouble).to(device_);
 }
 

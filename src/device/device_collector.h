@@ -97,7 +97,7 @@ class DeviceCollector {
   void flush(std::size_t part);
   void flush_all();
   void end_share();
-  void set_shift(Stream& stream, std::vector<double> shift);
+  void set_shift(Stream& stream, const std::vector<double>& shift);
   void add_panel(Stream& stream, std::size_t part, const at::Tensor& rows);
   void multiply();
   static void copy_sums(const Stream& from, const std::vector<Part>& parts, CollectedStream<T>& to);

@@ -61,7 +61,7 @@ at::Tensor DeviceExchange::start_axis(const Axis& axis, const at::Tensor& values
     sent.push_back(values.index_select(1, columns).to(memory).contiguous());
   const std::int64_t tokens = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   const std::int64_t width = axis[part_of(comm_->rank())].size(0);
-  const at::Tensor received = at::empty({tokens, width}, values.options().device(memory));
+  at::Tensor received = at::empty({tokens, width}, values.options().device(memory));
   const std::int64_t row_bytes = width * static_cast<std::int64_t>(values.element_size());
   std::vector<Bytes<const char>> from;
   std::vector<Bytes<char>> to;

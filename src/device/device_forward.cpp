@@ -115,7 +115,7 @@ class Batch {
   /// Chooses the next candidate of every target: [count]. `update`: another step follows.
   at::Tensor step(std::int64_t regressors, bool update) {
     const at::Tensor lower = factor_candidates(regressors);
-    const at::Tensor choice = regressors == d_ ? at::zeros_like(batch_) : best_candidates(lower);
+    at::Tensor choice = regressors == d_ ? at::zeros_like(batch_) : best_candidates(lower);
     used_.scatter_(1, choice.unsqueeze(1), true);
     if (update) remove_explained_by(choice, lower);
     return choice;

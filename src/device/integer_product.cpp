@@ -18,7 +18,7 @@ constexpr std::int64_t kColumns = 1024;  // split at once
 /// Returns the last digit, -128 .. 127, of integers and removes it from `numbers`, which keep the other
 /// digits.
 at::Tensor split_digit(at::Tensor& numbers) {
-  const at::Tensor digit = (numbers + 128).bitwise_and_(255).sub_(128);
+  at::Tensor digit = (numbers + 128).bitwise_and_(255).sub_(128);
   numbers.sub_(digit).bitwise_right_shift_(8);
   return digit;
 }

@@ -9,7 +9,7 @@
 namespace headspan {
 
 at::Tensor encode_tokens(const StoredBlock& block, const at::Tensor& x, const DeviceComm& tensor_parallel) {
-  const at::Tensor flat = x.view({x.size(0), -1});
+  at::Tensor flat = x.view({x.size(0), -1});
   at::Tensor z;
   if (block.projection.defined()) {
     z = product(flat - block.mean, block.projection);

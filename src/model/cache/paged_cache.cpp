@@ -83,6 +83,7 @@ void narrow_recent(const Task& task, StreamView& view) {
 /// Returns the views without the tokens that are kept as they are.
 std::vector<StreamView> stored_only(const std::vector<StreamView>& views) {
   std::vector<StreamView> stored;
+  stored.reserve(views.size());
   for (const StreamView& view : views) stored.push_back({view.layer, view.pages, {}, {}, 0, {}});
   return stored;
 }

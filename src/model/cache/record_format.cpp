@@ -238,13 +238,13 @@ bool RecordFormat::is_plain() const {
   return plain_ == (std::is_same_v<T, double> ? Dtype::float64 : Dtype::float32) && !has_codes();
 }
 
-#define HS_INSTANTIATE(T)                                                                               \
-  template void RecordFormat::pack<T>(const T*, std::byte*) const;                                      \
-  template void RecordFormat::unpack<T>(const std::byte*, std::int64_t, std::int64_t, std::int64_t, T*, \
-                                        std::int64_t) const;                                            \
-  template bool RecordFormat::is_plain<T>() const
-HS_INSTANTIATE(float);
-HS_INSTANTIATE(double);
-#undef HS_INSTANTIATE
+template void RecordFormat::pack<float>(const float*, std::byte*) const;
+template void RecordFormat::unpack<float>(const std::byte*, std::int64_t, std::int64_t, std::int64_t, float*,
+                                          std::int64_t) const;
+template bool RecordFormat::is_plain<float>() const;
+template void RecordFormat::pack<double>(const double*, std::byte*) const;
+template void RecordFormat::unpack<double>(const std::byte*, std::int64_t, std::int64_t, std::int64_t,
+                                           double*, std::int64_t) const;
+template bool RecordFormat::is_plain<double>() const;
 
 }  // namespace headspan

@@ -42,8 +42,7 @@ at::Tensor rotate_plain(const at::Tensor& x, const RopeTable& table) {
 
 at::Tensor rope_frequencies(const ModelConfig& config, at::ScalarType dtype) {
   const auto d = static_cast<double>(config.head_size);
-  const at::Tensor plain =
-      at::pow(config.rope_theta, at::arange(0, config.head_size, 2, dtype) / d).reciprocal();
+  at::Tensor plain = at::pow(config.rope_theta, at::arange(0, config.head_size, 2, dtype) / d).reciprocal();
   if (!config.rope_scaling) return plain;
   const Llama3Scaling& scaling = *config.rope_scaling;
   // wave = original context / wavelength. A frequency is unchanged if wave is above high_freq_factor, divided

@@ -68,6 +68,11 @@ class Batch {
     return at::tensor(values, at::CppTypeToScalarType<T>::value).to(device_);
   }
 
+  /// Copies a tile to `out`, [d, d], dense.
+  void copy_tile(const TileView& tile, double* out) const {
+    for (std::int64_t j = 0; j < d_; ++j) std::copy_n(tile.values + j * tile.leading, d_, out + j * d_);
+  }
+
   /// Returns the tiles of each problem, in the order of tiles_among, row-major: [count, tiles, d, d]. A tile
   /// is transposed if the problem has its two heads in the opposite order of the Gram.
   at::Tensor oriented_tiles(const std::vector<const ForwardProblem*>& problems) const {
@@ -83,9 +88,8 @@ class Batch {
       std::int64_t k = 0;
       for (std::int64_t row = 0; row < heads_; ++row)
         for (std::int64_t column = 0; column <= row; ++column, ++k) {
-          const TileView& tile = problem.tiles[k];
-          for (std::int64_t j = 0; j < d_; ++j, out += d_)
-            std::copy_n(tile.values + j * tile.leading, d_, out);
+          copy_tile(problem.tiles[k], out);
+          out += d_ * d_;
           in_order[to_size(b * tiles + k)] =
               problem.heads[to_size(row)] >= problem.heads[to_size(column)] ? 1 : 0;
         }

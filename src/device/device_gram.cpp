@@ -72,6 +72,22 @@ std::int64_t stripe_width(std::int64_t local_rows, std::int64_t local_columns) {
   return std::clamp(std::min(fitting, local_columns / 16), kNarrowest, kWidest);
 }
 
+namespace {
+
+/// Returns the elements of the largest of `slices` slices of a share.
+std::int64_t most_elements(const SquareShare& share, std::int64_t slices) {
+  const std::vector<StripeExtent> stripes = stripes_of(share, 0);
+  std::int64_t largest = 0;
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    std::int64_t elements = 0;
+    for (const StripeExtent& stripe : stripes_in(stripes, {slice, slices})) elements += stripe.elements();
+    largest = std::max(largest, elements);
+  }
+  return largest;
+}
+
+}  // namespace
+
 std::int64_t most_elements(const GridShape& grid, std::int64_t columns, std::int64_t block,
                            std::int64_t slices) {
   std::int64_t largest = 0;
@@ -81,12 +97,7 @@ std::int64_t most_elements(const GridShape& grid, std::int64_t columns, std::int
                               {columns, block, static_cast<int>(grid.columns), 0},
                               row,
                               column};
-      const std::vector<StripeExtent> stripes = stripes_of(share, 0);
-      for (std::int64_t slice = 0; slice < slices; ++slice) {
-        std::int64_t elements = 0;
-        for (const StripeExtent& stripe : stripes_in(stripes, {slice, slices})) elements += stripe.elements();
-        largest = std::max(largest, elements);
-      }
+      largest = std::max(largest, most_elements(share, slices));
     }
   return largest;
 }

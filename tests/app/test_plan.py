@@ -226,8 +226,8 @@ class Plan(StudyTest):
             self.write_config(name, num_hidden_layers=layers, hidden_size=m, intermediate_size=m, num_attention_heads=heads,
                               num_key_value_heads=heads, head_dim=d, tie_word_embeddings=tied)
         layer = 4 * m * heads * d + 3 * m * m + 2 * m  # Q, K, V, O; the MLP; two norms
-        tied = vocabulary * m + layers * layer + m  # embedding, layers, the final norm
-        values = tied + vocabulary * m / 2  # half of an untied lm_head has no room
+        without_lm_head = vocabulary * m + layers * layer + m  # embedding, layers, the final norm
+        values = without_lm_head + vocabulary * m / 2  # half of an untied lm_head has no room
         memory = f"--run.memory_gib={2 * 4 * values / 2**30}"  # weights may take half of it
         attention = {"output.save_gram": "true", "predict.streams": "k,v"}  # for which all layers are run
         for name, keys, needed in (("untied", attention, 2), ("tied", attention, 1), ("untied", {"predict.streams": "k,v"}, 1)):

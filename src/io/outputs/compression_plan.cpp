@@ -246,10 +246,15 @@ class PlanReader {
   void check_references() const {
     for (const auto& [stream, blocks] : plan_.streams)
       for (std::size_t layer = 0; layer < blocks.size(); ++layer)
-        for (const std::int64_t head : blocks[layer].references)
-          if (head != -1 && !is_kept(head, layer, blocks))
-            refuse(word_of(stream_words(), stream) + "/" + std::to_string(layer) + "/references",
-                   std::to_string(head), "is no kept head of this layer or one before");
+        check_references(word_of(stream_words(), stream), blocks, layer);
+  }
+
+  void check_references(const std::string& stream, const std::vector<PlannedBlock>& blocks,
+                        std::size_t layer) const {
+    for (const std::int64_t head : blocks[layer].references)
+      if (head != -1 && !is_kept(head, layer, blocks))
+        refuse(stream + "/" + std::to_string(layer) + "/references", std::to_string(head),
+               "is no kept head of this layer or one before");
   }
 
   /// Returns whether a head of the stream is kept and lies in this layer or an earlier one.

@@ -44,6 +44,20 @@ struct SliceRuns {
   std::vector<std::vector<SliceUse>> uses;  // of each run
 };
 
+/// Returns who reads a run of a slice. group: query heads per head.
+std::vector<SliceUse> uses_of_run(const StoredSlice& slice, const ColumnRun& run, std::int64_t group) {
+  std::vector<SliceUse> uses;
+  for (std::size_t i = 0; i < slice.decoders.size(); ++i) {
+    const CommonColumns common = common_columns(slice.decoders[i], run);
+    if (common.count <= 0) continue;
+    for_each_run(slice.decoders[i], [&](std::int64_t index, std::int64_t head, std::int64_t count) {
+      uses.push_back({i, index, head, count * group, common.first - slice.decoders[i].first,
+                      common.first - run.first, common.count});
+    });
+  }
+  return uses;
+}
+
 /// Returns the runs of each slice of the layer.
 std::vector<SliceRuns> runs_of_layer(const Shape& shape, const StreamView& view) {
   std::vector<SliceRuns> all;
@@ -51,17 +65,7 @@ std::vector<SliceRuns> runs_of_layer(const Shape& shape, const StreamView& view)
     const StoredSlice& slice = view.layer->slices[s];
     SliceRuns& of_slice = all.emplace_back();
     of_slice.runs = column_runs_of(slice, *view.pages[s]);
-    for (const ColumnRun& run : of_slice.runs) {
-      auto& uses = of_slice.uses.emplace_back();
-      for (std::size_t i = 0; i < slice.decoders.size(); ++i) {
-        const CommonColumns common = common_columns(slice.decoders[i], run);
-        if (common.count <= 0) continue;
-        for_each_run(slice.decoders[i], [&](std::int64_t index, std::int64_t head, std::int64_t count) {
-          uses.push_back({i, index, head, count * shape.group, common.first - slice.decoders[i].first,
-                          common.first - run.first, common.count});
-        });
-      }
-    }
+    for (const ColumnRun& run : of_slice.runs) of_slice.uses.push_back(uses_of_run(slice, run, shape.group));
   }
   return all;
 }

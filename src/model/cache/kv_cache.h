@@ -94,6 +94,11 @@ class StoringCache : public KvCache {
   virtual at::Tensor attend_stored(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const std::vector<std::int64_t>& counts) = 0;
 
+  /// Returns the bytes of tokens that are kept as they are; 0 where the tensor is undefined.
+  static std::int64_t exact_bytes(const at::Tensor& tokens) {
+    return tokens.defined() ? static_cast<std::int64_t>(tokens.nbytes()) : 0;
+  }
+
   const ExactTokens exact_;
   const at::ScalarType compute_, plain_;
   const DeviceComm& tensor_parallel_;

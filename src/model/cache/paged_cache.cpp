@@ -266,8 +266,7 @@ CacheBytes PagedCache::bytes() const {
     for (const auto& layer : cache->sequences)
       for (const CachedSequence& sequence : layer) {
         bytes.stored += sequence.pages.allocated_bytes();
-        for (const at::Tensor* exact : {&sequence.exact, &sequence.recent})
-          if (exact->defined()) bytes.exact += static_cast<std::int64_t>(exact->nbytes());
+        bytes.exact += exact_bytes(sequence.exact) + exact_bytes(sequence.recent);
       }
   return bytes;
 }

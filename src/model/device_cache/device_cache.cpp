@@ -160,8 +160,7 @@ CacheBytes DeviceCache::bytes() const {
   for (const StreamCache* cache : {&keys_, &values_}) {
     for (const DeviceBlock& block : cache->blocks) bytes.stored += block.allocated_bytes();
     for (const auto* layers : {&cache->exact, &cache->recent})
-      for (const at::Tensor& tokens : *layers)
-        if (tokens.defined()) bytes.exact += static_cast<std::int64_t>(tokens.nbytes());
+      for (const at::Tensor& tokens : *layers) bytes.exact += exact_bytes(tokens);
   }
   return bytes;
 }

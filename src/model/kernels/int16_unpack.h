@@ -157,6 +157,18 @@ HS_INLINED inline void unpack_groups(const Bytes<Lanes>* bytes, std::int64_t gro
   }
 }
 
+/// Loads parts of `Lanes` tokens from token t on, from `offset` bytes into each row.
+template <int Lanes>
+HS_INLINED inline void load_rows(const RowStarts& rows, std::int64_t t, std::int64_t offset,
+                                 Bytes<Lanes> (&bytes)[4]) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const std::uint8_t* starts[Lanes / 4];
+    for (int i = 0; i < Lanes / 4; ++i) starts[i] = rows[t + 4 * i + j] + offset;
+    load_parts<Lanes>(starts, bytes[j]);
+  }
+}
+
 /// Sets pairs[c / 2, t] to codes c and c + 1 of token t. columns: whole groups, at most kColumns.
 template <int Lanes, int Bits>
 HS_INLINED inline void unpack_pairs_of_columns(const RowStarts& rows, std::int64_t tokens,
@@ -165,12 +177,7 @@ HS_INLINED inline void unpack_pairs_of_columns(const RowStarts& rows, std::int64
   for (std::int64_t t = 0; t < tokens; t += Lanes)
     for (std::int64_t group = 0; group < columns / kGroup; group += kGroups) {
       Bytes<Lanes> bytes[4];
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        const std::uint8_t* starts[Lanes / 4];
-        for (int i = 0; i < Lanes / 4; ++i) starts[i] = rows[t + 4 * i + j] + group * Bits;
-        load_parts<Lanes>(starts, bytes[j]);
-      }
+      load_rows<Lanes>(rows, t, group * Bits, bytes);
       unpack_groups<Lanes, Bits, 0>(bytes, columns / kGroup - group,
                                     pairs + 4 * group * kQuantizedTokens + t);
     }

@@ -105,6 +105,13 @@ struct Chunk {
   bool ends_slice;
 };
 
+/// Returns the first `bytes` of a staging buffer, which grows if it is too small.
+at::Tensor staged(at::Tensor& buffer, std::int64_t bytes, bool pinned) {
+  if (!buffer.defined() || buffer.numel() < bytes)
+    buffer = at::empty({std::max(bytes, kChunkBytes)}, at::dtype(at::kByte).pinned_memory(pinned));
+  return buffer.narrow(0, 0, bytes);
+}
+
 /// Cuts the slices into chunks, at least one for each. Chunks that are converted or go to a GPU alternate
 /// between two staging buffers, pinned for a GPU.
 std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weights) {
@@ -118,14 +125,10 @@ std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weig
       const std::int64_t count = std::min(step, slice.rows.count - row);
       const at::Tensor values = slice.values.narrow(0, row, count);
       at::Tensor raw = values;
-      if (stored != values.scalar_type() || !values.is_cpu()) {
-        at::Tensor& buffer = staging[chunks.size() % 2];
-        const std::int64_t bytes = count * row_bytes;
-        if (!buffer.defined() || buffer.numel() < bytes)
-          buffer =
-              at::empty({std::max(bytes, kChunkBytes)}, at::dtype(at::kByte).pinned_memory(values.is_cuda()));
-        raw = buffer.narrow(0, 0, bytes).view(stored).view(values.sizes());
-      }
+      if (stored != values.scalar_type() || !values.is_cpu())
+        raw = staged(staging[chunks.size() % 2], count * row_bytes, values.is_cuda())
+                  .view(stored)
+                  .view(values.sizes());
       chunks.push_back({&slice, row, raw, values, row + count == slice.rows.count});
     }
   }

@@ -43,16 +43,17 @@ class BandSearch {
     std::vector<double> best(dropped_);           // least cost of the latents from a cell on
     std::vector<std::size_t> next(cells + 1, 0);  // end of the band that begins here; 0: dropped
     std::vector<std::size_t> width(cells + 1, 0);
+    const auto try_band = [&](std::size_t first, std::size_t last, std::size_t w) {
+      const double cost =
+          error(first, last, w) + price * static_cast<double>(bytes(first, last, w)) + best[last];
+      if (cost >= best[first]) return;
+      best[first] = cost;
+      next[first] = last;
+      width[first] = w;
+    };
     for (std::size_t first = cells; first-- > 0;)
       for (std::size_t last = first + 1; last <= cells; ++last)
-        for (std::size_t w = 0; w < kWidths.size(); ++w) {
-          const double cost =
-              error(first, last, w) + price * static_cast<double>(bytes(first, last, w)) + best[last];
-          if (cost >= best[first]) continue;
-          best[first] = cost;
-          next[first] = last;
-          width[first] = w;
-        }
+        for (std::size_t w = 0; w < kWidths.size(); ++w) try_band(first, last, w);
     Choice choice;
     std::size_t at = 0;
     for (; next[at] != 0; at = next[at]) {
@@ -86,11 +87,15 @@ class BandSearch {
         for (std::size_t w = 0; w < kWidths.size(); ++w) {
           const double step =
               expected_step(&spectrum[to_size(begin_[first])], begin_[last] - begin_[first], kWidths[w]);
-          double sum = 0;
-          for (std::size_t c = first; c < last; ++c)
-            sum += quantisation_error(cell_[c], step) * columns(c, c + 1);
-          errors_[index(first, last, w)] = static_cast<float>(sum);
+          errors_[index(first, last, w)] = static_cast<float>(error_of_step(first, last, step));
         }
+  }
+
+  /// Returns the error of cells first .. last if they are quantised with this step.
+  double error_of_step(std::size_t first, std::size_t last, double step) const {
+    double sum = 0;
+    for (std::size_t c = first; c < last; ++c) sum += quantisation_error(cell_[c], step) * columns(c, c + 1);
+    return sum;
   }
 
   std::vector<std::int64_t> begin_;  // [cells + 1] first latent

@@ -84,6 +84,17 @@ class CausalElimination {
     return keys;
   }
 
+  /// Returns what asks for the choice of a key.
+  ReferenceQuery query_of(const Key& key) const {
+    const auto [stream, target, without] = key;
+    ReferenceQuery query{{stream, target}, {}};
+    const auto& candidates = candidates_[to_size(stream)][to_size(target)];
+    for (std::size_t at = 0; at < candidates.size(); ++at)
+      if (candidates[at] != without && kept_[to_size(stream)][to_size(candidates[at])])
+        query.allowed.push_back(static_cast<std::int64_t>(at));
+    return query;
+  }
+
   /// Asks for the choices that these heads' costs need and that are unknown or outdated: a choice remains the
   /// best until one of its references is dropped.
   void look_up(const std::vector<StreamHead>& heads) {
@@ -91,16 +102,10 @@ class CausalElimination {
     std::vector<ReferenceQuery> queries;
     for (const StreamHead& head : heads)
       for (const Key& key : keys_of(head)) {
-        const auto [stream, target, without] = key;
         const auto known = known_.find(key);
-        if (known != known_.end() && is_valid({stream, target}, known->second)) continue;
-        ReferenceQuery query{{stream, target}, {}};
-        const auto& candidates = candidates_[to_size(stream)][to_size(target)];
-        for (std::size_t at = 0; at < candidates.size(); ++at)
-          if (candidates[at] != without && kept_[to_size(stream)][to_size(candidates[at])])
-            query.allowed.push_back(static_cast<std::int64_t>(at));
+        if (known != known_.end() && is_valid({std::get<0>(key), std::get<1>(key)}, known->second)) continue;
         keys.push_back(key);
-        queries.push_back(std::move(query));
+        queries.push_back(query_of(key));
       }
     const std::vector<MetricChoice> answers = answer_(queries);
     for (std::size_t i = 0; i < keys.size(); ++i) known_[keys[i]] = answers[i];
@@ -126,10 +131,11 @@ class CausalElimination {
     References result;
     for (std::size_t s = 0; s < candidates_.size(); ++s) {
       result.emplace_back(candidates_[s].size());
-      for (std::size_t t = 0; t < candidates_[s].size(); ++t)
-        if (!kept_[s][t])
-          for (const std::int64_t at : chosen_[s][t].references)
-            result[s][t].push_back(candidates_[s][t][to_size(at)]);
+      for (std::size_t t = 0; t < candidates_[s].size(); ++t) {
+        if (kept_[s][t]) continue;
+        for (const std::int64_t at : chosen_[s][t].references)
+          result[s][t].push_back(candidates_[s][t][to_size(at)]);
+      }
     }
     return result;
   }

@@ -114,6 +114,22 @@ class BackwardElimination {
   std::vector<bool> kept_;
 };
 
+/// Returns how many of `total` heads the next block keeps at the least loss, the most where several do; 0 if
+/// none of them is possible. best: [heads kept in the blocks before it]; loss: [heads kept in it].
+std::int64_t best_count(const std::vector<double>& best, const std::vector<double>& loss,
+                        std::int64_t total) {
+  double least = std::numeric_limits<double>::infinity();
+  std::int64_t count = 0;
+  for (std::int64_t n = std::min<std::int64_t>(total, static_cast<std::int64_t>(loss.size()) - 1); n >= 1;
+       --n) {
+    const double value = best[to_size(total - n)] + loss[to_size(n)];
+    if (!(value < least)) continue;
+    least = value;
+    count = n;
+  }
+  return count;
+}
+
 }  // namespace
 
 Elimination eliminate_heads(std::vector<double> covariance, const std::vector<double>& metric,
@@ -130,14 +146,11 @@ std::vector<std::int64_t> allocate_heads(const std::vector<std::vector<double>>&
   for (const std::vector<double>& loss : losses) {
     std::vector<double> extended(best.size(), infinite);
     counts.emplace_back(best.size(), 0);
-    for (std::int64_t total = 0; total <= budget; ++total)
-      for (std::int64_t n = std::min<std::int64_t>(total, static_cast<std::int64_t>(loss.size()) - 1); n >= 1;
-           --n) {
-        const double value = best[to_size(total - n)] + loss[to_size(n)];
-        if (!(value < extended[to_size(total)])) continue;
-        extended[to_size(total)] = value;
-        counts.back()[to_size(total)] = n;
-      }
+    for (std::int64_t total = 0; total <= budget; ++total) {
+      const std::int64_t n = best_count(best, loss, total);
+      counts.back()[to_size(total)] = n;
+      if (n > 0) extended[to_size(total)] = best[to_size(total - n)] + loss[to_size(n)];
+    }
     best = std::move(extended);
   }
   HS_ASSERT(best[to_size(budget)] < infinite);

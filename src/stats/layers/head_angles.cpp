@@ -107,8 +107,7 @@ class Angles {
     for (std::int64_t layer = 0; layer < angles_.layers; ++layer) {
       const std::int64_t size = layers_[to_size(layer)].last - layers_[to_size(layer)].first;
       for (std::int64_t r = 0; r < angles_.heads; ++r)
-        for (std::int64_t t = 0; t < angles_.heads; ++t)
-          if (r >= size || t >= size) cosines(layer, r, t) = nan;
+        for (std::int64_t t = r < size ? size : 0; t < angles_.heads; ++t) cosines(layer, r, t) = nan;
     }
   }
 

@@ -1,8 +1,10 @@
 #include "stats/compression/head_elimination.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "base/checked.h"
 #include "dist/matrix/local_algebra.h"
@@ -11,32 +13,34 @@
 namespace headspan {
 namespace {
 
-constexpr double kRidge = 1e-12;  // relative to each variance
+constexpr double kRidges[] = {1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2};  // relative to each variance
 
-/// Replaces a symmetric positive definite matrix, lower triangle valid, by its inverse, both triangles.
-void invert(std::vector<double>& a, std::int64_t size) {
-  if (!invert_positive_definite(a.data(), size))
-    throw Error("the covariance of a layer's heads cannot be inverted");
+/// Adds `ridge` times each variance; variances that are almost 0 count as more.
+void add_ridge(std::vector<double>& covariance, std::int64_t size, double ridge) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < size; ++i) largest = std::max(largest, covariance[to_size(i * (size + 1))]);
+  for (std::int64_t i = 0; i < size; ++i) {
+    double& variance = covariance[to_size(i * (size + 1))];
+    variance += ridge * std::max(variance, largest > 0 ? kRidges[0] * largest : 1);
+  }
 }
 
 /// Sweeps the covariance. Rows of kept heads hold, in the columns of kept heads, the inverse of their
 /// covariance, and in the columns of dropped heads the maps that predict these.
 class BackwardElimination {
  public:
-  BackwardElimination(std::vector<double> covariance, const std::vector<double>& metric, std::int64_t heads,
+  /// inverse: that of the covariance of all heads, [D, D], both triangles.
+  BackwardElimination(std::vector<double> inverse, const std::vector<double>& metric, std::int64_t heads,
                       std::int64_t d)
-      : metric_(metric), heads_(heads), d_(d), size_(heads * d), a_(std::move(covariance)) {
-    double largest = 0;
-    for (std::int64_t i = 0; i < size_; ++i) largest = std::max(largest, a_[to_size(i * (size_ + 1))]);
-    for (std::int64_t i = 0; i < size_; ++i) {
-      double& variance = a_[to_size(i * (size_ + 1))];
-      variance += kRidge * std::max(variance, largest > 0 ? kRidge * largest : 1);
-    }
-    invert(a_, size_);
-    kept_.assign(to_size(heads), true);
-  }
+      : metric_(metric),
+        heads_(heads),
+        d_(d),
+        size_(heads * d),
+        a_(std::move(inverse)),
+        kept_(to_size(heads), true) {}
 
-  Elimination run() {
+  /// Returns nothing if a residual covariance is not positive definite, for rounding.
+  std::optional<Elimination> run() {
     Elimination result{std::vector<double>(to_size(heads_ + 1), 0.0), {}};
     result.loss[0] = std::numeric_limits<double>::infinity();
     double loss = 0;
@@ -45,6 +49,7 @@ class BackwardElimination {
 #pragma omp parallel for schedule(dynamic)
       for (std::int64_t h = 0; h < heads_; ++h)
         if (kept_[to_size(h)]) cost[to_size(h)] = cost_of(h);
+      if (std::any_of(cost.begin(), cost.end(), [](double c) { return std::isnan(c); })) return {};
       const std::int64_t cheapest = std::min_element(cost.begin(), cost.end()) - cost.begin();
       loss += cost[to_size(cheapest)];
       drop(cheapest);
@@ -66,16 +71,18 @@ class BackwardElimination {
   }
 
   /// Returns the residual covariance of head h given the other kept heads: the inverse of its diagonal block.
+  /// Returns an empty list if that is not positive definite.
   std::vector<double> residual(std::int64_t h) const {
     std::vector<double> q = block(h, h);
-    invert(q, d_);
+    if (!invert_positive_definite(q.data(), d_)) q.clear();
     return q;
   }
 
   /// Returns what dropping head h costs: tr(M_h q) for the head itself and tr(M_t B^T q B) for each dropped
-  /// head t that it helps to predict.
+  /// head t that it helps to predict. Returns NaN if it has no residual covariance.
   double cost_of(std::int64_t h) const {
     const std::vector<double> q = residual(h);
+    if (q.empty()) return std::numeric_limits<double>::quiet_NaN();
     double cost = weighted_trace(h, q);
     for (std::int64_t t = 0; t < heads_; ++t) {
       if (kept_[to_size(t)]) continue;
@@ -91,6 +98,7 @@ class BackwardElimination {
     return std::inner_product(c.begin(), c.end(), metric_.begin() + head * d_ * d_, 0.0);
   }
 
+  /// Drops a head that has a residual covariance.
   void drop(std::int64_t h) {
     const std::vector<double> q = residual(h);
     const std::vector<double> map =
@@ -132,9 +140,15 @@ std::int64_t best_count(const std::vector<double>& best, const std::vector<doubl
 
 }  // namespace
 
-Elimination eliminate_heads(std::vector<double> covariance, const std::vector<double>& metric,
+Elimination eliminate_heads(const std::vector<double>& covariance, const std::vector<double>& metric,
                             std::int64_t heads, std::int64_t d) {
-  return BackwardElimination(std::move(covariance), metric, heads, d).run();
+  for (const double ridge : kRidges) {
+    std::vector<double> inverse = covariance;
+    add_ridge(inverse, heads * d, ridge);
+    if (!invert_positive_definite(inverse.data(), heads * d)) continue;
+    if (auto result = BackwardElimination(std::move(inverse), metric, heads, d).run()) return *result;
+  }
+  throw Error("the covariance of a layer's heads cannot be inverted");
 }
 
 std::vector<std::int64_t> allocate_heads(const std::vector<std::vector<double>>& losses,

@@ -16,8 +16,10 @@ struct Elimination {
 /// Drops heads one by one, always the one after which the loss, sum tr(M_t E_t) over the dropped heads t, is
 /// least; ties go to the lower head. E_t is the residual covariance of t given all kept heads. covariance:
 /// [D, D], column-major with the lower triangle valid; metric: [heads, d, d]. Adds 1e-12 of each variance, so
-/// that dependent heads have an inverse. Inverts once and updates the inverse for each drop: O(D^3).
-Elimination eliminate_heads(std::vector<double> covariance, const std::vector<double>& metric,
+/// that dependent heads have an inverse; if rounding leaves them without one (a Gram that was summed in FP32
+/// may have eigenvalues below 0), begins again with 100 times as much. Inverts once and updates the inverse
+/// for each drop: O(D^3). Throws Error if 1e-2 of each variance is not enough.
+Elimination eliminate_heads(const std::vector<double>& covariance, const std::vector<double>& metric,
                             std::int64_t heads, std::int64_t d);
 
 /// Returns how many heads each block (layer and stream) keeps, so that all blocks together keep `budget`

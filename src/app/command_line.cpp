@@ -158,6 +158,7 @@ Request parse_command_line(int argc, const char* const* argv) {
   Written written = read_words(argc, argv);
   Request request;
   if (written.version) {
+    request.version = true;
     request.answer = program_name() + "\n";
     return request;
   }

@@ -12,7 +12,8 @@
 namespace headspan {
 
 struct Request {
-  std::string answer;  ///< text of --help or --version, to be printed; then the program is done
+  std::string answer;    ///< text of --help or --version, to be printed; then the program is done
+  bool version = false;  ///< `answer` is that of --version, without the lines on this machine
   Command command = Command::study;
   Job job;                         ///< for a command that takes one
   bool units = false;              ///< study --units: list the units, compute nothing

@@ -17,6 +17,7 @@
 #include "base/process/process_setup.h"
 #include "base/process/stop_signal.h"
 #include "base/process/watchdog.h"
+#include "dist/blas_core.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -83,6 +84,15 @@ int report(const std::exception& e) {
   return dynamic_cast<const InputError*>(&e) != nullptr ? 2 : 1;
 }
 
+/// Prints the answer to a question that needs no MPI. Returns the exit code.
+int print_answer(const Request& request, char** argv) {
+  if (request.version && use_best_blas_core()) start_again(argv);
+  std::string answer = request.answer;
+  if (const std::string blas = request.version ? describe_blas() : ""; !blas.empty()) answer += blas + "\n";
+  if (is_first_process()) std::fputs(answer.c_str(), stdout);
+  return 0;
+}
+
 /// Blocks stop signals before the libraries are initialised, so that the threads that these start inherit the
 /// block: one without it would receive the signal. (src/README.md lists what headspan changes in its
 /// process.)
@@ -108,6 +118,7 @@ int main(int argc, char** argv) {
   headspan::restore_process_name();
   headspan::disable_heap_trim();
   using namespace headspan;
+  if (print_blas_speed(argc, argv)) return 0;
   Request request;
   std::exception_ptr failure;
   try {
@@ -117,13 +128,11 @@ int main(int argc, char** argv) {
     if (launched_rank() == nullptr) return report(e);
     failure = std::current_exception();  // every process has the same; with MPI, rank 0 alone reports it
   }
-  if (!request.answer.empty()) {
-    if (is_first_process()) std::fputs(request.answer.c_str(), stdout);
-    return 0;
-  }
+  if (!request.answer.empty()) return print_answer(request, argv);
   try {
     if (!failure && row_of(request.command).runs_long) {
-      set_passive_wait_and_reexec(argv);
+      const bool waits = set_passive_wait(), multiplies = use_best_blas_core();
+      if (waits || multiplies) start_again(argv);
       catch_stop_signals();
     } else {
       release_stop_signals();

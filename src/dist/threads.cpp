@@ -17,7 +17,6 @@
 extern "C" {
 __attribute__((weak)) void openblas_set_num_threads(int threads);
 __attribute__((weak)) int openblas_get_num_threads();
-__attribute__((weak)) char* openblas_get_corename();
 }
 
 namespace headspan {
@@ -86,17 +85,5 @@ SingleThreadedBlas::SingleThreadedBlas()
 }
 
 SingleThreadedBlas::~SingleThreadedBlas() { set_blas_threads(before_); }
-
-std::string blas_warning() {
-  if (openblas_get_corename == nullptr || !__builtin_cpu_supports("avx2")) return {};
-  const std::string core = openblas_get_corename();
-  for (const char* slow :
-       {"Prescott", "Core2", "Penryn", "Dunnington", "Nehalem", "Atom", "generic", "Generic"})
-    if (core == slow)
-      return "OpenBLAS runs its " + core +
-             " kernels on a processor with AVX2, several times too slow; set OPENBLAS_CORETYPE=" +
-             (__builtin_cpu_supports("avx512f") ? "SkylakeX" : "Haswell");
-  return {};
-}
 
 }  // namespace headspan

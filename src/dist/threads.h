@@ -49,7 +49,4 @@ class SingleThreadedBlas {
   int before_;
 };
 
-/// Returns a warning if OpenBLAS runs slow generic kernels on this processor, with the remedy; otherwise "".
-std::string blas_warning();
-
 }  // namespace headspan

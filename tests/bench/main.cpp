@@ -8,6 +8,7 @@
 #include "base/process/process_setup.h"
 #include "base/provenance.h"
 #include "bench/bench.h"
+#include "dist/blas_core.h"
 #include "dist/comm/agreement.h"
 #include "dist/threads.h"
 #include "model/core/torch_runtime.h"
@@ -103,7 +104,8 @@ int run(BenchOptions options, const Comm& comm) {
   if (comm.is_root()) {
     std::printf("%s, %s, %s, %d x %d (ranks x threads)\n", program_name().c_str(), compiler().c_str(),
                 iso_time_utc().c_str(), comm.size(), options.threads);
-    if (!blas_warning().empty()) std::printf("warning: %s\n", blas_warning().c_str());
+    for (const std::string& line : {describe_blas(), blas_warning()})
+      if (!line.empty()) std::printf("%s\n", line.c_str());
   }
   return benchmarks().at(options.name).run(options, comm) ? 0 : 1;
 }
@@ -114,8 +116,10 @@ int run(BenchOptions options, const Comm& comm) {
 int main(int argc, char** argv) {
   headspan::restore_process_name();
   headspan::disable_heap_trim();
-  headspan::set_passive_wait_and_reexec(argv);
   using namespace headspan;
+  if (print_blas_speed(argc, argv)) return 0;
+  const bool waits = set_passive_wait(), multiplies = use_best_blas_core();
+  if (waits || multiplies) start_again(argv);
   MpiSession session(&argc, &argv);
   const Comm comm = Comm::duplicate(MPI_COMM_WORLD);
   const auto refuse = [&comm](const std::string& why, int exit_code) {
@@ -130,7 +134,8 @@ int main(int argc, char** argv) {
     po::store(po::command_line_parser(argc, argv).options(description).positional(position).run(), given);
     if (given.count("help") + given.count("version") > 0) {
       if (comm.is_root() && given.count("help") > 0) std::cout << description;
-      if (comm.is_root() && given.count("version") > 0) std::cout << program_name() << "\n";
+      if (comm.is_root() && given.count("version") > 0)
+        std::cout << program_name() << "\n" << describe_blas() << "\n";
       return 0;
     }
     po::notify(given);

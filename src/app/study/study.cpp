@@ -18,9 +18,9 @@
 #include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
+#include "dist/blas_core.h"
 #include "dist/comm/agreement.h"
 #include "dist/comm/shared_counter.h"
-#include "dist/threads.h"
 #include "io/outputs/lock_file.h"
 
 namespace headspan {
@@ -224,6 +224,7 @@ int study(const Job& job, const Comm& world) {
                       {"groups", std::to_string(job.run.groups)},
                       {"tensor_parallel", std::to_string(plan.tensor_parallel)},
                       {"threads", std::to_string(threads)},
+                      {"blas", describe_blas()},
                       {"version", program_version()}});
   const ProcessLayout processes(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu,
                                 plan.gpu_memory);

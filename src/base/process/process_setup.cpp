@@ -30,17 +30,19 @@ void disable_heap_trim() {
 #endif
 }
 
-void set_passive_wait_and_reexec(char** argv) {
+bool set_passive_wait() {
   const char* threads = std::getenv("OMP_NUM_THREADS");
-  if (threads != nullptr && std::string(threads) == "1") return;
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr && std::getenv("OPENBLAS_THREAD_TIMEOUT") != nullptr) return;
+  if (threads != nullptr && std::string(threads) == "1") return false;
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr && std::getenv("OPENBLAS_THREAD_TIMEOUT") != nullptr)
+    return false;
   // 2000 spins take a few microseconds, which bridges the gaps between the hundreds of short loops of a
   // decode step. Ten times as many make the step three times as slow if cores are shared. OpenBLAS spins 2^4
   // times, its minimum.
-  if (set_default("OMP_WAIT_POLICY", "passive") && set_default("GOMP_SPINCOUNT", "2000") &&
-      set_default("OPENBLAS_THREAD_TIMEOUT", "4"))
-    execv(executable_path(), argv);
+  return set_default("OMP_WAIT_POLICY", "passive") && set_default("GOMP_SPINCOUNT", "2000") &&
+         set_default("OPENBLAS_THREAD_TIMEOUT", "4");
 }
+
+void start_again(char** argv) { execv(executable_path(), argv); }
 
 // The implementation that remains is `lockedfile`, which limits the length of paths (io/outputs/publish.h).
 void disable_shared_file_pointers() { set_default("OMPI_MCA_sharedfp", "^sm"); }

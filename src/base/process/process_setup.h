@@ -18,12 +18,16 @@ void restore_process_name();
 /// pass. Call it once, at the start of main. Does nothing with other C libraries.
 void disable_heap_trim();
 
-/// Sets OMP_WAIT_POLICY, GOMP_SPINCOUNT and OPENBLAS_THREAD_TIMEOUT unless the user has, and starts the
-/// program again in this process, because OpenMP and OpenBLAS read them when they are loaded. Idle threads of
+/// Sets OMP_WAIT_POLICY, GOMP_SPINCOUNT and OPENBLAS_THREAD_TIMEOUT unless the user has. Returns whether the
+/// program must start again, because OpenMP and OpenBLAS read them when they are loaded. Idle threads of
 /// either then sleep after some microseconds. By default they spin on the cores that the other needs next,
-/// and a forward pass on two cores takes nearly twice as long. Returns if there is nothing to set, with one
-/// thread (OMP_NUM_THREADS=1), or if the program cannot be started. Call it before MPI starts.
-void set_passive_wait_and_reexec(char** argv);
+/// and a forward pass on two cores takes nearly twice as long. Does nothing with one thread
+/// (OMP_NUM_THREADS=1).
+bool set_passive_wait();
+
+/// Starts the program again in this process, with the environment as it is now. Returns only if that fails.
+/// Call it before MPI starts.
+void start_again(char** argv);
 
 /// Sets OMPI_MCA_sharedfp=^sm unless the user has set it. For every file that it opens, Open MPI makes a
 /// shared file pointer, which headspan does not use; its implementation `sm` is a named semaphore. A process

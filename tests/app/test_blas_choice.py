@@ -1,0 +1,88 @@
+"""The kernels of OpenBLAS that the program chooses: measured once, kept, and told. Skipped with another BLAS.
+
+    test_blas_choice.py PROGRAM
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = sys.argv.pop(1)
+TINY_OLMO2 = Path(__file__).resolve().parents[2] / "checkpoints" / "tiny-olmo2"
+
+
+class BlasCore(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = Path(folder.name)
+
+    def run_program(self, *words, **variables):
+        environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+        environment |= {"XDG_CACHE_HOME": str(self.cache)} | variables
+        done = subprocess.run([PROGRAM, *words], env=environment, capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout, done.stderr
+
+    def chosen(self, **variables):
+        lines = self.run_program("--version", **variables)[0].splitlines()
+        if len(lines) == 1:
+            self.skipTest("the BLAS is not OpenBLAS")
+        return re.fullmatch(r"OpenBLAS \S+, (\w+) kernels", lines[1])[1]
+
+    def speed(self, core):
+        name, speed = self.run_program("--blas-speed", OPENBLAS_CORETYPE=core)[0].split()
+        return name, float(speed)
+
+    def files(self):
+        return sorted(path for path in self.cache.rglob("*") if path.is_file())
+
+    def test_measured_once_and_kept(self):
+        core = self.chosen()
+        file, = self.files()
+        self.assertEqual(file.read_text(), core + "\n")
+        before = file.stat().st_mtime_ns
+        self.assertEqual(self.chosen(), core)
+        self.assertEqual((self.files(), file.stat().st_mtime_ns), ([file], before))
+
+    def test_is_not_slow(self):
+        """Nehalem's kernels have vectors of two numbers, those of a processor with AVX2 four or more."""
+        name, slow = self.speed("Nehalem")
+        if name != "Nehalem" or " avx2 " not in Path("/proc/cpuinfo").read_text():
+            self.skipTest(f"OpenBLAS runs {name}")
+        self.assertGreater(self.speed(self.chosen())[1], 1.5 * slow)
+
+    def test_kept_choice_is_used_by_a_study(self):
+        self.chosen()
+        file, = self.files()
+        keys = {"model.path": TINY_OLMO2 / "step3000", "tokens.path": TINY_OLMO2 / "tokens" / "docs.fit.bin",
+                "tokens.limit": 600, "predict.streams": "k", "overlap.enabled": "false"}
+        for core in "Haswell", "Zen":
+            file.write_text(core + "\n")
+            log = self.run_program("study", *(f"--{key}={value}" for key, value in keys.items()),
+                                   f"--output.directory={self.cache / core}")[1]
+            self.assertRegex(log, f' blas="OpenBLAS [^ ]+, {core} kernels" ')
+
+    def test_file_that_says_nothing_is_measured_again(self):
+        self.chosen()
+        file, = self.files()
+        for text in "", "Pentium\n", "\0" * 1000:
+            file.write_text(text)
+            self.assertEqual(self.chosen() + "\n", file.read_text())
+
+    def test_nowhere_to_write(self):
+        self.cache.joinpath("file").write_text("")
+        for place in str(self.cache / "file"), "/proc/nothing", "relative":
+            self.chosen(XDG_CACHE_HOME=place, HOME="/proc/nothing")
+        self.assertEqual([path.name for path in self.files()], ["file"])
+
+    def test_what_the_user_asks_for_stays(self):
+        self.assertEqual(self.chosen(OPENBLAS_CORETYPE="Nehalem"), "Nehalem")
+        self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -12,17 +13,19 @@ namespace {
 constexpr double kUntouched = 0.5;
 
 /// [count, tokens] with gaps of NaN, which no sum may touch. Whole numbers, whose sums are exact.
+template <class T>
 struct Operand {
   std::int64_t leading;
-  std::vector<double> values;
+  std::vector<T> values;
 
   Operand(std::int64_t count, std::int64_t tokens, unsigned seed)
-      : leading(count + 3), values(static_cast<std::size_t>(leading * tokens), std::nan("")) {
+      : leading(count + 3),
+        values(static_cast<std::size_t>(leading * tokens), std::numeric_limits<T>::quiet_NaN()) {
     std::mt19937 random(seed);
     std::uniform_int_distribution<int> number(-9, 9);
     for (std::int64_t t = 0; t < tokens; ++t)
       for (std::int64_t i = 0; i < count; ++i)
-        values[static_cast<std::size_t>(i + t * leading)] = number(random);
+        values[static_cast<std::size_t>(i + t * leading)] = static_cast<T>(number(random));
   }
   double at(std::int64_t i, std::int64_t t) const {
     return values[static_cast<std::size_t>(i + t * leading)];
@@ -65,8 +68,9 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::vector<double> sums_of(SyrkKernel& sums, const Case& c, int* parts = nullptr) {
-  const Operand rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
+template <class T>
+std::vector<double> sums_of(SyrkKernel<T>& sums, const Case& c, int* parts = nullptr) {
+  const Operand<T> rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
   sums.add({rows.values.data(), columns.values.data(), rows.leading, columns.leading, c.tokens, c.block,
@@ -78,7 +82,7 @@ std::vector<double> sums_of(SyrkKernel& sums, const Case& c, int* parts = nullpt
 }
 
 std::vector<double> expected(const Case& c) {
-  const Operand rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
+  const Operand<double> rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
   for (std::int64_t j = 0; j < c.columns; ++j)
@@ -96,33 +100,50 @@ class OuterSumsTest : public testing::TestWithParam<int> {
 };
 
 TEST_P(OuterSumsTest, AreExactOfWholeNumbersAndTouchNothingElse) {
-  SyrkKernel sums(GetParam());
-  for (const Case& c : cases())
-    ASSERT_EQ(sums_of(sums, c), expected(c))
-        << c.rows << " x " << c.columns << ", " << c.tokens << " tokens, by " << c.block;
+  SyrkKernel<double> doubles(GetParam());
+  SyrkKernel<float> floats(GetParam());
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(testing::Message() << c.rows << " x " << c.columns << ", " << c.tokens << " tokens, by "
+                                    << c.block);
+    const std::vector<double> sums = expected(c);
+    ASSERT_EQ(sums_of(doubles, c), sums);
+    ASSERT_EQ(sums_of(floats, c), sums);
+  }
 }
 
-TEST_P(OuterSumsTest, HaveTheSameBitsWithAnyNumberOfThreads) {
-  const Case c{500, 500, 600, steps(500, 1, 1)};
-  Operand values(500, 600, 1);
-  for (double& value : values.values) value = std::sin(value);
+/// Returns the sums of a triangle on each of several numbers of threads.
+template <class T>
+std::vector<std::vector<double>> sums_by_threads(int lanes) {
+  const FirstRows triangle = steps(500, 1, 1);
+  Operand<T> values(500, 1100, 1);
+  for (T& value : values.values) value = std::sin(value);
   const int before = omp_get_max_threads();
   std::vector<std::vector<double>> found;
   for (const int threads : {1, 2, 5}) {
     omp_set_num_threads(threads);
-    SyrkKernel sums(GetParam());
+    SyrkKernel<T> sums(lanes);
     std::vector<double> result(500 * 500);
-    sums.add({values.values.data(), values.values.data(), values.leading, values.leading, c.tokens},
-             {result.data(), 500, 500, 500, c.first_row.data()}, [] {});
+    sums.add({values.values.data(), values.values.data(), values.leading, values.leading, 1100},
+             {result.data(), 500, 500, 500, triangle.data()}, [] {});
     found.push_back(result);
   }
   omp_set_num_threads(before);
-  EXPECT_EQ(found[1], found[0]);
-  EXPECT_EQ(found[2], found[0]);
+  return found;
+}
+
+TEST_P(OuterSumsTest, HaveTheSameBitsWithAnyNumberOfThreads) {
+  const auto doubles = sums_by_threads<double>(GetParam()), floats = sums_by_threads<float>(GetParam());
+  EXPECT_EQ(doubles[1], doubles[0]);
+  EXPECT_EQ(doubles[2], doubles[0]);
+  EXPECT_EQ(floats[1], floats[0]);
+  EXPECT_EQ(floats[2], floats[0]);
+  // FP32 sums 512 terms in [-1, 1] at a time, whose roundings add up like their root.
+  for (std::size_t i = 0; i < doubles[0].size(); ++i)
+    ASSERT_NEAR(floats[0][i], doubles[0][i], 1100 * 23 * 6e-8) << i;
 }
 
 TEST_P(OuterSumsTest, LetProgressBeMadeBetweenParts) {
-  SyrkKernel sums(GetParam());
+  SyrkKernel<double> sums(GetParam());
   int parts = 0;
   sums_of(sums, {10, 10, 513, FirstRows(10, 0)}, &parts);
   EXPECT_EQ(parts, 3);

@@ -110,10 +110,12 @@ void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const 
 
 template <class P>
 void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progress) {
-  if constexpr (std::is_same_v<P, float>)
+  if (kernel_)
+    add_product(matrix, operands_, *kernel_, progress);
+  else if constexpr (std::is_same_v<P, float>)
     add_product(matrix, operands_, gemm_, workspace_, progress);
   else
-    add_product(matrix, operands_, syrk_kernel_ ? &*syrk_kernel_ : nullptr, workspace_, progress);
+    add_product(matrix, operands_, workspace_, progress);
 }
 
 template <class P>

@@ -75,7 +75,8 @@ class GramUpdater {
  public:
   GramUpdater(const Grid& grid, Precision precision)
       : exchange_(grid), precision_(precision), gemm_(FloatGemm::best(precision)) {
-    if (std::is_same_v<P, double> && SyrkKernel::is_faster_than_blas()) syrk_kernel_.emplace();
+    const bool has_onednn = std::is_same_v<P, float> && gemm_.kind() != FloatGemm::Kind::blas;
+    if (SyrkKernel<P>::is_faster_than_blas() && !has_onednn) kernel_.emplace();
   }
 
   /// Adds this rank's tokens z: [tokens, D], row-major, less `shift`: [D]. `tokens` may differ between ranks
@@ -92,8 +93,8 @@ class GramUpdater {
   Precision precision_;
   GramSums* pending_ = nullptr;
   PanelOperands<P> operands_;
-  std::optional<SyrkKernel> syrk_kernel_;  // for FP64 panels; none: BLAS
-  FloatGemm gemm_;                         // for FP32 panels
+  std::optional<SyrkKernel<P>> kernel_;  // none: BLAS, or for FP32 panels gemm_
+  FloatGemm gemm_;
   LargeArray<P> workspace_;
 };
 

@@ -61,15 +61,22 @@ std::vector<std::int64_t> diagonal_of(const Matrix& gram) {
 
 }  // namespace
 
-void add_product(Matrix& gram, const PanelOperands<double>& operands, SyrkKernel* kernel,
-                 LargeArray<double>& workspace, const std::function<void()>& progress) {
+template <class T>
+void add_product(Matrix& gram, const PanelOperands<T>& panel, SyrkKernel<T>& kernel,
+                 const std::function<void()>& progress) {
+  const std::vector<std::int64_t> first_row = diagonal_of(gram);
+  kernel.add(panel, {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
+             progress);
+}
+
+template void add_product(Matrix&, const PanelOperands<double>&, SyrkKernel<double>&,
+                          const std::function<void()>&);
+template void add_product(Matrix&, const PanelOperands<float>&, SyrkKernel<float>&,
+                          const std::function<void()>&);
+
+void add_product(Matrix& gram, const PanelOperands<double>& operands, LargeArray<double>& workspace,
+                 const std::function<void()>& progress) {
   if (operands.tokens == 0) return;
-  if (kernel != nullptr) {
-    const std::vector<std::int64_t> first_row = diagonal_of(gram);
-    return kernel->add(
-        operands, {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
-        progress);
-  }
   const PanelOperands<double> panel = with_contiguous_columns(operands, gram.local_columns(), workspace);
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
   const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);

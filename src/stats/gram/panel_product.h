@@ -13,11 +13,18 @@ namespace headspan {
 
 /// Adds gram[i, j] += sum_t rows[i, t] columns[j, t] for the local elements on and below the diagonal of the
 /// whole Gram; what lies above it in diagonal tiles is undefined afterwards. Calls `progress` between blocks.
-/// An FP64 panel is multiplied by `kernel`, or by BLAS if that is null; an FP32 panel is summed in FP32. The
-/// caller keeps `workspace` from call to call. It holds nothing with `kernel`, the panel's columns for BLAS
-/// if they are scattered in it, and at most 64 MiB for FP32.
-void add_product(Matrix& gram, const PanelOperands<double>& panel, SyrkKernel* kernel,
-                 LargeArray<double>& workspace, const std::function<void()>& progress);
+/// The products of an FP32 panel are summed in FP32 for some hundred tokens with a kernel, and for the whole
+/// panel without.
+template <class T>
+void add_product(Matrix& gram, const PanelOperands<T>& panel, SyrkKernel<T>& kernel,
+                 const std::function<void()>& progress);
+
+/// The same by BLAS. The caller keeps `workspace` from call to call; it holds the panel's columns if they are
+/// scattered in it.
+void add_product(Matrix& gram, const PanelOperands<double>& panel, LargeArray<double>& workspace,
+                 const std::function<void()>& progress);
+
+/// The same by BLAS or oneDNN. `workspace`: at most 64 MiB.
 void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm,
                  LargeArray<float>& workspace, const std::function<void()>& progress);
 

@@ -10,102 +10,111 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kDepth = 256;      // tokens; the fastest combination that was tried on an EPYC
-constexpr std::int64_t kColumns = 2048;   // times kDepth fits the cache that cores share
-constexpr std::int64_t kRows = 240;       // times kDepth fits a core's second-level cache
-constexpr std::int64_t kColumnStep = 64;  // a multiple of every tile's columns
-constexpr std::int64_t kRowStep = 24;     // a multiple of every tile's rows
-constexpr std::int64_t kFewestRows = 2 * kRowStep;
-constexpr std::int64_t kBlocksPerThread = 4;
+template <class T>
+constexpr std::int64_t kDepth = 2048 /
+                                sizeof(T);  // tokens; the fastest combination that was tried on an EPYC
+constexpr std::int64_t kColumns = 2048;     // times kDepth fits the cache that cores share
+constexpr std::int64_t kRows = 240;         // times kDepth fits a core's second-level cache
+constexpr std::int64_t kColumnStep = 64;    // a multiple of every tile's columns
+constexpr std::int64_t kRowStep = 48;       // a multiple of every tile's rows
+constexpr std::int64_t kFewestRows = kRowStep;
+constexpr std::int64_t kBlocksPerThread = 8;
 
 /// The shape of a tile of c that is summed in registers. Of AVX-512's 32 vectors 24 hold sums; of the 16 of
 /// AVX2 and SSE, 12 and 8.
-template <int Lanes>
+template <int Lanes, class T>
 struct Tile {
-  static constexpr int kLanes = Lanes / 2;  // of 8 bytes
+  static constexpr int kLanes = Lanes * 4 / static_cast<int>(sizeof(T));
   static constexpr int kVectors = Lanes == 4 ? 2 : 3;
   static constexpr int kRows = kVectors * kLanes;
   static constexpr int kColumns = Lanes == 16 ? 8 : 4;
-  typedef double Doubles __attribute__((vector_size(8 * kLanes)));  // `using` would lose the size
+  typedef T Values __attribute__((vector_size(4 * Lanes)));  // `using` would lose the size
 };
+
+/// Adds values to c, at any address.
+template <int Count, class Values>
+HS_INLINED inline void add_vector(const Values& values, double* c) {
+  typedef double Doubles __attribute__((vector_size(8 * Count)));
+  Doubles sums;
+  std::memcpy(&sums, c, sizeof sums);
+  sums += __builtin_convertvector(values, Doubles);
+  std::memcpy(c, &sums, sizeof sums);
+}
 
 /// Adds c += a b^T for a tile of c, column-major. a: [Tile::kRows, depth] and b: [Tile::kColumns, depth],
 /// column-major without gaps, aligned to a vector.
-template <int Lanes>
-HS_INLINED inline void add_tile(const double* a, const double* b, std::int64_t depth, double* c,
-                                std::int64_t leading) {
-  using T = Tile<Lanes>;
-  typename T::Doubles sums[T::kColumns][T::kVectors] = {};
+template <int Lanes, class T>
+HS_INLINED inline void add_tile(const T* a, const T* b, std::int64_t depth, double* c, std::int64_t leading) {
+  using Shape = Tile<Lanes, T>;
+  using Values = typename Shape::Values;
+  Values sums[Shape::kColumns][Shape::kVectors] = {};
 #pragma GCC unroll 8
-  for (int j = 0; j < T::kColumns; ++j)
+  for (int j = 0; j < Shape::kColumns; ++j)
+#pragma GCC unroll 6
+    for (int i = 0; i < Shape::kRows; i += 8) __builtin_prefetch(c + j * leading + i, 1);
+  for (std::int64_t t = 0; t < depth; ++t, a += Shape::kRows, b += Shape::kColumns) {
+    Values x[Shape::kVectors];
 #pragma GCC unroll 3
-    for (int r = 0; r < T::kVectors; ++r) __builtin_prefetch(c + j * leading + r * T::kLanes, 1);
-  for (std::int64_t t = 0; t < depth; ++t, a += T::kRows, b += T::kColumns) {
-    typename T::Doubles x[T::kVectors];
-#pragma GCC unroll 3
-    for (int r = 0; r < T::kVectors; ++r)
-      x[r] = *reinterpret_cast<const typename T::Doubles*>(a + r * T::kLanes);
+    for (int r = 0; r < Shape::kVectors; ++r) x[r] = *reinterpret_cast<const Values*>(a + r * Shape::kLanes);
 #pragma GCC unroll 8
-    for (int j = 0; j < T::kColumns; ++j) {
-      const typename T::Doubles y = b[j] - typename T::Doubles{};
+    for (int j = 0; j < Shape::kColumns; ++j) {
+      const Values y = b[j] - Values{};
 #pragma GCC unroll 3
-      for (int r = 0; r < T::kVectors; ++r) sums[j][r] += x[r] * y;
+      for (int r = 0; r < Shape::kVectors; ++r) sums[j][r] += x[r] * y;
     }
   }
 #pragma GCC unroll 8
-  for (int j = 0; j < T::kColumns; ++j)
+  for (int j = 0; j < Shape::kColumns; ++j)
 #pragma GCC unroll 3
-    for (int r = 0; r < T::kVectors; ++r) {
-      double* const to = c + j * leading + r * T::kLanes;  // at any address
-      typename T::Doubles before;
-      std::memcpy(&before, to, sizeof before);
-      before += sums[j][r];
-      std::memcpy(to, &before, sizeof before);
-    }
+    for (int r = 0; r < Shape::kVectors; ++r)
+      add_vector<Shape::kLanes>(sums[j][r], c + j * leading + r * Shape::kLanes);
 }
 
 /// Rows of an operand: [count, depth], column-major.
+template <class T>
 struct Strip {
-  const double* values;
+  const T* values;
   std::int64_t leading, count, depth;
 };
 
 /// Cuts a strip into panels of Width rows, one after another, each [Width, depth], with zeros below the last
 /// row.
-template <int Width>
-HS_INLINED inline void pack_strip(const Strip& from, double* to) {
+template <int Width, class T>
+HS_INLINED inline void pack_strip(const Strip<T>& from, T* to) {
   for (std::int64_t i = 0; i < from.count; i += Width) {
     const std::int64_t rows = std::min<std::int64_t>(Width, from.count - i);
     for (std::int64_t t = 0; t < from.depth; ++t, to += Width) {
-      const double* const values = from.values + i + t * from.leading;
+      const T* const values = from.values + i + t * from.leading;
       if (rows == Width)
         std::copy(values, values + Width, to);
       else
-        std::fill(std::copy(values, values + rows, to), to + Width, 0.0);
+        std::fill(std::copy(values, values + rows, to), to + Width, T(0));
     }
   }
 }
 
 /// The part of a panel that is multiplied at a time: `columns` columns from `column` on, for `tokens` tokens
 /// from `token` on.
+template <class T>
 struct Chunk {
-  const PanelOperands<double>* panel;
+  const PanelOperands<T>* panel;
   Staircase c;
   std::int64_t column, columns, token, tokens;
 };
 
+template <class T>
 struct PackColumns {
   template <int Lanes>
-  HS_INLINED static void run(const Chunk* chunk, double* to) {
-    constexpr int kWidth = Tile<Lanes>::kColumns;
-    const PanelOperands<double>& panel = *chunk->panel;
-    const double* const values = panel.columns + chunk->token * panel.leading_columns;
+  HS_INLINED static void run(const Chunk<T>* chunk, T* to) {
+    constexpr int kWidth = Tile<Lanes, T>::kColumns;
+    const PanelOperands<T>& panel = *chunk->panel;
+    const T* const values = panel.columns + chunk->token * panel.leading_columns;
     for (std::int64_t i = 0; i < chunk->columns; i += kWidth, to += kWidth * chunk->tokens) {
       const std::int64_t width = std::min<std::int64_t>(kWidth, chunk->columns - i);
       std::int64_t offsets[kWidth];
       for (std::int64_t j = 0; j < width; ++j) offsets[j] = panel.offset(chunk->column + i + j);
       if (offsets[width - 1] == offsets[0] + width - 1)
-        pack_strip<kWidth>({values + offsets[0], panel.leading_columns, width, chunk->tokens}, to);
+        pack_strip<kWidth, T>({values + offsets[0], panel.leading_columns, width, chunk->tokens}, to);
       else
         for (std::int64_t t = 0; t < chunk->tokens; ++t)
           for (std::int64_t j = 0; j < kWidth; ++j)
@@ -116,10 +125,11 @@ struct PackColumns {
 
 /// A block of rows and the packed columns by which it is multiplied. `c` is the part of the whole matrix to
 /// which the product is added. It begins `above` rows below the top, from which c.first_row counts.
+template <class T>
 struct Block {
-  Strip rows;
-  double* packed;  // room for the rows
-  const double* columns;
+  Strip<T> rows;
+  T* packed;  // room for the rows
+  const T* columns;
   Staircase c;
   std::int64_t above;
 
@@ -129,36 +139,37 @@ struct Block {
 };
 
 /// Adds a tile that the staircase or an edge cuts.
-template <int Lanes>
-HS_INLINED inline void add_cut_tile(const double* a, const double* b, const Block& block, std::int64_t row,
+template <int Lanes, class T>
+HS_INLINED inline void add_cut_tile(const T* a, const T* b, const Block<T>& block, std::int64_t row,
                                     std::int64_t column) {
-  using T = Tile<Lanes>;
+  using Shape = Tile<Lanes, T>;
   const Staircase& c = block.c;
-  alignas(64) double sums[T::kRows * T::kColumns] = {};
-  add_tile<Lanes>(a, b, block.rows.depth, sums, T::kRows);
-  const std::int64_t last = std::min(row + T::kRows, c.rows);
-  for (std::int64_t j = 0; j < T::kColumns && column + j < c.columns; ++j)
+  alignas(64) double sums[Shape::kRows * Shape::kColumns] = {};
+  add_tile<Lanes, T>(a, b, block.rows.depth, sums, Shape::kRows);
+  const std::int64_t last = std::min(row + Shape::kRows, c.rows);
+  for (std::int64_t j = 0; j < Shape::kColumns && column + j < c.columns; ++j)
     for (std::int64_t i = std::max(row, block.first_row(column + j)); i < last; ++i)
-      c.values[i + (column + j) * c.leading] += sums[i - row + j * T::kRows];
+      c.values[i + (column + j) * c.leading] += sums[i - row + j * Shape::kRows];
 }
 
+template <class T>
 struct AddBlock {
   template <int Lanes>
-  HS_INLINED static void run(const Block* block) {
-    using T = Tile<Lanes>;
+  HS_INLINED static void run(const Block<T>* block) {
+    using Shape = Tile<Lanes, T>;
     const Staircase& c = block->c;
     const std::int64_t depth = block->rows.depth;
-    pack_strip<T::kRows>(block->rows, block->packed);
-    for (std::int64_t column = 0; column < c.columns; column += T::kColumns) {
-      const std::int64_t end = column + T::kColumns, first = block->first_row(column);
+    pack_strip<Shape::kRows, T>(block->rows, block->packed);
+    for (std::int64_t column = 0; column < c.columns; column += Shape::kColumns) {
+      const std::int64_t end = column + Shape::kColumns, first = block->first_row(column);
       const std::int64_t whole_from = block->first_row(std::min(end, c.columns) - 1);
-      const double* const b = block->columns + column * depth;
-      for (std::int64_t row = first / T::kRows * T::kRows; row < c.rows; row += T::kRows) {
-        const double* const a = block->packed + row * depth;
-        if (end > c.columns || row < whole_from || row + T::kRows > c.rows)
-          add_cut_tile<Lanes>(a, b, *block, row, column);
+      const T* const b = block->columns + column * depth;
+      for (std::int64_t row = first / Shape::kRows * Shape::kRows; row < c.rows; row += Shape::kRows) {
+        const T* const a = block->packed + row * depth;
+        if (end > c.columns || row < whole_from || row + Shape::kRows > c.rows)
+          add_cut_tile<Lanes, T>(a, b, *block, row, column);
         else
-          add_tile<Lanes>(a, b, depth, c.values + row + column * c.leading, c.leading);
+          add_tile<Lanes, T>(a, b, depth, c.values + row + column * c.leading, c.leading);
       }
     }
   }
@@ -170,60 +181,82 @@ std::int64_t rows_per_block(std::int64_t rows, std::int64_t threads) {
   return std::clamp((fair + kRowStep - 1) / kRowStep * kRowStep, kFewestRows, kRows);
 }
 
-/// Packs the columns; called by all threads of a parallel region, which share the work. Returns when all are
-/// done.
-void pack_columns(int lanes, const Chunk& chunk, double* to) {
-#pragma omp for schedule(static)
+/// Packs columns; called by all threads of a parallel region, which take steps in turn and go on when none is
+/// left.
+template <class T>
+void pack_columns(int lanes, const Chunk<T>& chunk, T* to) {
+#pragma omp for schedule(dynamic) nowait
   for (std::int64_t first = 0; first < chunk.columns; first += kColumnStep) {
-    Chunk step = chunk;
+    Chunk<T> step = chunk;
     step.column += first;
     step.columns = std::min(kColumnStep, chunk.columns - first);
-    run_with<PackColumns>(lanes, &step, to + first * chunk.tokens);
+    run_with<PackColumns<T>>(lanes, &step, to + first * chunk.tokens);
   }
 }
 
-/// Adds blocks of rows; called by all threads of a parallel region, which take blocks in turn. `packed`: room
-/// of this thread.
-void add_blocks(int lanes, const Chunk& chunk, const double* columns, double* packed) {
-  const PanelOperands<double>& panel = *chunk.panel;
+/// Adds blocks of rows; called by all threads of a parallel region, which take blocks in turn and go on when
+/// none is left. The blocks at the bottom come first, because they are never cut by the staircase. `packed`:
+/// room of this thread.
+template <class T>
+void add_blocks(int lanes, const Chunk<T>& chunk, const T* columns, T* packed) {
+  const PanelOperands<T>& panel = *chunk.panel;
   const Staircase& c = chunk.c;
   const std::int64_t top = c.first_row[chunk.column];
   const std::int64_t height = rows_per_block(c.rows - top, omp_get_num_threads());
-#pragma omp for schedule(dynamic)
-  for (std::int64_t row = top; row < c.rows; row += height) {
-    const std::int64_t rows = std::min(height, c.rows - row);
-    const Block block{
-        {panel.rows + row + chunk.token * panel.leading_rows, panel.leading_rows, rows, chunk.tokens},
+#pragma omp for schedule(dynamic) nowait
+  for (std::int64_t end = c.rows; end > top; end -= height) {
+    const std::int64_t row = std::max(top, end - height);
+    const Block<T> block{
+        {panel.rows + row + chunk.token * panel.leading_rows, panel.leading_rows, end - row, chunk.tokens},
         packed,
         columns,
-        {c.values + row + chunk.column * c.leading, c.leading, rows, chunk.columns,
+        {c.values + row + chunk.column * c.leading, c.leading, end - row, chunk.columns,
          c.first_row + chunk.column},
         row};
-    run_with<AddBlock>(lanes, &block);
+    run_with<AddBlock<T>>(lanes, &block);
   }
+}
+
+/// Returns the chunks of a panel that have rows on or below the staircase.
+template <class T>
+std::vector<Chunk<T>> chunks_of(const PanelOperands<T>& panel, const Staircase& c) {
+  std::vector<Chunk<T>> chunks;
+  for (std::int64_t column = 0; column < c.columns && c.first_row[column] < c.rows; column += kColumns)
+    for (std::int64_t token = 0; token < panel.tokens; token += kDepth<T>)
+      chunks.push_back({&panel, c, column, std::min(kColumns, c.columns - column), token,
+                        std::min(kDepth<T>, panel.tokens - token)});
+  return chunks;
 }
 
 }  // namespace
 
-void SyrkKernel::add(const PanelOperands<double>& panel, const Staircase& c,
-                     const std::function<void()>& progress) {
+template <class T>
+void SyrkKernel<T>::add(const PanelOperands<T>& panel, const Staircase& c,
+                        const std::function<void()>& progress) {
   const std::int64_t steps = (std::min(kColumns, c.columns) + kColumnStep - 1) / kColumnStep;
-  columns_.reserve(steps * kColumnStep * std::min(kDepth, panel.tokens));
+  const std::int64_t depth = std::min(kDepth<T>, panel.tokens);
+  for (LargeArray<T>& columns : columns_) columns.reserve(steps * kColumnStep * depth);
   rows_.resize(static_cast<std::size_t>(omp_get_max_threads()));
-  for (auto& rows : rows_) rows.reserve(kRows * std::min(kDepth, panel.tokens));
-  for (std::int64_t column = 0; column < c.columns && c.first_row[column] < c.rows; column += kColumns)
-    for (std::int64_t token = 0; token < panel.tokens; token += kDepth) {
-      const Chunk chunk{&panel, c,
-                        column, std::min(kColumns, c.columns - column),
-                        token,  std::min(kDepth, panel.tokens - token)};
+  for (LargeArray<T>& rows : rows_) rows.reserve(kRows * depth);
+  const std::vector<Chunk<T>> chunks = chunks_of(panel, c);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    T* const packed = columns_[i % 2].data();
+    T* const next = columns_[(i + 1) % 2].data();
 #pragma omp parallel
-      {
-        pack_columns(lanes_, chunk, columns_.data());
-        add_blocks(lanes_, chunk, columns_.data(),
-                   rows_[static_cast<std::size_t>(omp_get_thread_num())].data());
+    {
+      if (i == 0) {
+        pack_columns(lanes_, chunks[i], packed);
+#pragma omp barrier
       }
-      progress();
+      add_blocks(lanes_, chunks[i], packed, rows_[static_cast<std::size_t>(omp_get_thread_num())].data());
+      // Threads for which no block is left pack the next chunk meanwhile.
+      if (i + 1 < chunks.size()) pack_columns(lanes_, chunks[i + 1], next);
     }
+    progress();
+  }
 }
+
+template class SyrkKernel<double>;
+template class SyrkKernel<float>;
 
 }  // namespace headspan

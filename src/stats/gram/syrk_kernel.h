@@ -1,11 +1,12 @@
-// Sums of outer products in FP64: c += rows columns^T on and below a staircase of c. For a symmetric matrix,
-// whole or block-cyclic, the staircase is its diagonal. The kernels follow Goto and van de Geijn, ACM TOMS 34
-// (2008). They replace OpenBLAS for two reasons: it picks kernels by the processor's name or the environment,
-// and runs at half the speed if the choice is wrong; and its products of the small rectangles along a
-// diagonal are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
+// Sums of outer products: c += rows columns^T, c in FP64, on and below a staircase of c. For a symmetric
+// matrix, whole or block-cyclic, the staircase is its diagonal. The kernels follow Goto and van de Geijn, ACM
+// TOMS 34 (2008). They replace OpenBLAS for two reasons: it picks kernels by the processor's name or the
+// environment, and runs at half the speed if the choice is wrong; and its products of the small rectangles
+// along a diagonal are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
 //
-// Each element is summed by one thread, 256 tokens at a time, in their order, so that the result has the same
-// bits for any number of threads. Local; no MPI.
+// T is the type of the operands, double or float. Each element of c is summed by one thread, in the order of
+// the tokens, so that the result has the same bits for any number of threads: 256 tokens at a time in FP64,
+// or 512 in FP32, which are then added to c. Local; no MPI.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct Staircase {
   const std::int64_t* first_row;
 };
 
-/// Keeps its workspace, at most 4 MiB and half a MiB per thread, from call to call.
+/// Keeps its workspace, at most 8 MiB and half a MiB per thread, from call to call.
+template <class T>
 class SyrkKernel {
  public:
   /// Returns whether it is faster than BLAS. Measured on one core of an EPYC with D = 4096, against OpenBLAS
@@ -39,12 +41,12 @@ class SyrkKernel {
   /// Adds c[i, j] += sum_t panel.rows[i, t] panel.columns[offset(j), t] for i >= first_row[j]; leaves other
   /// elements of c alone. The threads of this process share the work; the calling one runs `progress` between
   /// chunks of it. Throws std::bad_alloc.
-  void add(const PanelOperands<double>& panel, const Staircase& c, const std::function<void()>& progress);
+  void add(const PanelOperands<T>& panel, const Staircase& c, const std::function<void()>& progress);
 
  private:
   int lanes_;
-  LargeArray<double> columns_;            // packed, shared by all threads
-  std::vector<LargeArray<double>> rows_;  // packed, by thread
+  LargeArray<T> columns_[2];         // packed, shared by all threads: this chunk's and the next one's
+  std::vector<LargeArray<T>> rows_;  // packed, by thread
 };
 
 }  // namespace headspan

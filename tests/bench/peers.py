@@ -15,6 +15,7 @@
                          sequences behind --sequence-length tokens
   peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `forward`, `load` and
                          `memory`: a llama with random weights
+  peers.py blas          GF/s of numpy's products in FP64 and FP32 on one core, as headspan --blas-speed measures them
   peers.py versions      of numpy, scipy, torch and transformers
 
 Shapes and options are those of headspan-bench. Prints one line per figure, as headspan-bench does; times are
@@ -297,6 +298,21 @@ def run_make(options):
     model.save_pretrained(options.folder, max_shard_size=options.shard_size)
 
 
+def run_blas(options):
+    """Prints GF/s and nothing else."""
+    seconds, products = 0.0, 0
+    for size, dtype in ((448, np.float64), (560, np.float32)):
+        x = np.ones((size, size), dtype)
+        times = []
+        for _ in range(6):
+            start = time.thread_time()
+            x @ x.T[:, ::-1]  # a view that is not x^T, for which numpy calls syrk
+            times.append(time.thread_time() - start)
+        seconds += min(times[1:])
+        products += size ** 3
+    print(f"{2e-9 * products / seconds:.6g}")
+
+
 def run_versions(options):
     """On one line."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -305,7 +321,7 @@ def run_versions(options):
 
 
 PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "spectra": run_spectra,
-         "transformers": run_transformers, "study": run_study, "decode": run_decode, "make": run_make, "versions": run_versions}
+         "blas": run_blas, "transformers": run_transformers, "study": run_study, "decode": run_decode, "make": run_make, "versions": run_versions}
 
 
 def load(modules):

@@ -61,10 +61,18 @@ peer() {
   local run=$1 round=$2
   shift 2
   echo "== peers.py $* ($run)" >&2
-  measure "$run" "$round" "$python" tests/bench/peers.py "$@" --threads "${run%% *}"
+  local kernels=()
+  [[ $core == - ]] || kernels=("OPENBLAS_CORETYPE=$core")
+  measure "$run" "$round" env "${kernels[@]}" "$python" tests/bench/peers.py "$@" --threads "${run%% *}"
 }
 
 smollm2=checkpoints/smollm2
+
+# Every BLAS at its best: headspan chooses its kernels itself, numpy gets those that are the fastest here. (torch has other
+# kernels.)
+unset OPENBLAS_CORETYPE
+read -r _ _ ours_handicapped <<< "$(bash tests/bench/best_core.sh "$program" --blas-speed)"
+read -r core _ peers_handicapped <<< "$(bash tests/bench/best_core.sh "$python" tests/bench/peers.py blas)"
 
 # plan NAME OPTION...: a compression of SmolLM2
 plan() {
@@ -158,11 +166,12 @@ lscpu | sed -n 's/^Model name: */Machine: /p'
 echo "Cores: 2 of $(nproc)"
 echo "Date: $(date -u +%Y-%m-%d)"
 echo "Program: $("$program" --version)"
-echo "Peers: $versions"
+echo "Peers: $versions; OpenBLAS's kernels: ${core/#-/its own choice}${peers_handicapped:+, the best that work, without AVX-512}"
 echo "Command: bash tests/bench/run.sh PYTHON"
 echo
 status=0
-python3 tests/bench/table.py "$work/lines" || status=$?
+python3 tests/bench/table.py "$work/lines" ${ours_handicapped:+--limits-handicapped} \
+  ${peers_handicapped:+--peers-handicapped} || status=$?
 if ((${#failures[@]} > 0)); then
   printf '\nfailed: %s\n' "${failures[@]}"
   status=1

@@ -320,8 +320,8 @@ def run_versions(options):
           f"torch {torch.__version__}, transformers {transformers.__version__}")
 
 
-PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "spectra": run_spectra,
-         "blas": run_blas, "transformers": run_transformers, "study": run_study, "decode": run_decode, "make": run_make, "versions": run_versions}
+PEERS = {"numpy": run_numpy, "selection": run_selection, "paper": run_paper, "spectra": run_spectra, "blas": run_blas,
+         "transformers": run_transformers, "study": run_study, "decode": run_decode, "make": run_make, "versions": run_versions}
 
 
 def load(modules):

@@ -97,7 +97,6 @@ class LoadBench {
          allocate_weights(config_, extent(), {}, scalar_type(dtype_), at::Device(at::kMeta)).slices)
       needed += checkpoint_.entry(slice.name).bytes();
     const auto [less, more] = std::minmax(read, needed);
-    const double required = comm_.size() == 1 ? 0.9 : cold ? 0.95 : 0.8;
     return report(
         options_, comm_,
         {"load, bytes read against bytes of the tensors", "GB", 1e-9 * static_cast<double>(read),

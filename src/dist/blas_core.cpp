@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -86,8 +87,8 @@ double blas_speed() {
          (seconds_of_product<double>(kDouble, dgemm_) + seconds_of_product<float>(kFloat, sgemm_));
 }
 
-/// Reads what a child prints until it closes its output, or kLongestMeasurement is over.
-std::string read_output(int descriptor) {
+/// Returns what a child prints until it closes its output; nothing if kLongestMeasurement is over before.
+std::optional<std::string> read_output(int descriptor) {
   std::string text;
   const double start = steady_seconds();
   std::array<char, 256> buffer{};
@@ -96,10 +97,10 @@ std::string read_output(int descriptor) {
     if (poll(&poller, 1, 100) == 0) continue;
     const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
+    if (count <= 0) return text;
     text.append(buffer.data(), static_cast<std::size_t>(count));
   }
-  return text;
+  return {};
 }
 
 /// Returns the environment with one thread and OpenBLAS's kernels for `core`.
@@ -117,11 +118,11 @@ std::vector<std::string> environment_for(const std::string& core) {
   return variables;
 }
 
-/// Measures a core in a child process, because its kernels may crash here. Returns GF/s; 0 if it does not
-/// work, or OpenBLAS does not have it and runs another one.
-double speed_of(const std::string& core) {
+/// Measures a core in a child process, because its kernels may crash here. Returns GF/s, 0 if it does not
+/// work or OpenBLAS does not have it and runs another one; nothing if that takes too long to tell.
+std::optional<double> speed_of(const std::string& core) {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return 0;
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -137,12 +138,13 @@ double speed_of(const std::string& core) {
       posix_spawn(&child, executable_path(), &actions, nullptr, arguments, environment.data());
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  const std::string text = failure == 0 ? read_output(ends[0]) : "";
+  const std::optional<std::string> text = failure == 0 ? read_output(ends[0]) : "";
   ::close(ends[0]);
-  if (failure != 0) return 0;
+  if (failure != 0) return {};
   kill(child, SIGKILL);  // it has ended, or takes too long
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
-  std::istringstream words(text);
+  if (!text) return {};
+  std::istringstream words(*text);
   std::string runs;
   double speed = 0;
   return words >> runs >> speed && runs == core ? speed : 0;
@@ -200,8 +202,11 @@ std::string best_core() {
   const std::string path = cache_file();
   if (const std::string kept = read_choice(path, cores); !kept.empty()) return kept;
   std::map<std::string, double> speeds;
-  for (const std::string& core : cores)
-    if (const double speed = speed_of(core); speed > 0) speeds[core] = speed;
+  for (const std::string& core : cores) {
+    const std::optional<double> speed = speed_of(core);
+    if (!speed) return loaded;  // too busy a machine to choose: the next process measures again
+    if (*speed > 0) speeds[core] = *speed;
+  }
   const std::string best = choose_core(loaded, speeds);
   write_choice(path, best);
   return best;

@@ -79,6 +79,14 @@ class BlasCore(unittest.TestCase):
             self.chosen(XDG_CACHE_HOME=place, HOME="/proc/nothing")
         self.assertEqual([path.name for path in self.files()], ["file"])
 
+    def test_what_takes_too_long_is_not_kept(self):
+        """HEADSPAN_PROGRAM starts the program again, here to be measured."""
+        program = self.cache / "slow"
+        program.write_text("#!/bin/sh\nexec sleep 60\n")
+        program.chmod(0o755)
+        self.chosen(HEADSPAN_PROGRAM=str(program))
+        self.assertEqual(self.files(), [program])
+
     def test_what_the_user_asks_for_stays(self):
         self.assertEqual(self.chosen(OPENBLAS_CORETYPE="Nehalem"), "Nehalem")
         self.assertEqual(self.files(), [])

@@ -37,13 +37,20 @@ class BlasCore(unittest.TestCase):
         name, speed = self.run_program("--blas-speed", OPENBLAS_CORETYPE=core)[0].split()
         return name, float(speed)
 
+    def kept(self):
+        """Returns the file that keeps the choice."""
+        self.chosen()
+        if not self.files():
+            self.skipTest("there is nothing to choose from on this processor")
+        file, = self.files()
+        return file
+
     def files(self):
         return sorted(path for path in self.cache.rglob("*") if path.is_file())
 
     def test_measured_once_and_kept(self):
-        core = self.chosen()
-        file, = self.files()
-        self.assertEqual(file.read_text(), core + "\n")
+        file = self.kept()
+        core = file.read_text().strip()
         before = file.stat().st_mtime_ns
         self.assertEqual(self.chosen(), core)
         self.assertEqual((self.files(), file.stat().st_mtime_ns), ([file], before))
@@ -56,8 +63,9 @@ class BlasCore(unittest.TestCase):
         self.assertGreater(self.speed(self.chosen())[1], 1.5 * slow)
 
     def test_kept_choice_is_used_by_a_study(self):
-        self.chosen()
-        file, = self.files()
+        file = self.kept()
+        if [self.speed(core)[0] for core in ("Haswell", "Zen")] != ["Haswell", "Zen"]:
+            self.skipTest("OpenBLAS has no kernels to choose from")
         keys = {"model.path": TINY_OLMO2 / "step3000", "tokens.path": TINY_OLMO2 / "tokens" / "docs.fit.bin",
                 "tokens.limit": 600, "predict.streams": "k", "overlap.enabled": "false"}
         for core in "Haswell", "Zen":
@@ -67,8 +75,7 @@ class BlasCore(unittest.TestCase):
             self.assertRegex(log, f' blas="OpenBLAS [^ ]+, {core} kernels" ')
 
     def test_file_that_says_nothing_is_measured_again(self):
-        self.chosen()
-        file, = self.files()
+        file = self.kept()
         for text in "", "Pentium\n", "\0" * 1000:
             file.write_text(text)
             self.assertEqual(self.chosen() + "\n", file.read_text())
@@ -88,6 +95,8 @@ class BlasCore(unittest.TestCase):
         self.assertEqual(self.files(), [program])
 
     def test_what_the_user_asks_for_stays(self):
+        if self.speed("Nehalem")[0] != "Nehalem":
+            self.skipTest("OpenBLAS has no kernels to choose from")
         self.assertEqual(self.chosen(OPENBLAS_CORETYPE="Nehalem"), "Nehalem")
         self.assertEqual(self.files(), [])
 

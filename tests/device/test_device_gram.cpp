@@ -29,8 +29,9 @@ std::string name_of(Precision precision) {
 
 // Of G_ij in units of sqrt(G_ii G_jj), by Cauchy and Schwarz. Sums in FP64 of 10^4 tokens err by 1e-13 at the
 // very most. Sums in FP32 of a panel of 4096 tokens: 2^-24 for each of 64 = sqrt(4096) steps of a random
-// walk, four times that to be safe.
-constexpr double kDoubleSums = 1e-13, kFloatSums = 4 * 64 * 0x1p-24;
+// walk, four times that to be safe. Products of bfloat16 have so few bits that their errors need not cancel:
+// the bound for sums in sequence (Higham, Accuracy and Stability, 4.2), which small products of OpenBLAS are.
+constexpr double kDoubleSums = 1e-13, kFloatSums = 4 * 64 * 0x1p-24, kBfloat16Sums = 4096 * 0x1p-24;
 
 /// GPUs multiply the values of split in FP32, not hi + lo, as integers.
 bool is_in_integers(Precision precision, at::Device device) {
@@ -41,6 +42,7 @@ bool is_in_integers(Precision precision, at::Device device) {
 /// largest, which is below 8 deviations here, in both factors.
 double sums_error(Precision precision, at::Device device) {
   if (is_in_integers(precision, device)) return 8 * 0x1p-22;
+  if (precision == Precision::bfloat16) return kBfloat16Sums;
   return multiplies_doubles(precision) ? kDoubleSums : kFloatSums;
 }
 

@@ -31,7 +31,7 @@ PATIENCE = "1"
 SIGNALS = {True: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL],
            False: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]}
 MOST_TOKENS = 120000
-MANY = 50  # interrupts of which each signal meets some run at work
+MANY = 25  # interrupts of which each signal meets some run at work
 CRASH = re.compile(r"corrupted|malloc\(\)|free\(\)|chunk|Process received signal|Assertion|terminate called")
 
 

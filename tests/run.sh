@@ -4,7 +4,7 @@
 #
 #   bash tests/run.sh [--all] [--cuda]
 #
-#       --all:   the slow tests too
+#       --all:   the slow tests too, without the quick ones that these repeat
 #       --cuda:  only those on simulated GPUs, with the program built for GPUs in build/cuda on PyTorch's wheel, which is
 #                fetched (3 GB); with --all every test of that build. No test needs a GPU.
 set -euo pipefail
@@ -19,16 +19,18 @@ for word in "$@"; do
   esac
 done
 
-build=build/release options=(--tests) targets=() chosen=()
-if $cuda; then
-  build=build/cuda options+=(--cuda)
-  $all || targets=(gpu_tests) chosen=(--label-regex '^gpus$')
+build=build/release options=(--tests) targets=()
+$cuda && build=build/cuda options+=(--cuda)
+if $all; then
+  chosen=(--label-exclude '^quick$')
+elif $cuda; then
+  targets=(gpu_tests) chosen=(--label-regex '^gpus$')
 else
-  $all || chosen=(--label-exclude '^slow$')
+  chosen=(--label-exclude '^slow$')
 fi
 bash jobs/build.sh "${options[@]}" "${targets[@]}"
 
-# Tests tell ctest how many processes they start, so that at most this many processes run at a time.
+# Tests tell ctest how many cores they keep busy (tests/CMakeLists.txt), so that few tests share a core.
 log=$build/tests.log
 status=0
 ctest --test-dir "$build" --parallel "$(nproc)" --output-on-failure --no-tests=error "${chosen[@]}" 2>&1 |

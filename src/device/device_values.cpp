@@ -71,6 +71,10 @@ at::ScalarType panel_type(Precision precision) {
   throw Error("panel_type: no such precision");
 }
 
+std::int64_t panel_value_bytes(Precision precision) {
+  return static_cast<std::int64_t>(c10::elementSize(panel_type(precision)));
+}
+
 void shift_values(const at::Tensor& in, const at::Tensor& origin, Precision precision, at::Tensor& out) {
   HS_ASSERT(out.scalar_type() == panel_type(precision));
   for (std::int64_t first = 0; first < in.size(0); first += kTokens) {

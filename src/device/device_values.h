@@ -30,6 +30,8 @@ std::vector<double> to_vector(const at::Tensor& values);
 /// Returns the type in which the values of a panel are sent: the narrowest that holds what `precision`
 /// multiplies.
 at::ScalarType panel_type(Precision precision);
+/// Returns its bytes.
+std::int64_t panel_value_bytes(Precision precision);
 
 /// Sets out = in - origin, rounded as `precision` multiplies it: to nearest, ties to even. in: [tokens, D];
 /// origin: [D] FP64; out: [tokens, D] of panel_type. For `split` on GPUs, `out` is FP32, which as_operand

@@ -17,11 +17,10 @@ std::int64_t tokens_of_a_step(const Grid& grid, const BenchOptions& options) {
 }
 
 /// The Gram of rows that are there: shift, sums, exchange and products. Collective over the grid.
-template <class T>
 void update_gram(const Grid& grid, const BenchOptions& options, const std::vector<float>& rows) {
   const std::int64_t columns = options.columns(), step = tokens_of_a_step(grid, options);
   GramSums sums(grid, columns, gram_block(grid.shape(), options.all_heads(), options.head_size));
-  GramUpdater<T> updater(grid, options.product());
+  GramUpdater<float> updater(grid, options.product());
   std::vector<double> shift;
   for (std::int64_t first = 0; first < options.tokens; first += step) {
     const Range mine =
@@ -58,7 +57,7 @@ bool against_syrk(const BenchOptions& options, const Comm& comm) {
   std::vector<T> gram(static_cast<std::size_t>(columns * columns));
   const TurnTimes times = time_in_turn(
       comm, options.repeats, [&] { bare_syrk(options, step, panel, gram); },
-      [&] { update_gram<T>(grid, options, rows); });
+      [&] { update_gram(grid, options, rows); });
   const double gflop = 1e-9 * static_cast<double>(options.tokens) * static_cast<double>(columns) *
                        static_cast<double>(columns + 1);
   const std::string routine = std::is_same_v<T, double> ? "dsyrk" : "ssyrk";
@@ -67,7 +66,6 @@ bool against_syrk(const BenchOptions& options, const Comm& comm) {
                  gflop / times.limit, times.speed, options.threads == 1 ? 0.97 : 0.95});
 }
 
-template <class T>
 bool against_one_rank(const BenchOptions& options, const Comm& comm) {
   const GridShape shape = squarest_grid(comm.size());
   const Grid grid(comm, static_cast<int>(shape.rows), static_cast<int>(shape.columns));
@@ -77,9 +75,9 @@ bool against_one_rank(const BenchOptions& options, const Comm& comm) {
   const TurnTimes times = time_in_turn(
       comm, options.repeats,
       [&] {
-        if (comm.is_root()) update_gram<T>(alone, options, rows);
+        if (comm.is_root()) update_gram(alone, options, rows);
       },
-      [&] { update_gram<T>(grid, options, rows); });
+      [&] { update_gram(grid, options, rows); });
   return report(options, comm,
                 {"Gram, " + options.precision + ", " + std::to_string(comm.size()) + " ranks against one",
                  "s", times.routine, times.limit, times.speed, comm.size() == 2 ? 1.8 : kNone});
@@ -89,8 +87,7 @@ bool against_one_rank(const BenchOptions& options, const Comm& comm) {
 
 bool bench_gram(const BenchOptions& options, const Comm& comm) {
   const bool in_double = options.product() == Precision::float64;
-  if (comm.size() > 1)
-    return in_double ? against_one_rank<double>(options, comm) : against_one_rank<float>(options, comm);
+  if (comm.size() > 1) return against_one_rank(options, comm);
   return in_double ? against_syrk<double>(options, comm) : against_syrk<float>(options, comm);
 }
 

@@ -55,21 +55,15 @@ void expect_operand(const T* values, std::int64_t leading, const Offset& offset,
             << which << ", panel " << panel << ", rank " << rank << ", token " << token << ", local " << l;
 }
 
+/// Returns what it sends, which a single rank reads in place.
 template <class T>
-void start(PanelExchange<T>& exchange, const Matrix& shape, int panel, int rank) {
-  std::vector<std::int64_t> seen(static_cast<std::size_t>(shape.columns().size), 0);  // tokens of each column
-  const auto fill_again = [&](std::int64_t token, std::int64_t first, std::int64_t count, T* out) {
-    for (std::int64_t j = 0; j < count; ++j) out[j] = value_of<T>(panel, rank, token, first + j);
-  };
-  exchange.start(
-      shape, tokens_of(panel, rank),
-      [&](std::int64_t token, std::int64_t first, std::int64_t count, T* out) {
-        fill_again(token, first, count, out);
-        for (std::int64_t j = 0; j < count; ++j)
-          EXPECT_EQ(token, seen[static_cast<std::size_t>(first + j)]++);
-      },
-      fill_again);
-  for (const std::int64_t tokens : seen) EXPECT_EQ(tokens, tokens_of(panel, rank));
+std::vector<T> start(PanelExchange<T>& exchange, const Matrix& shape, int panel, int rank) {
+  std::vector<T> z;
+  for (std::int64_t token = 0; token < tokens_of(panel, rank); ++token)
+    for (std::int64_t j = 0; j < shape.columns().size; ++j) z.push_back(value_of<T>(panel, rank, token, j));
+  exchange.start(shape, z.data(), tokens_of(panel, rank));
+  if (shape.grid().comm().size() > 1) std::fill(z.begin(), z.end(), T(-1));  // it may change
+  return z;
 }
 
 /// Panels for two matrices in turn.
@@ -81,7 +75,7 @@ void expect_panels(const Matrix& even, const Matrix& odd) {
   PanelExchange<T> exchange(grid);
   PanelOperands<T> operands[6];
   for (int panel = 0; panel < 6; ++panel) {
-    start(exchange, *shapes[panel % 2], panel, rank);
+    const std::vector<T> z = start(exchange, *shapes[panel % 2], panel, rank);
     exchange.progress();
     operands[panel] = exchange.finish();
 
@@ -97,11 +91,6 @@ void expect_panels(const Matrix& even, const Matrix& odd) {
       expect_operand(
           operands[p].columns, operands[p].leading_columns,
           [&](std::int64_t l) { return operands[p].offset(l); }, columns, grid.column(), p, ranks, "columns");
-      LargeArray<T> memory;
-      const PanelOperands<T> whole =
-          with_contiguous_columns(operands[p], columns.local_size(grid.column()), memory);
-      expect_operand(whole.columns, whole.leading_columns, neighbours, columns, grid.column(), p, ranks,
-                     "neighbouring columns");
     }
   }
 }
@@ -170,7 +159,7 @@ TEST(PanelExchange, MayBeDestroyedAfterAFailedCall) {
 TEST(PanelExchange, SendsAGibibyteAtATime) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   if (world.size() != 2) GTEST_SKIP() << "needs two ranks";
-  static constexpr std::int64_t kTokens = 330'000, kColumns = 520, kMost = std::int64_t{1} << 30;
+  static constexpr std::int64_t kTokens = 270'000, kColumns = 520, kMost = std::int64_t{1} << 30;
   const Grid grid(world, 1, 2);
   const Matrix matrix(grid, kColumns, kColumns, kColumns);
   std::int64_t sent = 0, received = 0;
@@ -185,11 +174,12 @@ TEST(PanelExchange, SendsAGibibyteAtATime) {
     };
   };
   PanelExchange<double> exchange(grid);
-  const auto touch_nothing = [](std::int64_t, std::int64_t, std::int64_t, double*) {};
+  LargeArray<double> z;  // pages of zeros that do not exist
+  z.reserve(kTokens * kColumns);
   replaced_send = count_in(sent);
   replaced_receive = count_in(received);
 
-  exchange.start(matrix, kTokens, touch_nothing, touch_nothing);
+  exchange.start(matrix, z.data(), kTokens);
   exchange.finish();
 
   replaced_send = replaced_receive = nullptr;

@@ -29,7 +29,7 @@ double largest_error(Kind kind, std::int64_t m, std::int64_t n, std::int64_t tok
   const std::vector<float> rows = panel(lda - 2, lda, tokens, 1), columns = panel(ldb - 1, ldb, tokens, 2);
   const std::vector<float>& right = alone ? rows : columns;
   FloatGemm gemm(kind);
-  gemm.open({rows.data(), right.data(), lda, ldb, tokens}, column + n);
+  gemm.open({rows.data(), right.data(), lda, ldb, tokens});
   std::vector<float> block(static_cast<std::size_t>(m * n), std::nanf(""));
   gemm.multiply(row, m, column, n, block.data());
 

@@ -155,14 +155,9 @@ TEST(Gram, MayHaveMoreColumnsThanAPieceOfAProduct) {
   const Range mine = dealt_tokens(kTokens, world.size(), world.rank());
   for (const Precision precision : {Precision::float64, Precision::float32}) {
     GramSums sums(grid, kColumns, 4);
-    const auto add = [&](auto updater) {
-      updater.add(sums, z.values.data() + mine.first * kColumns, mine.count, shift);
-      updater.drain();
-    };
-    if (precision == Precision::float64)
-      add(GramUpdater<double>(grid, precision));
-    else
-      add(GramUpdater<float>(grid, precision));
+    GramUpdater<double> updater(grid, precision);
+    updater.add(sums, z.values.data() + mine.first * kColumns, mine.count, shift);
+    updater.drain();
 
     std::int64_t wrong = 0;
     const Matrix& g = sums.matrix;
@@ -253,7 +248,7 @@ TEST(GramUpdater, ServesTwoSumsInTurnFromFloatsToo) {
   }
   GramSums sums[] = {GramSums(grid, 10, 4), GramSums(grid, 6, 3)};
   const std::vector<double> shifts[] = {std::vector<double>(10, 1.5), std::vector<double>(6, -0.5)};
-  GramUpdater<double> updater(grid, Precision::float64);
+  GramUpdater<float> updater(grid, Precision::float64);
 
   for (std::int64_t first = 0; first < 80; first += 10)
     for (std::size_t k = 0; k < 2; ++k) {
@@ -301,45 +296,53 @@ double cholesky_residual(const std::vector<double>& a, const std::vector<double>
 }
 
 /// This rank's share of a panel whose values are small whole numbers: element of a column and a token.
-std::vector<double> operand(const BlockCyclic& axis, int part, std::int64_t local, std::int64_t tokens) {
-  std::vector<double> values;
+template <class T>
+std::vector<T> operand(const BlockCyclic& axis, int part, std::int64_t local, std::int64_t tokens) {
+  std::vector<T> values;
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t i = 0; i < local; ++i)
-      values.push_back(static_cast<double>(axis.global(part, i) * 7 % 13 + t % 5 + 1));
+      values.push_back(static_cast<T>(axis.global(part, i) * 7 % 13 + t % 5 + 1));
   return values;
 }
 
-TEST(PanelProduct, HasTheSameSumsByBlasAndByOwnKernels) {
+/// Returns the local elements on and below the diagonal of the product of a panel of type T.
+template <class T>
+std::vector<double> product_of(const Grid& grid, std::int64_t columns, std::int64_t block,
+                               Precision precision, PanelProduct::Kind kind) {
   constexpr std::int64_t kTokens = 300;
+  Matrix gram(grid, columns, columns, block);
+  const std::vector<T> x = operand<T>(gram.rows(), grid.row(), gram.local_rows(), kTokens);
+  const std::vector<T> y = operand<T>(gram.columns(), grid.column(), gram.local_columns(), kTokens);
+  PanelOperands<T> panel{x.data(), y.data(), gram.local_rows(), gram.local_columns(), kTokens};
+  if (grid.rows() == 1) {  // as a PanelExchange has them
+    panel.columns = panel.rows + grid.column() * block;
+    panel.leading_columns = panel.leading_rows;
+    panel.block = block;
+    panel.distance = grid.columns() * block;
+  }
+  std::vector<double> shift;
+  for (std::int64_t j = 0; j < columns; ++j) shift.push_back(static_cast<double>(j % 3));
+  PanelProduct(precision, kind).add(gram, panel, shift, [] {});
+  EXPECT_TRUE(gram.guards_intact());
+  std::vector<double> stored;
+  for (std::int64_t l = 0; l < gram.local_columns(); ++l)
+    for (std::int64_t k = 0; k < gram.local_rows(); ++k)
+      if (gram.rows().global(grid.row(), k) >= gram.columns().global(grid.column(), l))
+        stored.push_back(*gram.at(k, l));
+  return stored;
+}
+
+TEST(PanelProduct, HasTheSameSumsByLibrariesAndByKernels) {
   on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
-    std::array<std::vector<double>, 2> stored;
-    for (const bool own : {false, true}) {
-      Matrix gram(grid, layout.columns(), layout.columns(), block);
-      const std::vector<double> rows = operand(gram.rows(), grid.row(), gram.local_rows(), kTokens);
-      const std::vector<double> columns =
-          operand(gram.columns(), grid.column(), gram.local_columns(), kTokens);
-      PanelOperands<double> panel{rows.data(), columns.data(), gram.local_rows(), gram.local_columns(),
-                                  kTokens};
-      if (grid.rows() == 1) {  // as a PanelExchange has them
-        panel.columns = panel.rows + grid.column() * block;
-        panel.leading_columns = panel.leading_rows;
-        panel.block = block;
-        panel.distance = grid.columns() * block;
+    const std::vector<double> expected =
+        product_of<double>(grid, layout.columns(), block, Precision::float64, PanelProduct::Kind::library);
+    EXPECT_TRUE(expected.empty() || *std::max_element(expected.begin(), expected.end()) > 0);
+    for (const Precision precision :
+         {Precision::float64, Precision::float32, Precision::split, Precision::bfloat16})
+      for (const PanelProduct::Kind kind : {PanelProduct::Kind::kernel, PanelProduct::Kind::library}) {
+        EXPECT_EQ(product_of<double>(grid, layout.columns(), block, precision, kind), expected);
+        EXPECT_EQ(product_of<float>(grid, layout.columns(), block, precision, kind), expected);
       }
-      LargeArray<double> workspace;
-      SyrkKernel<double> kernel;
-      if (own)
-        add_product(gram, panel, kernel, [] {});
-      else
-        add_product(gram, panel, workspace, [] {});
-      for (std::int64_t l = 0; l < gram.local_columns(); ++l)
-        for (std::int64_t k = 0; k < gram.local_rows(); ++k)
-          if (gram.rows().global(grid.row(), k) >= gram.columns().global(grid.column(), l))
-            stored[own ? 1 : 0].push_back(*gram.at(k, l));
-      EXPECT_TRUE(gram.guards_intact());
-    }
-    EXPECT_EQ(stored[0], stored[1]);
-    EXPECT_TRUE(stored[0].empty() || *std::max_element(stored[0].begin(), stored[0].end()) > 0);
   });
 }
 

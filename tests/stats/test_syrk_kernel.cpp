@@ -68,13 +68,23 @@ std::vector<Case> cases() {
   return all;
 }
 
-template <class T>
-std::vector<double> sums_of(SyrkKernel<T>& sums, const Case& c, int* parts = nullptr) {
+/// What is subtracted from an operand: whole numbers too.
+std::vector<double> origin_of(std::int64_t count, int seed) {
+  std::vector<double> origin;
+  for (std::int64_t i = 0; i < count; ++i) origin.push_back(static_cast<double>((i * seed) % 7 - 2));
+  return origin;
+}
+
+/// T: the type of the activations, P that of the products.
+template <class T, class P>
+std::vector<double> sums_of(SyrkKernel<P>& sums, const Case& c, int* parts = nullptr) {
   const Operand<T> rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
+  const std::vector<double> row_origin = origin_of(c.rows, 3), column_origin = origin_of(c.columns, 5);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
-  sums.add({rows.values.data(), columns.values.data(), rows.leading, columns.leading, c.tokens, c.block,
-            c.distance},
+  sums.add(PanelOperands<T>{rows.values.data(), columns.values.data(), rows.leading, columns.leading,
+                            c.tokens, c.block, c.distance},
+           {row_origin.data(), column_origin.data()},
            {result.data(), leading, c.rows, c.columns, c.first_row.data()}, [&] {
              if (parts != nullptr) ++*parts;
            });
@@ -83,12 +93,15 @@ std::vector<double> sums_of(SyrkKernel<T>& sums, const Case& c, int* parts = nul
 
 std::vector<double> expected(const Case& c) {
   const Operand<double> rows(c.rows, c.tokens, 1), columns(c.offset(c.columns), c.tokens, 2);
+  const std::vector<double> row_origin = origin_of(c.rows, 3), column_origin = origin_of(c.columns, 5);
   const std::int64_t leading = c.rows + 2;
   std::vector<double> result(static_cast<std::size_t>(leading * c.columns), kUntouched);
   for (std::int64_t j = 0; j < c.columns; ++j)
     for (std::int64_t i = c.first_row[static_cast<std::size_t>(j)]; i < c.rows; ++i)
       for (std::int64_t t = 0; t < c.tokens; ++t)
-        result[static_cast<std::size_t>(i + j * leading)] += rows.at(i, t) * columns.at(c.offset(j), t);
+        result[static_cast<std::size_t>(i + j * leading)] +=
+            (rows.at(i, t) - row_origin[static_cast<std::size_t>(i)]) *
+            (columns.at(c.offset(j), t) - column_origin[static_cast<std::size_t>(j)]);
   return result;
 }
 
@@ -100,20 +113,27 @@ class OuterSumsTest : public testing::TestWithParam<int> {
 };
 
 TEST_P(OuterSumsTest, AreExactOfWholeNumbersAndTouchNothingElse) {
-  SyrkKernel<double> doubles(GetParam());
-  SyrkKernel<float> floats(GetParam());
+  SyrkKernel<double> doubles(Precision::float64, GetParam()), split(Precision::split, GetParam());
+  SyrkKernel<float> floats(Precision::float32, GetParam()), halves(Precision::bfloat16, GetParam());
   for (const Case& c : cases()) {
     SCOPED_TRACE(testing::Message() << c.rows << " x " << c.columns << ", " << c.tokens << " tokens, by "
                                     << c.block);
     const std::vector<double> sums = expected(c);
-    ASSERT_EQ(sums_of(doubles, c), sums);
-    ASSERT_EQ(sums_of(floats, c), sums);
+    ASSERT_EQ(sums_of<double>(doubles, c), sums);
+    ASSERT_EQ(sums_of<float>(doubles, c), sums);
+    ASSERT_EQ(sums_of<double>(split, c), sums);
+    ASSERT_EQ(sums_of<float>(split, c), sums);
+    ASSERT_EQ(sums_of<double>(floats, c), sums);
+    ASSERT_EQ(sums_of<float>(floats, c), sums);
+    ASSERT_EQ(sums_of<double>(halves, c), sums);
+    ASSERT_EQ(sums_of<float>(halves, c), sums);
   }
 }
 
 /// Returns the sums of a triangle on each of several numbers of threads.
 template <class T>
-std::vector<std::vector<double>> sums_by_threads(int lanes) {
+std::vector<std::vector<double>> sums_by_threads(Precision precision, int lanes) {
+  const std::vector<double> origin(500, 0.0);
   const FirstRows triangle = steps(500, 1, 1);
   Operand<T> values(500, 1100, 1);
   for (T& value : values.values) value = std::sin(value);
@@ -121,10 +141,11 @@ std::vector<std::vector<double>> sums_by_threads(int lanes) {
   std::vector<std::vector<double>> found;
   for (const int threads : {1, 2, 5}) {
     omp_set_num_threads(threads);
-    SyrkKernel<T> sums(lanes);
+    SyrkKernel<T> sums(precision, lanes);
     std::vector<double> result(500 * 500);
-    sums.add({values.values.data(), values.values.data(), values.leading, values.leading, 1100},
-             {result.data(), 500, 500, 500, triangle.data()}, [] {});
+    sums.add(
+        PanelOperands<T>{values.values.data(), values.values.data(), values.leading, values.leading, 1100},
+        {origin.data(), origin.data()}, {result.data(), 500, 500, 500, triangle.data()}, [] {});
     found.push_back(result);
   }
   omp_set_num_threads(before);
@@ -132,7 +153,8 @@ std::vector<std::vector<double>> sums_by_threads(int lanes) {
 }
 
 TEST_P(OuterSumsTest, HaveTheSameBitsWithAnyNumberOfThreads) {
-  const auto doubles = sums_by_threads<double>(GetParam()), floats = sums_by_threads<float>(GetParam());
+  const auto doubles = sums_by_threads<double>(Precision::float64, GetParam());
+  const auto floats = sums_by_threads<float>(Precision::float32, GetParam());
   EXPECT_EQ(doubles[1], doubles[0]);
   EXPECT_EQ(doubles[2], doubles[0]);
   EXPECT_EQ(floats[1], floats[0]);
@@ -143,9 +165,9 @@ TEST_P(OuterSumsTest, HaveTheSameBitsWithAnyNumberOfThreads) {
 }
 
 TEST_P(OuterSumsTest, LetProgressBeMadeBetweenParts) {
-  SyrkKernel<double> sums(GetParam());
+  SyrkKernel<double> sums(Precision::float64, GetParam());
   int parts = 0;
-  sums_of(sums, {10, 10, 513, FirstRows(10, 0)}, &parts);
+  sums_of<double>(sums, {10, 10, 513, FirstRows(10, 0)}, &parts);
   EXPECT_EQ(parts, 3);
 }
 

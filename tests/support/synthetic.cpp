@@ -13,27 +13,6 @@ namespace {
 /// Uniform in (0, 1).
 double uniform(SplitMix64& random) { return (static_cast<double>(random.next() >> 11) + 0.5) * 0x1p-53; }
 
-/// Feeds `z` panel by panel.
-template <class P>
-HeadGram sum_panels(const Grid& grid, const Activations& z, const GramPlan& plan) {
-  const auto panel = [&](std::int64_t first) {  // of this rank
-    const Range mine =
-        dealt_tokens(std::min(plan.panel, z.tokens - first), grid.comm().size(), grid.comm().rank());
-    return Range{first + mine.first, mine.count};
-  };
-  const Range start = panel(0);
-  const auto shift =
-      provisional_mean(grid.comm(), z.values.data() + start.first * z.columns, start.count, z.columns);
-  GramSums sums(grid, z.columns, plan.block);
-  GramUpdater<P> updater(grid, plan.precision);
-  for (std::int64_t first = 0; first < z.tokens; first += plan.panel) {
-    const Range mine = panel(first);
-    updater.add(sums, z.values.data() + mine.first * z.columns, mine.count, shift);
-  }
-  updater.drain();
-  return finish(std::move(sums), shift);
-}
-
 }  // namespace
 
 Activations gaussian(std::int64_t tokens, std::int64_t columns, std::uint64_t seed) {
@@ -105,8 +84,22 @@ Range dealt_tokens(std::int64_t tokens, int ranks, int rank) {
 }
 
 HeadGram make_gram(const Grid& grid, const Activations& z, const GramPlan& plan) {
-  return multiplies_doubles(plan.precision) ? sum_panels<double>(grid, z, plan)
-                                            : sum_panels<float>(grid, z, plan);
+  const auto panel = [&](std::int64_t first) {  // of this rank
+    const Range mine =
+        dealt_tokens(std::min(plan.panel, z.tokens - first), grid.comm().size(), grid.comm().rank());
+    return Range{first + mine.first, mine.count};
+  };
+  const Range start = panel(0);
+  const auto shift =
+      provisional_mean(grid.comm(), z.values.data() + start.first * z.columns, start.count, z.columns);
+  GramSums sums(grid, z.columns, plan.block);
+  GramUpdater<double> updater(grid, plan.precision);
+  for (std::int64_t first = 0; first < z.tokens; first += plan.panel) {
+    const Range mine = panel(first);
+    updater.add(sums, z.values.data() + mine.first * z.columns, mine.count, shift);
+  }
+  updater.drain();
+  return finish(std::move(sums), shift);
 }
 
 RegressionData make_data(const Grid& grid, const HeadLayout& layout, const Activations& fit,

@@ -6,6 +6,7 @@
 #include "app/job/job_rules.h"
 #include "app/plan/memory_cost.h"
 #include "app/run/rank_resources.h"
+#include "device/device_values.h"
 #include "stats/layers/layer_ceiling.h"
 
 namespace headspan {
@@ -101,7 +102,11 @@ class PhaseCosts {
 
   PhaseCost gram() const {
     PhaseCost cost{"gram"};
-    const double product = multiplies_doubles(job_.predict.precision) ? 8 : 4;
+    // Hosts exchange activations in their own type, GPUs in that of the product.
+    const Precision precision = job_.predict.precision;
+    const double value = job_.run.device == ComputeDevice::cuda ? real(panel_value_bytes(precision))
+                         : dtype_ == Dtype::float64             ? 8
+                                                                : 4;
     const double attention = attention_size(job_.predict, job_.output, config_);
     const int operands = group_.grid.rows == 1 ? 1 : 2;  // on one row of ranks the columns are among the rows
     const double panels =
@@ -114,7 +119,7 @@ class PhaseCosts {
       const double flops = n_ * stream.columns * stream.columns;
       even += flops;
       fullest += flops * fullest_of_gram(stream, config_, group_.grid);
-      cost.received += gathers(s) * n_ * others_ * product * stream.columns *
+      cost.received += gathers(s) * n_ * others_ * value * stream.columns *
                        (1 / real(group_.grid.rows) + (operands - 1) / real(group_.grid.columns));
       cost.messages += gathers(s) * panels * operands * (ranks_ - 1);
     }

@@ -5,6 +5,7 @@
 #include "app/job/job_rules.h"
 #include "app/run/rank_resources.h"
 #include "dist/matrix/block_cyclic.h"
+#include "stats/gram/panel_product.h"
 #include "stats/layers/layer_ceiling.h"
 
 namespace headspan {
@@ -73,6 +74,7 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   const double ranks = real(group.ranks), batch = batch_of(job.run, tokens, group);
   const double value = dtype == Dtype::float64 ? 8 : 4;
   const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
+  const bool is_copied = PanelProduct::best(job.predict.precision) == PanelProduct::Kind::library;
   const double panel = real(tokens_of_panel(job.predict, config, dtype, tokens.heldout > 0, group));
   cost.weights = study_weight_bytes(job, config, dtype, group.tensor_parallel) + kStagingBytes;
   cost.attention =
@@ -83,14 +85,15 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
     cost.grams += parts_of(tokens) * triangle_bytes(stream, config, group.grid);
     for (const double part : {real(tokens.fit), real(tokens.heldout)})
       cost.waiting += std::min(part, panel + batch) / ranks * stream.columns * value;
-    const double operands = std::min(real(tokens.total()), panel) * product;
-    // With several ranks, each holds two panels. In a grid of one row a rank's columns are among its rows,
-    // and only products in FP32 copy them.
-    const double exchanged = group.ranks == 1 ? stream.columns
+    // With several ranks, each holds two panels as they came, and a library multiplies a copy of one. In a
+    // grid of one row a rank's columns are among its rows.
+    const double exchanged = group.ranks == 1 ? 0
                              : group.grid.rows == 1
-                                 ? 2 * local.rows + (product < 8 ? local.columns : 0)
+                                 ? 2 * local.rows
                                  : 2 * (local.rows + local.columns + stream.columns / ranks);
-    cost.exchange = std::max(cost.exchange, operands * exchanged);
+    const double copied = !is_copied ? 0 : group.ranks == 1 ? stream.columns : local.rows + local.columns;
+    cost.exchange = std::max(cost.exchange,
+                             std::min(real(tokens.total()), panel) * (exchanged * value + copied * product));
   }
   cost.statistics = statistics_bytes(job.predict, config, tokens, group);
   return cost;

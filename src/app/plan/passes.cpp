@@ -21,7 +21,7 @@ constexpr std::int64_t kMostStripes = 64;
 /// rank's tokens and the rows that the ranks exchange, for the current panel and the next.
 double panel_bytes(const PassSetting& setting, double columns, double tokens) {
   const Precision precision = setting.job.predict.precision;
-  const double value = real(static_cast<std::int64_t>(c10::elementSize(panel_type(precision)))),
+  const double value = real(panel_value_bytes(precision)),
                copy = precision == Precision::split ? sizeof(double) : 0;
   if (setting.group.ranks == 1) return tokens * columns * (value + copy);
   const double local = tokens / real(setting.group.ranks) * columns * value;

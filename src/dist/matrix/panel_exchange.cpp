@@ -1,21 +1,11 @@
 #include "dist/matrix/panel_exchange.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/checked.h"
 
 namespace headspan {
-namespace {
-
-/// Returns the leading dimension for columns of `count` values: an odd number of cache lines.
-template <class T>
-std::int64_t leading_of(std::int64_t count) {
-  constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
-  return count == 0 ? 0 : ((count + kLine - 1) / kLine | 1) * kLine;
-}
-
-}  // namespace
-
 template <class T>
 PanelExchange<T>::~PanelExchange() {
   int finalised = 0;
@@ -24,12 +14,37 @@ PanelExchange<T>::~PanelExchange() {
 }
 
 template <class T>
+void PanelExchange<T>::start(const Matrix& shape, const T* z, std::int64_t tokens) {
+  open(shape, tokens);
+  if (single_rank()) {
+    alone_ = z;
+    return;
+  }
+  pack(z, shape.columns().size, tokens, rows_);
+  if (!one_row()) pack(z, shape.columns().size, tokens, columns_);
+  post();
+}
+
+/// `row`: the values from token to token in z.
+template <class T>
+void PanelExchange<T>::pack(const T* z, std::int64_t row, std::int64_t tokens, const Operand& operand) {
+#pragma omp parallel for schedule(static)
+  for (std::int64_t token = 0; token < tokens; ++token)
+    for (const Segment& segment : operand.segments)
+      std::copy_n(z + token * row + segment.first, segment.count, segment.out + token * segment.stride);
+}
+
+template <class T>
 void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
   HS_ASSERT(requests_.empty());
-  if (!single_rank()) current_ = 1 - current_;
   counts_ = grid_->comm().all_gather(tokens);
-  open_operand(rows_, shape.rows(), grid_->row());
   block_ = shape.columns().block;
+  if (single_rank()) {
+    rows_.width = {shape.rows().size};
+    return;
+  }
+  current_ = 1 - current_;
+  open_operand(rows_, shape.rows(), grid_->row());
   if (!one_row()) open_operand(columns_, shape.columns(), grid_->column());
 }
 
@@ -40,7 +55,7 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
   const std::int64_t before = std::accumulate(counts_.begin(), counts_.begin() + me, std::int64_t{0});
   const std::int64_t total = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
   operand.width.clear();
-  for (int p = 0; p < axis.parts; ++p) operand.width.push_back(leading_of<T>(axis.local_size(p)));
+  for (int p = 0; p < axis.parts; ++p) operand.width.push_back(panel_leading<T>(axis.local_size(p)));
   const std::int64_t mine = operand.width[to_size(part)];
   const std::int64_t others = std::accumulate(operand.width.begin(), operand.width.end(), -mine);
   operand.packed.reserve(checked_mul(others, tokens, "a panel"));
@@ -58,7 +73,7 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
     const int owner = axis.owner_of_block(block);
     T* const out = operand.start[to_size(owner)] + axis.local(first);
     Segment* const last = operand.segments.empty() ? nullptr : &operand.segments.back();
-    if (last != nullptr && out == last->out + last->count && last->count + count <= kMaxSegment)
+    if (last != nullptr && out == last->out + last->count)
       last->count += count;
     else
       operand.segments.push_back({first, count, out, operand.width[to_size(owner)]});
@@ -67,7 +82,6 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
 
 template <class T>
 void PanelExchange<T>::post() {
-  if (single_rank()) return;
   post_operand(rows_, 0);
   if (!one_row()) post_operand(columns_, 1);
 }
@@ -104,7 +118,7 @@ template <class T>
 PanelOperands<T> PanelExchange<T>::finish() {
   wait_all(requests_);
   PanelOperands<T> panel;
-  panel.rows = rows_.received[current_].data();
+  panel.rows = single_rank() ? alone_ : rows_.received[current_].data();
   panel.leading_rows = rows_.width[to_size(grid_->row())];
   panel.tokens = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
   panel.block = panel.distance = block_;
@@ -119,26 +133,7 @@ PanelOperands<T> PanelExchange<T>::finish() {
   return panel;
 }
 
-template <class T>
-PanelOperands<T> with_contiguous_columns(PanelOperands<T> panel, std::int64_t count, LargeArray<T>& memory) {
-  if (panel.block == panel.distance) return panel;
-  const std::int64_t leading = leading_of<T>(count);
-  memory.reserve(leading * panel.tokens);
-#pragma omp parallel for schedule(static)
-  for (std::int64_t t = 0; t < panel.tokens; ++t)
-    for (std::int64_t first = 0; first < count; first += panel.block)
-      std::copy_n(panel.columns + panel.offset(first) + t * panel.leading_columns,
-                  std::min(panel.block, count - first), memory.data() + first + t * leading);
-  panel.columns = memory.data();
-  panel.leading_columns = leading;
-  panel.distance = panel.block;
-  return panel;
-}
-
 template class PanelExchange<double>;
 template class PanelExchange<float>;
-template PanelOperands<double> with_contiguous_columns(PanelOperands<double>, std::int64_t,
-                                                       LargeArray<double>&);
-template PanelOperands<float> with_contiguous_columns(PanelOperands<float>, std::int64_t, LargeArray<float>&);
 
 }  // namespace headspan

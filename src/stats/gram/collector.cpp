@@ -23,8 +23,8 @@ std::int64_t panel_tokens(const GridShape& grid, const std::vector<std::int64_t>
     waiting_bytes += parts * sizeof(T) * width / ranks;
     widest = std::max(widest, width);
   }
-  // A single rank holds one operand. Each of several ranks holds two, for this panel and for the previous
-  // one.
+  // What a panel takes if a library multiplies a copy of it. A single rank holds one operand. Each of several
+  // ranks holds two, for this panel and for the previous one.
   const double operands = ranks == 1 ? 1 : 2 / rows + 2 / grid_columns;
   const double token_bytes = waiting_bytes + operands * product_bytes * widest;
   const double room = std::max(gram_bytes / 8, 128.0 * (1 << 20));
@@ -42,9 +42,7 @@ Collector<T>::Collector(const Grid& grid, const GramSpec& spec)
     : grid_(&grid),
       panel_tokens_(panel_tokens<T>(grid.shape(), spec.columns, spec.precision, spec.heldout)),
       waiting_tokens_(spec.parts(), 0),
-      updater_(multiplies_doubles(spec.precision)
-                   ? Updater(std::in_place_type<GramUpdater<double>>, grid, spec.precision)
-                   : Updater(std::in_place_type<GramUpdater<float>>, grid, spec.precision)) {
+      updater_(grid, spec.precision) {
   for (std::size_t s = 0; s < spec.columns.size(); ++s) {
     CollectedStream<T>& stream = streams_.emplace_back();
     stream.columns = spec.columns[s];
@@ -87,8 +85,7 @@ void Collector<T>::flush(std::size_t part) {
     for (int panel = 0; panel < panels; ++panel) {
       const Range tokens = range_of(buffer.tokens, panels, panel);
       const T* rows = buffer.rows.data() + tokens.first * stream.columns;
-      std::visit([&](auto& updater) { updater.add(stream.sums[part], rows, tokens.count, stream.shift); },
-                 updater_);
+      updater_.add(stream.sums[part], rows, tokens.count, stream.shift);
     }
     buffer.tokens = 0;
   }
@@ -96,7 +93,7 @@ void Collector<T>::flush(std::size_t part) {
 
 template <class T>
 void Collector<T>::drain() {
-  std::visit([](auto& updater) { updater.drain(); }, updater_);
+  updater_.drain();
 }
 
 template <class T>

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "dist/matrix/large_array.h"
@@ -89,15 +88,13 @@ class Collector {
   }
 
  private:
-  using Updater = std::variant<GramUpdater<double>, GramUpdater<float>>;
-
   void flush(std::size_t part);
 
   const Grid* grid_;
   std::int64_t panel_tokens_;
   std::vector<CollectedStream<T>> streams_;
   std::vector<std::int64_t> waiting_tokens_;  // by part, of all ranks
-  Updater updater_;
+  GramUpdater<T> updater_;
 };
 
 }  // namespace headspan

@@ -38,8 +38,9 @@ bool FloatGemm::is_possible(Kind kind) {
   return kind == Kind::blas;
 }
 
-void FloatGemm::open(const PanelOperands<float>& panel, std::int64_t columns) {
-  panel_ = with_contiguous_columns(panel, columns, neighbours_);
+void FloatGemm::open(const PanelOperands<float>& panel) {
+  HS_ASSERT(panel.block == panel.distance);
+  panel_ = panel;
   if (kind_ != Kind::onednn_bfloat16) return;
   copy_bfloat16(panel_.rows, panel_.leading_rows, panel_.tokens, rows_);
   if (panel_.columns != panel_.rows)

@@ -23,9 +23,9 @@ class FloatGemm {
   explicit FloatGemm(Kind kind) : kind_(kind) {}
   Kind kind() const { return kind_; }
 
-  /// Sets the panel, of `columns` columns, that the next products are formed from. For onednn_bfloat16 its
+  /// Sets the panel, with contiguous columns, that the next products are formed from. For onednn_bfloat16 its
   /// values must be bfloat16 and are copied; otherwise its operands must outlive the products.
-  void open(const PanelOperands<float>& panel, std::int64_t columns);
+  void open(const PanelOperands<float>& panel);
 
   /// Sets block[i + j m] = sum_t rows[row + i, t] columns[column + j, t]: [m, n], column-major.
   void multiply(std::int64_t row, std::int64_t m, std::int64_t column, std::int64_t n, float* block) const;
@@ -33,7 +33,6 @@ class FloatGemm {
  private:
   Kind kind_;
   PanelOperands<float> panel_;
-  LargeArray<float> neighbours_;              // the panel's columns, if they are scattered in it
   LargeArray<std::uint16_t> rows_, columns_;  // the panel in bfloat16, in the same layout
 };
 

@@ -1,7 +1,6 @@
 #include "stats/gram/gram.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 #include "dist/matrix/local_algebra.h"
@@ -15,6 +14,19 @@ std::int64_t first_row(const Matrix& matrix, std::int64_t local_column) {
   const Grid& grid = matrix.grid();
   const std::int64_t block = matrix.columns().global(grid.column(), local_column) / matrix.columns().block;
   return matrix.rows().first_local_block_from(grid.row(), block) * matrix.rows().block;
+}
+
+/// Adds the rows z: [tokens, D], less `shift` and rounded, to sums: [D].
+template <class T>
+void add_shifted_rows(const T* z, std::int64_t tokens, const std::vector<double>& shift, Precision precision,
+                      std::vector<double>& sums) {
+  constexpr std::int64_t kColumns = 512;  // whose sums stay in the first-level cache
+  const auto columns = static_cast<std::int64_t>(shift.size());
+#pragma omp parallel for schedule(static)
+  for (std::int64_t first = 0; first < columns; first += kColumns)
+    for (std::int64_t t = 0; t < tokens; ++t)
+      add_shifted(z + t * columns + first, shift.data() + first, std::min(kColumns, columns - first),
+                  precision, sums.data() + first);
 }
 
 }  // namespace
@@ -89,39 +101,24 @@ std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t 
   return mean_over_ranks(comm, std::move(sums), tokens);
 }
 
-template <class P>
 template <class T>
-void GramUpdater<P>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
-  const auto columns = static_cast<std::int64_t>(shift.size());
-  const auto fill_and_sum = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
-    shift_values(z + token * columns + first, shift.data() + first, count, precision_, out,
-                 sums.sum.data() + first);
-  };
-  const auto fill = [&](std::int64_t token, std::int64_t first, std::int64_t count, P* out) {
-    shift_values(z + token * columns + first, shift.data() + first, count, precision_, out, nullptr);
-  };
-  if (sums.matrix.grid().comm().size() == 1) drain();  // nothing to overlap: one panel is enough
-  exchange_.start(sums.matrix, tokens, fill_and_sum, fill);
-  GramSums* const previous = std::exchange(pending_, &sums);
-  if (previous != nullptr) multiply(previous->matrix, [&] { exchange_.progress(); });
-  operands_ = exchange_.finish();
-  sums.tokens += operands_.tokens;
+void GramUpdater<T>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
+  add_shifted_rows(z, tokens, shift, precision_, sums.sum);
+  exchange_.start(sums.matrix, z, tokens);
+  multiply(std::exchange(pending_, std::nullopt), [&] { exchange_.progress(); });
+  pending_ = Pending{&sums, &shift, exchange_.finish()};
+  sums.tokens += pending_->operands.tokens;
+  if (sums.matrix.grid().comm().size() == 1) drain();  // the operands are z, which may change after this call
 }
 
-template <class P>
-void GramUpdater<P>::multiply(Matrix& matrix, const std::function<void()>& progress) {
-  if (kernel_)
-    add_product(matrix, operands_, *kernel_, progress);
-  else if constexpr (std::is_same_v<P, float>)
-    add_product(matrix, operands_, gemm_, workspace_, progress);
-  else
-    add_product(matrix, operands_, workspace_, progress);
+template <class T>
+void GramUpdater<T>::multiply(const std::optional<Pending>& panel, const std::function<void()>& progress) {
+  if (panel) product_.add(panel->sums->matrix, panel->operands, *panel->shift, progress);
 }
 
-template <class P>
-void GramUpdater<P>::drain() {
-  GramSums* const last = std::exchange(pending_, nullptr);
-  if (last != nullptr) multiply(last->matrix, [] {});
+template <class T>
+void GramUpdater<T>::drain() {
+  multiply(std::exchange(pending_, std::nullopt), [] {});
 }
 
 HeadGram finish(GramSums&& sums, const std::vector<double>& shift, const AddOuterProduct& add) {
@@ -145,9 +142,5 @@ template std::vector<double> provisional_mean(const Comm&, const double*, std::i
 template std::vector<double> provisional_mean(const Comm&, const float*, std::int64_t, std::int64_t);
 template class GramUpdater<double>;
 template class GramUpdater<float>;
-template void GramUpdater<double>::add(GramSums&, const double*, std::int64_t, const std::vector<double>&);
-template void GramUpdater<double>::add(GramSums&, const float*, std::int64_t, const std::vector<double>&);
-template void GramUpdater<float>::add(GramSums&, const double*, std::int64_t, const std::vector<double>&);
-template void GramUpdater<float>::add(GramSums&, const float*, std::int64_t, const std::vector<double>&);
 
 }  // namespace headspan

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "base/checked.h"
@@ -67,35 +66,35 @@ std::vector<double> mean_over_ranks(const Comm& comm, std::vector<double> sums, 
 template <class T>
 std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t tokens, std::int64_t columns);
 
-/// Adds panels of tokens to sums. The exchange of a panel overlaps the product of the previous one, so call
-/// `drain` before reading the sums. One updater serves any number of sums on one grid. P: double where the
-/// precision multiplies doubles, else float.
-template <class P>
+/// Adds panels of tokens to sums. On several ranks the exchange of a panel overlaps the product of the
+/// previous one, so call `drain` before reading the sums. One updater serves any number of sums on one grid.
+/// T: the type of the activations, double or float.
+template <class T>
 class GramUpdater {
  public:
   GramUpdater(const Grid& grid, Precision precision)
-      : exchange_(grid), precision_(precision), gemm_(FloatGemm::best(precision)) {
-    const bool has_onednn = std::is_same_v<P, float> && gemm_.kind() != FloatGemm::Kind::blas;
-    if (SyrkKernel<P>::is_faster_than_blas() && !has_onednn) kernel_.emplace();
-  }
+      : exchange_(grid), precision_(precision), product_(precision) {}
 
   /// Adds this rank's tokens z: [tokens, D], row-major, less `shift`: [D]. `tokens` may differ between ranks
-  /// and be 0. `sums` must live until the next `add` or `drain` has returned. Collective over the grid.
-  template <class T>
+  /// and be 0. `sums` and `shift` must live until the next `add` or `drain` has returned. Collective over the
+  /// grid.
   void add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift);
   /// Adds the product of the last panel. Collective over the grid.
   void drain();
 
  private:
-  void multiply(Matrix& matrix, const std::function<void()>& progress);
+  /// The panel that is exchanged and not multiplied yet.
+  struct Pending {
+    GramSums* sums;
+    const std::vector<double>* shift;
+    PanelOperands<T> operands;
+  };
+  void multiply(const std::optional<Pending>& panel, const std::function<void()>& progress);
 
-  PanelExchange<P> exchange_;
+  PanelExchange<T> exchange_;
   Precision precision_;
-  GramSums* pending_ = nullptr;
-  PanelOperands<P> operands_;
-  std::optional<SyrkKernel<P>> kernel_;  // none: BLAS, or for FP32 panels gemm_
-  FloatGemm gemm_;
-  LargeArray<P> workspace_;
+  PanelProduct product_;
+  std::optional<Pending> pending_;
 };
 
 /// Turns the sums into the Gram about the exact mean. `add`: see `recentre`. Collective over the grid.

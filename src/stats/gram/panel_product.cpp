@@ -1,6 +1,7 @@
 #include "stats/gram/panel_product.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/checked.h"
 #include "dist/matrix/scalapack.h"
@@ -59,25 +60,36 @@ std::vector<std::int64_t> diagonal_of(const Matrix& gram) {
   return first_row;
 }
 
-}  // namespace
-
-template <class T>
-void add_product(Matrix& gram, const PanelOperands<T>& panel, SyrkKernel<T>& kernel,
-                 const std::function<void()>& progress) {
-  const std::vector<std::int64_t> first_row = diagonal_of(gram);
-  kernel.add(panel, {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
-             progress);
+/// Returns the values, [D], that belong to the local rows or columns of a part of the grid.
+std::vector<double> local_values(const std::vector<double>& values, const BlockCyclic& axis, int part) {
+  std::vector<double> local;
+  for (std::int64_t i = 0; i < axis.local_size(part); ++i)
+    local.push_back(values[to_size(axis.global(part, i))]);
+  return local;
 }
 
-template void add_product(Matrix&, const PanelOperands<double>&, SyrkKernel<double>&,
-                          const std::function<void()>&);
-template void add_product(Matrix&, const PanelOperands<float>&, SyrkKernel<float>&,
-                          const std::function<void()>&);
+/// An operand: `count` rows of `tokens` tokens. Rows of a block are contiguous, blocks `distance` apart.
+template <class T>
+struct Operand {
+  const T* values;
+  std::int64_t leading, count, tokens, block, distance;
+};
 
-void add_product(Matrix& gram, const PanelOperands<double>& operands, LargeArray<double>& workspace,
-                 const std::function<void()>& progress) {
-  if (operands.tokens == 0) return;
-  const PanelOperands<double> panel = with_contiguous_columns(operands, gram.local_columns(), workspace);
+/// Copies an operand less its origin, rounded, with all rows contiguous: [panel_leading(count), tokens].
+template <class T, class P>
+void copy_shifted(const Operand<T>& from, const std::vector<double>& origin, Precision precision,
+                  LargeArray<P>& to) {
+  const std::int64_t leading = panel_leading<P>(from.count);
+  to.reserve(leading * from.tokens);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t t = 0; t < from.tokens; ++t)
+    for (std::int64_t i = 0; i < from.count; i += from.block)
+      shift_values(from.values + i / from.block * from.distance + t * from.leading, origin.data() + i,
+                   std::min(from.block, from.count - i), precision, to.data() + i + t * leading);
+}
+
+/// Adds the products of a copied panel by BLAS.
+void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress) {
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
   const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);
   const double one = 1;
@@ -94,18 +106,18 @@ void add_product(Matrix& gram, const PanelOperands<double>& operands, LargeArray
   });
 }
 
-void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm,
-                 LargeArray<float>& workspace, const std::function<void()>& progress) {
-  if (panel.tokens == 0) return;
-  gemm.open(panel, gram.local_columns());
-  // Forms a block in FP32 and adds it in FP64. `lower`: leaves out what is above the diagonal of the block.
+/// The same in FP32, block by block, which are added in FP64. `block`: room.
+void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm, LargeArray<float>& block,
+                 const std::function<void()>& progress) {
+  gemm.open(panel);
+  // `lower`: leaves out what is above the diagonal of the block.
   const auto add_block = [&](const Rectangle& r, bool lower) {
-    workspace.reserve(r.rows * r.columns);
-    gemm.multiply(r.row, r.rows, r.column, r.columns, workspace.data());
+    block.reserve(r.rows * r.columns);
+    gemm.multiply(r.row, r.rows, r.column, r.columns, block.data());
 #pragma omp parallel for schedule(static)
     for (std::int64_t j = 0; j < r.columns; ++j) {
       const std::int64_t first = lower ? j : 0;
-      add_values(workspace.data() + j * r.rows + first, r.rows - first, gram.at(r.row + first, r.column + j));
+      add_values(block.data() + j * r.rows + first, r.rows - first, gram.at(r.row + first, r.column + j));
     }
   };
   const auto add_rectangle = [&](const Rectangle& r) {
@@ -127,5 +139,66 @@ void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gem
     add_rectangle({first + width, n - first - width, first, width});
   }
 }
+
+}  // namespace
+
+PanelProduct::Kind PanelProduct::best(Precision precision) {
+  const bool has_onednn =
+      !multiplies_doubles(precision) && FloatGemm::best(precision) != FloatGemm::Kind::blas;
+  return SyrkKernel<double>::is_faster_than_blas() && !has_onednn ? Kind::kernel : Kind::library;
+}
+
+PanelProduct::PanelProduct(Precision precision, Kind kind) : precision_(precision), method_(DoubleBlas{}) {
+  const bool doubles = multiplies_doubles(precision);
+  if (kind == Kind::kernel && doubles)
+    method_.emplace<SyrkKernel<double>>(precision);
+  else if (kind == Kind::kernel)
+    method_.emplace<SyrkKernel<float>>(precision);
+  else if (!doubles)
+    method_ = FloatLibrary{FloatGemm(FloatGemm::best(precision)), {}, {}};
+}
+
+template <class T>
+void PanelProduct::add(Matrix& gram, const PanelOperands<T>& panel, const std::vector<double>& shift,
+                       const std::function<void()>& progress) {
+  if (panel.tokens == 0) return;
+  const Grid& grid = gram.grid();
+  const std::vector<double> row_origin = local_values(shift, gram.rows(), grid.row());
+  const std::vector<double> column_origin = local_values(shift, gram.columns(), grid.column());
+  const auto by_kernel = [&](auto& kernel) {
+    const std::vector<std::int64_t> first_row = diagonal_of(gram);
+    kernel.add(panel, {row_origin.data(), column_origin.data()},
+               {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
+               progress);
+  };
+  const auto copied = [&](auto& copy) {
+    using P = std::remove_reference_t<decltype(*copy.rows.data())>;
+    const Operand<T> rows{panel.rows,   panel.leading_rows, gram.local_rows(),
+                          panel.tokens, gram.local_rows(),  0};
+    const Operand<T> columns{panel.columns, panel.leading_columns, gram.local_columns(),
+                             panel.tokens,  panel.block,           panel.distance};
+    copy_shifted(rows, row_origin, precision_, copy.rows);
+    PanelOperands<P> result{copy.rows.data(), copy.rows.data(), panel_leading<P>(rows.count),
+                            panel_leading<P>(rows.count), panel.tokens};
+    if (grid.comm().size() == 1) return result;
+    copy_shifted(columns, column_origin, precision_, copy.columns);
+    result.columns = copy.columns.data();
+    result.leading_columns = panel_leading<P>(columns.count);
+    return result;
+  };
+  if (auto* const doubles = std::get_if<SyrkKernel<double>>(&method_))
+    by_kernel(*doubles);
+  else if (auto* const floats = std::get_if<SyrkKernel<float>>(&method_))
+    by_kernel(*floats);
+  else if (auto* const blas = std::get_if<DoubleBlas>(&method_))
+    add_product(gram, copied(blas->copy), progress);
+  else if (auto* const library = std::get_if<FloatLibrary>(&method_))
+    add_product(gram, copied(library->copy), library->gemm, library->block, progress);
+}
+
+template void PanelProduct::add(Matrix&, const PanelOperands<double>&, const std::vector<double>&,
+                                const std::function<void()>&);
+template void PanelProduct::add(Matrix&, const PanelOperands<float>&, const std::vector<double>&,
+                                const std::function<void()>&);
 
 }  // namespace headspan

@@ -1,31 +1,56 @@
-// Adds the product of one panel to the lower triangle of tiles of a distributed Gram: C += rows columns^T on
-// the tiles that this rank owns, in FP64 whatever the panel's type. Local: PanelExchange communicates.
+// PanelProduct: adds the product of one panel to the lower triangle of tiles of a distributed Gram: C += x
+// y^T on the tiles that this rank owns, in FP64 whatever the type of the products. x and y are the rows and
+// columns of the panel less the shift, rounded as the precision says. By kernels of our own (syrk_kernel.h),
+// BLAS or oneDNN (float_gemm.h). Local: PanelExchange communicates.
 #pragma once
 
 #include <functional>
+#include <variant>
+#include <vector>
 
 #include "dist/matrix/large_array.h"
 #include "dist/matrix/panel_exchange.h"
 #include "stats/gram/float_gemm.h"
+#include "stats/gram/panel_values.h"
 #include "stats/gram/syrk_kernel.h"
 
 namespace headspan {
 
-/// Adds gram[i, j] += sum_t rows[i, t] columns[j, t] for the local elements on and below the diagonal of the
-/// whole Gram; what lies above it in diagonal tiles is undefined afterwards. Calls `progress` between blocks.
-/// The products of an FP32 panel are summed in FP32 for some hundred tokens with a kernel, and for the whole
-/// panel without.
-template <class T>
-void add_product(Matrix& gram, const PanelOperands<T>& panel, SyrkKernel<T>& kernel,
-                 const std::function<void()>& progress);
+class PanelProduct {
+ public:
+  enum class Kind { kernel, library };
 
-/// The same by BLAS. The caller keeps `workspace` from call to call; it holds the panel's columns if they are
-/// scattered in it.
-void add_product(Matrix& gram, const PanelOperands<double>& panel, LargeArray<double>& workspace,
-                 const std::function<void()>& progress);
+  /// Returns the faster kind for products of this precision on this processor.
+  static Kind best(Precision precision);
 
-/// The same by BLAS or oneDNN. `workspace`: at most 64 MiB.
-void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm,
-                 LargeArray<float>& workspace, const std::function<void()>& progress);
+  explicit PanelProduct(Precision precision) : PanelProduct(precision, best(precision)) {}
+  PanelProduct(Precision precision, Kind kind);
+
+  /// Adds gram[i, j] += sum_t x[i, t] y[j, t] for the local elements on and below the diagonal of the whole
+  /// Gram; what lies above it in diagonal tiles is undefined afterwards. `shift`: [D]. Calls `progress`
+  /// between blocks. Products in FP32 are summed in FP32 for 512 tokens by a kernel, and for the whole panel
+  /// by a library. Throws std::bad_alloc.
+  template <class T>
+  void add(Matrix& gram, const PanelOperands<T>& panel, const std::vector<double>& shift,
+           const std::function<void()>& progress);
+
+ private:
+  /// A panel as a library multiplies it: less the shift, rounded.
+  template <class P>
+  struct Copy {
+    LargeArray<P> rows, columns;
+  };
+  struct DoubleBlas {
+    Copy<double> copy;
+  };
+  struct FloatLibrary {
+    FloatGemm gemm;
+    Copy<float> copy;
+    LargeArray<float> block;  // at most 64 MiB
+  };
+
+  Precision precision_;
+  std::variant<SyrkKernel<double>, SyrkKernel<float>, DoubleBlas, FloatLibrary> method_;
+};
 
 }  // namespace headspan

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
+#include "base/error.h"
+#include "base/process/cpu_dispatch.h"
 #include "base/word_list.h"
 
 namespace headspan {
@@ -31,12 +35,48 @@ inline bool multiplies_doubles(Precision precision) {
   return precision == Precision::float64 || precision == Precision::split;
 }
 
-/// Sets out[j] = in[j] - origin[j], rounded as `precision` multiplies it: to nearest, ties to even. If `sums`
-/// is not null, also adds sums[j] += out[j]. T: double or float; P: double where the precision multiplies
-/// doubles, else float.
+/// Returns `x` rounded to bfloat16: to nearest, ties to even.
+HS_INLINED inline float to_bfloat16(float x) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits = (bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/// Returns what `precision` multiplies in place of a shifted value, rounded to nearest, ties to even: a
+/// double or a float.
+template <Precision precision>
+HS_INLINED inline auto rounded(double value) {
+  if constexpr (precision == Precision::float64) {
+    return value;
+  } else {
+    const auto x = static_cast<float>(value);
+    if constexpr (precision == Precision::float32) return x;
+    const float high = to_bfloat16(x);
+    return precision == Precision::bfloat16 ? high : high + to_bfloat16(x - high);
+  }
+}
+
+/// Calls use(p) with `precision`, one that multiplies P, as a compile-time constant.
+template <class P, class Use>
+void with_precision(Precision precision, const Use& use) {
+  constexpr bool kDoubles = std::is_same_v<P, double>;
+  constexpr Precision kPlain = kDoubles ? Precision::float64 : Precision::float32;
+  constexpr Precision kShort = kDoubles ? Precision::split : Precision::bfloat16;
+  HS_ASSERT(precision == kPlain || precision == kShort);
+  if (precision == kPlain) return use(std::integral_constant<Precision, kPlain>());
+  use(std::integral_constant<Precision, kShort>());
+}
+
+/// Sets out[j] = in[j] - origin[j], rounded as `precision` multiplies it. T: double or float; P: double where
+/// the precision multiplies doubles, else float.
 template <class T, class P>
-void shift_values(const T* in, const double* origin, std::int64_t count, Precision precision, P* out,
-                  double* sums);
+void shift_values(const T* in, const double* origin, std::int64_t count, Precision precision, P* out);
+
+/// Adds sums[j] += in[j] - origin[j], rounded as `precision` multiplies it. T: double or float.
+template <class T>
+void add_shifted(const T* in, const double* origin, std::int64_t count, Precision precision, double* sums);
 
 /// Adds sums[j] += values[j]. T: double or float.
 template <class T>

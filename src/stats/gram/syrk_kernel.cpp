@@ -11,8 +11,8 @@ namespace headspan {
 namespace {
 
 /// Tokens of a chunk; the fastest that was tried on an EPYC.
-template <class T>
-constexpr std::int64_t kDepth = 2048 / sizeof(T);
+template <class P>
+constexpr std::int64_t kDepth = 2048 / sizeof(P);
 constexpr std::int64_t kColumns = 2048;   // times kDepth fits the cache that cores share
 constexpr std::int64_t kRows = 240;       // times kDepth fits a core's second-level cache
 constexpr std::int64_t kColumnStep = 64;  // a multiple of every tile's columns
@@ -22,13 +22,13 @@ constexpr std::int64_t kBlocksPerThread = 8;
 
 /// The shape of a tile of c that is summed in registers. Of AVX-512's 32 vectors 24 hold sums; of the 16 of
 /// AVX2 and SSE, 12 and 8.
-template <int Lanes, class T>
+template <int Lanes, class P>
 struct Tile {
-  static constexpr int kLanes = Lanes * 4 / static_cast<int>(sizeof(T));
+  static constexpr int kLanes = Lanes * 4 / static_cast<int>(sizeof(P));
   static constexpr int kVectors = Lanes == 4 ? 2 : 3;
   static constexpr int kRows = kVectors * kLanes;
   static constexpr int kColumns = Lanes == 16 ? 8 : 4;
-  typedef T Values __attribute__((vector_size(4 * Lanes)));  // `using` would lose the size
+  typedef P Values __attribute__((vector_size(4 * Lanes)));  // `using` would lose the size
 };
 
 /// Adds values to c, at any address.
@@ -43,9 +43,9 @@ HS_INLINED inline void add_vector(const Values& values, double* c) {
 
 /// Adds c += a b^T for a tile of c, column-major. a: [Tile::kRows, depth] and b: [Tile::kColumns, depth],
 /// column-major without gaps, aligned to a vector.
-template <int Lanes, class T>
-HS_INLINED inline void add_tile(const T* a, const T* b, std::int64_t depth, double* c, std::int64_t leading) {
-  using Shape = Tile<Lanes, T>;
+template <int Lanes, class P>
+HS_INLINED inline void add_tile(const P* a, const P* b, std::int64_t depth, double* c, std::int64_t leading) {
+  using Shape = Tile<Lanes, P>;
   using Values = typename Shape::Values;
   Values sums[Shape::kColumns][Shape::kVectors] = {};
 #pragma GCC unroll 8
@@ -70,66 +70,120 @@ HS_INLINED inline void add_tile(const T* a, const T* b, std::int64_t depth, doub
       add_vector<Shape::kLanes>(sums[j][r], c + j * leading + r * Shape::kLanes);
 }
 
-/// Rows of an operand: [count, depth], column-major.
+/// Rows of an operand: [count, depth], column-major; `origin`: [count] is subtracted from them.
 template <class T>
 struct Strip {
   const T* values;
   std::int64_t leading, count, depth;
+  const double* origin;
 };
 
+/// Sets out[k] to what is multiplied in place of values[k], for Width values.
+template <int Width, Precision precision, class T, class P>
+HS_INLINED inline void pack_values(const T* __restrict values, const double* __restrict origin,
+                                   P* __restrict out) {
+  for (int k = 0; k < Width; ++k)
+    out[k] = static_cast<P>(rounded<precision>(static_cast<double>(values[k]) - origin[k]));
+}
+
+/// The same for the first `count` of Width values; sets the others to 0.
+template <int Width, Precision precision, class T, class P>
+HS_INLINED inline void pack_some_values(const T* values, const double* origin, std::int64_t count, P* out) {
+  for (std::int64_t k = 0; k < count; ++k) pack_values<1, precision>(values + k, origin + k, out + k);
+  std::fill(out + count, out + Width, P(0));
+}
+
 /// Cuts a strip into panels of Width rows, one after another, each [Width, depth], with zeros below the last
-/// row.
-template <int Width, class T>
-HS_INLINED inline void pack_strip(const Strip<T>& from, T* to) {
-  for (std::int64_t i = 0; i < from.count; i += Width) {
-    const std::int64_t rows = std::min<std::int64_t>(Width, from.count - i);
-    for (std::int64_t t = 0; t < from.depth; ++t, to += Width) {
-      const T* const values = from.values + i + t * from.leading;
-      if (rows == Width)
-        std::copy(values, values + Width, to);
-      else
-        std::fill(std::copy(values, values + rows, to), to + Width, T(0));
+/// row. A few tokens at a time, so that cache lines that two panels share stay in the cache.
+template <int Width, Precision precision, class T, class P>
+HS_INLINED inline void pack_strip(const Strip<T>& from, P* to) {
+  constexpr std::int64_t kTokens = 8;
+  for (std::int64_t first = 0; first < from.depth; first += kTokens) {
+    const std::int64_t end = std::min(first + kTokens, from.depth);
+    for (std::int64_t i = 0; i < from.count; i += Width) {
+      const std::int64_t rows = std::min<std::int64_t>(Width, from.count - i);
+      for (std::int64_t t = first; t < end; ++t) {
+        const T* const values = from.values + i + t * from.leading;
+        P* const out = to + i * from.depth + t * Width;
+        if (rows == Width)
+          pack_values<Width, precision>(values, from.origin + i, out);
+        else
+          pack_some_values<Width, precision>(values, from.origin + i, rows, out);
+      }
     }
   }
 }
+
+template <Precision precision, class T, class P>
+struct PackRows {
+  template <int Lanes>
+  HS_INLINED static void run(const Strip<T>* rows, P* to) {
+    pack_strip<Tile<Lanes, P>::kRows, precision>(*rows, to);
+  }
+};
 
 /// The part of a panel that is multiplied at a time: `columns` columns from `column` on, for `tokens` tokens
 /// from `token` on.
 template <class T>
 struct Chunk {
   const PanelOperands<T>* panel;
+  PanelOrigin origin;
   Staircase c;
   std::int64_t column, columns, token, tokens;
 };
 
+/// Returns how many of `count` columns from `column` on are stored side by side.
 template <class T>
+HS_INLINED inline std::int64_t neighbours(const PanelOperands<T>& panel, std::int64_t column,
+                                          std::int64_t count) {
+  return panel.block == panel.distance ? count : std::min(count, panel.block - column % panel.block);
+}
+
+template <Precision precision, class T, class P>
 struct PackColumns {
   template <int Lanes>
-  HS_INLINED static void run(const Chunk<T>* chunk, T* to) {
-    constexpr int kWidth = Tile<Lanes, T>::kColumns;
+  HS_INLINED static void run(const Chunk<T>* chunk, P* to) {
+    constexpr std::int64_t kWidth = Tile<Lanes, P>::kColumns;
     const PanelOperands<T>& panel = *chunk->panel;
     const T* const values = panel.columns + chunk->token * panel.leading_columns;
-    for (std::int64_t i = 0; i < chunk->columns; i += kWidth, to += kWidth * chunk->tokens) {
-      const std::int64_t width = std::min<std::int64_t>(kWidth, chunk->columns - i);
-      std::int64_t offsets[kWidth];
-      for (std::int64_t j = 0; j < width; ++j) offsets[j] = panel.offset(chunk->column + i + j);
-      if (offsets[width - 1] == offsets[0] + width - 1)
-        pack_strip<kWidth, T>({values + offsets[0], panel.leading_columns, width, chunk->tokens}, to);
-      else
-        for (std::int64_t t = 0; t < chunk->tokens; ++t)
-          for (std::int64_t j = 0; j < kWidth; ++j)
-            to[t * kWidth + j] = j < width ? values[offsets[j] + t * panel.leading_columns] : 0;
+    for (std::int64_t i = 0; i < chunk->columns;) {
+      const std::int64_t column = chunk->column + i, left = chunk->columns - i;
+      const double* const origin = chunk->origin.columns + column;
+      P* const out = to + i * chunk->tokens;
+      const std::int64_t side_by_side = neighbours(panel, column, left);
+      if (side_by_side == left || side_by_side >= kWidth) {
+        const std::int64_t count = side_by_side == left ? left : side_by_side / kWidth * kWidth;
+        pack_strip<kWidth, precision>(
+            Strip<T>{values + panel.offset(column), panel.leading_columns, count, chunk->tokens, origin},
+            out);
+        i += count;
+      } else {
+        pack_scattered<kWidth>(*chunk, column, std::min(kWidth, left), origin, out);
+        i += kWidth;
+      }
     }
+  }
+
+  /// Packs one panel of columns that are not all side by side.
+  template <std::int64_t kWidth>
+  HS_INLINED static void pack_scattered(const Chunk<T>& chunk, std::int64_t column, std::int64_t width,
+                                        const double* origin, P* to) {
+    const PanelOperands<T>& panel = *chunk.panel;
+    const T* values = panel.columns + chunk.token * panel.leading_columns;
+    std::fill(to, to + kWidth * chunk.tokens, P(0));
+    for (std::int64_t t = 0; t < chunk.tokens; ++t, to += kWidth, values += panel.leading_columns)
+      for (std::int64_t j = 0; j < width; ++j)
+        pack_values<1, precision>(values + panel.offset(column + j), origin + j, to + j);
   }
 };
 
-/// A block of rows and the packed columns by which it is multiplied. `c` is the part of the whole matrix to
-/// which the product is added. It begins `above` rows below the top, from which c.first_row counts.
-template <class T>
+/// A packed block of rows and the packed columns by which it is multiplied. `c` is the part of the whole
+/// matrix to which the product is added. It begins `above` rows below the top, from which c.first_row counts.
+template <class P>
 struct Block {
-  Strip<T> rows;
-  T* packed;  // room for the rows
-  const T* columns;
+  const P* rows;
+  const P* columns;
+  std::int64_t depth;
   Staircase c;
   std::int64_t above;
 
@@ -139,37 +193,36 @@ struct Block {
 };
 
 /// Adds a tile that the staircase or an edge cuts.
-template <int Lanes, class T>
-HS_INLINED inline void add_cut_tile(const T* a, const T* b, const Block<T>& block, std::int64_t row,
+template <int Lanes, class P>
+HS_INLINED inline void add_cut_tile(const P* a, const P* b, const Block<P>& block, std::int64_t row,
                                     std::int64_t column) {
-  using Shape = Tile<Lanes, T>;
+  using Shape = Tile<Lanes, P>;
   const Staircase& c = block.c;
   alignas(64) double sums[Shape::kRows * Shape::kColumns] = {};
-  add_tile<Lanes, T>(a, b, block.rows.depth, sums, Shape::kRows);
+  add_tile<Lanes, P>(a, b, block.depth, sums, Shape::kRows);
   const std::int64_t last = std::min(row + Shape::kRows, c.rows);
   for (std::int64_t j = 0; j < Shape::kColumns && column + j < c.columns; ++j)
     for (std::int64_t i = std::max(row, block.first_row(column + j)); i < last; ++i)
       c.values[i + (column + j) * c.leading] += sums[i - row + j * Shape::kRows];
 }
 
-template <class T>
+template <class P>
 struct AddBlock {
   template <int Lanes>
-  HS_INLINED static void run(const Block<T>* block) {
-    using Shape = Tile<Lanes, T>;
+  HS_INLINED static void run(const Block<P>* block) {
+    using Shape = Tile<Lanes, P>;
     const Staircase& c = block->c;
-    const std::int64_t depth = block->rows.depth;
-    pack_strip<Shape::kRows, T>(block->rows, block->packed);
+    const std::int64_t depth = block->depth;
     for (std::int64_t column = 0; column < c.columns; column += Shape::kColumns) {
       const std::int64_t end = column + Shape::kColumns, first = block->first_row(column);
       const std::int64_t whole_from = block->first_row(std::min(end, c.columns) - 1);
-      const T* const b = block->columns + column * depth;
+      const P* const b = block->columns + column * depth;
       for (std::int64_t row = first / Shape::kRows * Shape::kRows; row < c.rows; row += Shape::kRows) {
-        const T* const a = block->packed + row * depth;
+        const P* const a = block->rows + row * depth;
         if (end > c.columns || row < whole_from || row + Shape::kRows > c.rows)
-          add_cut_tile<Lanes, T>(a, b, *block, row, column);
+          add_cut_tile<Lanes, P>(a, b, *block, row, column);
         else
-          add_tile<Lanes, T>(a, b, depth, c.values + row + column * c.leading, c.leading);
+          add_tile<Lanes, P>(a, b, depth, c.values + row + column * c.leading, c.leading);
       }
     }
   }
@@ -183,80 +236,108 @@ std::int64_t rows_per_block(std::int64_t rows, std::int64_t threads) {
 
 /// Packs columns; called by all threads of a parallel region, which take steps in turn and go on when none is
 /// left.
-template <class T>
-void pack_columns(int lanes, const Chunk<T>& chunk, T* to) {
+template <Precision precision, class T, class P>
+void pack_columns(int lanes, const Chunk<T>& chunk, P* to) {
 #pragma omp for schedule(dynamic) nowait
   for (std::int64_t first = 0; first < chunk.columns; first += kColumnStep) {
     Chunk<T> step = chunk;
     step.column += first;
     step.columns = std::min(kColumnStep, chunk.columns - first);
-    run_with<PackColumns<T>>(lanes, &step, to + first * chunk.tokens);
+    run_with<PackColumns<precision, T, P>>(lanes, &step, to + first * chunk.tokens);
   }
 }
 
 /// Adds blocks of rows; called by all threads of a parallel region, which take blocks in turn and go on when
 /// none is left. The blocks at the bottom, which have the most elements below the staircase, come first.
 /// `packed`: room of this thread.
-template <class T>
-void add_blocks(int lanes, const Chunk<T>& chunk, const T* columns, T* packed) {
+template <Precision precision, class T, class P>
+void add_blocks(int lanes, const Chunk<T>& chunk, const P* columns, P* packed) {
   const PanelOperands<T>& panel = *chunk.panel;
   const Staircase& c = chunk.c;
   const std::int64_t top = c.first_row[chunk.column];
   const std::int64_t height = rows_per_block(c.rows - top, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
   for (std::int64_t end = c.rows; end > top; end -= height) {
-    const std::int64_t row = std::max(top, end - height);
-    const Block<T> block{
-        {panel.rows + row + chunk.token * panel.leading_rows, panel.leading_rows, end - row, chunk.tokens},
-        packed,
-        columns,
-        {c.values + row + chunk.column * c.leading, c.leading, end - row, chunk.columns,
-         c.first_row + chunk.column},
-        row};
-    run_with<AddBlock<T>>(lanes, &block);
+    const std::int64_t row = std::max(top, end - height), count = end - row;
+    const Strip<T> rows{panel.rows + row + chunk.token * panel.leading_rows, panel.leading_rows, count,
+                        chunk.tokens, chunk.origin.rows + row};
+    run_with<PackRows<precision, T, P>>(lanes, &rows, packed);
+    const Block<P> block{packed,
+                         columns,
+                         chunk.tokens,
+                         {c.values + row + chunk.column * c.leading, c.leading, count, chunk.columns,
+                          c.first_row + chunk.column},
+                         row};
+    run_with<AddBlock<P>>(lanes, &block);
   }
 }
 
-/// Returns the chunks of a panel that have rows on or below the staircase.
+/// Returns the chunks of a panel, of at most `depth` tokens, that have rows on or below the staircase.
 template <class T>
-std::vector<Chunk<T>> chunks_of(const PanelOperands<T>& panel, const Staircase& c) {
+std::vector<Chunk<T>> chunks_of(const PanelOperands<T>& panel, const PanelOrigin& origin, const Staircase& c,
+                                std::int64_t depth) {
   std::vector<Chunk<T>> chunks;
   for (std::int64_t column = 0; column < c.columns && c.first_row[column] < c.rows; column += kColumns)
-    for (std::int64_t token = 0; token < panel.tokens; token += kDepth<T>)
-      chunks.push_back({&panel, c, column, std::min(kColumns, c.columns - column), token,
-                        std::min(kDepth<T>, panel.tokens - token)});
+    for (std::int64_t token = 0; token < panel.tokens; token += depth)
+      chunks.push_back({&panel, origin, c, column, std::min(kColumns, c.columns - column), token,
+                        std::min(depth, panel.tokens - token)});
   return chunks;
 }
 
-}  // namespace
+/// Where operands are packed: [2] columns of this chunk and the next one, and rows by thread.
+template <class P>
+struct PackedOperands {
+  LargeArray<P>* columns;
+  std::vector<LargeArray<P>>* rows;
+};
 
-template <class T>
-void SyrkKernel<T>::add(const PanelOperands<T>& panel, const Staircase& c,
-                        const std::function<void()>& progress) {
-  const std::int64_t steps = (std::min(kColumns, c.columns) + kColumnStep - 1) / kColumnStep;
-  const std::int64_t depth = std::min(kDepth<T>, panel.tokens);
-  for (LargeArray<T>& columns : columns_) columns.reserve(steps * kColumnStep * depth);
-  rows_.resize(static_cast<std::size_t>(omp_get_max_threads()));
-  for (LargeArray<T>& rows : rows_) rows.reserve(kRows * depth);
-  const std::vector<Chunk<T>> chunks = chunks_of(panel, c);
+template <Precision precision, class T, class P>
+void add_chunks(int lanes, const std::vector<Chunk<T>>& chunks, const PackedOperands<P>& room,
+                const std::function<void()>& progress) {
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    T* const packed = columns_[i % 2].data();
-    T* const next = columns_[(i + 1) % 2].data();
+    P* const packed = room.columns[i % 2].data();
+    P* const next = room.columns[(i + 1) % 2].data();
 #pragma omp parallel
     {
       if (i == 0) {
-        pack_columns(lanes_, chunks[i], packed);
+        pack_columns<precision>(lanes, chunks[i], packed);
 #pragma omp barrier
       }
-      add_blocks(lanes_, chunks[i], packed, rows_[static_cast<std::size_t>(omp_get_thread_num())].data());
+      P* const rows = (*room.rows)[static_cast<std::size_t>(omp_get_thread_num())].data();
+      add_blocks<precision>(lanes, chunks[i], packed, rows);
       // Threads for which no block is left pack the next chunk meanwhile.
-      if (i + 1 < chunks.size()) pack_columns(lanes_, chunks[i + 1], next);
+      if (i + 1 < chunks.size()) pack_columns<precision>(lanes, chunks[i + 1], next);
     }
     progress();
   }
 }
 
+}  // namespace
+
+template <class P>
+template <class T>
+void SyrkKernel<P>::add(const PanelOperands<T>& panel, const PanelOrigin& origin, const Staircase& c,
+                        const std::function<void()>& progress) {
+  const std::int64_t steps = (std::min(kColumns, c.columns) + kColumnStep - 1) / kColumnStep;
+  const std::int64_t depth = std::min(kDepth<P>, panel.tokens);
+  for (LargeArray<P>& columns : columns_) columns.reserve(steps * kColumnStep * depth);
+  rows_.resize(static_cast<std::size_t>(omp_get_max_threads()));
+  for (LargeArray<P>& rows : rows_) rows.reserve(kRows * depth);
+  const std::vector<Chunk<T>> chunks = chunks_of(panel, origin, c, kDepth<P>);
+  with_precision<P>(precision_, [&](auto precision) {
+    add_chunks<decltype(precision)::value>(lanes_, chunks, PackedOperands<P>{columns_, &rows_}, progress);
+  });
+}
+
 template class SyrkKernel<double>;
 template class SyrkKernel<float>;
+template void SyrkKernel<double>::add(const PanelOperands<double>&, const PanelOrigin&, const Staircase&,
+                                      const std::function<void()>&);
+template void SyrkKernel<double>::add(const PanelOperands<float>&, const PanelOrigin&, const Staircase&,
+                                      const std::function<void()>&);
+template void SyrkKernel<float>::add(const PanelOperands<double>&, const PanelOrigin&, const Staircase&,
+                                     const std::function<void()>&);
+template void SyrkKernel<float>::add(const PanelOperands<float>&, const PanelOrigin&, const Staircase&,
+                                     const std::function<void()>&);
 
 }  // namespace headspan

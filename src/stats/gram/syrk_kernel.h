@@ -1,12 +1,13 @@
 // Sums of outer products: c += rows columns^T, c in FP64, on and below a staircase of c. For a symmetric
 // matrix, whole or block-cyclic, the staircase is its diagonal. The kernels follow Goto and van de Geijn, ACM
-// TOMS 34 (2008). They replace OpenBLAS for two reasons: it picks kernels by the processor's name or the
-// environment, and runs at half the speed if the choice is wrong; and its products of the small rectangles
-// along a diagonal are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
+// TOMS 34 (2008). They replace OpenBLAS for three reasons: they subtract the mean while they pack, and need
+// no shifted copy of the activations; OpenBLAS picks kernels by the processor's name or the environment, and
+// runs at half the speed if the choice is wrong; and its products of the small rectangles along a diagonal
+// are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
 //
-// T is the type of the operands, double or float. Each element of c is summed by one thread, in the order of
-// the tokens, so that the result has the same bits for any number of threads: 256 tokens at a time in FP64,
-// or 512 in FP32, which are then added to c. Local; no MPI.
+// P is the type of the products, double or float; T that of the activations. Each element of c is summed by
+// one thread, in the order of the tokens, so that the result has the same bits for any number of threads: 256
+// tokens at a time in FP64, or 512 in FP32, which are then added to c. Local; no MPI.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "base/process/cpu_dispatch.h"
 #include "dist/matrix/large_array.h"
 #include "dist/matrix/panel_exchange.h"
+#include "stats/gram/panel_values.h"
 
 namespace headspan {
 
@@ -27,26 +29,36 @@ struct Staircase {
   const std::int64_t* first_row;
 };
 
+/// What is subtracted from the operands of a panel before they are rounded and multiplied.
+struct PanelOrigin {
+  const double* rows;     ///< by local row
+  const double* columns;  ///< by local column
+};
+
 /// Keeps its workspace, at most 8 MiB and half a MiB per thread, from call to call.
-template <class T>
+template <class P>
 class SyrkKernel {
  public:
   /// Returns whether it is faster than BLAS. Measured on one core of an EPYC with D = 4096, against OpenBLAS
   /// 0.3.21: 102 GF/s against 94 with AVX-512, 55 against 54 with AVX2.
   static bool is_faster_than_blas() { return best_lanes() > 4; }
 
-  /// `lanes`: at most best_lanes().
-  explicit SyrkKernel(int lanes = best_lanes()) : lanes_(lanes) {}
+  /// `precision`: one that multiplies P. `lanes`: at most best_lanes().
+  explicit SyrkKernel(Precision precision, int lanes = best_lanes()) : precision_(precision), lanes_(lanes) {}
 
-  /// Adds c[i, j] += sum_t panel.rows[i, t] panel.columns[offset(j), t] for i >= first_row[j]; leaves other
-  /// elements of c alone. The threads of this process share the work; the calling one runs `progress` between
-  /// chunks of it. Throws std::bad_alloc.
-  void add(const PanelOperands<T>& panel, const Staircase& c, const std::function<void()>& progress);
+  /// Adds c[i, j] += sum_t x[i, t] y[j, t] for i >= first_row[j], where x = panel.rows[i, t] -
+  /// origin.rows[i] and y = panel.columns[offset(j), t] - origin.columns[j], rounded as the precision says;
+  /// leaves other elements of c alone. The threads of this process share the work; the calling one runs
+  /// `progress` between chunks of it. Throws std::bad_alloc.
+  template <class T>
+  void add(const PanelOperands<T>& panel, const PanelOrigin& origin, const Staircase& c,
+           const std::function<void()>& progress);
 
  private:
+  Precision precision_;
   int lanes_;
-  LargeArray<T> columns_[2];         // packed, shared by all threads: this chunk's and the next one's
-  std::vector<LargeArray<T>> rows_;  // packed, by thread
+  LargeArray<P> columns_[2];         // packed, shared by all threads: this chunk's and the next one's
+  std::vector<LargeArray<P>> rows_;  // packed, by thread
 };
 
 }  // namespace headspan

@@ -75,6 +75,15 @@ struct Operand {
   std::int64_t leading, count, tokens, block, distance;
 };
 
+/// What is subtracted from the local rows and columns of a panel.
+struct LocalOrigin {
+  LocalOrigin(const std::vector<double>& shift, const Matrix& gram)
+      : rows(local_values(shift, gram.rows(), gram.grid().row())),
+        columns(local_values(shift, gram.columns(), gram.grid().column())) {}
+
+  std::vector<double> rows, columns;
+};
+
 /// Copies an operand less its origin, rounded, with all rows contiguous: [panel_leading(count), tokens].
 template <class T, class P>
 void copy_shifted(const Operand<T>& from, const std::vector<double>& origin, Precision precision,
@@ -86,6 +95,24 @@ void copy_shifted(const Operand<T>& from, const std::vector<double>& origin, Pre
     for (std::int64_t i = 0; i < from.count; i += from.block)
       shift_values(from.values + i / from.block * from.distance + t * from.leading, origin.data() + i,
                    std::min(from.block, from.count - i), precision, to.data() + i + t * leading);
+}
+
+/// Returns a panel as a library multiplies it, in `memory`. The columns of a single rank are its rows.
+template <class P, class T>
+PanelOperands<P> copy_of(const PanelOperands<T>& panel, const Matrix& gram, const LocalOrigin& origin,
+                         Precision precision, LargeArray<P> (&memory)[2]) {
+  const std::int64_t rows = gram.local_rows(), columns = gram.local_columns();
+  copy_shifted(Operand<T>{panel.rows, panel.leading_rows, rows, panel.tokens, rows, 0}, origin.rows,
+               precision, memory[0]);
+  PanelOperands<P> copy{memory[0].data(), memory[0].data(), panel_leading<P>(rows), panel_leading<P>(rows),
+                        panel.tokens};
+  if (gram.grid().comm().size() == 1) return copy;
+  copy_shifted(
+      Operand<T>{panel.columns, panel.leading_columns, columns, panel.tokens, panel.block, panel.distance},
+      origin.columns, precision, memory[1]);
+  copy.columns = memory[1].data();
+  copy.leading_columns = panel_leading<P>(columns);
+  return copy;
 }
 
 /// Adds the products of a copied panel by BLAS.
@@ -155,45 +182,29 @@ PanelProduct::PanelProduct(Precision precision, Kind kind) : precision_(precisio
   else if (kind == Kind::kernel)
     method_.emplace<SyrkKernel<float>>(precision);
   else if (!doubles)
-    method_ = FloatLibrary{FloatGemm(FloatGemm::best(precision)), {}, {}};
+    method_.emplace<FloatLibrary>(precision);
 }
 
 template <class T>
 void PanelProduct::add(Matrix& gram, const PanelOperands<T>& panel, const std::vector<double>& shift,
                        const std::function<void()>& progress) {
   if (panel.tokens == 0) return;
-  const Grid& grid = gram.grid();
-  const std::vector<double> row_origin = local_values(shift, gram.rows(), grid.row());
-  const std::vector<double> column_origin = local_values(shift, gram.columns(), grid.column());
-  const auto by_kernel = [&](auto& kernel) {
-    const std::vector<std::int64_t> first_row = diagonal_of(gram);
-    kernel.add(panel, {row_origin.data(), column_origin.data()},
-               {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
-               progress);
+  const LocalOrigin origin(shift, gram);
+  const auto add = [&](auto& method) {
+    using Method = std::decay_t<decltype(method)>;
+    if constexpr (std::is_same_v<Method, DoubleBlas>) {
+      add_product(gram, copy_of(panel, gram, origin, precision_, method.copy), progress);
+    } else if constexpr (std::is_same_v<Method, FloatLibrary>) {
+      add_product(gram, copy_of(panel, gram, origin, precision_, method.copy), method.gemm, method.block,
+                  progress);
+    } else {
+      const std::vector<std::int64_t> first_row = diagonal_of(gram);
+      method.add(panel, {origin.rows.data(), origin.columns.data()},
+                 {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
+                 progress);
+    }
   };
-  const auto copied = [&](auto& copy) {
-    using P = std::remove_reference_t<decltype(*copy.rows.data())>;
-    const Operand<T> rows{panel.rows,   panel.leading_rows, gram.local_rows(),
-                          panel.tokens, gram.local_rows(),  0};
-    const Operand<T> columns{panel.columns, panel.leading_columns, gram.local_columns(),
-                             panel.tokens,  panel.block,           panel.distance};
-    copy_shifted(rows, row_origin, precision_, copy.rows);
-    PanelOperands<P> result{copy.rows.data(), copy.rows.data(), panel_leading<P>(rows.count),
-                            panel_leading<P>(rows.count), panel.tokens};
-    if (grid.comm().size() == 1) return result;
-    copy_shifted(columns, column_origin, precision_, copy.columns);
-    result.columns = copy.columns.data();
-    result.leading_columns = panel_leading<P>(columns.count);
-    return result;
-  };
-  if (auto* const doubles = std::get_if<SyrkKernel<double>>(&method_))
-    by_kernel(*doubles);
-  else if (auto* const floats = std::get_if<SyrkKernel<float>>(&method_))
-    by_kernel(*floats);
-  else if (auto* const blas = std::get_if<DoubleBlas>(&method_))
-    add_product(gram, copied(blas->copy), progress);
-  else if (auto* const library = std::get_if<FloatLibrary>(&method_))
-    add_product(gram, copied(library->copy), library->gemm, library->block, progress);
+  std::visit(add, method_);
 }
 
 template void PanelProduct::add(Matrix&, const PanelOperands<double>&, const std::vector<double>&,

@@ -35,17 +35,15 @@ class PanelProduct {
            const std::function<void()>& progress);
 
  private:
-  /// A panel as a library multiplies it: less the shift, rounded.
-  template <class P>
-  struct Copy {
-    LargeArray<P> rows, columns;
-  };
+  /// Libraries multiply a copy of the panel: rows and columns less the shift, rounded.
   struct DoubleBlas {
-    Copy<double> copy;
+    LargeArray<double> copy[2];
   };
   struct FloatLibrary {
+    explicit FloatLibrary(Precision precision) : gemm(FloatGemm::best(precision)) {}
+
     FloatGemm gemm;
-    Copy<float> copy;
+    LargeArray<float> copy[2];
     LargeArray<float> block;  // at most 64 MiB
   };
 

@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include "base/process/cpu_dispatch.h"
+#include "base/range.h"
 
 namespace headspan {
 namespace {
@@ -13,12 +14,11 @@ namespace {
 /// Tokens of a chunk; the fastest that was tried on an EPYC.
 template <class P>
 constexpr std::int64_t kDepth = 2048 / sizeof(P);
-constexpr std::int64_t kColumns = 2048;   // times kDepth fits the cache that cores share
-constexpr std::int64_t kRows = 240;       // times kDepth fits a core's second-level cache
-constexpr std::int64_t kColumnStep = 64;  // a multiple of every tile's columns
-constexpr std::int64_t kRowStep = 48;     // a multiple of every tile's rows
-constexpr std::int64_t kFewestRows = kRowStep;
-constexpr std::int64_t kBlocksPerThread = 8;
+constexpr std::int64_t kColumns = 2048;       // times kDepth fits the cache that cores share
+constexpr std::int64_t kRows = 240;           // times kDepth fits a core's second-level cache
+constexpr std::int64_t kColumnStep = 64;      // a multiple of every tile's columns
+constexpr std::int64_t kRowStep = 48;         // a multiple of every tile's rows
+constexpr std::int64_t kSharesPerThread = 2;  // a block has at most this share of a thread's rows
 
 /// The shape of a tile of c that is summed in registers. Of AVX-512's 32 vectors 24 hold sums; of the 16 of
 /// AVX2 and SSE, 12 and 8.
@@ -41,6 +41,17 @@ HS_INLINED inline void add_vector(const Values& values, double* c) {
   std::memcpy(c, &sums, sizeof sums);
 }
 
+/// Fetches what a tile needs of its operands some tokens later. The processor's own prefetching falls behind
+/// if a token takes a dozen cycles.
+template <class Shape, class P>
+HS_INLINED inline void prefetch_tokens(const P* a, const P* b) {
+  constexpr int kTokens = 16;
+#pragma GCC unroll 3
+  for (int r = 0; r < Shape::kVectors; ++r)
+    __builtin_prefetch(a + kTokens * Shape::kRows + r * Shape::kLanes);
+  __builtin_prefetch(b + kTokens * Shape::kColumns);
+}
+
 /// Adds c += a b^T for a tile of c, column-major. a: [Tile::kRows, depth] and b: [Tile::kColumns, depth],
 /// column-major without gaps, aligned to a vector.
 template <int Lanes, class P>
@@ -53,6 +64,7 @@ HS_INLINED inline void add_tile(const P* a, const P* b, std::int64_t depth, doub
 #pragma GCC unroll 6
     for (int i = 0; i < Shape::kRows; i += 8) __builtin_prefetch(c + j * leading + i, 1);
   for (std::int64_t t = 0; t < depth; ++t, a += Shape::kRows, b += Shape::kColumns) {
+    if constexpr (Lanes == 16) prefetch_tokens<Shape>(a, b);
     Values x[Shape::kVectors];
 #pragma GCC unroll 3
     for (int r = 0; r < Shape::kVectors; ++r) x[r] = *reinterpret_cast<const Values*>(a + r * Shape::kLanes);
@@ -93,25 +105,27 @@ HS_INLINED inline void pack_some_values(const T* values, const double* origin, s
   std::fill(out + count, out + Width, P(0));
 }
 
+/// Packs some tokens of the panel that begins with row i of a strip.
+template <int Width, Precision precision, class T, class P>
+HS_INLINED inline void pack_tokens(const Strip<T>& from, std::int64_t i, const Range& tokens, P* to) {
+  const std::int64_t rows = std::min<std::int64_t>(Width, from.count - i);
+  const T* values = from.values + i + tokens.first * from.leading;
+  to += i * from.depth + tokens.first * Width;
+  for (std::int64_t t = 0; t < tokens.count; ++t, values += from.leading, to += Width)
+    if (rows == Width)
+      pack_values<Width, precision>(values, from.origin + i, to);
+    else
+      pack_some_values<Width, precision>(values, from.origin + i, rows, to);
+}
+
 /// Cuts a strip into panels of Width rows, one after another, each [Width, depth], with zeros below the last
 /// row. A few tokens at a time, so that cache lines that two panels share stay in the cache.
 template <int Width, Precision precision, class T, class P>
 HS_INLINED inline void pack_strip(const Strip<T>& from, P* to) {
   constexpr std::int64_t kTokens = 8;
-  for (std::int64_t first = 0; first < from.depth; first += kTokens) {
-    const std::int64_t end = std::min(first + kTokens, from.depth);
-    for (std::int64_t i = 0; i < from.count; i += Width) {
-      const std::int64_t rows = std::min<std::int64_t>(Width, from.count - i);
-      for (std::int64_t t = first; t < end; ++t) {
-        const T* const values = from.values + i + t * from.leading;
-        P* const out = to + i * from.depth + t * Width;
-        if (rows == Width)
-          pack_values<Width, precision>(values, from.origin + i, out);
-        else
-          pack_some_values<Width, precision>(values, from.origin + i, rows, out);
-      }
-    }
-  }
+  for (std::int64_t first = 0; first < from.depth; first += kTokens)
+    for (std::int64_t i = 0; i < from.count; i += Width)
+      pack_tokens<Width, precision>(from, i, {first, std::min(kTokens, from.depth - first)}, to);
 }
 
 template <Precision precision, class T, class P>
@@ -228,10 +242,16 @@ struct AddBlock {
   }
 };
 
-/// Returns the rows per block: few enough for every thread to get some.
-std::int64_t rows_per_block(std::int64_t rows, std::int64_t threads) {
-  const std::int64_t fair = (rows + threads * kBlocksPerThread - 1) / (threads * kBlocksPerThread);
-  return std::clamp((fair + kRowStep - 1) / kRowStep * kRowStep, kFewestRows, kRows);
+/// Cuts the rows from `top` on into blocks. Those at the bottom, which have the most elements below the
+/// staircase, come first. They become smaller, so that threads that take them in turn end together.
+std::vector<Range> blocks_of(std::int64_t top, std::int64_t rows, std::int64_t threads) {
+  std::vector<Range> blocks;
+  for (std::int64_t end = rows; end > top; end = blocks.back().first) {
+    const std::int64_t left = end - top, fair = threads == 1 ? left : left / (kSharesPerThread * threads);
+    const std::int64_t count = std::min(left, std::clamp(fair / kRowStep * kRowStep, kRowStep, kRows));
+    blocks.push_back({end - count, count});
+  }
+  return blocks;
 }
 
 /// Packs columns; called by all threads of a parallel region, which take steps in turn and go on when none is
@@ -248,17 +268,15 @@ void pack_columns(int lanes, const Chunk<T>& chunk, P* to) {
 }
 
 /// Adds blocks of rows; called by all threads of a parallel region, which take blocks in turn and go on when
-/// none is left. The blocks at the bottom, which have the most elements below the staircase, come first.
-/// `packed`: room of this thread.
+/// none is left. `packed`: room of this thread.
 template <Precision precision, class T, class P>
 void add_blocks(int lanes, const Chunk<T>& chunk, const P* columns, P* packed) {
   const PanelOperands<T>& panel = *chunk.panel;
   const Staircase& c = chunk.c;
-  const std::int64_t top = c.first_row[chunk.column];
-  const std::int64_t height = rows_per_block(c.rows - top, omp_get_num_threads());
+  const std::vector<Range> blocks = blocks_of(c.first_row[chunk.column], c.rows, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
-  for (std::int64_t end = c.rows; end > top; end -= height) {
-    const std::int64_t row = std::max(top, end - height), count = end - row;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const auto [row, count] = blocks[i];
     const Strip<T> rows{panel.rows + row + chunk.token * panel.leading_rows, panel.leading_rows, count,
                         chunk.tokens, chunk.origin.rows + row};
     run_with<PackRows<precision, T, P>>(lanes, &rows, packed);

@@ -15,14 +15,24 @@ PanelExchange<T>::~PanelExchange() {
 
 template <class T>
 void PanelExchange<T>::start(const Matrix& shape, const T* z, std::int64_t tokens) {
-  open(shape, tokens);
+  HS_ASSERT(requests_.empty());
+  counts_ = grid_->comm().all_gather(tokens);
+  block_ = shape.columns().block;
   if (single_rank()) {
     alone_ = z;
+    rows_.width = {shape.rows().size};
     return;
   }
-  pack(z, shape.columns().size, tokens, rows_);
-  if (!one_row()) pack(z, shape.columns().size, tokens, columns_);
-  post();
+  current_ = 1 - current_;
+  const std::int64_t row = shape.columns().size;
+  open(rows_, shape.rows(), grid_->row());
+  pack(z, row, tokens, rows_);
+  if (!one_row()) {
+    open(columns_, shape.columns(), grid_->column());
+    pack(z, row, tokens, columns_);
+  }
+  post(rows_, 0);
+  if (!one_row()) post(columns_, 1);
 }
 
 /// `row`: the values from token to token in z.
@@ -35,21 +45,7 @@ void PanelExchange<T>::pack(const T* z, std::int64_t row, std::int64_t tokens, c
 }
 
 template <class T>
-void PanelExchange<T>::open(const Matrix& shape, std::int64_t tokens) {
-  HS_ASSERT(requests_.empty());
-  counts_ = grid_->comm().all_gather(tokens);
-  block_ = shape.columns().block;
-  if (single_rank()) {
-    rows_.width = {shape.rows().size};
-    return;
-  }
-  current_ = 1 - current_;
-  open_operand(rows_, shape.rows(), grid_->row());
-  if (!one_row()) open_operand(columns_, shape.columns(), grid_->column());
-}
-
-template <class T>
-void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, int part) {
+void PanelExchange<T>::open(Operand& operand, const BlockCyclic& axis, int part) {
   const int me = grid_->comm().rank();
   const std::int64_t tokens = counts_[to_size(me)];
   const std::int64_t before = std::accumulate(counts_.begin(), counts_.begin() + me, std::int64_t{0});
@@ -81,13 +77,7 @@ void PanelExchange<T>::open_operand(Operand& operand, const BlockCyclic& axis, i
 }
 
 template <class T>
-void PanelExchange<T>::post() {
-  post_operand(rows_, 0);
-  if (!one_row()) post_operand(columns_, 1);
-}
-
-template <class T>
-void PanelExchange<T>::post_operand(Operand& operand, int tag) {
+void PanelExchange<T>::post(Operand& operand, int tag) {
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
   const Comm& comm = grid_->comm();
   const auto part_of = [&](int rank) { return tag == 0 ? rank / grid_->columns() : rank % grid_->columns(); };

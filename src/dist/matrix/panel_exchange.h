@@ -74,13 +74,11 @@ class PanelExchange {
     std::vector<Segment> segments;    // all columns in order
   };
 
-  static void pack(const T* z, std::int64_t row, std::int64_t tokens, const Operand& operand);
   bool single_rank() const { return grid_->comm().size() == 1; }
   bool one_row() const { return grid_->rows() == 1; }
-  void open(const Matrix& shape, std::int64_t tokens);
-  void open_operand(Operand& operand, const BlockCyclic& axis, int part);
-  void post();
-  void post_operand(Operand& operand, int tag);
+  void open(Operand& operand, const BlockCyclic& axis, int part);
+  static void pack(const T* z, std::int64_t row, std::int64_t tokens, const Operand& operand);
+  void post(Operand& operand, int tag);
 
   const Grid* grid_;
   Operand rows_;

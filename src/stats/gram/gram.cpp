@@ -103,7 +103,7 @@ std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t 
 
 template <class T>
 void GramUpdater<T>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
-  add_shifted_rows(z, tokens, shift, precision_, sums.sum);
+  add_shifted_rows(z, tokens, shift, product_.precision(), sums.sum);
   exchange_.start(sums.matrix, z, tokens);
   multiply(std::exchange(pending_, std::nullopt), [&] { exchange_.progress(); });
   pending_ = Pending{&sums, &shift, exchange_.finish()};

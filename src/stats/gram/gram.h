@@ -72,8 +72,7 @@ std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t 
 template <class T>
 class GramUpdater {
  public:
-  GramUpdater(const Grid& grid, Precision precision)
-      : exchange_(grid), precision_(precision), product_(precision) {}
+  GramUpdater(const Grid& grid, Precision precision) : exchange_(grid), product_(precision) {}
 
   /// Adds this rank's tokens z: [tokens, D], row-major, less `shift`: [D]. `tokens` may differ between ranks
   /// and be 0. `sums` and `shift` must live until the next `add` or `drain` has returned. Collective over the
@@ -92,7 +91,6 @@ class GramUpdater {
   void multiply(const std::optional<Pending>& panel, const std::function<void()>& progress);
 
   PanelExchange<T> exchange_;
-  Precision precision_;
   PanelProduct product_;
   std::optional<Pending> pending_;
 };

@@ -25,6 +25,7 @@ class PanelProduct {
 
   explicit PanelProduct(Precision precision) : PanelProduct(precision, best(precision)) {}
   PanelProduct(Precision precision, Kind kind);
+  Precision precision() const { return precision_; }
 
   /// Adds gram[i, j] += sum_t x[i, t] y[j, t] for the local elements on and below the diagonal of the whole
   /// Gram; what lies above it in diagonal tiles is undefined afterwards. `shift`: [D]. Calls `progress`

@@ -1,19 +1,6 @@
 #include "stats/gram/panel_values.h"
 
 namespace headspan {
-
-template <class T, class P>
-void shift_values(const T* in, const double* origin, std::int64_t count, Precision precision, P* out) {
-  with_precision<P>(precision, [=](auto constant) {
-    on_this_processor([=]() HS_INLINED {
-      const T* __restrict const from = in;
-      P* __restrict const to = out;
-      for (std::int64_t j = 0; j < count; ++j)
-        to[j] = static_cast<P>(rounded<decltype(constant)::value>(static_cast<double>(from[j]) - origin[j]));
-    });
-  });
-}
-
 namespace {
 
 template <class P, class T>
@@ -31,6 +18,18 @@ void add_shifted_as(const T* in, const double* origin, std::int64_t count, Preci
 }
 
 }  // namespace
+
+template <class T, class P>
+void shift_values(const T* in, const double* origin, std::int64_t count, Precision precision, P* out) {
+  with_precision<P>(precision, [=](auto constant) {
+    on_this_processor([=]() HS_INLINED {
+      const T* __restrict const from = in;
+      P* __restrict const to = out;
+      for (std::int64_t j = 0; j < count; ++j)
+        to[j] = static_cast<P>(rounded<decltype(constant)::value>(static_cast<double>(from[j]) - origin[j]));
+    });
+  });
+}
 
 template <class T>
 void add_shifted(const T* in, const double* origin, std::int64_t count, Precision precision, double* sums) {

@@ -302,27 +302,21 @@ std::vector<Chunk<T>> chunks_of(const PanelOperands<T>& panel, const PanelOrigin
   return chunks;
 }
 
-/// Where operands are packed: [2] columns of this chunk and the next one, and rows by thread.
-template <class P>
-struct PackedOperands {
-  LargeArray<P>* columns;
-  std::vector<LargeArray<P>>* rows;
-};
-
+/// `columns` and `rows`: where operands are packed, [2] for this chunk and the next one, and by thread.
 template <Precision precision, class T, class P>
-void add_chunks(int lanes, const std::vector<Chunk<T>>& chunks, const PackedOperands<P>& room,
-                const std::function<void()>& progress) {
+void add_chunks(int lanes, const std::vector<Chunk<T>>& chunks, LargeArray<P>* columns,
+                std::vector<LargeArray<P>>& rows, const std::function<void()>& progress) {
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    P* const packed = room.columns[i % 2].data();
-    P* const next = room.columns[(i + 1) % 2].data();
+    P* const packed = columns[i % 2].data();
+    P* const next = columns[(i + 1) % 2].data();
 #pragma omp parallel
     {
       if (i == 0) {
         pack_columns<precision>(lanes, chunks[i], packed);
 #pragma omp barrier
       }
-      P* const rows = (*room.rows)[static_cast<std::size_t>(omp_get_thread_num())].data();
-      add_blocks<precision>(lanes, chunks[i], packed, rows);
+      P* const packed_rows = rows[static_cast<std::size_t>(omp_get_thread_num())].data();
+      add_blocks<precision>(lanes, chunks[i], packed, packed_rows);
       // Threads for which no block is left pack the next chunk meanwhile.
       if (i + 1 < chunks.size()) pack_columns<precision>(lanes, chunks[i + 1], next);
     }
@@ -343,7 +337,7 @@ void SyrkKernel<P>::add(const PanelOperands<T>& panel, const PanelOrigin& origin
   for (LargeArray<P>& rows : rows_) rows.reserve(kRows * depth);
   const std::vector<Chunk<T>> chunks = chunks_of(panel, origin, c, kDepth<P>);
   with_precision<P>(precision_, [&](auto precision) {
-    add_chunks<decltype(precision)::value>(lanes_, chunks, PackedOperands<P>{columns_, &rows_}, progress);
+    add_chunks<decltype(precision)::value>(lanes_, chunks, columns_, rows_, progress);
   });
 }
 

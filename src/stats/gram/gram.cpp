@@ -16,6 +16,15 @@ std::int64_t first_row(const Matrix& matrix, std::int64_t local_column) {
   return matrix.rows().first_local_block_from(grid.row(), block) * matrix.rows().block;
 }
 
+/// Writes a zero to every page of the stored tiles. A page that is read before it is written would be mapped
+/// twice, the second time with an interrupt of all other threads.
+void touch_pages(Matrix& matrix) {
+  constexpr std::int64_t kPage = 4096 / sizeof(double);
+#pragma omp parallel for schedule(dynamic, 16)
+  for (std::int64_t j = 0; j < matrix.local_columns(); ++j)
+    for (std::int64_t i = first_row(matrix, j); i < matrix.local_rows(); i += kPage) *matrix.at(i, j) = 0;
+}
+
 /// Adds the rows z: [tokens, D], less `shift` and rounded, to sums: [D].
 template <class T>
 void add_shifted_rows(const T* z, std::int64_t tokens, const std::vector<double>& shift, Precision precision,
@@ -30,6 +39,11 @@ void add_shifted_rows(const T* z, std::int64_t tokens, const std::vector<double>
 }
 
 }  // namespace
+
+GramSums::GramSums(const Grid& grid, std::int64_t columns, std::int64_t block)
+    : matrix(grid, columns, columns, block), sum(to_size(columns), 0.0) {
+  touch_pages(matrix);
+}
 
 std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t head_size) {
   const std::int64_t wide = std::max<std::int64_t>(1, 64 / head_size);

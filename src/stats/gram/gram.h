@@ -49,8 +49,8 @@ void mirror_diagonal_blocks(Matrix& matrix);
 
 /// Sums over the tokens so far, of values less a provisional mean, `shift`.
 struct GramSums {
-  GramSums(const Grid& grid, std::int64_t columns, std::int64_t block)
-      : matrix(grid, columns, columns, block), sum(to_size(columns), 0.0) {}
+  /// Sets all sums to zero. Throws std::bad_alloc. Local.
+  GramSums(const Grid& grid, std::int64_t columns, std::int64_t block);
 
   Matrix matrix;
   std::vector<double> sum;  ///< [D] shifted values of this rank's tokens

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <functional>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <vector>
@@ -17,15 +17,12 @@
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/output_file.h"
 #include "base/process/process_setup.h"
-#include "base/sha256.h"
+#include "dist/fastest_choice.h"
 #include "dist/matrix/scalapack.h"
-#include "dist/threads.h"
 
 // Functions of OpenBLAS; null with any other BLAS.
 extern "C" {
@@ -38,7 +35,6 @@ namespace {
 
 constexpr const char* kVariable = "OPENBLAS_CORETYPE";
 constexpr const char* kSpeedOption = "--blas-speed";
-constexpr double kFasterBy = 1.1;        // than the loaded core; less could be noise
 constexpr int kLongestMeasurement = 10;  // seconds; the program starts in one
 
 /// Returns the cores of OpenBLAS that this processor could run, apart from very old ones.
@@ -55,36 +51,23 @@ std::vector<std::string> possible_cores() {
 
 bool is_openblas() { return openblas_get_corename != nullptr && openblas_get_config != nullptr; }
 
-/// Returns the processor time of this thread, which other processes on its core do not add to.
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-/// Returns the least seconds of five products, after one that warms up.
+/// A square product in type T, which adds nothing to what it overwrites.
 template <class T, class Gemm>
-double seconds_of_product(int size, const Gemm& gemm) {
+std::function<void()> product(int size, const Gemm& gemm) {
   const std::vector<T> x(static_cast<std::size_t>(size) * static_cast<std::size_t>(size), T(1));
-  std::vector<T> y(x.size());
-  const T one = 1, zero = 0;
-  double least = 0;
-  for (int repeat = 0; repeat < 6; ++repeat) {
-    const double start = thread_seconds();
+  return [x, y = x, size, gemm]() mutable {
+    const T one = 1, zero = 0;
     gemm("N", "T", &size, &size, &size, &one, x.data(), &size, x.data(), &size, &zero, y.data(), &size);
-    const double seconds = thread_seconds() - start;
-    if (repeat == 1 || (repeat > 1 && seconds < least)) least = seconds;
-  }
-  return least;
+  };
 }
 
 /// Returns GF/s of products in FP64 and FP32.
 double blas_speed() {
-  const SingleThreadedBlas single;
   constexpr int kDouble = 448, kFloat = 560;  // the second has twice the products of the first
   constexpr double kProducts = double(kDouble) * kDouble * kDouble + double(kFloat) * kFloat * kFloat;
-  return 2e-9 * kProducts /
-         (seconds_of_product<double>(kDouble, dgemm_) + seconds_of_product<float>(kFloat, sgemm_));
+  const std::vector<double> seconds =
+      least_seconds({product<double>(kDouble, dgemm_), product<float>(kFloat, sgemm_)});
+  return 2e-9 * kProducts / (seconds[0] + seconds[1]);
 }
 
 /// Returns what a child prints until it closes its output; nothing if kLongestMeasurement is over before.
@@ -150,66 +133,26 @@ std::optional<double> speed_of(const std::string& core) {
   return words >> runs >> speed && runs == core ? speed : 0;
 }
 
-/// Returns the name of this kind of processor, as Linux gives it.
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.compare(0, 10, "model name") == 0) return line;
-  return "";
-}
-
-/// Returns the file that keeps the choice for this processor and this OpenBLAS; "" if there is no folder.
-std::string cache_file() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  std::string folder;
-  if (cache != nullptr && cache[0] == '/')
-    folder = cache;
-  else if (home != nullptr && home[0] == '/')
-    folder = std::string(home) + "/.cache";
-  else
-    return "";
-  return folder + "/headspan/blas-" +
-         sha256_hex(processor_name() + "\n" + openblas_get_config()).substr(0, 16);
-}
-
-/// Returns the core in the file; "" unless it is one of `cores`.
-std::string read_choice(const std::string& path, const std::vector<std::string>& cores) {
-  std::ifstream file(path);
-  std::string core;
-  file >> core;
-  return std::find(cores.begin(), cores.end(), core) != cores.end() ? core : "";
-}
-
-/// Writes the choice beside its final name first, so that other processes read all of it or nothing.
-void write_choice(const std::string& path, const std::string& core) {
-  if (path.empty()) return;
-  try {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    const std::string temporary = path + "." + std::to_string(getpid());
-    OutputFile(temporary).append(core + "\n");
-    std::filesystem::rename(temporary, path);
-  } catch (const std::exception&) {  // the next process measures again
+/// Measures all cores. Returns the one to use, or "" if the machine is too busy to choose.
+std::string measured_core(const std::string& loaded, const std::vector<std::string>& cores) {
+  std::map<std::string, double> speeds;
+  for (const std::string& core : cores) {
+    const std::optional<double> speed = speed_of(core);
+    if (!speed) return "";
+    if (*speed > 0) speeds[core] = *speed;
   }
+  return fastest(loaded, speeds);
 }
 
-/// Returns the core to use, from the file or measured.
+/// Returns the core to use, kept or measured.
 std::string best_core() {
   const std::string loaded = openblas_get_corename();
   std::vector<std::string> cores = possible_cores();
   if (cores.empty()) return loaded;
   if (std::find(cores.begin(), cores.end(), loaded) == cores.end()) cores.push_back(loaded);
-  const std::string path = cache_file();
-  if (const std::string kept = read_choice(path, cores); !kept.empty()) return kept;
-  std::map<std::string, double> speeds;
-  for (const std::string& core : cores) {
-    const std::optional<double> speed = speed_of(core);
-    if (!speed) return loaded;  // too busy a machine to choose: the next process measures again
-    if (*speed > 0) speeds[core] = *speed;
-  }
-  const std::string best = choose_core(loaded, speeds);
-  write_choice(path, best);
-  return best;
+  const std::string core =
+      kept_choice({"blas", openblas_get_config(), cores}, [&] { return measured_core(loaded, cores); });
+  return core.empty() ? loaded : core;
 }
 
 }  // namespace
@@ -220,18 +163,6 @@ bool print_blas_speed(int argc, char** argv) {
   setrlimit(RLIMIT_CORE, &none);  // kernels that crash here shall leave no file
   std::printf("%s %.6g\n", openblas_get_corename(), blas_speed());
   return true;
-}
-
-std::string choose_core(const std::string& loaded, const std::map<std::string, double>& speeds) {
-  std::string best = loaded;
-  const auto own = speeds.find(loaded);
-  double to_beat = own != speeds.end() ? kFasterBy * own->second : 0;
-  for (const auto& [core, speed] : speeds)
-    if (speed > to_beat) {
-      best = core;
-      to_beat = speed;
-    }
-  return best;
 }
 
 bool use_best_blas_core() {

@@ -4,7 +4,6 @@
 // answer in a file. Another BLAS is left as it is. Not the number of threads (dist/threads.h).
 #pragma once
 
-#include <map>
 #include <string>
 
 namespace headspan {
@@ -14,15 +13,10 @@ namespace headspan {
 /// take about as long as each other; 50 ms. Call it first in main. Local.
 bool print_blas_speed(int argc, char** argv);
 
-/// Returns the core to use: `loaded`, which OpenBLAS has chosen, unless another one is at least a tenth
-/// faster. speeds: GF/s by core; cores that do not work here are left out.
-std::string choose_core(const std::string& loaded, const std::map<std::string, double>& speeds);
-
 /// Sets OPENBLAS_CORETYPE to the best core, unless OpenBLAS has chosen that by itself or the user has set the
 /// variable. Returns whether the program must start again, because OpenBLAS reads it when it is loaded. The
-/// best core is read from ~/.cache/headspan/blas-ID ($XDG_CACHE_HOME/headspan/blas-ID if that is set), or
-/// measured in child processes, in some seconds, and written there. Never fails: a core that cannot be
-/// measured is not taken, and without a folder to write in the next process measures again. Local.
+/// best core is a kept choice (dist/fastest_choice.h), measured in child processes, in some seconds. Never
+/// fails: a core that cannot be measured is not taken. Local.
 bool use_best_blas_core();
 
 /// Returns which kernels this process runs: "OpenBLAS 0.3.21, Haswell kernels"; "" with another BLAS. Local.

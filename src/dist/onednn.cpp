@@ -1,8 +1,13 @@
 #include "dist/onednn.h"
 
 #include <dnnl.hpp>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "dist/blas_core.h"
+#include "dist/fastest_choice.h"
+#include "dist/matrix/scalapack.h"
 
 namespace headspan {
 namespace {
@@ -17,16 +22,32 @@ void checked_onednn(const Work& work) {
   }
 }
 
+/// Measures the product of two square matrices in FP32.
+std::string faster_product() {
+  constexpr int kSize = 560;
+  const std::vector<float> x(std::size_t{kSize} * kSize, 1);
+  std::vector<float> y(x.size());
+  const std::vector<double> seconds = least_seconds(
+      {[&] {
+         const float one = 1, zero = 0;
+         sgemm_("N", "T", &kSize, &kSize, &kSize, &one, x.data(), &kSize, x.data(), &kSize, &zero, y.data(),
+                &kSize);
+       },
+       [&] { onednn_product(x.data(), kSize, x.data(), kSize, kSize, kSize, kSize, y.data()); }});
+  return fastest("blas", {{"blas", 1 / seconds[0]}, {"onednn", 1 / seconds[1]}});
+}
+
 }  // namespace
 
 bool has_onednn() { return true; }
 
 bool onednn_is_faster() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bw") != 0;
-#else
-  return false;
-#endif
+  static const bool is_faster = [] {
+    const std::string version = std::to_string(DNNL_VERSION_MAJOR) + "." + std::to_string(DNNL_VERSION_MINOR);
+    return kept_choice({"sgemm", describe_blas() + "\noneDNN " + version, {"blas", "onednn"}},
+                       faster_product) == "onednn";
+  }();
+  return is_faster;
 }
 
 void onednn_linear(const float* x, std::int64_t tokens, std::int64_t inputs, const float* weight,

@@ -10,9 +10,8 @@ namespace headspan {
 /// version, and the symbols of the two clash (with 2.6, sgemm is "unimplemented").
 bool has_onednn();
 
-/// Returns whether this program has oneDNN and its FP32 products are faster than OpenBLAS's on this
-/// processor: they are with AVX-512 (core of an EPYC: 268 GF/s against 227 of OpenBLAS 0.3.21; without
-/// AVX-512 93 against 123).
+/// Returns whether this program has oneDNN and its FP32 products are faster than those of BLAS here. A kept
+/// choice (dist/fastest_choice.h), measured by the first call in this process at most.
 bool onednn_is_faster();
 
 /// Computes block[i + j m] = sum_t rows[i + t lda] columns[j + t ldb] in FP32: [m, n], column-major. Throws

@@ -308,7 +308,7 @@ std::vector<T> operand(const BlockCyclic& axis, int part, std::int64_t local, st
 /// Returns the local elements on and below the diagonal of the product of a panel of type T.
 template <class T>
 std::vector<double> product_of(const Grid& grid, std::int64_t columns, std::int64_t block,
-                               Precision precision, PanelProduct::Kind kind) {
+                               Precision precision, ProductKind kind) {
   constexpr std::int64_t kTokens = 300;
   Matrix gram(grid, columns, columns, block);
   const std::vector<T> x = operand<T>(gram.rows(), grid.row(), gram.local_rows(), kTokens);
@@ -335,11 +335,11 @@ std::vector<double> product_of(const Grid& grid, std::int64_t columns, std::int6
 TEST(PanelProduct, HasTheSameSumsByLibrariesAndByKernels) {
   on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
     const std::vector<double> expected =
-        product_of<double>(grid, layout.columns(), block, Precision::float64, PanelProduct::Kind::library);
+        product_of<double>(grid, layout.columns(), block, Precision::float64, ProductKind::library);
     EXPECT_TRUE(expected.empty() || *std::max_element(expected.begin(), expected.end()) > 0);
     for (const Precision precision :
          {Precision::float64, Precision::float32, Precision::split, Precision::bfloat16})
-      for (const PanelProduct::Kind kind : {PanelProduct::Kind::kernel, PanelProduct::Kind::library}) {
+      for (const ProductKind kind : {ProductKind::kernel, ProductKind::library}) {
         EXPECT_EQ(product_of<double>(grid, layout.columns(), block, precision, kind), expected);
         EXPECT_EQ(product_of<float>(grid, layout.columns(), block, precision, kind), expected);
       }

@@ -5,7 +5,7 @@
 #include "app/job/job_rules.h"
 #include "app/run/rank_resources.h"
 #include "dist/matrix/block_cyclic.h"
-#include "stats/gram/panel_product.h"
+#include "stats/gram/product_kind.h"
 #include "stats/layers/layer_ceiling.h"
 
 namespace headspan {
@@ -74,7 +74,7 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   const double ranks = real(group.ranks), batch = batch_of(job.run, tokens, group);
   const double value = dtype == Dtype::float64 ? 8 : 4;
   const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
-  const bool is_copied = PanelProduct::best(job.predict.precision) == PanelProduct::Kind::library;
+  const bool is_copied = fastest_product(job.predict.precision) == ProductKind::library;
   const double panel = real(tokens_of_panel(job.predict, config, dtype, tokens.heldout > 0, group));
   cost.weights = study_weight_bytes(job, config, dtype, group.tensor_parallel) + kStagingBytes;
   cost.attention =

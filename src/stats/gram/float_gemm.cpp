@@ -27,12 +27,12 @@ void copy_bfloat16(const float* values, std::int64_t leading, std::int64_t token
 
 FloatGemm::Kind FloatGemm::best(Precision precision) {
   if (precision == Precision::bfloat16 && is_possible(Kind::onednn_bfloat16)) return Kind::onednn_bfloat16;
-  return is_possible(Kind::onednn_float) ? Kind::onednn_float : Kind::blas;
+  return onednn_is_faster() ? Kind::onednn_float : Kind::blas;
 }
 
 bool FloatGemm::is_possible(Kind kind) {
+  if (kind == Kind::onednn_float) return has_onednn();
 #if defined(__x86_64__)
-  if (kind == Kind::onednn_float) return onednn_is_faster();
   if (kind == Kind::onednn_bfloat16) return has_onednn() && __builtin_cpu_supports("avx512bf16") != 0;
 #endif
   return kind == Kind::blas;

@@ -25,17 +25,21 @@ void touch_pages(Matrix& matrix) {
     for (std::int64_t i = first_row(matrix, j); i < matrix.local_rows(); i += kPage) *matrix.at(i, j) = 0;
 }
 
-/// Adds the rows z: [tokens, D], less `shift` and rounded, to sums: [D].
-template <class T>
-void add_shifted_rows(const T* z, std::int64_t tokens, const std::vector<double>& shift, Precision precision,
-                      std::vector<double>& sums) {
-  constexpr std::int64_t kColumns = 512;  // whose sums stay in the first-level cache
-  const auto columns = static_cast<std::int64_t>(shift.size());
+/// Calls add(t, first, count) for all tokens of each block of columns in turn; threads share the blocks.
+template <class Add>
+void for_column_blocks(std::int64_t tokens, std::int64_t columns, const Add& add) {
+  constexpr std::int64_t kColumns = 1024;  // whose sums stay in the first-level cache
 #pragma omp parallel for schedule(static)
   for (std::int64_t first = 0; first < columns; first += kColumns)
-    for (std::int64_t t = 0; t < tokens; ++t)
-      add_shifted(z + t * columns + first, shift.data() + first, std::min(kColumns, columns - first),
-                  precision, sums.data() + first);
+    for (std::int64_t t = 0; t < tokens; ++t) add(t, first, std::min(kColumns, columns - first));
+}
+
+/// Returns the elements of x: [D] that belong to the local rows of a matrix.
+std::vector<double> by_local_row(const Matrix& matrix, const std::vector<double>& x) {
+  std::vector<double> local;
+  for (std::int64_t i = 0; i < matrix.local_rows(); ++i)
+    local.push_back(x[to_size(matrix.rows().global(matrix.grid().row(), i))]);
+  return local;
 }
 
 }  // namespace
@@ -52,13 +56,13 @@ std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t 
 }
 
 void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& x) {
-  const Grid& grid = matrix.grid();
-  const BlockCyclic &rows = matrix.rows(), &columns = matrix.columns();
+  const std::vector<double> rows = by_local_row(matrix, x);
 #pragma omp parallel for schedule(dynamic, 16)
   for (std::int64_t j = 0; j < matrix.local_columns(); ++j) {
-    const double factor = alpha * x[to_size(columns.global(grid.column(), j))];
+    const double factor = alpha * x[to_size(matrix.columns().global(matrix.grid().column(), j))];
+    double* const column = matrix.at(0, j);
     for (std::int64_t i = first_row(matrix, j); i < matrix.local_rows(); ++i)
-      *matrix.at(i, j) += factor * x[to_size(rows.global(grid.row(), i))];
+      column[i] += factor * rows[to_size(i)];
   }
 }
 
@@ -111,13 +115,19 @@ template <class T>
 std::vector<double> provisional_mean(const Comm& comm, const T* z, std::int64_t tokens,
                                      std::int64_t columns) {
   std::vector<double> sums(to_size(columns), 0.0);
-  for (std::int64_t t = 0; t < tokens; ++t) add_values(z + t * columns, columns, sums.data());
+  for_column_blocks(tokens, columns, [&](std::int64_t t, std::int64_t first, std::int64_t count) {
+    add_values(z + t * columns + first, count, sums.data() + first);
+  });
   return mean_over_ranks(comm, std::move(sums), tokens);
 }
 
 template <class T>
 void GramUpdater<T>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
-  add_shifted_rows(z, tokens, shift, product_.precision(), sums.sum);
+  const auto columns = static_cast<std::int64_t>(shift.size());
+  for_column_blocks(tokens, columns, [&](std::int64_t t, std::int64_t first, std::int64_t count) {
+    add_shifted(z + t * columns + first, shift.data() + first, count, product_.precision(),
+                sums.sum.data() + first);
+  });
   exchange_.start(sums.matrix, z, tokens);
   multiply(std::exchange(pending_, std::nullopt), [&] { exchange_.progress(); });
   pending_ = Pending{&sums, &shift, exchange_.finish()};

@@ -169,17 +169,12 @@ void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gem
 
 }  // namespace
 
-PanelProduct::Kind PanelProduct::best(Precision precision) {
-  const bool has_onednn =
-      !multiplies_doubles(precision) && FloatGemm::best(precision) != FloatGemm::Kind::blas;
-  return SyrkKernel<double>::is_faster_than_blas() && !has_onednn ? Kind::kernel : Kind::library;
-}
-
-PanelProduct::PanelProduct(Precision precision, Kind kind) : precision_(precision), method_(DoubleBlas{}) {
+PanelProduct::PanelProduct(Precision precision, ProductKind kind)
+    : precision_(precision), method_(DoubleBlas{}) {
   const bool doubles = multiplies_doubles(precision);
-  if (kind == Kind::kernel && doubles)
+  if (kind == ProductKind::kernel && doubles)
     method_.emplace<SyrkKernel<double>>(precision);
-  else if (kind == Kind::kernel)
+  else if (kind == ProductKind::kernel)
     method_.emplace<SyrkKernel<float>>(precision);
   else if (!doubles)
     method_.emplace<FloatLibrary>(precision);

@@ -1,7 +1,7 @@
 // PanelProduct: adds the product of one panel to the lower triangle of tiles of a distributed Gram: C += x
 // y^T on the tiles that this rank owns, in FP64 whatever the type of the products. x and y are the rows and
-// columns of the panel less the shift, rounded as the precision says. By kernels of our own (syrk_kernel.h),
-// BLAS or oneDNN (float_gemm.h). Local: PanelExchange communicates.
+// columns of the panel less the shift, rounded as the precision says. By kernels or libraries
+// (product_kind.h). Local: PanelExchange communicates.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,15 @@
 #include "dist/matrix/panel_exchange.h"
 #include "stats/gram/float_gemm.h"
 #include "stats/gram/panel_values.h"
+#include "stats/gram/product_kind.h"
 #include "stats/gram/syrk_kernel.h"
 
 namespace headspan {
 
 class PanelProduct {
  public:
-  enum class Kind { kernel, library };
-
-  /// Returns the faster kind for products of this precision on this processor.
-  static Kind best(Precision precision);
-
-  explicit PanelProduct(Precision precision) : PanelProduct(precision, best(precision)) {}
-  PanelProduct(Precision precision, Kind kind);
+  explicit PanelProduct(Precision precision) : PanelProduct(precision, fastest_product(precision)) {}
+  PanelProduct(Precision precision, ProductKind kind);
   Precision precision() const { return precision_; }
 
   /// Adds gram[i, j] += sum_t x[i, t] y[j, t] for the local elements on and below the diagonal of the whole

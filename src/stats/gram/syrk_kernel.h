@@ -39,10 +39,6 @@ struct PanelOrigin {
 template <class P>
 class SyrkKernel {
  public:
-  /// Returns whether it is faster than BLAS. Measured on one core of an EPYC with D = 4096, against OpenBLAS
-  /// 0.3.21: 102 GF/s against 94 with AVX-512, 55 against 54 with AVX2.
-  static bool is_faster_than_blas() { return best_lanes() > 4; }
-
   /// `precision`: one that multiplies P. `lanes`: at most best_lanes().
   explicit SyrkKernel(Precision precision, int lanes = best_lanes()) : precision_(precision), lanes_(lanes) {}
 

@@ -6,14 +6,17 @@
 #include <set>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "base/printable.h"
+#include "base/range.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;  // read, sent and converted at a time
+constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;    // read, sent and converted at a time
+constexpr std::int64_t kPieceBytes = std::int64_t{256} << 10;  // read and checked at a time by a thread
 
 struct StoredType {
   const char* name;  ///< in safetensors
@@ -81,17 +84,16 @@ bool any_not_finite(const void* numbers, std::int64_t count, Bits mask) {
   return found != 0;
 }
 
-bool any_not_finite(const at::Tensor& numbers) {
-  const void* data = numbers.data_ptr();
-  switch (numbers.scalar_type()) {
+bool any_not_finite(const void* numbers, std::int64_t count, at::ScalarType type) {
+  switch (type) {
     case at::kDouble:
-      return any_not_finite<std::uint64_t>(data, numbers.numel(), 0x7ff0000000000000u);
+      return any_not_finite<std::uint64_t>(numbers, count, 0x7ff0000000000000u);
     case at::kFloat:
-      return any_not_finite<std::uint32_t>(data, numbers.numel(), 0x7f800000u);
+      return any_not_finite<std::uint32_t>(numbers, count, 0x7f800000u);
     case at::kBFloat16:
-      return any_not_finite<std::uint16_t>(data, numbers.numel(), 0x7f80u);
+      return any_not_finite<std::uint16_t>(numbers, count, 0x7f80u);
     default:
-      return any_not_finite<std::uint16_t>(data, numbers.numel(), 0x7c00u);
+      return any_not_finite<std::uint16_t>(numbers, count, 0x7c00u);
   }
 }
 
@@ -135,23 +137,54 @@ std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weig
   return chunks;
 }
 
-void read_chunk(const Checkpoint& checkpoint, const Chunk& chunk) {
+/// Reads some rows of a chunk. Each piece is still in the cache when it is checked.
+void read_rows(const Checkpoint& checkpoint, const Chunk& chunk, const Range& rows) {
   const WeightSlice& slice = *chunk.slice;
   const auto item = static_cast<std::int64_t>(chunk.raw.element_size());
   const std::int64_t row_bytes = slice.columns.count * item;
   const std::int64_t stored_row_bytes = slice.shape.size() == 2 ? slice.shape[1] * item : item;
-  const std::int64_t begin = (slice.rows.first + chunk.row) * stored_row_bytes + slice.columns.first * item;
-  const std::int64_t rows = chunk.raw.size(0);
-  auto* out = static_cast<char*>(chunk.raw.data_ptr());
-  if (row_bytes == stored_row_bytes)
-    checkpoint.read(slice.name, begin, rows * row_bytes, out);
-  else
-    for (std::int64_t row = 0; row < rows; ++row)
-      checkpoint.read(slice.name, begin + row * stored_row_bytes, row_bytes, out + row * row_bytes);
-  if (any_not_finite(chunk.raw))
-    throw InputError(checkpoint.file_of(slice.name), slice.name, "", "holds NaN or infinity",
-                     "fetch or save the checkpoint again");
+  // Reads rows from `row` on, which lie side by side in the file.
+  const auto read = [&](std::int64_t row, std::int64_t count, char* out) {
+    const std::int64_t begin =
+        (slice.rows.first + chunk.row + row) * stored_row_bytes + slice.columns.first * item;
+    checkpoint.read(slice.name, begin, count * row_bytes, out);
+  };
+  const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(1, row_bytes));
+  for (std::int64_t row = rows.first, end = rows.first + rows.count; row < end; row += step) {
+    const std::int64_t count = std::min(step, end - row);
+    char* const out = static_cast<char*>(chunk.raw.data_ptr()) + row * row_bytes;
+    if (row_bytes == stored_row_bytes)
+      read(row, count, out);
+    else
+      for (std::int64_t i = 0; i < count; ++i) read(row + i, 1, out + i * row_bytes);
+    if (any_not_finite(out, count * slice.columns.count, chunk.raw.scalar_type()))
+      throw InputError(checkpoint.file_of(slice.name), slice.name, "", "holds NaN or infinity",
+                       "fetch or save the checkpoint again");
+  }
 }
+
+/// A chunk that threads read. Waits for them when it is destroyed.
+class Reading {
+ public:
+  Reading() = default;
+  Reading(const Checkpoint& checkpoint, const Chunk& chunk) {
+    const auto pieces = static_cast<std::int64_t>(chunk.raw.nbytes()) / kPieceBytes;
+    const std::int64_t threads = std::clamp<std::int64_t>(pieces, 1, at::get_num_threads());
+    for (std::int64_t i = 0; i < threads; ++i)
+      parts_.push_back(std::async(std::launch::async, [&checkpoint, &chunk, threads, i] {
+        read_rows(checkpoint, chunk, range_of(chunk.raw.size(0), threads, i));
+      }));
+  }
+
+  /// Waits for all threads. Throws what the first of them has thrown.
+  void wait() {
+    for (std::future<void>& part : parts_) part.wait();
+    for (std::future<void>& part : parts_) part.get();
+  }
+
+ private:
+  std::vector<std::future<void>> parts_;
+};
 
 /// Agrees over all ranks that load the model: those of each tensor-parallel group, then those that hold the
 /// same shard. Collective over both communicators.
@@ -171,15 +204,14 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
   const std::vector<Chunk> chunks = make_chunks(checkpoint, weights);
   const auto read = [&](std::size_t i) {
     const bool mine = data_parallel.is_root() && (!chunks[i].slice->shared || tensor_parallel.is_root());
-    return mine ? std::async(std::launch::async, [&, i] { read_chunk(checkpoint, chunks[i]); })
-                : std::future<void>();
+    return mine ? Reading(checkpoint, chunks[i]) : Reading();
   };
-  std::future<void> ahead = read(0);
+  Reading ahead = read(0);
   std::exception_ptr failure;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     const Chunk& chunk = chunks[i];
     try {
-      if (ahead.valid()) ahead.get();
+      ahead.wait();
     } catch (...) {
       failure = std::current_exception();
     }
@@ -200,7 +232,7 @@ at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice) {
   std::vector<std::int64_t> shape{slice.rows.count};
   if (slice.shape.size() == 2) shape.push_back(slice.columns.count);
   const at::Tensor values = at::empty(shape, scalar_type(stored_type(checkpoint, slice.name)));
-  read_chunk(checkpoint, {&slice, 0, values, values, true});
+  read_rows(checkpoint, {&slice, 0, values, values, true}, {0, slice.rows.count});
   return values;
 }
 

@@ -1,6 +1,6 @@
 // Loads the weights of one rank from a checkpoint. A rank needs only the byte ranges of its own slices. Of
 // the data-parallel ranks, which have the same slices, one reads the bytes and broadcasts them to the others,
-// so that no byte is read twice. Reading runs ahead of broadcast and conversion.
+// so that no byte is read twice. All threads of a rank read, ahead of broadcast and conversion.
 #pragma once
 
 #include <optional>

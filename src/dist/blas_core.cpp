@@ -51,7 +51,7 @@ std::vector<std::string> possible_cores() {
 
 bool is_openblas() { return openblas_get_corename != nullptr && openblas_get_config != nullptr; }
 
-/// A square product in type T, which adds nothing to what it overwrites.
+/// Returns a function that multiplies two square matrices of `size` rows in type T.
 template <class T, class Gemm>
 std::function<void()> product(int size, const Gemm& gemm) {
   const std::vector<T> x(static_cast<std::size_t>(size) * static_cast<std::size_t>(size), T(1));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/output_file.h"
+#include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/threads.h"
 
@@ -59,7 +60,7 @@ std::string read_choice(const std::string& path, const std::vector<std::string>&
 /// is written beside its name, so that other processes read all of it or nothing.
 std::string keep(const std::string& path, const std::string& chosen,
                  const std::vector<std::string>& candidates) {
-  const std::string temporary = path + "." + std::to_string(getpid());
+  const std::string temporary = path + "." + hostname() + "." + std::to_string(getpid());
   std::string kept;
   try {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());

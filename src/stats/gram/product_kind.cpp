@@ -18,15 +18,25 @@ constexpr int kSize = 384, kTokens = 512;  // of the panel that is measured
 constexpr const char *kKernel = "kernel", *kLibrary = "library";
 
 /// A product as a library forms it, from a panel in its type and less the mean.
-class LibraryProduct {
+template <class P>
+class LibraryProduct;
+
+template <>
+class LibraryProduct<double> {
  public:
-  explicit LibraryProduct(Precision precision) : gemm_(FloatGemm::best(precision)) {}
+  explicit LibraryProduct(Precision) {}
 
   void add(const PanelOperands<double>& panel, std::vector<double>& sums) const {
     const double one = 1;
     dgemm_("N", "T", &kSize, &kSize, &kTokens, &one, panel.rows, &kSize, panel.columns, &kSize, &one,
            sums.data(), &kSize);
   }
+};
+
+template <>
+class LibraryProduct<float> {
+ public:
+  explicit LibraryProduct(Precision precision) : gemm_(FloatGemm::best(precision)) {}
 
   void add(const PanelOperands<float>& panel, std::vector<double>& sums) {
     gemm_.open(panel);
@@ -46,7 +56,7 @@ std::string measured_kind(Precision precision) {
   std::vector<double> sums(std::size_t{kSize} * kSize), mean(kSize);
   const std::vector<std::int64_t> first_row(kSize);  // the whole square, as the library forms it
   SyrkKernel<P> kernel(precision);
-  LibraryProduct library(precision);
+  LibraryProduct<P> library(precision);
   const std::vector<double> seconds =
       least_seconds({[&] {
                        kernel.add(panel, {mean.data(), mean.data()},

@@ -14,6 +14,23 @@
 namespace headspan {
 namespace {
 
+const char* name_of(Resource resource) {
+  switch (resource) {
+    case Resource::fp64:
+      return "fp64";
+    case Resource::fp32:
+      return "fp32";
+    case Resource::read:
+      return "read";
+    case Resource::copy:
+      return "copy";
+    case Resource::disk:
+      return "disk";
+    default:
+      return "none";
+  }
+}
+
 void print_for_people(const Figure& figure, bool met) {
   std::printf("%-66s %10.3f %s", figure.name.c_str(), figure.value, figure.unit.c_str());
   if (!std::isnan(figure.limit)) std::printf(", limit %.3f, ratio %.3f", figure.limit, figure.ratio);
@@ -30,6 +47,7 @@ void print_for_programs(const BenchOptions& o, const Comm& comm, const Figure& f
               std::isnan(figure.required) ? "none"
               : met                       ? "yes"
                                           : "no");
+  std::printf(" resource=%s rate=%.6g", name_of(figure.use.resource), figure.use.rate);
   std::printf(" ranks=%d threads=%d precision=%s", comm.size(), o.threads, o.precision.c_str());
   const std::pair<const char*, std::int64_t> sizes[] = {{"layers", o.layers},
                                                         {"heads", o.heads},

@@ -35,6 +35,11 @@ struct BenchOptions {
 
   std::int64_t all_heads() const { return layers * heads; }
   std::int64_t columns() const { return all_heads() * head_size; }
+  /// Of the products of a Gram.
+  double gram_gflop() const {
+    return 1e-9 * static_cast<double>(tokens) * static_cast<double>(columns()) *
+           static_cast<double>(columns() + 1);
+  }
   Precision product() const { return precision == "float64" ? Precision::float64 : Precision::float32; }
 };
 
@@ -62,6 +67,22 @@ TurnTimes time_in_turn(
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
+/// What bounds a figure on a machine, as the benchmark `machine` measures it.
+enum class Resource {
+  none,  ///< nothing simple
+  fp64,
+  fp32,  ///< GF/s of fused products and sums
+  read,
+  copy,  ///< GB/s of memory
+  disk   ///< GB/s of files that are not in the page cache
+};
+
+/// How much of a resource a figure uses.
+struct Use {
+  Resource resource = Resource::none;
+  double rate = 0;  ///< GF/s or GB/s
+};
+
 struct Figure {
   std::string name;  ///< what was measured, and against which limit
   std::string unit;  ///< of value and limit
@@ -69,6 +90,7 @@ struct Figure {
   double limit = kNone;     ///< kNone: none in this process
   double ratio = kNone;     ///< how good the value is against the limit: more is better
   double required = kNone;  ///< the least ratio; kNone: nothing is required
+  Use use = {};             ///< the value as a use of the machine
 };
 
 /// Prints a line for people and one for programs on rank 0. False on all ranks when the ratio is below what
@@ -90,6 +112,7 @@ bool bench_gram(const BenchOptions& options, const Comm& comm);
 bool bench_statistics(const BenchOptions& options, const Comm& comm);  ///< also pairwise, topn and selection
 bool bench_study(const BenchOptions& options, const Comm& comm);
 bool bench_load(const BenchOptions& options, const Comm& comm);
+bool bench_machine(const BenchOptions& options, const Comm& comm);
 bool bench_forward(const BenchOptions& options, const Comm& comm);
 bool bench_cache(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);

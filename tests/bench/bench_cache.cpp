@@ -11,6 +11,7 @@
 #include "bench/bench.h"
 #include "bench/made_up_plan.h"
 #include "model/forward/inference.h"
+#include "model/weights/weight_loader.h"
 
 namespace headspan {
 namespace {
@@ -57,6 +58,17 @@ void warm_up(const CachedModel& model, CacheKind kind, const std::vector<std::in
   first.step();
 }
 
+/// Returns GB that a step reads once: the matrices that multiply, and what the cache stores.
+double read_of_step(const ModelInput& input, const Decoding& decoding) {
+  const ModelConfig& config = input.config;
+  const Dtype stored = weight_dtype(input.dtype, config, input.checkpoint ? &*input.checkpoint : nullptr);
+  double bytes = weight_bytes(config, {config.layers, true}, 1, stored);
+  if (!config.tie_word_embeddings)  // of the embedding it reads a few rows
+    bytes -= static_cast<double>(config.vocab_size * config.hidden_size) *
+             static_cast<double>(c10::elementSize(scalar_type(stored)));
+  return 1e-9 * (bytes + decoding.stored_bytes());
+}
+
 std::string name_of(const CompressionPlan& plan) {
   char share[16];
   std::snprintf(share, sizeof share, "%.2f", plan.stored_bytes() / plan.full_bytes());
@@ -94,10 +106,14 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
   warm_up(cached, CacheKind::full, prompts.front());
   Decoding full(cached, CacheKind::full, options.batch);
   const double prefill = seconds_of(comm, [&] { full.prefill(prompts); });
+  const auto use = [&](const Decoding& decoding, double seconds) {
+    return Use{gpu ? Resource::none : Resource::read, read_of_step(input, decoding) * comm.size() / seconds};
+  };
   if (!plan) {
     const double decode = median_seconds(comm, options.repeats, [&] { full.step(); });
     return report(options, comm, {"prefill" + shape, "tokens/s", tokens / prefill}) &&
-           report(options, comm, {"decode" + shape, "tokens/s", sequences / decode});
+           report(options, comm,
+                  {"decode" + shape, "tokens/s", sequences / decode, kNone, kNone, kNone, use(full, decode)});
   }
   warm_up(cached, CacheKind::compressed, prompts.front());
   Decoding compressed(cached, CacheKind::compressed, options.batch);
@@ -107,7 +123,8 @@ bool bench_cache(const BenchOptions& given, const Comm& comm) {
   const double required = options.sequence_length < 4096 ? 0.95 : gpu ? 1.2 : 1.1;
   bool met = report(options, comm,
                     {"decode with " + name_of(*plan) + ", against the full cache" + shape, "tokens/s",
-                     sequences / decode.routine, sequences / decode.limit, decode.speed, required});
+                     sequences / decode.routine, sequences / decode.limit, decode.speed, required,
+                     use(compressed, decode.routine)});
   const double batches = full.stored_bytes() / compressed.stored_bytes();
   const double most = plan->algorithm == CompressionAlgorithm::latent ? 3.5 : 1.9;
   met = report(options, comm,

@@ -26,6 +26,13 @@ class BareProducts {
     add(weights.lm_head, tokens);
   }
 
+  /// Of one token.
+  double gflop() const {
+    double flop = 0;
+    for (const at::Tensor& weight : weights_) flop += 2 * static_cast<double>(weight.numel());
+    return 1e-9 * flop;
+  }
+
   void run() {
     for (const at::Tensor& weight : weights_)
       at::mm_out(rows_.at(-weight.size(0)), rows_.at(weight.size(1)), weight.t());
@@ -65,9 +72,10 @@ bool against_products(const BenchOptions& options, const Comm& comm, const std::
         wait_for(device);
       });
   const auto tokens = static_cast<double>(options.tokens * comm.size());
+  const Use use{device.is_cpu() ? Resource::fp32 : Resource::none, products.gflop() * tokens / times.routine};
   return report(options, comm,
                 {name + ", against its bare matrix products", "tokens/s", tokens / times.routine,
-                 tokens / times.limit, times.speed});
+                 tokens / times.limit, times.speed, device.is_cpu() ? 0.95 : kNone, use});
 }
 
 Transformer make_model(const std::string& folder, const ModelConfig& config, Dtype dtype,

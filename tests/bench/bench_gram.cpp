@@ -48,6 +48,11 @@ void bare_syrk(const BenchOptions& options, std::int64_t step, const std::vector
   }
 }
 
+Use gram_use(const BenchOptions& options, double seconds) {
+  return {options.product() == Precision::float64 ? Resource::fp64 : Resource::fp32,
+          options.gram_gflop() / seconds};
+}
+
 template <class T>
 bool against_syrk(const BenchOptions& options, const Comm& comm) {
   const Grid grid(comm, 1, 1);
@@ -58,12 +63,12 @@ bool against_syrk(const BenchOptions& options, const Comm& comm) {
   const TurnTimes times = time_in_turn(
       comm, options.repeats, [&] { bare_syrk(options, step, panel, gram); },
       [&] { update_gram(grid, options, rows); });
-  const double gflop = 1e-9 * static_cast<double>(options.tokens) * static_cast<double>(columns) *
-                       static_cast<double>(columns + 1);
+  const double gflop = options.gram_gflop();
   const std::string routine = std::is_same_v<T, double> ? "dsyrk" : "ssyrk";
   return report(options, comm,
                 {"Gram, " + options.precision + ", against bare " + routine, "GF/s", gflop / times.routine,
-                 gflop / times.limit, times.speed, options.threads == 1 ? 0.97 : 0.95});
+                 gflop / times.limit, times.speed, options.threads == 1 ? 0.97 : 0.95,
+                 gram_use(options, times.routine)});
 }
 
 bool against_one_rank(const BenchOptions& options, const Comm& comm) {
@@ -80,7 +85,8 @@ bool against_one_rank(const BenchOptions& options, const Comm& comm) {
       [&] { update_gram(grid, options, rows); });
   return report(options, comm,
                 {"Gram, " + options.precision + ", " + std::to_string(comm.size()) + " ranks against one",
-                 "s", times.routine, times.limit, times.speed, comm.size() == 2 ? 1.8 : kNone});
+                 "s", times.routine, times.limit, times.speed, comm.size() == 2 ? 1.8 : kNone,
+                 gram_use(options, times.routine)});
 }
 
 }  // namespace

@@ -5,54 +5,14 @@
 #include <optional>
 
 #include <ATen/ATen.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
+#include "bench/plain_read.h"
 #include "model/forward/transformer.h"
 #include "model/weights/weight_loader.h"
 
 namespace headspan {
 namespace {
-
-std::vector<std::string> weight_files(const std::string& folder) {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-int open_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) throw_errno("cannot open", path);
-  return file;
-}
-
-void drop_from_cache(const std::vector<std::string>& files) {
-  for (const std::string& path : files) {
-    const int file = open_file(path);
-    fdatasync(file);
-    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-    close(file);
-  }
-}
-
-void plain_read(const std::vector<std::string>& files, std::vector<char>& buffer) {
-  for (const std::string& path : files) {
-    const int file = open_file(path);
-    ssize_t count = 1;
-    while (count > 0) count = read(file, buffer.data(), buffer.size());
-    close(file);
-    if (count < 0) throw_errno("cannot read", path);
-  }
-}
-
-std::int64_t size_of(const std::vector<std::string>& files) {
-  std::int64_t bytes = 0;
-  for (const std::string& path : files) bytes += static_cast<std::int64_t>(std::filesystem::file_size(path));
-  return bytes;
-}
 
 /// All ranks load the same weights, as data-parallel ranks do; each may use the whole model.
 class LoadBench {
@@ -67,14 +27,13 @@ class LoadBench {
         dtype_(forward_dtype({}, config_, &checkpoint_)) {}
 
   bool against_plain_read(bool cold) const {
-    std::vector<char> buffer(std::size_t{8} << 20);
     std::optional<Transformer> loaded;
     const auto prepare = [&] {
       loaded.reset();
       if (cold && comm_.is_root()) drop_from_cache(files_);
     };
     const auto plain = [&] {
-      if (comm_.is_root()) plain_read(files_, buffer);
+      if (comm_.is_root()) plain_read(files_);
     };
     const auto load_all = [&] { loaded.emplace(load()); };
     const TurnTimes times = time_in_turn(comm_, options_.repeats, plain, load_all, prepare);
@@ -83,7 +42,12 @@ class LoadBench {
     return report(
         options_, comm_,
         {std::string("load, ") + (cold ? "from disk" : "from the page cache") + ", against a plain read",
-         "GB/s", gigabytes / times.routine, gigabytes / times.limit, times.speed, required});
+         "GB/s",
+         gigabytes / times.routine,
+         gigabytes / times.limit,
+         times.speed,
+         required,
+         {cold ? Resource::disk : Resource::copy, gigabytes / times.routine}});
   }
 
   /// Bytes that all ranks together read for one load, against those of the tensors of the model.

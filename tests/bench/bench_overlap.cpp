@@ -59,6 +59,13 @@ void bare_svd(std::vector<double> w, std::int64_t size) {
   HS_ASSERT(info == 0);
 }
 
+/// Of the products and of the eigenvalues or singular values of one projection: n^2 (n + 1), 4/3 n^3, 8/3
+/// n^3.
+double gflop(std::int64_t size, bool svd) {
+  const auto n = static_cast<double>(size);
+  return 1e-9 * (svd ? 8. / 3 * n * n * n : n * n * (n + 1) + 4. / 3 * n * n * n);
+}
+
 std::vector<double> weights(const ModelConfig& config) {
   return Projections(config, 0, Dtype::float32).columns(0, Stream::k, 0, config.hidden_size);
 }
@@ -107,7 +114,12 @@ bool bench_overlap(const BenchOptions& options, const Comm& comm) {
                   {(options.name == "singular" ? "singular values of a layer, against dgesdd"
                                                : "eigenvalues of a layer's W^T W, against dsyrk and dsyevd") +
                        shape,
-                   "s", times.routine, times.limit, times.speed, kNone});
+                   "s",
+                   times.routine,
+                   times.limit,
+                   times.speed,
+                   kNone,
+                   {Resource::fp64, gflop(size, options.name == "singular") / times.routine}});
   }
   const Projections projections(config, 0, Dtype::float32);
   const Log silent(false);
@@ -121,7 +133,12 @@ bool bench_overlap(const BenchOptions& options, const Comm& comm) {
       [&] { compute_overlap(Job::Overlap(), projections, comm, silent, ""); });
   return report(options, comm,
                 {"overlap of " + std::to_string(config.layers) + " layers, against dsyrk and dsyevd" + shape,
-                 "s", times.routine, times.limit, times.speed, kLeastSpeed});
+                 "s",
+                 times.routine,
+                 times.limit,
+                 times.speed,
+                 kLeastSpeed,
+                 {Resource::fp64, static_cast<double>(pieces) * gflop(size, false) / times.routine}});
 }
 
 }  // namespace headspan

@@ -32,6 +32,7 @@ const std::map<std::string, Benchmark>& benchmarks() {
                                                        {"statistics", {bench_statistics, false}},
                                                        {"study", {bench_study, false}},
                                                        {"load", {bench_load, true}},
+                                                       {"machine", {bench_machine, false}},
                                                        {"forward", {bench_forward, true, 2048}},
                                                        {"cache", {bench_cache, true}},
                                                        {"overlap", {bench_overlap, false}},
@@ -73,7 +74,8 @@ po::options_description describe(BenchOptions& o) {
   add("precision", po::value(&o.precision)->default_value(o.precision),
       "of the Gram's products: float64 or float32");
   add("folder", po::value(&o.folder),
-      "of load, forward and cache: a checkpoint; of memory, scaling and device: config.json is enough");
+      "of load, forward and cache: a checkpoint; of memory, scaling and device: config.json is enough; of "
+      "machine: the files that are read, none by default");
   return options;
 }
 

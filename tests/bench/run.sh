@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures headspan, its limits and its peers on two cores, and prints one table (Markdown) on standard output. Takes almost
-# half an hour; keep the machine quiet. The exit code is 0 if every requirement is met.
+# Measures the machine, headspan, its limits and its peers on two cores, and prints tables (Markdown) on standard output.
+# Takes half an hour; keep the machine quiet. The exit code is 0 if every requirement is met.
 #
 #   bash tests/bench/run.sh [PYTHON [PROGRAM]]
 #
@@ -106,6 +106,13 @@ make_model() {
   "$python" tests/bench/peers.py make --folder "$work/$1" "${@:2}" >&2
 }
 
+machine() {
+  local run
+  for run in "1 core" "2 threads" "2 ranks"; do
+    ours "$run" 1 machine --folder "$work/large"
+  done
+}
+
 against_limits() {
   local run precision name
   local middle=(--layers 16 --heads 8 --head-size 64 --tokens 10000 --repeats 1)
@@ -153,6 +160,7 @@ make_model small --layers 8 --heads 8 --hidden-size 512 --mlp-size 2048 --vocab-
 make_model middle --layers 8 --heads 16 --hidden-size 1024 --mlp-size 4096 --vocab-size 8192 --config-only
 make_model large --layers 12 --heads 12 --hidden-size 1536 --mlp-size 6144 --vocab-size 16384 \
   --dtype bfloat16 --shard-size 200MB
+machine
 against_limits
 peer "1 core" 1 paper --repeats 1
 peer "2 threads" 1 paper --repeats 1

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The table of run.sh, in Markdown, from the lines that headspan-bench and peers.py print for programs, each
-with run= and round= before it: every figure that has a limit or a peer, and what is required of it. A ratio
-says how good headspan is against the other, more is better; it is the median over the rounds, and only
-figures of the same round are compared. Exit code 0 when every requirement is met. A row whose limit or peer
-cannot use the processor's AVX-512 is handicapped: it does not count as met.
+"""The tables of run.sh, in Markdown, from the lines that headspan-bench and peers.py print for programs, each
+with run= and round= before it: what the machine can do, and every figure that has a limit or a peer, which
+share of the machine it uses, and what is required of it. A ratio says how good headspan is against the
+other, more is better; it is the median over the rounds, and only figures of the same round are compared.
+Exit code 0 when every requirement is met. A row whose limit or peer cannot use the processor's AVX-512 is
+handicapped: it does not count as met.
 
   table.py LINES [--limits-handicapped] [--peers-handicapped]
 """
@@ -35,7 +36,7 @@ PEERS = (
       (("prefill", 1, 1.0), ("prefill", 8, 1.0), ("decode", 1, 2.0), ("decode", 8, 1.2))),
 )
 
-Row = collections.namedtuple("Row", "figure run value other ratio required blas", defaults=(None,))
+Row = collections.namedtuple("Row", "figure run value other ratio required share blas", defaults=("-", None))
 
 # Figures of headspan-bench whose limit is a call of BLAS or LAPACK, and peers that multiply with OpenBLAS.
 BLAS_LIMITS = ("gram", "overlap", "eigenvalues", "singular")
@@ -52,7 +53,7 @@ def read_lines(path):
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             fields: dict = dict(field.split("=", 1) for field in shlex.split(line))
-            for name in ("value", "limit", "ratio", "required"):
+            for name in ("value", "limit", "ratio", "required", "rate"):
                 if name in fields:
                     fields[name] = float(fields[name])
             figures.append(fields)
@@ -73,7 +74,33 @@ def with_shape(name, figure):
     return name + "; {layers} x {heads} heads of {head_size}, {tokens} tokens".format(**figure)
 
 
-def limit_rows(figures):
+def machine_limits(figures):
+    """What the machine can do, by resource and run, with its unit."""
+    return {(f["resource"], f["run"]): f for f in figures if f["bench"] == "machine"}
+
+
+def share_of(machine, figures, run):
+    """The share of what bounds these figures of a run."""
+    resource = figures[0].get("resource", "none")
+    if (resource, run) not in machine:
+        return "-"
+    return f"{100 * median(figures, 'rate') / machine[resource, run]['value']:.0f} % {resource}"
+
+
+def print_machine(machine):
+    names = {resource: figure["figure"] for (resource, _), figure in machine.items()}
+    print("| the machine | " + " | ".join(RUNS) + " |")
+    print("| --- |" + " --- |" * len(RUNS))
+    for resource, name in names.items():
+        cells = [f"{name} (`{resource}`)"]
+        for run in RUNS:
+            figure = machine.get((resource, run))
+            cells.append(with_unit(figure["value"], figure["unit"]) if figure else "-")
+        print(f"| {' | '.join(cells)} |")
+    print()
+
+
+def limit_rows(figures, machine):
     """A row for each figure and run with a limit in its own process."""
     groups = collections.defaultdict(list)
     for figure in figures:
@@ -82,7 +109,7 @@ def limit_rows(figures):
     for (name, run), group in groups.items():
         unit, required = group[0]["unit"], group[0]["required"]
         yield Row(name, run, with_unit(median(group, "value"), unit), with_unit(median(group, "limit"), unit),
-                  median(group, "ratio"), None if math.isnan(required) else required,
+                  median(group, "ratio"), None if math.isnan(required) else required, share_of(machine, group, run),
                   "limit" if group[0]["bench"] in BLAS_LIMITS else None)
 
 
@@ -92,7 +119,7 @@ def pick(figures, run, name, precision, benches):
             and f["precision"] == precision and f["bench"] in benches}
 
 
-def peer_row(figures, run, comparison):
+def peer_row(figures, machine, run, comparison):
     name, precision, peer, peer_name, peer_precision, required = comparison
     ours = pick(figures, run, name, precision, ("study", "forward", "cache", *ONE_CORE))
     theirs = pick(figures, PEER_OF_RUN[run], peer_name, peer_precision, (peer,))
@@ -106,7 +133,8 @@ def peer_row(figures, run, comparison):
     ratio = statistics.median(ratios if unit == "tokens/s" else [1 / r for r in ratios])
     other += f", {others[0]['figure']}: {with_unit(median(others, 'value'), unit)}"
     value = with_unit(median(mine, "value"), unit)
-    return Row(with_shape(label, mine[0]), run, value, other, ratio, required, "peer" if peer in BLAS_PEERS else None)
+    return Row(with_shape(label, mine[0]), run, value, other, ratio, required, share_of(machine, mine, run),
+               "peer" if peer in BLAS_PEERS else None)
 
 
 def runs_of(figure, figures):
@@ -126,11 +154,14 @@ def main():
     options = parser.parse_args()
     handicapped = {"limit": options.limits_handicapped, "peer": options.peers_handicapped}
     figures = read_lines(options.lines)
-    print("| figure | on | headspan | limit or peer | ratio | required | met |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    machine = machine_limits(figures)
+    print_machine(machine)
+    print("| figure | on | headspan | of the machine | limit or peer | ratio | required | met |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     missed = not_met = 0
-    rows = list(limit_rows(figures))
-    rows += [peer_row(figures, run, comparison) for comparison in PEERS for run in runs_of(comparison[0], figures)]
+    rows = list(limit_rows(figures, machine))
+    rows += [peer_row(figures, machine, run, comparison)
+             for comparison in PEERS for run in runs_of(comparison[0], figures)]
     for row in rows:
         required, met = "-", "-"
         if row.required is not None:
@@ -139,7 +170,7 @@ def main():
                 met = "handicapped"
         missed += met == "**no**"
         not_met += met == "handicapped"
-        cells = (row.figure, row.run, row.value, row.other, f"{row.ratio:.3g}", required, met)
+        cells = (row.figure, row.run, row.value, row.share, row.other, f"{row.ratio:.3g}", required, met)
         print(f"| {' | '.join(cells)} |")
     if missed or not_met:
         print(f"\n{missed} missed, {not_met} against handicapped BLAS")

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "base/checked.h"
 #include "base/printable.h"
 #include "base/range.h"
 #include "dist/comm/agreement.h"
@@ -137,11 +138,15 @@ std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weig
   return chunks;
 }
 
+std::int64_t row_bytes_of(const Chunk& chunk) {
+  return chunk.slice->columns.count * static_cast<std::int64_t>(chunk.raw.element_size());
+}
+
 /// Reads some rows of a chunk. Each piece is still in the cache when it is checked.
 void read_rows(const Checkpoint& checkpoint, const Chunk& chunk, const Range& rows) {
   const WeightSlice& slice = *chunk.slice;
   const auto item = static_cast<std::int64_t>(chunk.raw.element_size());
-  const std::int64_t row_bytes = slice.columns.count * item;
+  const std::int64_t row_bytes = row_bytes_of(chunk);
   const std::int64_t stored_row_bytes = slice.shape.size() == 2 ? slice.shape[1] * item : item;
   // Reads rows from `row` on, which lie side by side in the file.
   const auto read = [&](std::int64_t row, std::int64_t count, char* out) {
@@ -163,17 +168,20 @@ void read_rows(const Checkpoint& checkpoint, const Chunk& chunk, const Range& ro
   }
 }
 
-/// A chunk that threads read. Waits for them when it is destroyed.
+/// Rows of a chunk that threads read. Waits for them when it is destroyed.
 class Reading {
  public:
   Reading() = default;
-  Reading(const Checkpoint& checkpoint, const Chunk& chunk) {
-    const auto pieces = static_cast<std::int64_t>(chunk.raw.nbytes()) / kPieceBytes;
+  Reading(const Checkpoint& checkpoint, const Chunk& chunk, const Range& rows) {
+    const std::int64_t pieces = rows.count * row_bytes_of(chunk) / kPieceBytes;
     const std::int64_t threads = std::clamp<std::int64_t>(pieces, 1, at::get_num_threads());
-    for (std::int64_t i = 0; i < threads; ++i)
-      parts_.push_back(std::async(std::launch::async, [&checkpoint, &chunk, threads, i] {
-        read_rows(checkpoint, chunk, range_of(chunk.raw.size(0), threads, i));
-      }));
+    for (std::int64_t i = 0; i < threads; ++i) {
+      const Range part = range_of(rows.count, threads, i);
+      parts_.push_back(std::async(std::launch::async,
+                                  [&checkpoint, &chunk, first = rows.first + part.first, count = part.count] {
+                                    read_rows(checkpoint, chunk, {first, count});
+                                  }));
+    }
   }
 
   /// Waits for all threads. Throws what the first of them has thrown.
@@ -185,6 +193,27 @@ class Reading {
  private:
   std::vector<std::future<void>> parts_;
 };
+
+/// Returns the part of a chunk that a data-parallel rank reads.
+Range part_of(const Chunk& chunk, const Comm& data_parallel, int rank) {
+  return range_of(chunk.raw.size(0), data_parallel.size(), rank);
+}
+
+/// Sends each part of a chunk to the ranks that have not read it. Collective over both communicators.
+void share(const Chunk& chunk, const Comm& tensor_parallel, const Comm& data_parallel) {
+  const std::int64_t row_bytes = row_bytes_of(chunk);
+  std::vector<Bytes<char>> parts;
+  for (int rank = 0; rank < data_parallel.size(); ++rank) {
+    const Range rows = part_of(chunk, data_parallel, rank);
+    parts.push_back(
+        {static_cast<char*>(chunk.raw.data_ptr()) + rows.first * row_bytes, rows.count * row_bytes});
+  }
+  const Bytes<char> mine = parts[to_size(data_parallel.rank())];
+  if (chunk.slice->shared) tensor_parallel.broadcast(mine.data, mine.count, 0);
+  std::vector<Bytes<const char>> sent(parts.size(), {mine.data, mine.count});
+  sent[to_size(data_parallel.rank())].count = 0;  // is in its place
+  data_parallel.exchange(sent, parts);
+}
 
 /// Agrees over all ranks that load the model: those of each tensor-parallel group, then those that hold the
 /// same shard. Collective over both communicators.
@@ -203,8 +232,9 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
   agree_all(tensor_parallel, data_parallel, [&] { check_tensors(checkpoint, config, weights.slices); });
   const std::vector<Chunk> chunks = make_chunks(checkpoint, weights);
   const auto read = [&](std::size_t i) {
-    const bool mine = data_parallel.is_root() && (!chunks[i].slice->shared || tensor_parallel.is_root());
-    return mine ? Reading(checkpoint, chunks[i]) : Reading();
+    const bool mine = !chunks[i].slice->shared || tensor_parallel.is_root();
+    return mine ? Reading(checkpoint, chunks[i], part_of(chunks[i], data_parallel, data_parallel.rank()))
+                : Reading();
   };
   Reading ahead = read(0);
   std::exception_ptr failure;
@@ -216,10 +246,7 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
       failure = std::current_exception();
     }
     if (i + 1 < chunks.size()) ahead = read(i + 1);
-    auto* bytes = static_cast<char*>(chunk.raw.data_ptr());
-    const auto count = static_cast<std::int64_t>(chunk.raw.nbytes());
-    if (chunk.slice->shared && data_parallel.is_root()) tensor_parallel.broadcast(bytes, count, 0);
-    data_parallel.broadcast(bytes, count, 0);
+    share(chunk, tensor_parallel, data_parallel);
     if (!chunk.raw.is_same(chunk.values)) chunk.values.copy_(chunk.raw);
     if (!chunk.ends_slice) continue;
     agree_all(tensor_parallel, data_parallel, [&] {

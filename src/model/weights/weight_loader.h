@@ -1,6 +1,6 @@
-// Loads the weights of one rank from a checkpoint. A rank needs only the byte ranges of its own slices. Of
-// the data-parallel ranks, which have the same slices, one reads the bytes and broadcasts them to the others,
-// so that no byte is read twice. All threads of a rank read, ahead of broadcast and conversion.
+// Loads the weights of one rank from a checkpoint. A rank needs only the byte ranges of its own slices. The
+// data-parallel ranks, which have the same slices, each read a part of every chunk and send it to the others,
+// so that no byte is read twice. All threads of a rank read, ahead of exchange and conversion.
 #pragma once
 
 #include <optional>

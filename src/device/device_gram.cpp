@@ -182,10 +182,7 @@ void DeviceGram::copy_from(const Matrix& matrix) {
 
 void DeviceGram::add_outer_product(double alpha, const std::vector<double>& x) {
   const auto on_device = [&](const BlockCyclic& axis, int part) {
-    std::vector<double> local;
-    for (std::int64_t i = 0; i < axis.local_size(part); ++i)
-      local.push_back(x[to_size(axis.global(part, i))]);
-    return at::tensor(local, at::kDouble).to(device_);
+    return at::tensor(axis.local_values(x, part), at::kDouble).to(device_);
   };
   const at::Tensor rows = on_device(share_.rows, share_.row),
                    columns = on_device(share_.columns, share_.column);

@@ -53,10 +53,7 @@ class DevicePairs {
     by_row_ = factors_of(rows_, row_);
     by_column_ = factors_of(columns_, column_);
     if (!data.heldout) return;
-    std::vector<double> diagonal;
-    for (std::int64_t i = 0; i < matrix_.local_rows(); ++i)
-      diagonal.push_back(data.moment_diagonal[to_size(rows_.global(row_, i))]);
-    row_diagonal_ = on_device(diagonal);
+    row_diagonal_ = on_device(rows_.local_values(data.moment_diagonal, row_));
     diagonal_ = on_device(data.moment_diagonal);
   }
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "base/error.h"
 
@@ -48,6 +49,13 @@ struct BlockCyclic {
   /// Returns the global index of a local element of `part`.
   std::int64_t global(int part, std::int64_t local) const {
     return global_block(part, local / block) * block + local % block;
+  }
+  /// Returns the values, one for each element of the axis, that belong to the elements of `part`.
+  std::vector<double> local_values(const std::vector<double>& values, int part) const {
+    std::vector<double> found(static_cast<std::size_t>(local_size(part)));
+    for (std::size_t i = 0; i < found.size(); ++i)
+      found[i] = values[static_cast<std::size_t>(global(part, static_cast<std::int64_t>(i)))];
+    return found;
   }
   /// Returns how many elements of `part` come before the global element, which any part may own.
   std::int64_t local_before(int part, std::int64_t global) const {

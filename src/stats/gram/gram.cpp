@@ -34,14 +34,6 @@ void for_column_blocks(std::int64_t tokens, std::int64_t columns, const Add& add
     for (std::int64_t t = 0; t < tokens; ++t) add(t, first, std::min(kColumns, columns - first));
 }
 
-/// Returns the elements of x: [D] that belong to the local rows of a matrix.
-std::vector<double> by_local_row(const Matrix& matrix, const std::vector<double>& x) {
-  std::vector<double> local;
-  for (std::int64_t i = 0; i < matrix.local_rows(); ++i)
-    local.push_back(x[to_size(matrix.rows().global(matrix.grid().row(), i))]);
-  return local;
-}
-
 }  // namespace
 
 GramSums::GramSums(const Grid& grid, std::int64_t columns, std::int64_t block)
@@ -56,7 +48,7 @@ std::int64_t gram_block(const GridShape& grid, std::int64_t heads, std::int64_t 
 }
 
 void add_outer_product(Matrix& matrix, double alpha, const std::vector<double>& x) {
-  const std::vector<double> rows = by_local_row(matrix, x);
+  const std::vector<double> rows = matrix.rows().local_values(x, matrix.grid().row());
 #pragma omp parallel for schedule(dynamic, 16)
   for (std::int64_t j = 0; j < matrix.local_columns(); ++j) {
     const double factor = alpha * x[to_size(matrix.columns().global(matrix.grid().column(), j))];

@@ -60,14 +60,6 @@ std::vector<std::int64_t> diagonal_of(const Matrix& gram) {
   return first_row;
 }
 
-/// Returns the values, [D], that belong to the local rows or columns of a part of the grid.
-std::vector<double> local_values(const std::vector<double>& values, const BlockCyclic& axis, int part) {
-  std::vector<double> local;
-  for (std::int64_t i = 0; i < axis.local_size(part); ++i)
-    local.push_back(values[to_size(axis.global(part, i))]);
-  return local;
-}
-
 /// An operand: `count` rows of `tokens` tokens. Rows of a block are contiguous, blocks `distance` apart.
 template <class T>
 struct Operand {
@@ -78,8 +70,8 @@ struct Operand {
 /// What is subtracted from the local rows and columns of a panel.
 struct LocalOrigin {
   LocalOrigin(const std::vector<double>& shift, const Matrix& gram)
-      : rows(local_values(shift, gram.rows(), gram.grid().row())),
-        columns(local_values(shift, gram.columns(), gram.grid().column())) {}
+      : rows(gram.rows().local_values(shift, gram.grid().row())),
+        columns(gram.columns().local_values(shift, gram.grid().column())) {}
 
   std::vector<double> rows, columns;
 };

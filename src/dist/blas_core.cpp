@@ -114,6 +114,7 @@ std::optional<double> speed_of(const std::string& core) {
   char* const arguments[] = {program.data(), option.data(), nullptr};
   std::vector<std::string> variables = environment_for(core);
   std::vector<char*> environment;
+  environment.reserve(variables.size() + 1);
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
   pid_t child = 0;
@@ -146,7 +147,7 @@ std::string measured_core(const std::string& loaded, const std::vector<std::stri
 
 /// Returns the core to use, kept or measured.
 std::string best_core() {
-  const std::string loaded = openblas_get_corename();
+  std::string loaded = openblas_get_corename();
   std::vector<std::string> cores = possible_cores();
   if (cores.empty()) return loaded;
   if (std::find(cores.begin(), cores.end(), loaded) == cores.end()) cores.push_back(loaded);

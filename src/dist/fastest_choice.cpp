@@ -92,7 +92,7 @@ std::string fastest(const std::string& usual, const std::map<std::string, double
 
 std::string kept_choice(const Choice& choice, const std::function<std::string()>& measure) {
   const std::string path = file_of(choice);
-  if (const std::string kept = read_choice(path, choice.candidates); !kept.empty()) return kept;
+  if (std::string kept = read_choice(path, choice.candidates); !kept.empty()) return kept;
   const std::string chosen = measure();
   return chosen.empty() || path.empty() ? chosen : keep(path, chosen, choice.candidates);
 }

@@ -20,6 +20,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${program:-$PWD/build/release/headspan}
 threads=$(env -u OMP_NUM_THREADS nproc)  # nproc would return OMP_NUM_THREADS
 export OMP_NUM_THREADS=$threads OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+unset OPENBLAS_CORETYPE  # headspan chooses its kernels itself, numpy gets those that are the fastest here
+read -r core _ handicapped <<< "$(bash tests/bench/best_core.sh "$python" tests/bench/peers.py blas)"
+kernels=()
+[[ $core == - ]] || kernels=("OPENBLAS_CORETYPE=$core")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -57,7 +61,7 @@ for model in "${models[@]}"; do
     ours "$model" float32 --model.dtype bfloat16 --predict.precision float32
     ours "$model" bfloat16 --model.dtype bfloat16 --predict.precision bfloat16
     echo "== peers.py study, $model" >&2
-    "$python" tests/bench/peers.py study --folder "$work/$model" --ids "$work/$model.bin" --sequence-length 500 \
+    env "${kernels[@]}" "$python" tests/bench/peers.py study --folder "$work/$model" --ids "$work/$model.bin" --sequence-length 500 \
       --threads "$threads" --result "$(ls "$work"/float64/*/"$model".h5)" > "$work/peer"
     sed -n "s/^bench=study figure=/model=$model run=peer figure=/p" "$work/peer" >> "$work/lines"
   done
@@ -79,7 +83,7 @@ lscpu | sed -n 's/^Model name: */Machine: /p'
 echo "Threads: $threads"
 echo "Date: $(date -u +%Y-%m-%d)"
 echo "Program: $("$program" --version)"
-echo "Peers: $("$python" tests/bench/peers.py versions)"
+echo "Peers: $("$python" tests/bench/peers.py versions); OpenBLAS's kernels: ${core/#-/its own choice}${handicapped:+, handicapped}"
 echo "Command: bash tests/bench/whole_study.sh PYTHON"
 echo
 "$python" tests/bench/whole_study.py "$work/lines"

@@ -258,7 +258,7 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
 at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice) {
   std::vector<std::int64_t> shape{slice.rows.count};
   if (slice.shape.size() == 2) shape.push_back(slice.columns.count);
-  const at::Tensor values = at::empty(shape, scalar_type(stored_type(checkpoint, slice.name)));
+  at::Tensor values = at::empty(shape, scalar_type(stored_type(checkpoint, slice.name)));
   read_rows(checkpoint, {&slice, 0, values, values, true}, {0, slice.rows.count});
   return values;
 }

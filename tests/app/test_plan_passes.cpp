@@ -1,6 +1,7 @@
 // Passes over the tokens for GPUs of any memory: that all is summed once, that each pass fits, and that more
 // memory never means more forwards.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -62,7 +63,8 @@ TEST_P(Passes, SumEverythingOnceInTheMemoryThereIs) {
     const PassSetting setting{job, config, Dtype::float32, heldout, 1024, GetParam()};
     const double beside = bytes_beside_passes(setting);
     std::int64_t forwards = 1, before = 1;
-    for (double room = 4e9; room > 3e8; room *= 0.97) {
+    for (int step = 0; step < 85; ++step) {
+      const double room = 4e9 * std::pow(0.97, step);
       const std::vector<DeviceShare> passes = plan_passes(setting, beside + room);
       if (passes.empty()) {  // and never again, with less
         EXPECT_TRUE(plan_passes(setting, beside + 0.9 * room).empty());

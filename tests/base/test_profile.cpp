@@ -44,7 +44,7 @@ TEST(Profile, LeavesAPhaseThatThrows) {
   double now = 0;
   Profile profile([&] { return now; });
   try {
-    const Profile::Phase phase = profile.enter("load");
+    [[maybe_unused]] const Profile::Phase phase = profile.enter("load");
     now += 1;
     throw std::runtime_error("unreadable");
   } catch (const std::runtime_error&) {

@@ -72,11 +72,11 @@ TEST_P(DeviceCommList, HasTheRanksOfTheWorld) {
 /// (rank + 1) (i % 17 + 1) over the ranks: size (size + 1) / 2 times the second factor, exact in any order.
 template <class T>
 void expect_sums(const DeviceComm& comm, std::int64_t count) {
-  const int size = comm.size();
+  const int size = comm.size(), ranks = size * (size + 1) / 2;
   std::vector<T> values(to_size(count) + 1, T(-1)), expected = values;  // the last must not change
   for (std::size_t i = 0; i < to_size(count); ++i) {
     values[i] = static_cast<T>(comm.rank() + 1) * static_cast<T>(i % 17 + 1);
-    expected[i] = static_cast<T>(size * (size + 1) / 2) * static_cast<T>(i % 17 + 1);
+    expected[i] = static_cast<T>(ranks) * static_cast<T>(i % 17 + 1);
   }
   DeviceArray<T> array(comm, values);
 

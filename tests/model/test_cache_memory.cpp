@@ -81,9 +81,10 @@ TEST(CacheMemory, of_a_long_decode_grows_by_what_a_token_stores) {
 
     decode(cache, kTokens, 1);
 
-    const auto expected =
-        static_cast<double>(kSequences * kLayers * 2 * (kTokens * one.bytes + kTokens / 64 * one.page_bytes));
-    EXPECT_EQ(static_cast<double>(cache.bytes().stored - stored), expected) << one.name;
+    const std::int64_t pages = kTokens / 64;
+    const std::int64_t bytes = kSequences * kLayers * 2 * (kTokens * one.bytes + pages * one.page_bytes);
+    const auto expected = static_cast<double>(bytes);
+    EXPECT_EQ(cache.bytes().stored - stored, bytes) << one.name;
     EXPECT_NEAR(static_cast<double>(resident_bytes() - resident) / expected, 1, kTolerance) << one.name;
   }
 }

@@ -190,7 +190,7 @@ at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const
   std::vector<PendingSum> attended, outputs;
   for (const Range& chunk : chunks)
     attended.push_back(begin_sum(weights.o, mixed.narrow(0, chunk.first, chunk.count)));
-  const at::Tensor sum = at::empty_like(x);
+  at::Tensor sum = at::empty_like(x);
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     at::Tensor rows = sum.narrow(0, chunks[i].first, chunks[i].count);
     const at::Tensor block = finish_sum(weights.o, attended[i]);

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,6 +11,7 @@
 #include "common_folder.h"
 #include "dist/comm/agreement.h"
 #include "io/hdf5/h5_file.h"
+#include "io/hdf5/mpi_lock.h"
 #include "support/input_error.h"
 
 namespace headspan {
@@ -17,6 +21,14 @@ class H5Test : public testing::Test {
  protected:
   Comm comm_ = Comm::duplicate(MPI_COMM_WORLD);
   CommonFolder folder_{comm_, "h5"};
+
+  /// The names of the files in the folder.
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path("")))
+      found.insert(entry.path().filename());
+    return found;
+  }
 };
 
 /// The rows of this rank: none on rank 0 if there are others, uneven shares on the others.
@@ -69,6 +81,35 @@ TEST_F(H5Test, EveryElementTypeComesBackAndIsWrittenCollectively) {
   expect_round_trip<std::int64_t>(comm_, folder_.path("int64.h5"));
   expect_round_trip<std::int32_t>(comm_, folder_.path("int32.h5"));
   expect_round_trip<std::uint8_t>(comm_, folder_.path("uint8.h5"));
+}
+
+TEST_F(H5Test, NothingStandsBesideAnOpenFileThatAKillWouldLeave) {
+  const std::string path = folder_.path("alone.h5");
+  H5File file = H5File::create(comm_, path);
+  comm_.barrier();
+  EXPECT_EQ(names(), std::set<std::string>{"alone.h5"});
+  file.close();
+  file = H5File::open(comm_, path);
+  comm_.barrier();
+  EXPECT_EQ(names(), std::set<std::string>{"alone.h5"});
+}
+
+TEST_F(H5Test, LockFilesOfOpenMpiAreRemovedAndNoOthers) {
+  if (comm_.is_root()) {
+    const std::set<std::string> others{"a.h5", "a.h5.lock", "a.h5-1-2.h5.lock", "b.h5-1-2.lock",
+                                       "a.h5-x-2.lock"};
+    const auto touch = [&](const std::string& name) { std::ofstream(folder_.path(name)) << name; };
+    for (const std::string& name : others) touch(name);
+    touch("a.h5-1386807297-15963.lock");
+    touch("a.h5-1386807297-63.lock");
+    remove_mpi_locks(folder_.path("a.h5"), 63);
+    std::set<std::string> expected = others;
+    expected.insert("a.h5-1386807297-15963.lock");
+    EXPECT_EQ(names(), expected);
+    remove_mpi_locks(folder_.path("a.h5"), {});
+    EXPECT_EQ(names(), others);
+  }
+  comm_.barrier();
 }
 
 TEST_F(H5Test, AttributesComeBack) {

@@ -11,6 +11,7 @@
 #include "base/range.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
+#include "io/hdf5/mpi_lock.h"
 #include "io/outputs/publish.h"
 
 namespace headspan {
@@ -313,6 +314,7 @@ void remove_state(const Job& job, const Unit& unit) {
   const std::string path = state_path(job, unit);
   std::filesystem::remove(path + ".done");
   std::filesystem::remove(path);
+  remove_mpi_locks(path, {});  // of runs that were killed while they opened it
 }
 
 template void UnitState::save_if_due(const CollectorSource<double>&, const ItemsDone&) const;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include <sys/statvfs.h>
@@ -25,20 +23,6 @@ constexpr std::int64_t kLargestRow = std::int64_t{1} << 30;  // MPI-IO counts by
 void set_collective(const H5Handle& plist) {
   HS_H5(H5Pset_dxpl_mpio(plist.get(), H5FD_MPIO_COLLECTIVE));
   HS_H5(H5Pset_dxpl_mpio_collective_opt(plist.get(), H5FD_MPIO_INDIVIDUAL_IO));
-}
-
-/// Removes an open file, and the lock file that Open MPI keeps beside it (NAME-JOB-PID.lock).
-void remove_open_file(const std::string& path) {
-  namespace fs = std::filesystem;
-  const std::string name = fs::path(path).filename().string();
-  const fs::path folder = fs::path(path).parent_path();
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-    const fs::path& other = entry.path();
-    if (other.extension() == ".lock" && other.filename().string().rfind(name + "-", 0) == 0)
-      ::unlink(other.c_str());
-  }
-  ::unlink(path.c_str());
 }
 
 std::vector<hsize_t> extents_of(hid_t dataset) {
@@ -95,7 +79,7 @@ void abandon_parallel_file(const Comm& comm, const std::string& path, const std:
     struct statvfs disk {};
     const bool full =
         ::statvfs(path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kFullBelow;
-    remove_open_file(path);
+    ::unlink(path.c_str());
     std::fprintf(stderr, "headspan: %s%s\n", escaped(why).c_str(), full ? " (no space left on device)" : "");
     end_job();
   }

@@ -14,6 +14,7 @@
 #include "base/input_file.h"
 #include "dist/comm/agreement.h"
 #include "io/hdf5/h5_string.h"
+#include "io/hdf5/mpi_lock.h"
 
 namespace headspan {
 namespace {
@@ -202,6 +203,7 @@ H5File H5File::create(const Comm* comm, const std::string& path) {
         H5Handle(HS_H5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(comm, true).get())),
                  H5Fclose);
   });
+  if (comm != nullptr && comm->is_root()) remove_mpi_locks(path, ::getpid());
   return created;
 }
 
@@ -216,6 +218,7 @@ H5File H5File::open(const Comm* comm, const std::string& path, unsigned flags) {
     const H5Handle access = file_access(comm, flags != H5F_ACC_RDONLY);
     opened.file_ = H5Handle(HS_H5(H5Fopen(path.c_str(), flags, access.get())), H5Fclose);
   });
+  if (comm != nullptr && comm->is_root()) remove_mpi_locks(path, ::getpid());
   return opened;
 }
 

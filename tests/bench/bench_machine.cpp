@@ -22,7 +22,8 @@ struct FusedProducts {
   HS_INLINED static double run(std::int64_t rounds, P* out) {
     typedef P Values __attribute__((vector_size(4 * Lanes)));
     constexpr int kSums = 12;  // hide the latency of one
-    Values sums[kSums] = {};
+    Values sums[kSums];
+    for (int i = 0; i < kSums; ++i) sums[i] = P(i) - Values{};  // equal ones would be computed once
     const Values x = P(0.5) - Values{};
     for (std::int64_t round = 0; round < rounds; ++round)
 #pragma GCC unroll 12

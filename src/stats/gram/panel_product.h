@@ -25,7 +25,7 @@ class PanelProduct {
 
   /// Adds gram[i, j] += sum_t x[i, t] y[j, t] for the local elements on and below the diagonal of the whole
   /// Gram; what lies above it in diagonal tiles is undefined afterwards. `shift`: [D]. Calls `progress`
-  /// between blocks. Products in FP32 are summed in FP32 for 512 tokens by a kernel, and for the whole panel
+  /// between blocks. Products in FP32 are summed in FP32 for 768 tokens by a kernel, and for the whole panel
   /// by a library. Throws std::bad_alloc.
   template <class T>
   void add(Matrix& gram, const PanelOperands<T>& panel, const std::vector<double>& shift,

@@ -7,7 +7,7 @@
 //
 // P is the type of the products, double or float; T that of the activations. Each element of c is summed by
 // one thread, in the order of the tokens, so that the result has the same bits for any number of threads: 256
-// tokens at a time in FP64, or 512 in FP32, which are then added to c. Local; no MPI.
+// tokens at a time in FP64, or 768 in FP32, which are then added to c. Local; no MPI.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct PanelOrigin {
   const double* columns;  ///< by local column
 };
 
-/// Keeps its workspace, at most 8 MiB and half a MiB per thread, from call to call.
+/// Keeps its workspace, at most 12 MiB and 3/4 MiB per thread, from call to call.
 template <class P>
 class SyrkKernel {
  public:

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
 # of those before it.
 FOLDERS = {
     "base": ["", "process"],
-    "dist": ["comm", "matrix", ""],
+    "dist": ["comm", "matrix", "", "kernels"],
     "io": ["", "hdf5", "checkpoint", "inputs", "outputs"],
     "model": ["core", "kernels", "weights", "cache", "device_cache", "forward"],
     "stats": ["gram", "regression", "layers", "nulls", "compression"],

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "dist/onednn.h"
+#include "dist/kernels/linear_product.h"
 #include "model/kernels/skinny_gemm.h"
 
 namespace headspan {
@@ -53,13 +53,21 @@ at::Tensor apply_to_few_rows(const Linear& linear, const at::Tensor& x) {
   return y.to(x.scalar_type());
 }
 
-/// Returns x weight^T for x: [tokens, inputs], weight: [outputs, inputs], both FP32 in host memory.
-at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight) {
-  const at::Tensor rows = x.contiguous(), matrix = weight.contiguous();
+template <class W>
+LinearOperands<W> operands_of(const at::Tensor& x, const at::Tensor& weight) {
+  return {x.data_ptr<float>(), x.size(0), x.size(1), static_cast<const W*>(weight.data_ptr()),
+          weight.size(0)};
+}
+
+at::Tensor apply_in_float(const Linear& linear, const at::Tensor& x) {
+  const at::Tensor rows = x.contiguous(), weight = linear.weight.contiguous();
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
-  onednn_linear(rows.data_ptr<float>(), x.size(0), x.size(1), matrix.data_ptr<float>(), weight.size(0),
-                y.data_ptr<float>());
-  return y;
+  auto* const out = y.data_ptr<float>();
+  if (weight.scalar_type() == at::kFloat)
+    multiply_fastest(operands_of<float>(rows, weight), out);
+  else
+    multiply_fastest(operands_of<std::uint16_t>(rows, weight), out);
+  return linear.bias.defined() ? y.add_(linear.bias) : y;
 }
 
 }  // namespace
@@ -70,11 +78,9 @@ at::Tensor apply(const Linear& linear, const at::Tensor& x) {
     return apply_to_few_rows(linear, x);
   if (x.is_cpu() && !multiplies_fast(x.scalar_type()))
     return apply(linear, x.to(at::kFloat)).to(x.scalar_type());
+  if (x.is_cpu() && x.scalar_type() == at::kFloat && is_float_or_bfloat16(linear.weight))
+    return apply_in_float(linear, x);
   const at::Tensor weight = linear.weight.to(x.scalar_type());
-  if (x.is_cpu() && x.scalar_type() == at::kFloat && onednn_is_faster()) {
-    at::Tensor y = onednn_product(x, weight);
-    return linear.bias.defined() ? y.add_(linear.bias.to(at::kFloat)) : y;
-  }
   if (linear.bias.defined()) return at::addmm(linear.bias.to(x.scalar_type()), x, weight.t());
   return at::mm(x, weight.t());  // a transposed view, which BLAS takes without a copy
 }

@@ -8,6 +8,8 @@
 
 #include "base/process/cpu_dispatch.h"
 #include "base/range.h"
+#include "dist/kernels/register_tile.h"
+#include "dist/kernels/row_blocks.h"
 
 namespace headspan {
 namespace {
@@ -15,22 +17,8 @@ namespace {
 /// Tokens of a chunk; the fastest that were tried on an EPYC and a Xeon.
 template <class P>
 constexpr std::int64_t kDepth = std::is_same_v<P, double> ? 256 : 768;
-constexpr std::int64_t kColumns = 2048;       // times kDepth fits the cache that cores share
-constexpr std::int64_t kRows = 240;           // times kDepth fits a core's second-level cache
-constexpr std::int64_t kColumnStep = 64;      // a multiple of every tile's columns
-constexpr std::int64_t kRowStep = 48;         // a multiple of every tile's rows
-constexpr std::int64_t kSharesPerThread = 2;  // a block has at most this share of a thread's rows
-
-/// The shape of a tile of c that is summed in registers. Of AVX-512's 32 vectors 24 hold sums; of the 16 of
-/// AVX2 and SSE, 12 and 8.
-template <int Lanes, class P>
-struct Tile {
-  static constexpr int kLanes = Lanes * 4 / static_cast<int>(sizeof(P));
-  static constexpr int kVectors = Lanes == 4 ? 2 : 3;
-  static constexpr int kRows = kVectors * kLanes;
-  static constexpr int kColumns = Lanes == 16 ? 8 : 4;
-  typedef P Values __attribute__((vector_size(4 * Lanes)));  // `using` would lose the size
-};
+constexpr std::int64_t kColumns = 2048;   // times kDepth fits the cache that cores share
+constexpr std::int64_t kColumnStep = 64;  // a multiple of every tile's columns
 
 /// Adds values to c, at any address.
 template <int Count, class Values>
@@ -42,40 +30,14 @@ HS_INLINED inline void add_vector(const Values& values, double* c) {
   std::memcpy(c, &sums, sizeof sums);
 }
 
-/// Fetches what a tile needs of its operands some tokens later. The processor's own prefetching falls behind
-/// if a token takes a dozen cycles.
-template <class Shape, class P>
-HS_INLINED inline void prefetch_tokens(const P* a, const P* b) {
-  constexpr int kTokens = 16;
-#pragma GCC unroll 3
-  for (int r = 0; r < Shape::kVectors; ++r)
-    __builtin_prefetch(a + kTokens * Shape::kRows + r * Shape::kLanes);
-  __builtin_prefetch(b + kTokens * Shape::kColumns);
-}
-
 /// Adds c += a b^T for a tile of c, column-major. a: [Tile::kRows, depth] and b: [Tile::kColumns, depth],
 /// column-major without gaps, aligned to a vector.
 template <int Lanes, class P>
 HS_INLINED inline void add_tile(const P* a, const P* b, std::int64_t depth, double* c, std::int64_t leading) {
   using Shape = Tile<Lanes, P>;
-  using Values = typename Shape::Values;
-  Values sums[Shape::kColumns][Shape::kVectors] = {};
-#pragma GCC unroll 8
-  for (int j = 0; j < Shape::kColumns; ++j)
-#pragma GCC unroll 6
-    for (int i = 0; i < Shape::kRows; i += 8) __builtin_prefetch(c + j * leading + i, 1);
-  for (std::int64_t t = 0; t < depth; ++t, a += Shape::kRows, b += Shape::kColumns) {
-    if constexpr (Lanes == 16) prefetch_tokens<Shape>(a, b);
-    Values x[Shape::kVectors];
-#pragma GCC unroll 3
-    for (int r = 0; r < Shape::kVectors; ++r) x[r] = *reinterpret_cast<const Values*>(a + r * Shape::kLanes);
-#pragma GCC unroll 8
-    for (int j = 0; j < Shape::kColumns; ++j) {
-      const Values y = b[j] - Values{};
-#pragma GCC unroll 3
-      for (int r = 0; r < Shape::kVectors; ++r) sums[j][r] += x[r] * y;
-    }
-  }
+  typename Shape::Sums sums;
+  prefetch_result<Shape>(c, leading);
+  sum_tile<Lanes>(a, b, depth, sums);
 #pragma GCC unroll 8
   for (int j = 0; j < Shape::kColumns; ++j)
 #pragma GCC unroll 3
@@ -243,18 +205,6 @@ struct AddBlock {
   }
 };
 
-/// Cuts the rows from `top` on into blocks. Those at the bottom, which have the most elements below the
-/// staircase, come first. They become smaller, so that threads that take them in turn end together.
-std::vector<Range> blocks_of(std::int64_t top, std::int64_t rows, std::int64_t threads) {
-  std::vector<Range> blocks;
-  for (std::int64_t end = rows; end > top; end = blocks.back().first) {
-    const std::int64_t left = end - top, fair = threads == 1 ? left : left / (kSharesPerThread * threads);
-    const std::int64_t count = std::min(left, std::clamp(fair / kRowStep * kRowStep, kRowStep, kRows));
-    blocks.push_back({end - count, count});
-  }
-  return blocks;
-}
-
 /// Packs columns; called by all threads of a parallel region, which take steps in turn and go on when none is
 /// left.
 template <Precision precision, class T, class P>
@@ -274,7 +224,7 @@ template <Precision precision, class T, class P>
 void add_blocks(int lanes, const Chunk<T>& chunk, const P* columns, P* packed) {
   const PanelOperands<T>& panel = *chunk.panel;
   const Staircase& c = chunk.c;
-  const std::vector<Range> blocks = blocks_of(c.first_row[chunk.column], c.rows, omp_get_num_threads());
+  const std::vector<Range> blocks = row_blocks(c.first_row[chunk.column], c.rows, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const auto [row, count] = blocks[i];
@@ -335,7 +285,7 @@ void SyrkKernel<P>::add(const PanelOperands<T>& panel, const PanelOrigin& origin
   const std::int64_t depth = std::min(kDepth<P>, panel.tokens);
   for (LargeArray<P>& columns : columns_) columns.reserve(steps * kColumnStep * depth);
   rows_.resize(static_cast<std::size_t>(omp_get_max_threads()));
-  for (LargeArray<P>& rows : rows_) rows.reserve(kRows * depth);
+  for (LargeArray<P>& rows : rows_) rows.reserve(kMostBlockRows * depth);
   const std::vector<Chunk<T>> chunks = chunks_of(panel, origin, c, kDepth<P>);
   with_precision<P>(precision_, [&](auto precision) {
     add_chunks<decltype(precision)::value>(lanes_, chunks, columns_, rows_, progress);

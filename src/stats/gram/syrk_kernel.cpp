@@ -241,6 +241,14 @@ void add_blocks(int lanes, const Chunk<T>& chunk, const P* columns, P* packed) {
   }
 }
 
+/// Returns the tokens of a chunk if `tokens` are cut into chunks of nearly the same length.
+template <class P>
+std::int64_t even_depth(std::int64_t tokens) {
+  constexpr std::int64_t kStep = 16;
+  const std::int64_t chunks = std::max<std::int64_t>(1, (tokens + kDepth<P> - 1) / kDepth<P>);
+  return std::min(kDepth<P>, ((tokens + chunks - 1) / chunks + kStep - 1) / kStep * kStep);
+}
+
 /// Returns the chunks of a panel, of at most `depth` tokens, that have rows on or below the staircase.
 template <class T>
 std::vector<Chunk<T>> chunks_of(const PanelOperands<T>& panel, const PanelOrigin& origin, const Staircase& c,
@@ -282,11 +290,11 @@ template <class T>
 void SyrkKernel<P>::add(const PanelOperands<T>& panel, const PanelOrigin& origin, const Staircase& c,
                         const std::function<void()>& progress) {
   const std::int64_t steps = (std::min(kColumns, c.columns) + kColumnStep - 1) / kColumnStep;
-  const std::int64_t depth = std::min(kDepth<P>, panel.tokens);
+  const std::int64_t depth = even_depth<P>(panel.tokens);
   for (LargeArray<P>& columns : columns_) columns.reserve(steps * kColumnStep * depth);
   rows_.resize(static_cast<std::size_t>(omp_get_max_threads()));
   for (LargeArray<P>& rows : rows_) rows.reserve(kMostBlockRows * depth);
-  const std::vector<Chunk<T>> chunks = chunks_of(panel, origin, c, kDepth<P>);
+  const std::vector<Chunk<T>> chunks = chunks_of(panel, origin, c, depth);
   with_precision<P>(precision_, [&](auto precision) {
     add_chunks<decltype(precision)::value>(lanes_, chunks, columns_, rows_, progress);
   });

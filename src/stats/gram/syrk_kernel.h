@@ -6,8 +6,8 @@
 // are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
 //
 // P is the type of the products, double or float; T that of the activations. Each element of c is summed by
-// one thread, in the order of the tokens, so that the result has the same bits for any number of threads: 256
-// tokens at a time in FP64, or 768 in FP32, which are then added to c. Local; no MPI.
+// one thread, in the order of the tokens, so that the result has the same bits for any number of threads: at
+// most 256 tokens at a time in FP64, or 768 in FP32, which are then added to c. Local; no MPI.
 #pragma once
 
 #include <cstdint>

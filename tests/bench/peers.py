@@ -15,7 +15,8 @@
                          sequences behind --sequence-length tokens
   peers.py make          writes a checkpoint for `transformers` and for headspan-bench's `forward`, `load` and
                          `memory`: a llama with random weights
-  peers.py blas          GF/s of numpy's products in FP64 and FP32 on one core, as headspan --blas-speed measures them
+  peers.py blas          GF/s of numpy's products in FP64 and FP32 on one core, as headspan --blas-speed measures them;
+                         first a Gram of all columns on --threads, which must not crash
   peers.py versions      of numpy, scipy, torch and transformers
 
 Shapes and options are those of headspan-bench. Prints one line per figure, as headspan-bench does; times are
@@ -299,7 +300,9 @@ def run_make(options):
 
 
 def run_blas(options):
-    """Prints GF/s and nothing else."""
+    """Prints GF/s and nothing else. Some kernels crash only in a Gram as large as that of --layers, --heads and --head-size."""
+    columns = options.layers * options.heads * options.head_size
+    scipy.linalg.blas.dsyrk(1.0, np.ones((1024, columns)).T, lower=1)
     seconds, products = 0.0, 0
     for size, dtype in ((448, np.float64), (560, np.float32)):
         x = np.ones((size, size), dtype)

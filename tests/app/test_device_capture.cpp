@@ -13,6 +13,7 @@
 #include "dist/comm/agreement.h"
 #include "dist/comm/gpu.h"
 #include "model/golden.h"
+#include "model/types/read_config.h"
 #include "model/weights/weight_loader.h"
 #include "support/synthetic.h"
 #include "support/temp_folder.h"

@@ -12,6 +12,7 @@
 #include "bench/made_up_sample.h"
 #include "device/device_pairs.h"
 #include "device/device_values.h"
+#include "model/types/read_config.h"
 
 namespace headspan {
 namespace {

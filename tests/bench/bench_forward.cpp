@@ -8,6 +8,7 @@
 #include "bench/bench.h"
 #include "device/device_values.h"
 #include "model/forward/transformer.h"
+#include "model/types/read_config.h"
 
 namespace headspan {
 namespace {

@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 #include "bench/plain_read.h"
 #include "model/forward/transformer.h"
+#include "model/types/read_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headspan {

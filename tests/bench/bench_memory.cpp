@@ -6,6 +6,7 @@
 #include "app/capture/capture.h"
 #include "app/study/analysis.h"
 #include "bench/made_up_sample.h"
+#include "model/types/read_config.h"
 
 namespace headspan {
 namespace {

@@ -14,6 +14,7 @@
 #include "app/study/analysis.h"
 #include "bench/made_up_sample.h"
 #include "dist/threads.h"
+#include "model/types/read_config.h"
 
 namespace headspan {
 namespace {

@@ -9,6 +9,7 @@ In float64 everything is float64: transformers keeps norms and RoPE tables in fl
 To stay small, float32 holds the logits and layer 1, bfloat16 layer 0; `rounding.safetensors` holds one norm and one rotation in
 bfloat16, where every bit counts.
 """
+import importlib
 import itertools
 import json
 import math
@@ -18,11 +19,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers.models.llama import modeling_llama
-from transformers.models.olmo2 import modeling_olmo2
-from transformers.models.qwen3 import modeling_qwen3
 
-MODULES = {"llama": modeling_llama, "olmo2": modeling_olmo2, "qwen3": modeling_qwen3}
 LENGTHS = [9, 1, 5, 30]
 SIZES = dict(vocab_size=64, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=128, rms_norm_eps=1e-5,
@@ -30,6 +27,10 @@ SIZES = dict(vocab_size=64, hidden_size=32, intermediate_size=40, num_hidden_lay
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=64, rope_theta=500.0)
 PLAIN = dict(rope_type="default", rope_theta=10000.0)
+LINEAR = dict(rope_type="linear", factor=4.0, rope_theta=10000.0)
+YARN = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0, rope_theta=500.0)
+LONG = dict(rope_type="longrope", short_factor=[1.0, 1.5, 2.0], long_factor=[1.0, 4.0, 16.0], original_max_position_embeddings=16,
+            rope_theta=10000.0)
 
 MODELS = {
     "olmo2_mha": ("olmo2", dict(num_key_value_heads=4, rope_parameters=PLAIN)),
@@ -40,6 +41,26 @@ MODELS = {
     "qwen3": ("qwen3", dict(head_dim=12, rope_parameters=PLAIN, tie_word_embeddings=True)),
     "qwen3_bias": ("qwen3", dict(head_dim=16, rope_parameters=PLAIN, attention_bias=True)),
     "olmo2_sharded_bf16": ("olmo2", dict(rope_parameters=PLAIN)),
+    "olmo": ("olmo", dict(rope_parameters=PLAIN)),
+    "olmo_clipped": ("olmo", dict(rope_parameters=PLAIN, clip_qkv=4.0)),
+    "smollm3": ("smollm3", dict(rope_parameters=PLAIN, no_rope_layers=[1, 0], tie_word_embeddings=True)),
+    "qwen2": ("qwen2", dict(rope_parameters=PLAIN)),
+    "mistral": ("mistral", dict(rope_parameters=PLAIN, sliding_window=None)),
+    "gpt_neox": ("gpt_neox", dict(num_key_value_heads=None, rope_parameters=dict(PLAIN, partial_rotary_factor=0.25))),
+    "gpt_neox_serial": ("gpt_neox", dict(num_key_value_heads=None, use_parallel_residual=False, attention_bias=False,
+                                         rope_parameters=dict(PLAIN, partial_rotary_factor=1.0))),
+    "apertus": ("apertus", dict(rope_parameters=LLAMA3)),
+    "olmo3": ("olmo3", dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+        full_attention=YARN, sliding_attention=dict(rope_type="default", rope_theta=500.0)))),
+    "mistral_window": ("mistral", dict(rope_parameters=PLAIN, sliding_window=8, head_dim=16)),
+    "qwen2_window": ("qwen2", dict(rope_parameters=dict(LINEAR), use_sliding_window=True, sliding_window=8, max_window_layers=1)),
+    "gemma2": ("gemma2", dict(rope_parameters=PLAIN, sliding_window=8, query_pre_attn_scalar=13, head_dim=16,
+                              attn_logit_softcapping=1.5, final_logit_softcapping=2.0)),
+    "gemma3": ("gemma3_text", dict(sliding_window=8, query_pre_attn_scalar=13, head_dim=16, layer_types=[
+        "sliding_attention", "full_attention"], rope_parameters=dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6),
+                                                                       sliding_attention=PLAIN))),
+    "phi3_long": ("phi3", dict(rope_parameters=dict(LONG, partial_rotary_factor=0.75), original_max_position_embeddings=16)),
+    "phi3": ("phi3", dict(rope_parameters=dict(PLAIN, partial_rotary_factor=0.75))),
 }
 
 
@@ -48,59 +69,122 @@ def randomize(model):
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name:
+        if "norm" in name and name.endswith("weight"):
             parameter.data = 1 + 0.3 * noise
         else:
             parameter.data = (0.3 if parameter.dim() == 1 else 0.25) * noise
 
 
-def inverse_frequencies(rope, head_size):
-    """Returns RoPE's angles per position in float64, from the published formulas."""
-    inverse = [rope["rope_theta"] ** (-2 * i / head_size) for i in range(head_size // 2)]
-    if rope["rope_type"] == "default":
-        return torch.tensor(inverse, dtype=torch.float64)
-    low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
-    scaled = []
-    for value in inverse:
-        wavelength = 2 * math.pi / value
-        smooth = min(max((old / wavelength - low) / (high - low), 0.0), 1.0)
-        scaled.append((1 - smooth) * value / rope["factor"] + smooth * value)
-    return torch.tensor(scaled, dtype=torch.float64)
+def library_of(kind):
+    name = kind.removesuffix("_text")
+    return importlib.import_module(f"transformers.models.{name}.modeling_{name}")
 
 
-def widen(model):
-    """Converts norms and rotary tables of a model to float64."""
+def inverse_frequencies(rope, head_size, length):
+    """Returns RoPE's angles per position in float64 and the factor of its cosines, from the published formulas."""
+    size = int(head_size * rope.get("partial_rotary_factor", 1.0))
+    plain = [rope["rope_theta"] ** (-2 * i / size) for i in range(size // 2)]
+    old, factor = rope.get("original_max_position_embeddings"), rope.get("factor")
+    kind, cosine = rope["rope_type"], 1.0
+    if kind == "default":
+        scaled = plain
+    elif kind == "linear":
+        scaled = [value / factor for value in plain]
+    elif kind == "llama3":
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        keep = [min(max((old * value / (2 * math.pi) - low) / (high - low), 0.0), 1.0) for value in plain]
+        scaled = [(1 - k) * value / factor + k * value for k, value in zip(keep, plain)]
+    elif kind == "yarn":
+        def pair_of(turns):
+            return size * math.log(old / (turns * 2 * math.pi)) / (2 * math.log(rope["rope_theta"]))
+        low, high = max(math.floor(pair_of(rope["beta_fast"])), 0), min(math.ceil(pair_of(rope["beta_slow"])), size - 1)
+        divide = [min(max((i - low) / (high - low), 0.0), 1.0) for i in range(size // 2)]
+        scaled = [value / factor * d + value * (1 - d) for d, value in zip(divide, plain)]
+        cosine = 0.1 * math.log(factor) + 1
+    else:
+        assert kind == "longrope"
+        factors = rope["long_factor" if length > old else "short_factor"]
+        scaled = [value / f for f, value in zip(factors, plain)]
+        cosine = math.sqrt(1 + math.log(SIZES["max_position_embeddings"] / old) / math.log(old))
+    return torch.tensor(scaled, dtype=torch.float64), cosine
+
+
+def wide_attention(module, query, key, value, attention_mask, scaling, softcap=None, **rest):
+    """Does what eager_attention_forward does, with the softmax in the dtype of the queries."""
+    group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    scores = query @ key.transpose(2, 3) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    return (torch.softmax(scores + attention_mask, -1) @ value).transpose(1, 2).contiguous(), None
+
+
+def widen(model, library):
+    """Makes a model compute in float64 what it would compute in float32: norms, rotary tables, softmax."""
     def norm(self, x):
-        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+        eps = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
+        gain = self.weight + 1 if type(self).__name__.startswith("Gemma") else self.weight
+        return gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps))
 
-    def rotary(self, x, position_ids):
-        head_size = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
-        angles = position_ids[..., None].double() * inverse_frequencies(self.config.rope_parameters, head_size)
+    def rotary(self, x, position_ids, layer_type=None):
+        config = self.config
+        head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        rope = config.rope_parameters if layer_type is None else config.rope_parameters[layer_type]
+        inverse, factor = inverse_frequencies(rope, head_size, position_ids.max().item() + 1)
+        angles = position_ids[..., None].double() * inverse
         angles = torch.cat((angles, angles), -1)
-        return angles.cos(), angles.sin()
+        return angles.cos() * factor, angles.sin() * factor
 
+    library.eager_attention_forward = wide_attention
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = norm.__get__(module)
+        if type(module).__name__ == "OlmoLayerNorm":
+            module.forward = lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:], eps=1e-5)
         if type(module).__name__.endswith("RotaryEmbedding"):
             module.forward = rotary.__get__(module)
+        if hasattr(module, "embed_scale"):
+            module.embed_scale = torch.tensor(math.sqrt(model.config.hidden_size), dtype=torch.float64)
+
+
+def attention_of(layer):
+    return layer.attention if hasattr(layer, "attention") else layer.self_attn
+
+
+def projections_of(attention, config):
+    """Returns [(module, function)]: what the function makes of the module's output is {stream: projection}, [tokens, ...]."""
+    d, heads = config.hidden_size // config.num_attention_heads, config.num_attention_heads
+    if hasattr(attention, "query_key_value"):  # q, k and v of each head
+        return [(attention.query_key_value, lambda x: dict(zip("qkv", x.view(-1, heads, 3, d).unbind(2))))]
+    if hasattr(attention, "qkv_proj"):  # all of q, then k, then v
+        keys = config.num_key_value_heads * d
+        return [(attention.qkv_proj, lambda x: dict(zip("qkv", x.split([heads * d, keys, keys], -1))))]
+    clip = getattr(config, "clip_qkv", None) or math.inf
+    return [(getattr(attention, f"{stream}_proj"), lambda x, stream=stream: {stream: x.clamp(-clip, clip)}) for stream in "qkv"]
 
 
 def capture(model, kind, tokens):
     """Returns Q, K and V of every layer and the logits of one sequence."""
     found, roped, hooks = {}, [], []
-    config, library = model.config, MODULES[kind]
-    head_size = model.model.layers[0].self_attn.head_dim
+    config, library = model.config, library_of(kind)
+    layers = model.base_model.layers
+    d = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
-    def keep(name):
-        return lambda module, inputs, output: found.__setitem__(name, output.reshape(len(tokens), -1, head_size).clone())
+    def keep(i, point, parts):
+        def hook(module, inputs, output):
+            for stream, values in parts(output[0].clone()).items():
+                found[f"{stream}.{point}.{i}"] = values.reshape(len(tokens), -1, d).clone()
+        return hook
 
-    for i, layer in enumerate(model.model.layers):
-        for stream in "qkv":
-            hooks.append(getattr(layer.self_attn, f"{stream}_proj").register_forward_hook(keep(f"{stream}.proj.{i}")))
-            norm = getattr(layer.self_attn, f"{stream}_norm", None)
+    for i, layer in enumerate(layers):
+        attention = attention_of(layer)
+        for module, parts in projections_of(attention, config):
+            hooks.append(module.register_forward_hook(keep(i, "proj", parts)))
+        for stream in "qk":
+            norm = getattr(attention, f"{stream}_norm", None)
             if norm is not None:
-                hooks.append(norm.register_forward_hook(keep(f"{stream}.normed.{i}")))
+                hooks.append(norm.register_forward_hook(keep(i, "normed", lambda x, stream=stream: {
+                    stream: x.transpose(0, 1) if kind in ("apertus", "gemma3_text") else x})))  # whose heads come before the tokens
     original = library.apply_rotary_pos_emb
 
     def rotate(*arguments, **keywords):
@@ -112,23 +196,28 @@ def capture(model, kind, tokens):
     library.apply_rotary_pos_emb = original
     for hook in hooks:
         hook.remove()
-    for i, (q, k) in enumerate(roped):
+    rotating = [i for i in range(len(layers)) if getattr(config, "no_rope_layers", [1] * len(layers))[i]]
+    assert len(roped) == len(rotating)
+    for i, (q, k) in zip(rotating, roped):
         found[f"q.roped.{i}"], found[f"k.roped.{i}"] = q[0].transpose(0, 1), k[0].transpose(0, 1)
-    assert len(roped) == config.num_hidden_layers
     return found
 
 
 def golden(folder, kind, sequences):
     tensors = {"tokens": torch.tensor(list(itertools.chain.from_iterable(sequences))), "lengths": torch.tensor([len(s) for s in sequences])}
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+        # Only eager attention caps scores.
+        eager = {"attn_implementation": "eager"} if kind == "gemma2" else {}
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **eager).eval()
+        original = getattr(library_of(kind), "eager_attention_forward", None)
         if dtype == torch.float64:
-            widen(model)
+            widen(model, library_of(kind))
         parts = [capture(model, kind, s) for s in sequences]
         for name in parts[0]:
             kept = {torch.float32: ("logits", ".1"), torch.float64: ("",), torch.bfloat16: (".0",)}[dtype]
             if name.endswith(kept):
                 tensors[f"{str(dtype)[6:]}/{name}"] = torch.cat([p[name] for p in parts]).contiguous()
+        library_of(kind).eager_attention_forward = original
     return tensors
 
 
@@ -138,7 +227,8 @@ def rounding():
     x, gain = torch.randn(64, 32).bfloat16(), (1 + 0.3 * torch.randn(32)).bfloat16()
     heads = torch.randn(1, 3, 64, 32).bfloat16()
     tensors = {"x": x, "gain": gain, "heads": heads[0].transpose(0, 1).contiguous()}
-    for kind, library in (("olmo2", modeling_olmo2), ("llama", modeling_llama)):
+    for kind in ("olmo2", "llama"):
+        library = library_of(kind)
         config = transformers.AutoConfig.for_model(kind, **dict(SIZES, num_attention_heads=1, num_key_value_heads=1, rope_parameters=PLAIN))
         norm = getattr(library, kind.capitalize() + "RMSNorm")(32, 1e-5)
         norm.weight.data = gain
@@ -153,7 +243,13 @@ def spell_as_version_4(path):
     """Puts rope_theta, rope_scaling and torch_dtype at the top level, as transformers wrote them before version 5."""
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
-    config["rope_theta"] = rope.pop("rope_theta")
+    if "full_attention" in rope:  # one object for each kind of layer
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+    theta, share = ("rotary_emb_base", "rotary_pct") if config["model_type"] == "gpt_neox" else ("rope_theta", "partial_rotary_factor")
+    config[theta] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        config[share] = rope.pop("partial_rotary_factor")
     config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
     path.with_name("config_4.json").write_text(json.dumps(config, indent=1) + "\n")

@@ -87,9 +87,12 @@ std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& cal
   return nullptr;
 }
 
-TEST(DecodeAttention, is_what_general_products_give) {
+class DecodeAttention : public testing::TestWithParam<AttentionRule> {};
+
+TEST_P(DecodeAttention, is_what_general_products_give) {
   const auto world = make_device_comm(Comm::duplicate(MPI_COMM_WORLD), {});
-  const ModelConfig model = config();
+  ModelConfig model = config();
+  model.attention = {{}, GetParam()};
   const auto sequences = static_cast<std::int64_t>(kLengths.size());
   const CacheTypes types{Dtype::float32, Dtype::float32};
   const std::vector<std::int64_t> one(kLengths.size(), 1);
@@ -122,6 +125,11 @@ TEST(DecodeAttention, is_what_general_products_give) {
       }
   at::removeCallback(counting);
 }
+
+// A window that ends within the first tokens, within a page and within the recent ones.
+INSTANTIATE_TEST_SUITE_P(Rules, DecodeAttention,
+                         testing::Values(AttentionRule{}, AttentionRule{2, 0}, AttentionRule{66, 0},
+                                         AttentionRule{131, 1.5}));
 
 }  // namespace
 }  // namespace headspan

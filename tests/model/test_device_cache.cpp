@@ -32,6 +32,8 @@ ModelConfig small_model() {
   config.heads = kHeads;
   config.kv_heads = kKvHeads;
   config.head_size = kHeadSize;
+  config.attention.resize(kLayers);
+  config.attention.back() = {5, 1.5};  // a window and a cap
   return config;
 }
 
@@ -112,7 +114,7 @@ struct Past {
 };
 
 at::Tensor defined_attention(const at::Tensor& q, const Past& keys, const Past& values, const Counts& counts,
-                             std::int64_t exact_recent) {
+                             std::int64_t exact_recent, const AttentionRule& rule) {
   std::vector<at::Tensor> rows;
   for (std::size_t s = 0, row = 0; s < counts.size(); ++s)
     for (std::int64_t i = 0; i < counts[s]; ++i, ++row) {
@@ -120,7 +122,11 @@ at::Tensor defined_attention(const at::Tensor& q, const Past& keys, const Past& 
       const at::Tensor k = keys.seen(s, position, exact_recent), v = values.seen(s, position, exact_recent);
       const at::Tensor own =
           q[static_cast<std::int64_t>(row)].to(at::kDouble).view({k.size(0), -1, kHeadSize});
-      const at::Tensor weights = at::softmax(at::matmul(own, k.transpose(1, 2)) / std::sqrt(kHeadSize), 2);
+      at::Tensor scores = at::matmul(own, k.transpose(1, 2)) / std::sqrt(kHeadSize);
+      if (rule.softcap > 0) scores = rule.softcap * at::tanh(scores / rule.softcap);
+      const std::int64_t hidden = rule.window > 0 ? std::max<std::int64_t>(0, k.size(1) - rule.window) : 0;
+      scores.narrow(2, 0, hidden).fill_(-INFINITY);
+      const at::Tensor weights = at::softmax(scores, 2);
       rows.push_back(at::matmul(weights, v).flatten(0, 1));
     }
   return at::stack(rows);
@@ -155,7 +161,8 @@ void expect_the_hosts(const Ranks& ranks, const CachePlan& plan, const std::vect
 
       EXPECT_EQ(found.scalar_type(), q.scalar_type());
       EXPECT_LE(relative_error(found, said), tolerance.host) << name << ", layer " << layer;
-      EXPECT_LE(relative_error(found, defined_attention(q, keys[l], values[l], counts, plan.exact.recent)),
+      EXPECT_LE(relative_error(found, defined_attention(q, keys[l], values[l], counts, plan.exact.recent,
+                                                        plan.keys[l].attention)),
                 tolerance.definition)
           << name << ", layer " << layer;
     }

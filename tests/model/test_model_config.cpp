@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "model/core/model_config.h"
+#include "model/types/read_config.h"
 
 namespace headspan {
 namespace {
 
 using Json = nlohmann::json;
+
+bool is_scaled(const ModelConfig& config) { return config.rope.scaling.index() != 0; }
 
 class ModelConfigFile : public testing::Test {
  protected:
@@ -55,15 +57,16 @@ TEST_F(ModelConfigFile, reads_llama_3_1_in_the_4_x_spelling) {
   EXPECT_EQ(config.head_size, 128);
   EXPECT_EQ(config.kv_heads, 8);
   EXPECT_EQ(config.max_positions, 131072);
-  EXPECT_EQ(config.rope_theta, 500000);
-  ASSERT_TRUE(config.rope_scaling.has_value());
-  EXPECT_EQ(config.rope_scaling->factor, 8);
-  EXPECT_EQ(config.rope_scaling->original_max_positions, 8192);
+  EXPECT_EQ(config.rope.theta, 500000);
+  const auto* scaling = std::get_if<Llama3Scaling>(&config.rope.scaling);
+  ASSERT_NE(scaling, nullptr);
+  EXPECT_EQ(scaling->factor, 8);
+  EXPECT_EQ(scaling->original_max_positions, 8192);
   EXPECT_EQ(config.eos, (std::vector<std::int64_t>{128001, 128008}));
   EXPECT_EQ(config.bos, 128000);
   EXPECT_FALSE(config.pad.has_value());
   EXPECT_EQ(config.dtype, "bfloat16");
-  EXPECT_FALSE(config.norm_after);
+  EXPECT_FALSE(config.normalises_attention_output());
   EXPECT_EQ(config.qk_norm, QkNorm::none);
 }
 
@@ -72,9 +75,9 @@ TEST_F(ModelConfigFile, both_spellings_of_transformers_say_the_same) {
     const ModelConfig five = read_model_config(golden_config(model, "config.json"));
     const ModelConfig four = read_model_config(golden_config(model, "config_4.json"));
 
-    EXPECT_EQ(five.rope_theta, four.rope_theta) << model;
-    EXPECT_EQ(five.rope_scaling.has_value(), model == "llama3_scaled");
-    EXPECT_EQ(four.rope_scaling.has_value(), model == "llama3_scaled");
+    EXPECT_EQ(five.rope.theta, four.rope.theta) << model;
+    EXPECT_EQ(is_scaled(five), model == "llama3_scaled");
+    EXPECT_EQ(is_scaled(four), model == "llama3_scaled");
     EXPECT_EQ(five.dtype, "float32");
     EXPECT_EQ(four.dtype, "float32");
   }
@@ -85,7 +88,7 @@ TEST_F(ModelConfigFile, type_is_an_old_name_of_rope_type) {
   config["rope_scaling"]["type"] = "llama3";
   config["rope_scaling"].erase("rope_type");
 
-  EXPECT_TRUE(read(config).rope_scaling.has_value());
+  EXPECT_TRUE(is_scaled(read(config)));
 }
 
 TEST_F(ModelConfigFile, architectures_differ_in_their_norms) {
@@ -93,9 +96,10 @@ TEST_F(ModelConfigFile, architectures_differ_in_their_norms) {
   const ModelConfig qwen3 = read_model_config(golden_config("qwen3_bias", "config.json"));
   const ModelConfig falcon3 = read_model_config(golden_config("falcon3", "config.json"));
 
-  EXPECT_TRUE(olmo2.norm_after && olmo2.round_once && olmo2.qk_norm == QkNorm::whole && olmo2.attention_bias);
-  EXPECT_TRUE(!qwen3.norm_after && !qwen3.round_once && qwen3.qk_norm == QkNorm::per_head &&
-              qwen3.attention_bias);
+  EXPECT_TRUE(olmo2.normalises_attention_output() && olmo2.norm.round_once && olmo2.rope.round_once &&
+              olmo2.qk_norm == QkNorm::whole && olmo2.qkv_bias && olmo2.o_bias);
+  EXPECT_TRUE(!qwen3.normalises_attention_output() && !qwen3.norm.round_once &&
+              qwen3.qk_norm == QkNorm::per_head && qwen3.qkv_bias && qwen3.o_bias);
   EXPECT_EQ(falcon3.head_size, 16);
   EXPECT_EQ(falcon3.hidden_size, 32);
   EXPECT_EQ(falcon3.heads, 4);
@@ -111,10 +115,9 @@ TEST_F(ModelConfigFile, absent_or_null_fields_take_their_defaults) {
   const ModelConfig read_config = read(config);
 
   EXPECT_EQ(read_config.kv_heads, 32);
-  EXPECT_EQ(read_config.rope_theta, 10000);  // Llama 2
+  EXPECT_EQ(read_config.rope.theta, 10000);  // Llama 2
   EXPECT_TRUE(read_config.eos.empty() && read_config.dtype.empty());
-  EXPECT_FALSE(read_config.rope_scaling.has_value() || read_config.tie_word_embeddings ||
-               read_config.mlp_bias);
+  EXPECT_FALSE(is_scaled(read_config) || read_config.tie_word_embeddings || read_config.mlp_bias);
 }
 
 TEST_F(ModelConfigFile, missing_fields_are_named) {
@@ -130,7 +133,9 @@ TEST_F(ModelConfigFile, missing_fields_are_named) {
 
 TEST_F(ModelConfigFile, wrong_values_are_named_with_what_is_supported) {
   const std::vector<std::pair<Json, std::string>> cases{
-      {{{"model_type", "gpt2"}}, "model_type = \"gpt2\": is not supported; olmo2, llama and qwen3 are"},
+      {{{"model_type", "gpt2"}},
+       "model_type = \"gpt2\": is not supported; apertus, gemma2, gemma3_text, gpt_neox, "
+       "llama, mistral, olmo, olmo2, olmo3, phi3, qwen2, qwen3 and smollm3 are"},
       {{{"hidden_act", "gelu"}}, "hidden_act = \"gelu\": is not supported; only silu is"},
       {{{"hidden_size", 0}}, "hidden_size = 0: "},
       {{{"hidden_size", -4096}}, "hidden_size = -4096: "},
@@ -146,9 +151,17 @@ TEST_F(ModelConfigFile, wrong_values_are_named_with_what_is_supported) {
       {{{"eos_token_id", {1, "two"}}}, "eos_token_id = [1,\"two\"]: "},
       {{{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types = "},
       {{{"rope_parameters", {{"rope_type", "default"}}}}, "rope_scaling = "},
-      {{{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}},
-       "rope_scaling.rope_type = \"yarn\": is not supported; default and llama3 are"},
-      {{{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling.type = \"linear\": is not supported"},
+      {{{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 4.0}}}},
+       "rope_scaling.rope_type = \"dynamic\": is not supported; default, linear, llama3, yarn and longrope "
+       "are"},
+      {{{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling.factor: is missing"},
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}},
+       "rope_scaling.original_max_position_embeddings: is missing"},
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"mscale", 1.0}}}},
+       "rope_scaling.mscale = 1.0: is not supported"},
+      {{{"rope_scaling",
+         {{"type", "longrope"}, {"short_factor", {1.0}}, {"original_max_position_embeddings", 64}}}},
+       "rope_scaling.short_factor = [1.0]: is no possible value; a list of 64 numbers"},
       {{{"rope_scaling", {{"rope_type", "llama3"}, {"type", "linear"}}}},
        "rope_scaling.type = \"linear\": contra"},
       {{{"rope_scaling", {{"rope_type", "llama3"}}}}, "rope_scaling.factor: is missing"},
@@ -163,7 +176,7 @@ TEST_F(ModelConfigFile, wrong_values_are_named_with_what_is_supported) {
   }
 }
 
-TEST_F(ModelConfigFile, only_a_sliding_window_that_acts_is_refused) {
+TEST_F(ModelConfigFile, layers_have_the_windows_that_the_file_names) {
   Json qwen = llama_;
   qwen.update(
       {{"model_type", "qwen3"}, {"head_dim", 128}, {"sliding_window", 4096}, {"max_window_layers", 28}});
@@ -171,15 +184,31 @@ TEST_F(ModelConfigFile, only_a_sliding_window_that_acts_is_refused) {
   const auto with = [&](const Json& change) {
     Json config = qwen;
     config.update(change);
-    return error_of(config);
+    return config;
   };
+  const auto windows = [&](const Json& change) {
+    const ModelConfig config = read(with(change));
+    std::vector<std::int64_t> found;
+    for (std::int64_t layer = 0; layer < config.layers; ++layer)
+      found.push_back(config.attention_in(layer).window);
+    return found;
+  };
+  const std::vector<std::int64_t> none(32, 0);
+  std::vector<std::int64_t> upper = none;
+  std::fill(upper.begin() + 28, upper.end(), 4096);
 
-  EXPECT_EQ(with({{"use_sliding_window", false}}), "");
-  EXPECT_EQ(with({{"use_sliding_window", true}}).substr(0, 21), "sliding_window = 4096");
-  EXPECT_EQ(with({{"use_sliding_window", true}, {"max_window_layers", 32}}), "");
-  EXPECT_EQ(with({{"use_sliding_window", true}, {"sliding_window", 131072}}), "");
-  EXPECT_EQ(with({{"use_sliding_window", true}, {"sliding_window", nullptr}}), "");
-  EXPECT_EQ(with({{"mlp_bias", true}}).substr(0, 15), "mlp_bias = true");
+  EXPECT_EQ(windows({{"use_sliding_window", false}}), none);
+  EXPECT_EQ(windows({{"use_sliding_window", true}}), upper);
+  EXPECT_EQ(windows({{"use_sliding_window", true}, {"max_window_layers", 32}}), none);
+  EXPECT_EQ(windows({{"use_sliding_window", true}, {"sliding_window", nullptr}}), none);
+  EXPECT_EQ(windows({{"model_type", "mistral"}}), std::vector<std::int64_t>(32, 4096));
+  Json olmo3 = with({{"model_type", "olmo3"}});
+  const std::vector<bool> slides{true, true, true, false, true, true, true, false};
+  for (std::size_t layer = 0; layer < slides.size(); ++layer)
+    EXPECT_EQ(read(olmo3).attention_in(static_cast<std::int64_t>(layer)).window > 0, slides[layer]) << layer;
+  olmo3["layer_types"] = {"full_attention"};
+  EXPECT_EQ(error_of(olmo3).substr(0, 59), "layer_types = [\"full_attention\"]: is not a list of 32 words");
+  EXPECT_EQ(error_of(with({{"mlp_bias", true}})).substr(0, 15), "mlp_bias = true");
 }
 
 TEST_F(ModelConfigFile, a_file_that_is_no_json_object_is_refused) {

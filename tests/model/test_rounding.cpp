@@ -32,27 +32,28 @@ TEST(Rounding, norm_in_bfloat16_has_the_bits_of_transformers) {
 TEST(Rounding, rotation_in_bfloat16_has_the_bits_of_transformers) {
   const auto file = SafetensorsFile::open(golden_folder("rounding.safetensors"));
   for (const auto& [family, round_once] : kFamilies) {
-    ModelConfig config;
-    config.head_size = 32;
-    config.rope_theta = 10000;
-    config.round_once = round_once;
+    RopeRule rule;
+    rule.theta = 10000;
+    rule.round_once = round_once;
 
     const at::Tensor roped =
-        rotate(read_tensor(file, "heads"), make_rope_table(config, {0}, {64}, at::kBFloat16));
+        rotate(read_tensor(file, "heads"), make_rope_table(rule, 32, {{0}, {64}}, at::kBFloat16));
 
     EXPECT_TRUE(at::equal(roped, read_tensor(file, std::string(family) + "/roped"))) << family;
   }
 }
 
 /// softmax(q k^T / sqrt(d) + mask) v of one sequence, [length, heads, d], as the formula stands.
-at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const AttentionRule& rule) {
   const std::int64_t length = q.size(0), group = q.size(1) / k.size(1);
   const auto by_head = [&](const at::Tensor& x, std::int64_t repeats) {
     return x.repeat_interleave(repeats, 1).transpose(0, 1);
   };
-  const at::Tensor scores =
-      at::matmul(by_head(q, 1), by_head(k, group).transpose(1, 2)) / std::sqrt(q.size(2));
-  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  at::Tensor scores = at::matmul(by_head(q, 1), by_head(k, group).transpose(1, 2)) / std::sqrt(q.size(2));
+  if (rule.softcap > 0) scores = rule.softcap * at::tanh(scores / rule.softcap);
+  at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  if (rule.window > 0) future = future.logical_or(at::ones({length, length}, at::kBool).tril(-rule.window));
   const at::Tensor weights = at::softmax(scores.masked_fill(future, -INFINITY), -1);
   return at::matmul(weights, by_head(v, group)).transpose(0, 1);
 }
@@ -62,17 +63,20 @@ TEST(Attention, blocks_and_fused_agree_with_the_formula) {
   const std::vector<std::int64_t> lengths{127, 1, 128, 129, 300};
   const auto draw = [](std::int64_t heads) { return at::randn({685, heads, 8}, at::kDouble); };
   const at::Tensor q = draw(6), k = draw(2), v = draw(2);
-  std::vector<at::Tensor> parts;
-  std::int64_t begin = 0;
-  for (const std::int64_t length : lengths) {
-    parts.push_back(
-        plain_attention(q.narrow(0, begin, length), k.narrow(0, begin, length), v.narrow(0, begin, length)));
-    begin += length;
-  }
-  const at::Tensor expected = at::cat(parts);
+  for (const AttentionRule& rule : {AttentionRule{}, {1, 0}, {100, 0}, {128, 0.5}, {0, 2}}) {
+    std::vector<at::Tensor> parts;
+    std::int64_t begin = 0;
+    for (const std::int64_t length : lengths) {
+      parts.push_back(plain_attention(q.narrow(0, begin, length), k.narrow(0, begin, length),
+                                      v.narrow(0, begin, length), rule));
+      begin += length;
+    }
+    const at::Tensor expected = at::cat(parts);
 
-  EXPECT_LE(relative_error(blocked_attention(q, k, v, lengths), expected), 1e-13);
-  EXPECT_LE(relative_error(causal_attention(q, k, v, lengths), expected), 1e-13);
+    EXPECT_LE(relative_error(blocked_attention(q, k, v, lengths, rule), expected), 1e-13) << rule.window;
+    EXPECT_LE(relative_error(causal_attention(q, k, v, lengths, rule), expected), 1e-13) << rule.window;
+    EXPECT_LE(relative_error(masked_attention(q, k, v, lengths, rule), expected), 1e-13) << rule.window;
+  }
 }
 
 TEST(Attention, half_precision_is_computed_in_float32) {

@@ -129,7 +129,8 @@ TEST_P(ShardedCache, agrees_in_float32_to_its_rounding) {
       expect_what_is_simulated(shard, one, 2, exact_recent, 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ShardedCache, testing::Values("olmo2_mha", "llama_gqa", "qwen3_bias"),
+INSTANTIATE_TEST_SUITE_P(Models, ShardedCache,
+                         testing::Values("olmo2_mha", "llama_gqa", "qwen3_bias", "gpt_neox"),
                          [](const auto& info) { return info.param; });
 
 TEST(ShardedCacheBytes, fall_with_the_ranks) {

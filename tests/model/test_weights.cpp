@@ -8,6 +8,7 @@
 #include "base/range.h"
 #include "dist/comm/agreement.h"
 #include "model/golden.h"
+#include "model/types/read_config.h"
 #include "model/weights/weight_initializer.h"
 #include "model/weights/weight_loader.h"
 #include "model/weights/weights.h"

@@ -20,6 +20,7 @@
 #include "io/outputs/compression_plan.h"
 #include "io/outputs/gram_check.h"
 #include "io/outputs/gram_file.h"
+#include "model/types/read_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headspan {
@@ -54,11 +55,34 @@ std::string join(const std::set<std::string>& words) {
   return text;
 }
 
+std::string scaling_text(const std::monostate&) { return ", not scaled"; }
+
+std::string scaling_text(const LinearScaling& scaling) {
+  return ", linear scaling by " + format_figure(scaling.factor);
+}
+
+std::string scaling_text(const Llama3Scaling& scaling) {
+  return ", llama3 scaling by " + format_figure(scaling.factor) + " from " +
+         format_figure(scaling.original_max_positions) + " positions";
+}
+
+std::string scaling_text(const YarnScaling& scaling) {
+  return ", yarn scaling by " + format_figure(scaling.factor) + " from " +
+         format_figure(scaling.original_max_positions) + " positions";
+}
+
+std::string scaling_text(const LongRopeScaling& scaling) {
+  return ", longrope scaling from " + format_figure(scaling.original_max_positions) + " positions";
+}
+
 std::string rope_text(const ModelConfig& config) {
-  std::string text = "theta " + format_figure(config.rope_theta);
-  if (!config.rope_scaling) return text + ", not scaled";
-  return text + ", llama3 scaling by " + format_figure(config.rope_scaling->factor) + " from " +
-         format_figure(config.rope_scaling->original_max_positions) + " positions";
+  std::string text = "theta " + format_figure(config.rope.theta);
+  if (config.rope.share != 1)
+    text += ", " + std::to_string(config.rotated_size()) + " of " + std::to_string(config.head_size) +
+            " coordinates";
+  if (const auto still = std::count(config.rotates.begin(), config.rotates.end(), false); still > 0)
+    text += ", none in " + std::to_string(still) + " layers";
+  return text + std::visit([](const auto& scaling) { return scaling_text(scaling); }, config.rope.scaling);
 }
 
 /// What a scan of all ids of a token file finds.

@@ -77,11 +77,13 @@ class PhaseCosts {
     PhaseCost cost{"forward"};
     const double m = real(config_.hidden_size), q = real(config_.heads) * d_,
                  kv = real(config_.kv_heads) * d_, mlp = real(config_.mlp_size);
+    const double mlp_matrices = config_.gated ? 3 : 2;
     const double attention = 2 * q * real(tokens_.longest);  // half of the pairs, two products
     // Of the last layer only q, k and v are computed, unless attention is saved.
     const double whole = real(config_.layers) - (saves_attention(job_.predict, job_.output) ? 0 : 1);
-    cost.flops = n_ * (2 * (m * (q + 2 * kv) * real(config_.layers) + (q * m + 3 * m * mlp) * whole) +
-                       attention * whole);
+    cost.flops =
+        n_ * (2 * (m * (q + 2 * kv) * real(config_.layers) + (q * m + mlp_matrices * m * mlp) * whole) +
+              attention * whole);
     const double rows = real(group_.data_parallel()), t = real(group_.tensor_parallel);
     const double batch = batch_of(job_.run, tokens_, group_);
     const double rounds = std::ceil(n_ / (batch * rows));

@@ -7,6 +7,7 @@
 #include "app/run/rank_resources.h"
 #include "base/printable.h"
 #include "base/process/memory.h"
+#include "model/types/read_config.h"
 
 namespace headspan {
 namespace {

@@ -21,6 +21,7 @@
 #include "base/printable.h"
 #include "base/process/memory.h"
 #include "dist/comm/agreement.h"
+#include "model/types/read_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headspan {

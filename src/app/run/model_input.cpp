@@ -5,6 +5,7 @@
 #include "base/sha256.h"
 #include "device/device_values.h"
 #include "dist/comm/agreement.h"
+#include "model/types/read_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headspan {

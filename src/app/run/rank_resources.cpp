@@ -13,6 +13,7 @@
 #include "dist/comm/node_share.h"
 #include "dist/threads.h"
 #include "model/core/torch_runtime.h"
+#include "model/types/read_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headspan {

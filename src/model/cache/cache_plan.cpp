@@ -166,6 +166,12 @@ CachePlan sharded_full_plan(const ModelConfig& config) {
   return plan;
 }
 
+void set_attention(const ModelConfig& config, CachePlan& plan) {
+  for (auto* layers : {&plan.keys, &plan.values})
+    for (std::int64_t layer = 0; layer < config.layers; ++layer)
+      (*layers)[static_cast<std::size_t>(layer)].attention = config.attention_in(layer);
+}
+
 }  // namespace
 
 CachePlan full_plan(const ModelConfig& config, Range heads) {
@@ -174,6 +180,7 @@ CachePlan full_plan(const ModelConfig& config, Range heads) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     plan.keys.push_back(plain_layer(layer, heads.count, config.head_size));
   plan.values = plan.keys;
+  set_attention(config, plan);
   return plan;
 }
 
@@ -187,7 +194,7 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
                          std::to_string(config.kv_heads) + ", " + std::to_string(config.head_size) + ")",
                      "give a plan that was calibrated on this model");
   const bool sharded = shared == SharedBlocks::sharded && heads.count != config.kv_heads &&
-                       plan.algorithm != CompressionAlgorithm::quantise;
+                       plan.algorithm != CompressionAlgorithm::quantise && config.has_plain_attention();
   CachePlan cached = sharded ? sharded_full_plan(config) : full_plan(config, heads);
   const Range readers = sharded ? Range{0, config.kv_heads} : heads;
   cached.exact.first = plan.exact_first;
@@ -197,6 +204,7 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
     for (std::int64_t layer = 0; layer < config.layers; ++layer)
       layers[static_cast<std::size_t>(layer)] = builder.layer(layer);
   }
+  set_attention(config, cached);
   return cached;
 }
 
@@ -206,6 +214,7 @@ CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan,
   cached.exact.first = plan.exact_first;
   (stream == Stream::k ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
       PlanBuilder(plan, stream, heads, heads, dtype).layer(layer);
+  set_attention(config, cached);
   return cached;
 }
 

@@ -63,7 +63,8 @@ struct CachedLayer {
   std::int64_t kv_heads = 0;  ///< those that attend here: of this rank, or of all ranks
   StoredBlock block;
   std::vector<StoredSlice> slices;
-  at::Tensor bias;  ///< [kv_heads, 1, d]; undefined: none
+  at::Tensor bias;          ///< [kv_heads, 1, d]; undefined: none
+  AttentionRule attention;  ///< of the model in this layer
 };
 
 struct CachePlan {
@@ -78,7 +79,8 @@ CachePlan full_plan(const ModelConfig& config, Range heads);
 
 /// Turns a compression plan into a cache plan. `heads`: those of this rank; `dtype`: the type in which
 /// attention computes, float32 or float64. Nothing is sharded where ranks share nothing: on one rank, or
-/// where the plan quantises. Throws InputError naming `path` if the plan is for another model.
+/// where the plan quantises; nor if some layer's attention has a window or caps scores. Throws InputError
+/// naming `path` if the plan is for another model.
 CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan, Range heads,
                           at::ScalarType dtype, SharedBlocks shared, const std::string& path);
 

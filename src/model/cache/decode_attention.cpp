@@ -179,6 +179,10 @@ class DecoderRows {
   std::vector<std::vector<std::unique_ptr<float[]>>> rows_;
 };
 
+void cap_scores(float* scores, std::int64_t count, float cap) {
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = cap * std::tanh(scores[i] / cap);
+}
+
 /// The workspace of a thread, which takes one sequence after another.
 struct Scratch {
   Floats scores;
@@ -211,8 +215,13 @@ class Query {
 
   /// Turns the scores into weights. log_sum: [kv_heads, group], or null.
   void make_weights(float* log_sum) {
+    const AttentionRule& rule = keys_.layer->attention;
+    const std::int64_t first = rule.first(total_);
     for (std::int64_t row = 0; row < shape_.kv_heads * shape_.group; ++row) {
-      const float sum = softmax_row(scratch_.scores.data() + row * total_, total_);
+      float* const scores = scratch_.scores.data() + row * total_;
+      std::fill_n(scores, first, 0.0F);
+      if (rule.softcap > 0) cap_scores(scores + first, total_ - first, static_cast<float>(rule.softcap));
+      const float sum = softmax_row(scores + first, total_ - first);
       if (log_sum != nullptr) log_sum[row] = sum;
     }
   }

@@ -112,16 +112,21 @@ void add_values(const at::Tensor& out, const at::Tensor& weights, const StreamVi
   }
 }
 
-/// Replaces scores by weights. Row (group, i) of a head sees the first seen[i] tokens; later tokens get
-/// weight zero. Returns the logarithms of the sums of exp(score): [heads, rows].
+/// Replaces scores by weights. Row (group, i) of a head sees the first seen[i] tokens, of which it reads
+/// those that the rule says; others get weight zero. Returns the logarithms of the sums of exp(score):
+/// [heads, rows].
 template <class T>
-at::Tensor softmax_causal(const at::Tensor& scores, const std::vector<std::int64_t>& seen) {
+at::Tensor softmax_causal(const at::Tensor& scores, const std::vector<std::int64_t>& seen,
+                          const AttentionRule& rule) {
+  if (rule.softcap > 0) scores.div_(rule.softcap).tanh_().mul_(rule.softcap);
   const std::int64_t keys = scores.size(2), rows = scores.size(0) * scores.size(1);
   at::Tensor log_sum = at::empty({scores.size(0), scores.size(1)}, scores.options());
   T* row = scores.data_ptr<T>();
   for (std::int64_t r = 0; r < rows; ++r, row += keys) {
     const std::int64_t count = seen[static_cast<std::size_t>(r) % seen.size()];
-    log_sum.data_ptr<T>()[r] = softmax_row(row, count);
+    const std::int64_t first = rule.first(count);
+    std::fill(row, row + first, T{0});
+    log_sum.data_ptr<T>()[r] = softmax_row(row + first, count - first);
     std::fill(row + count, row + keys, T{0});
   }
   return log_sum;
@@ -197,7 +202,7 @@ void attend(const at::Tensor& queries, const std::vector<std::int64_t>& seen, co
   add_scores<T>(stored, rows, keys);
   const RecentTokens recent(keys, values, seen);
   recent.replace_scores(scores, rows);
-  const at::Tensor log_sum = softmax_causal<T>(scores, seen);
+  const at::Tensor log_sum = softmax_causal<T>(scores, seen, keys.layer->attention);
   at::Tensor out = at::zeros_like(rows);
   recent.add_values(scores, out);
   if (exact > 0)

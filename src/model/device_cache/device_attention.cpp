@@ -79,15 +79,19 @@ at::Tensor exact_heads(const QueryBlock& queries, const at::Tensor& x, std::int6
   return sequences_of(queries, x).narrow(1, 0, tokens).to(like.scalar_type()).transpose(1, 2);
 }
 
-/// Returns which columns a query does not see: [sequences or 1, queries, columns]; undefined: it sees all.
-at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent) {
-  if (queries.sees_all && !queries.recent_positions.defined()) return {};
+/// Returns which columns a query does not read: [sequences or 1, queries, columns]; undefined: it reads all.
+at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent, std::int64_t window) {
+  const bool windowed = window > 0 && queries.tokens > window;
+  if (queries.sees_all && !windowed && !queries.recent_positions.defined()) return {};
   const at::Tensor position = queries.positions.unsqueeze(2);
   const at::Tensor token = at::arange(queries.tokens, position.options());
-  if (!queries.recent_positions.defined()) return token.gt(position);
+  const auto outside = [&](const at::Tensor& hidden, const at::Tensor& tokens) {
+    return windowed ? hidden.logical_or(tokens.le(position - window)) : hidden;
+  };
+  if (!queries.recent_positions.defined()) return outside(token.gt(position), token);
   const at::Tensor recent = queries.recent_positions.unsqueeze(1), last = position - exact_recent;
   const at::Tensor far = recent.gt(position).logical_or_(recent.le(last)).logical_or_(recent.lt(0));
-  return at::cat({token.gt(last), far}, 2);
+  return at::cat({outside(token.gt(last), token), outside(far, recent)}, 2);
 }
 
 /// Calls use(first, count) for chunks of tokens; `width` numbers are read of each token.
@@ -205,14 +209,17 @@ at::Tensor fused_attention(const QueryBlock& queries, const at::Tensor& hidden, 
 
 at::Tensor attend_blocks(const QueryBlock& queries, const DeviceView& keys, const DeviceView& values,
                          const ExactTokens& exact) {
-  const at::Tensor hidden = hidden_columns(queries, exact.recent);
+  const AttentionRule& rule = keys.layer().attention;
+  const at::Tensor hidden = hidden_columns(queries, exact.recent, rule.window);
 #if TORCH_VERSION_MAJOR >= 2
-  if (is_full(keys) && is_full(values)) return fused_attention(queries, hidden, keys, values);
+  if (rule.softcap == 0 && is_full(keys) && is_full(values))
+    return fused_attention(queries, hidden, keys, values);
 #endif
   const Columns columns = columns_of(queries, keys, exact);
   const double scale = 1 / std::sqrt(static_cast<double>(queries.q.size(3)));
   const at::Tensor rows = rows_of(queries.q * scale, keys.layer().kv_heads);
   const at::Tensor scores = scores_of(rows, columns, queries, keys);
+  if (rule.softcap > 0) scores.div_(rule.softcap).tanh_().mul_(rule.softcap);
   if (hidden.defined())
     scores.unflatten(2, {-1, queries.q.size(1)})
         .masked_fill_(hidden.unsqueeze(1).unsqueeze(1), -std::numeric_limits<double>::infinity());

@@ -111,6 +111,7 @@ std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, s
     on_device.block.mean = moved(layer.block.mean);
     on_device.block.projection = moved(layer.block.projection);
     on_device.bias = moved(layer.bias);
+    on_device.attention = layer.attention;
     on_device.bands = device_bands(layer.block, device);
     on_device.own_columns = has_own_columns(layer, static_cast<std::int64_t>(i), d);
     if (on_device.own_columns) continue;

@@ -41,7 +41,8 @@ struct DeviceLayer {
   std::vector<DeviceBand> bands;
   bool own_columns = false;  ///< one plain band, in which each head has its own columns; `maps` is empty
   std::vector<BandMap> maps;
-  at::Tensor bias;  ///< [kv_heads, 1, d]; undefined: none
+  at::Tensor bias;          ///< [kv_heads, 1, d]; undefined: none
+  AttentionRule attention;  ///< of the model in this layer
 };
 
 struct DevicePlan {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,31 +18,37 @@ namespace {
 
 constexpr std::int64_t kBlock = 128;  // queries per block: its scores for 1000 keys fill half a megabyte
 
-/// Applies the softmax to the scores of queries begin, begin + 1, ... over the keys up to each; later keys
-/// get zero.
+/// Applies the softmax to the scores of queries begin, begin + 1, ... over the keys that each reads; others
+/// get zero. scores: [queries, keys from first_key on].
 template <class T>
-void causal_softmax(const at::Tensor& scores, std::int64_t begin) {
+void causal_softmax(const at::Tensor& scores, std::int64_t begin, std::int64_t first_key,
+                    const AttentionRule& rule) {
   const std::int64_t keys = scores.size(1);
   T* row = scores.data_ptr<T>();
   for (std::int64_t seen = begin + 1; seen <= begin + scores.size(0); ++seen, row += keys) {
-    softmax_row(row, seen);
-    std::fill(row + seen, row + keys, T{0});
+    const std::int64_t first = rule.first(seen) - first_key, end = seen - first_key;
+    std::fill(row, row + first, T{0});
+    softmax_row(row + first, end - first);
+    std::fill(row + end, row + keys, T{0});
   }
 }
 
 /// Computes one head of one sequence. q, k, v, out: [length, d], rows any distance apart.
 template <class T>
 void attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
-            double scale) {
+            const AttentionRule& rule) {
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(1)));
   const std::int64_t length = q.size(0), block = std::min(kBlock, length);
   const at::Tensor buffer = at::empty({block * length}, q.options());
   for (std::int64_t begin = 0; begin < length; begin += block) {
-    const std::int64_t count = std::min(block, length - begin), keys = begin + count;
+    const std::int64_t first = rule.first(begin + 1);
+    const std::int64_t count = std::min(block, length - begin), keys = begin + count - first;
     at::Tensor scores = buffer.narrow(0, 0, count * keys).view({count, keys});
-    at::addmm_out(scores, scores, q.narrow(0, begin, count), k.narrow(0, 0, keys).t(), 0, scale);
-    causal_softmax<T>(scores, begin);
+    at::addmm_out(scores, scores, q.narrow(0, begin, count), k.narrow(0, first, keys).t(), 0, scale);
+    if (rule.softcap > 0) scores.div_(rule.softcap).tanh_().mul_(rule.softcap);
+    causal_softmax<T>(scores, begin, first, rule);
     at::Tensor rows = out.narrow(0, begin, count);
-    at::mm_out(rows, scores, v.narrow(0, 0, keys));
+    at::mm_out(rows, scores, v.narrow(0, first, keys));
   }
 }
 
@@ -71,12 +78,11 @@ at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 }  // namespace
 
 at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const std::vector<std::int64_t>& lengths) {
+                             const std::vector<std::int64_t>& lengths, const AttentionRule& rule) {
   const at::ScalarType dtype = q.scalar_type();
   if (dtype == at::kHalf || dtype == at::kBFloat16)
-    return blocked_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), lengths).to(dtype);
+    return blocked_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), lengths, rule).to(dtype);
   const std::int64_t heads = q.size(1), group = heads / k.size(1);
-  const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
   std::vector<std::int64_t> begins;
   std::int64_t total = 0;
   for (const std::int64_t length : lengths) {
@@ -95,7 +101,7 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
           const auto part = [&](const at::Tensor& x, std::int64_t h) {
             return x.select(1, h).narrow(0, begins[sequence], lengths[sequence]);
           };
-          one_head(part(q, head), part(k, head / group), part(v, head / group), part(out, head), scale);
+          one_head(part(q, head), part(k, head / group), part(v, head / group), part(out, head), rule);
         }
       });
   return out;
@@ -145,8 +151,41 @@ at::Tensor side_by_side_attention(const at::Tensor&, const at::Tensor&, const at
 }
 #endif
 
+at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const std::vector<std::int64_t>& lengths, const AttentionRule& rule) {
+  const std::int64_t kv_heads = k.size(1), d = q.size(2);
+  const at::ScalarType wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor out = at::empty_like(q);
+  std::int64_t begin = 0;
+  for (const std::int64_t length : lengths) {
+    const at::Tensor token = at::arange(length, at::dtype(at::kLong).device(q.device()));
+    const at::Tensor back = token.unsqueeze(1) - token;  // [query, key]: how far behind
+    at::Tensor hidden = back.lt(0);
+    if (rule.window > 0) hidden = hidden.logical_or(back.ge(rule.window));
+    for (std::int64_t head = 0; head < kv_heads; ++head) {
+      const auto of_head = [&](const at::Tensor& x) {
+        return x.narrow(0, begin, length).select(1, head).to(wide);
+      };
+      const at::Tensor queries = q.narrow(0, begin, length).view({length, kv_heads, -1, d}).select(1, head);
+      at::Tensor scores = at::matmul(queries.transpose(0, 1).to(wide), of_head(k).t())  // [group, query, key]
+                              .div_(std::sqrt(static_cast<double>(d)));
+      if (rule.softcap > 0) scores.div_(rule.softcap).tanh_().mul_(rule.softcap);
+      scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+      const at::Tensor mixed = at::matmul(at::softmax(scores, -1), of_head(v));  // [group, query, d]
+      out.narrow(0, begin, length)
+          .view({length, kv_heads, -1, d})
+          .select(1, head)
+          .copy_(mixed.transpose(0, 1));
+    }
+    begin += length;
+  }
+  return out;
+}
+
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const std::vector<std::int64_t>& lengths) {
+                            const std::vector<std::int64_t>& lengths, const AttentionRule& rule) {
+  if (!rule.is_plain())
+    return q.is_cpu() ? blocked_attention(q, k, v, lengths, rule) : masked_attention(q, k, v, lengths, rule);
   if (!q.is_cpu()) return side_by_side_attention(q, k, v, lengths);
 #if TORCH_VERSION_MAJOR >= 2
   return fused_attention(q, k, v, lengths);

@@ -80,4 +80,12 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps, boo
   return norm_plain(x, gain, eps, round_once, comm);
 }
 
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias, double eps) {
+  if (x.is_cpu() && x.scalar_type() == at::kHalf) {  // which some versions of LibTorch lack
+    const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat) : t; };
+    return layer_norm(wide(x), wide(gain), wide(bias), eps).to(at::kHalf);
+  }
+  return at::layer_norm(x, {x.size(-1)}, gain, bias, eps);
+}
+
 }  // namespace headspan

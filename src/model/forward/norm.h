@@ -1,5 +1,6 @@
-// RMSNorm: y = x / sqrt(mean(x^2) + eps) * gain over the last dimension, computed in float32, in float64 for
-// float64, and rounded to the dtype of x as transformers does.
+// Norms over the last dimension, computed in float32, in float64 for float64, and rounded to the dtype of x
+// as transformers does. RMSNorm: y = x / sqrt(mean(x^2) + eps) * gain. Layer norm: y = (x - mean(x)) /
+// sqrt(var(x) + eps) * gain + bias.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,5 +16,8 @@ namespace headspan {
 /// over comm.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps, bool round_once,
                     const DeviceComm* comm = nullptr);
+
+/// Normalises x: [..., width] with gain and bias: [width], which may be undefined. Returns a new tensor.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias, double eps);
 
 }  // namespace headspan

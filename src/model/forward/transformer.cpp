@@ -4,15 +4,14 @@
 #include <numeric>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 #include "dist/comm/agreement.h"
 #include "model/cache/kv_cache.h"
 #include "model/core/tensor_comm.h"
+#include "model/forward/activation.h"
 #include "model/forward/attention.h"
 #include "model/forward/norm.h"
-#include "model/kernels/row_kernels.h"
 #include "model/weights/weight_initializer.h"
 #include "model/weights/weight_loader.h"
 
@@ -21,22 +20,13 @@ namespace {
 
 constexpr std::int64_t kChunkNumbers = 1 << 16;  // the time to sum fewer over the ranks is mostly latency
 
-/// gate = silu(gate) * up.
-void silu_and_multiply(at::Tensor& gate, const at::Tensor& up) {
-  if (!gate.is_cpu() || gate.scalar_type() != at::kFloat) {
-    const bool lacks_silu = gate.is_cpu() && gate.scalar_type() == at::kHalf;  // in some versions
-    gate = lacks_silu ? at::silu(gate.to(at::kFloat)).to(at::kHalf) : at::silu_(gate);
-    gate.mul_(up);
-    return;
-  }
-  float* gates = gate.data_ptr<float>();
-  const float* ups = up.data_ptr<float>();
-  at::parallel_for(0, gate.numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
-    silu_times(gates + begin, ups + begin, end - begin);
-  });
-}
-
 Shard shard_of(const DeviceComm& tensor_parallel) { return {tensor_parallel.rank(), tensor_parallel.size()}; }
+
+/// Limits values to [-bound, bound]. LibTorch 1.13 cannot do that in float16 on CPUs.
+at::Tensor clipped(const at::Tensor& values, double bound) {
+  if (values.scalar_type() != at::kHalf) return values.clamp(-bound, bound);
+  return values.to(at::kFloat).clamp_(-bound, bound).to(at::kHalf);
+}
 
 }  // namespace
 
@@ -109,7 +99,7 @@ at::Tensor Transformer::logits(const PackedBatch& batch) const {
 }
 
 at::Tensor Transformer::hidden(const PackedBatch& batch, KvCache& cache) const {
-  HS_ASSERT(weights_.final_norm.defined());
+  HS_ASSERT(weights_.lm_head.defined());
   const c10::InferenceMode inference;
   const at::Tensor x = run(batch, config_.layers, nullptr, &cache);
   cache.advance(batch.lengths);
@@ -119,7 +109,9 @@ at::Tensor Transformer::hidden(const PackedBatch& batch, KvCache& cache) const {
 at::Tensor Transformer::logits(const at::Tensor& hidden) const {
   HS_ASSERT(weights_.lm_head.defined());
   const c10::InferenceMode inference;
-  return join_columns(*tensor_parallel_, apply({weights_.lm_head, {}}, hidden));
+  at::Tensor logits = join_columns(*tensor_parallel_, apply({weights_.lm_head, {}}, hidden));
+  const double cap = config_.logit_softcap;
+  return cap > 0 ? logits.div_(cap).tanh_().mul_(cap) : logits;
 }
 
 at::Tensor Transformer::embed(const std::vector<std::int64_t>& tokens) const {
@@ -143,27 +135,35 @@ at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const
   const auto count = static_cast<std::int64_t>(batch.tokens.size());
   HS_ASSERT(std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}) == count);
   if (count == 0) return at::empty({0, config_.hidden_size}, at::dtype(dtype_).device(device_));
-  const std::vector<std::int64_t> starts =
-      cache != nullptr ? cache->lengths() : std::vector<std::int64_t>(batch.lengths.size(), 0);
-  const RopeTable host = make_rope_table(config_, starts, batch.lengths, dtype_);
-  const RopeTable table{host.cos.to(device_), host.sin.to(device_)};
+  const RopeTables tables = rope_tables(batch, cache);
   at::Tensor x = embed(batch.tokens);
+  if (config_.embedding_scale != 1) x.mul_(at::scalar_tensor(config_.embedding_scale, x.options()));
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     if (capture != nullptr && !*capture->mean_squares && layer + 1 == layers) {
-      project_only(layer, x, table, *capture);
+      project_only(layer, x, tables, *capture);
       return {};
     }
-    x = run_layer(layer, x, batch, table, capture, cache);
+    x = run_layer(layer, x, batch, tables, capture, cache);
   }
   return x;
 }
 
+Transformer::RopeTables Transformer::rope_tables(const PackedBatch& batch, const KvCache* cache) const {
+  const std::vector<std::int64_t> starts =
+      cache != nullptr ? cache->lengths() : std::vector<std::int64_t>(batch.lengths.size(), 0);
+  const auto table = [&](const RopeRule& rule) {
+    const RopeTable host = make_rope_table(rule, config_.rotated_size(), {starts, batch.lengths}, dtype_);
+    return RopeTable{host.cos.to(device_), host.sin.to(device_)};
+  };
+  return {table(config_.rope), config_.window_rope ? table(*config_.window_rope) : RopeTable()};
+}
+
 /// Computes nothing but the captured streams of the last layer.
-void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const RopeTable& table,
+void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const RopeTables& tables,
                                const Capture& capture) const {
-  const at::Tensor& gain = weights_.layers[static_cast<std::size_t>(layer)].attention_norm;
-  const at::Tensor input = config_.norm_after ? x : norm(x, gain);
-  for (const Stream stream : *capture.streams) project(layer, stream, input, table, &capture);
+  const at::Tensor input = norm_if(config_.names.attention_norm_before, x,
+                                   weights_.layers[static_cast<std::size_t>(layer)].attention_norm_before);
+  for (const Stream stream : *capture.streams) project(layer, stream, input, tables, &capture);
 }
 
 /// Returns the chunks of rows that go through the rest of a layer after its attention. If ranks share the
@@ -177,15 +177,12 @@ std::vector<Range> Transformer::row_chunks(std::int64_t rows, const Capture* cap
 }
 
 at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
-                                  const RopeTable& table, const Capture* capture, KvCache* cache) const {
+                                  const RopeTables& tables, const Capture* capture, KvCache* cache) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-  const auto before = [&](const at::Tensor& in, const at::Tensor& gain) {
-    return config_.norm_after ? in : norm(in, gain);
-  };
-  const auto after = [&](const at::Tensor& block, const at::Tensor& gain) {
-    return config_.norm_after ? norm(block, gain) : block;
-  };
-  const at::Tensor mixed = attention(layer, before(x, weights.attention_norm), batch, table, capture, cache);
+  const TensorNames& names = config_.names;
+  const at::Tensor mixed =
+      attention(layer, norm_if(names.attention_norm_before, x, weights.attention_norm_before), batch, tables,
+                capture, cache);
   const std::vector<Range> chunks = row_chunks(x.size(0), capture);
   std::vector<PendingSum> attended, outputs;
   for (const Range& chunk : chunks)
@@ -193,20 +190,23 @@ at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const
   at::Tensor sum = at::empty_like(x);
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     at::Tensor rows = sum.narrow(0, chunks[i].first, chunks[i].count);
+    const at::Tensor before = x.narrow(0, chunks[i].first, chunks[i].count);
     const at::Tensor block = finish_sum(weights.o, attended[i]);
-    at::add_out(rows, x.narrow(0, chunks[i].first, chunks[i].count), after(block, weights.attention_norm));
-    report_mean_squares(layer, config_.norm_after ? block : rows, capture);
-    outputs.push_back(begin_sum(weights.down, mlp(weights, before(rows, weights.mlp_norm))));
+    at::add_out(rows, before, norm_if(names.attention_norm_after, block, weights.attention_norm_after));
+    report_mean_squares(layer, config_.normalises_attention_output() ? block : rows, capture);
+    const at::Tensor& read = config_.parallel_residual ? before : rows;
+    outputs.push_back(
+        begin_sum(weights.down, mlp(weights, norm_if(names.mlp_norm_before, read, weights.mlp_norm_before))));
   }
   for (std::size_t i = 0; i < chunks.size(); ++i)
     sum.narrow(0, chunks[i].first, chunks[i].count)
-        .add_(after(finish_sum(weights.down, outputs[i]), weights.mlp_norm));
+        .add_(norm_if(names.mlp_norm_after, finish_sum(weights.down, outputs[i]), weights.mlp_norm_after));
   return sum;
 }
 
 /// Returns one stream in the form that attention takes, and passes it to the sink at the capture point.
 at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Tensor& x,
-                                const RopeTable& table, const Capture* capture) const {
+                                const RopeTables& tables, const Capture* capture) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const bool captured =
       capture != nullptr && std::count(capture->streams->begin(), capture->streams->end(), stream) > 0;
@@ -215,30 +215,35 @@ at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Ten
   };
   const Linear& linear = stream == Stream::q ? weights.q : stream == Stream::k ? weights.k : weights.v;
   at::Tensor values = apply(linear, x).view({x.size(0), heads(stream).count, config_.head_size});
+  if (config_.clip_qkv) values = clipped(values, *config_.clip_qkv);
   emit(CapturePoint::proj, values);
   if (stream == Stream::v) return values;
   values = norm_heads(values, stream == Stream::q ? weights.q_norm : weights.k_norm);
   emit(CapturePoint::normed, values);
-  values = rotate(values, table);
+  if (config_.rotates_in(layer))
+    values = rotate(values, config_.has_window_rope(layer) ? tables.window : tables.plain);
   emit(CapturePoint::roped, values);
   return values;
 }
 
 /// Returns the attention of the heads of this rank: [tokens, heads * d].
 at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
-                                  const RopeTable& table, const Capture* capture, KvCache* cache) const {
-  const at::Tensor q = project(layer, Stream::q, x, table, capture);
-  const at::Tensor k = project(layer, Stream::k, x, table, capture);
-  const at::Tensor v = project(layer, Stream::v, x, table, capture);
-  const at::Tensor mixed = cache != nullptr ? cache->attend(layer, q, k, v, batch.lengths)
-                                            : causal_attention(q, k, v, batch.lengths);
+                                  const RopeTables& tables, const Capture* capture, KvCache* cache) const {
+  at::Tensor q = project(layer, Stream::q, x, tables, capture);
+  if (config_.query_scale != 1) q = q * config_.query_scale;
+  const at::Tensor k = project(layer, Stream::k, x, tables, capture);
+  const at::Tensor v = project(layer, Stream::v, x, tables, capture);
+  const at::Tensor mixed = cache != nullptr
+                               ? cache->attend(layer, q, k, v, batch.lengths)
+                               : causal_attention(q, k, v, batch.lengths, config_.attention_in(layer));
   return mixed.view({x.size(0), -1});
 }
 
 void Transformer::report_mean_squares(std::int64_t layer, const at::Tensor& x, const Capture* capture) const {
   if (capture == nullptr || !*capture->mean_squares) return;
-  const at::Tensor squares =
-      x.to(at::kDouble).square().mean(1).add_(config_.norm_eps).to(at::kCPU).contiguous();
+  at::Tensor wide = x.to(at::kDouble);
+  if (config_.norm.kind == NormKind::layer) wide = wide - wide.mean(1, true);
+  const at::Tensor squares = wide.square().mean(1).add_(config_.norm.eps).to(at::kCPU).contiguous();
   (*capture->mean_squares)(layer, {squares.data_ptr<double>(), squares.data_ptr<double>() + squares.numel()});
 }
 
@@ -247,7 +252,8 @@ std::vector<double> Transformer::output_metric(std::int64_t layer) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   HS_ASSERT(weights.o.weight.defined());
   at::Tensor w = weights.o.weight.to(at::kDouble);  // [hidden, heads d]
-  if (config_.norm_after) w = w * weights.attention_norm.to(at::kDouble).unsqueeze(1);
+  if (weights.attention_norm_after.gain.defined())
+    w = w * whole_gain(weights.attention_norm_after.gain).to(at::kDouble).unsqueeze(1);
   w = w.view({w.size(0), -1, config_.head_size}).permute({1, 0, 2});
   const at::Tensor metric = at::bmm(w.transpose(1, 2), w).div_(config_.hidden_size).to(at::kCPU).contiguous();
   return {metric.data_ptr<double>(), metric.data_ptr<double>() + metric.numel()};
@@ -255,9 +261,12 @@ std::vector<double> Transformer::output_metric(std::int64_t layer) const {
 
 /// Returns the input of the down projection.
 at::Tensor Transformer::mlp(const LayerWeights& layer, const at::Tensor& x) const {
-  at::Tensor gate = apply(layer.gate, x);
-  silu_and_multiply(gate, apply(layer.up, x));
-  return gate;
+  at::Tensor values = apply(config_.gated ? layer.gate : layer.up, x);
+  if (config_.gated)
+    activate_and_multiply(config_.activation, layer.xielu, values, apply(layer.up, x));
+  else
+    activate(config_.activation, layer.xielu, values);
+  return values;
 }
 
 /// Starts to sum the output of a layer whose inputs are split over the ranks; finish_sum adds the bias, once.
@@ -270,16 +279,32 @@ at::Tensor Transformer::finish_sum(const Linear& linear, PendingSum& pending) co
   return tensor_parallel_->size() > 1 && linear.bias.defined() ? sum.add_(linear.bias) : sum;
 }
 
-at::Tensor Transformer::norm(const at::Tensor& x, const at::Tensor& gain) const {
-  return rms_norm(x, gain, config_.norm_eps, config_.round_once);
+at::Tensor Transformer::norm(const at::Tensor& x, const NormWeights& weights) const {
+  if (config_.norm.kind == NormKind::layer)
+    return layer_norm(x, weights.gain, weights.bias, config_.norm.eps);
+  return rms_norm(x, whole_gain(weights.gain), config_.norm.eps, config_.norm.round_once);
+}
+
+/// Returns what a norm multiplies by.
+at::Tensor Transformer::whole_gain(const at::Tensor& gain) const {
+  if (config_.norm.gain_offset == 0 || !gain.defined()) return gain;
+  return gain.to(dtype_ == at::kDouble ? at::kDouble : at::kFloat) + config_.norm.gain_offset;
+}
+
+/// Normalises x if the norm has a name, that is, if the model has it.
+at::Tensor Transformer::norm_if(const std::string& name, const at::Tensor& x,
+                                const NormWeights& weights) const {
+  return name.empty() ? x : norm(x, weights);
 }
 
 /// Normalises queries or keys as the model does. x: [tokens, heads of this rank, head_size].
 at::Tensor Transformer::norm_heads(const at::Tensor& x, const at::Tensor& gain) const {
   if (config_.qk_norm == QkNorm::none) return x;
-  if (config_.qk_norm == QkNorm::per_head) return norm(x, gain);
+  if (config_.qk_norm == QkNorm::per_head)
+    return rms_norm(x, whole_gain(gain), config_.norm.eps, config_.norm.round_once);
   const at::Tensor flat = x.view({x.size(0), -1});
-  return rms_norm(flat, gain, config_.norm_eps, config_.round_once, tensor_parallel_).view(x.sizes());
+  return rms_norm(flat, whole_gain(gain), config_.norm.eps, config_.norm.round_once, tensor_parallel_)
+      .view(x.sizes());
 }
 
 }  // namespace headspan

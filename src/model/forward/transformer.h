@@ -39,7 +39,7 @@ using TensorSink = std::function<void(std::int64_t layer, Stream stream, const a
 
 /// Receives for each token of a batch a mean square, plus the norm's epsilon, by which errors of the
 /// attention block's output are divided: that of the output itself if it is normalised before it is added
-/// (OLMo-2), else that of the residual stream after the addition.
+/// (OLMo-2), else that of the residual stream after the addition; for layer norms less the mean.
 using MeanSquareSink = std::function<void(std::int64_t layer, const std::vector<double>& values)>;
 
 class KvCache;
@@ -107,25 +107,33 @@ class Transformer {
     const MeanSquareSink* mean_squares;  // empty: none
   };
 
+  /// Of the tokens of a batch: of layers with a window, where these have a rule of their own, and of others.
+  struct RopeTables {
+    RopeTable plain, window;
+  };
+
   Transformer(const ModelConfig& config, const TransformerOptions& options,
               const DeviceComm& tensor_parallel);
 
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
   at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture, KvCache* cache) const;
-  void project_only(std::int64_t layer, const at::Tensor& x, const RopeTable& table,
+  RopeTables rope_tables(const PackedBatch& batch, const KvCache* cache) const;
+  void project_only(std::int64_t layer, const at::Tensor& x, const RopeTables& tables,
                     const Capture& capture) const;
   at::Tensor run_layer(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
-                       const RopeTable& table, const Capture* capture, KvCache* cache) const;
-  at::Tensor project(std::int64_t layer, Stream stream, const at::Tensor& x, const RopeTable& table,
+                       const RopeTables& tables, const Capture* capture, KvCache* cache) const;
+  at::Tensor project(std::int64_t layer, Stream stream, const at::Tensor& x, const RopeTables& tables,
                      const Capture* capture) const;
   at::Tensor attention(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
-                       const RopeTable& table, const Capture* capture, KvCache* cache) const;
+                       const RopeTables& tables, const Capture* capture, KvCache* cache) const;
   std::vector<Range> row_chunks(std::int64_t rows, const Capture* capture) const;
   void report_mean_squares(std::int64_t layer, const at::Tensor& x, const Capture* capture) const;
   at::Tensor mlp(const LayerWeights& layer, const at::Tensor& x) const;
   PendingSum begin_sum(const Linear& linear, const at::Tensor& x) const;
   at::Tensor finish_sum(const Linear& linear, PendingSum& sum) const;
-  at::Tensor norm(const at::Tensor& x, const at::Tensor& gain) const;
+  at::Tensor norm(const at::Tensor& x, const NormWeights& weights) const;
+  at::Tensor whole_gain(const at::Tensor& gain) const;
+  at::Tensor norm_if(const std::string& name, const at::Tensor& x, const NormWeights& weights) const;
   at::Tensor norm_heads(const at::Tensor& x, const at::Tensor& gain) const;
 
   ModelConfig config_;

@@ -40,6 +40,7 @@ class Projections {
   std::vector<double> gain(std::int64_t layer, Stream stream) const;
 
  private:
+  at::Tensor read(const WeightSlice& part) const;
   at::Tensor read(const at::Tensor& weight, Range rows) const;
 
   ModelConfig config_;

@@ -59,13 +59,10 @@ void initialize_weights(const ModelConfig& config, std::uint64_t seed, Weights& 
 }
 
 void initialize_slice(const ModelConfig& config, std::uint64_t seed, WeightSlice& slice) {
-  if (slice.role == WeightSlice::Role::gain) {
-    slice.values.fill_(1);
-  } else if (slice.role == WeightSlice::Role::bias) {
-    slice.values.zero_();
-  } else {
+  if (slice.role == WeightSlice::Role::constant)
+    slice.values.fill_(slice.initial);
+  else
     draw(slice, tensor_seed(seed, slice.name), static_cast<float>(config.initializer_range));
-  }
   const std::int64_t row = config.pad.value_or(-1) - slice.rows.first;
   if (slice.role == WeightSlice::Role::embedding && config.pad.value_or(-1) >= 0 && row >= 0 &&
       row < slice.rows.count)

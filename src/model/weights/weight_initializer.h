@@ -1,6 +1,6 @@
 // Initialises the weights of one rank at random, as transformers does: normal(0, initializer_range) for
 // linear layers and the embedding (with zeros in the row of the padding token), ones for gains, zeros for
-// biases.
+// biases, and what xIELU begins with.
 #pragma once
 
 #include "model/weights/weights.h"

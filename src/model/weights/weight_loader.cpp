@@ -34,28 +34,35 @@ Dtype stored_type(const Checkpoint& checkpoint, const std::string& name) {
                    "F64, F32, BF16 and F16 are");
 }
 
+/// Returns the name under which the checkpoint has the tensor of a slice; its first name if it has none.
+const std::string& stored_name(const Checkpoint& checkpoint, const WeightSlice& slice) {
+  const bool other = !checkpoint.has(slice.name) && !slice.other_name.empty();
+  return other && checkpoint.has(slice.other_name) ? slice.other_name : slice.name;
+}
+
 std::string text_of(const std::vector<std::int64_t>& shape) {
   std::string text;
-  for (const std::int64_t size : shape) text += (text.empty() ? "[" : ", ") + std::to_string(size);
-  return text + "]";
+  for (const std::int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
 }
 
-/// Returns whether a tensor holds rotary frequencies, which some old checkpoints contain although config.json
-/// determines them.
-bool is_redundant(const std::string& name) {
-  const std::string buffer = ".self_attn.rotary_emb.inv_freq";
-  return name.size() > buffer.size() && name.compare(name.size() - buffer.size(), buffer.size(), buffer) == 0;
+/// Returns whether a tensor holds what config.json determines too, as rotary frequencies in some old files.
+bool is_ignored(const ModelConfig& config, const std::string& name) {
+  return std::any_of(config.names.ignored.begin(), config.names.ignored.end(), [&](const std::string& end) {
+    const std::string whole = "." + end;
+    return name.size() > whole.size() && name.compare(name.size() - whole.size(), whole.size(), whole) == 0;
+  });
 }
 
-/// Refuses tensors under model.layers that the model does not have: a norm or a bias that is silently ignored
-/// would falsify every result.
+/// Refuses tensors of layers that the model does not have: a norm or a bias that is silently ignored would
+/// falsify every result.
 void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) {
   std::set<std::string> expected;
   for (const WeightSlice& slice :
        allocate_weights(config, {config.layers, true}, {}, at::kByte, at::kMeta).slices)
     expected.insert(slice.name);
   for (const std::string& name : checkpoint.names())
-    if (name.rfind("model.layers.", 0) == 0 && expected.count(name) == 0 && !is_redundant(name))
+    if (name.rfind(config.names.layers, 0) == 0 && expected.count(name) == 0 && !is_ignored(config, name))
       throw InputError(checkpoint.file_of(name), printable(name), "", "is not expected",
                        "no " + config.model_type + " of " + std::to_string(config.layers) +
                            " layers has it with the biases that config.json announces");
@@ -65,13 +72,14 @@ void refuse_unexpected(const Checkpoint& checkpoint, const ModelConfig& config) 
 void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
                    const std::vector<WeightSlice>& slices) {
   for (const WeightSlice& slice : slices) {
-    if (!checkpoint.has(slice.name))
-      throw InputError(checkpoint.folder(), slice.name, "", "is missing", "config.json asks for this tensor");
-    stored_type(checkpoint, slice.name);
-    const auto& shape = checkpoint.entry(slice.name).shape;
+    const std::string& name = stored_name(checkpoint, slice);
+    if (!checkpoint.has(name))
+      throw InputError(checkpoint.folder(), name, "", "is missing", "config.json asks for this tensor");
+    stored_type(checkpoint, name);
+    const auto& shape = checkpoint.entry(name).shape;
     if (shape != slice.shape)
-      throw InputError(checkpoint.file_of(slice.name), slice.name + ".shape", text_of(shape),
-                       "does not fit config.json", "which asks for " + text_of(slice.shape));
+      throw InputError(checkpoint.file_of(name), name + ".shape", text_of(shape), "does not fit config.json",
+                       "which asks for " + text_of(slice.shape));
   }
   refuse_unexpected(checkpoint, config);
 }
@@ -121,7 +129,7 @@ std::vector<Chunk> make_chunks(const Checkpoint& checkpoint, const Weights& weig
   std::vector<Chunk> chunks;
   std::array<at::Tensor, 2> staging;
   for (const WeightSlice& slice : weights.slices) {
-    const at::ScalarType stored = scalar_type(stored_type(checkpoint, slice.name));
+    const at::ScalarType stored = scalar_type(stored_type(checkpoint, stored_name(checkpoint, slice)));
     const std::int64_t row_bytes = slice.columns.count * static_cast<std::int64_t>(c10::elementSize(stored));
     const std::int64_t step = std::max<std::int64_t>(1, kChunkBytes / std::max<std::int64_t>(1, row_bytes));
     for (std::int64_t row = 0; row == 0 || row < slice.rows.count; row += step) {
@@ -145,6 +153,7 @@ std::int64_t row_bytes_of(const Chunk& chunk) {
 /// Reads some rows of a chunk. Each piece is still in the cache when it is checked.
 void read_rows(const Checkpoint& checkpoint, const Chunk& chunk, const Range& rows) {
   const WeightSlice& slice = *chunk.slice;
+  const std::string& name = stored_name(checkpoint, slice);
   const auto item = static_cast<std::int64_t>(chunk.raw.element_size());
   const std::int64_t row_bytes = row_bytes_of(chunk);
   const std::int64_t stored_row_bytes = slice.shape.size() == 2 ? slice.shape[1] * item : item;
@@ -152,7 +161,7 @@ void read_rows(const Checkpoint& checkpoint, const Chunk& chunk, const Range& ro
   const auto read = [&](std::int64_t row, std::int64_t count, char* out) {
     const std::int64_t begin =
         (slice.rows.first + chunk.row + row) * stored_row_bytes + slice.columns.first * item;
-    checkpoint.read(slice.name, begin, count * row_bytes, out);
+    checkpoint.read(name, begin, count * row_bytes, out);
   };
   const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(1, row_bytes));
   for (std::int64_t row = rows.first, end = rows.first + rows.count; row < end; row += step) {
@@ -163,7 +172,7 @@ void read_rows(const Checkpoint& checkpoint, const Chunk& chunk, const Range& ro
     else
       for (std::int64_t i = 0; i < count; ++i) read(row + i, 1, out + i * row_bytes);
     if (any_not_finite(out, count * slice.columns.count, chunk.raw.scalar_type()))
-      throw InputError(checkpoint.file_of(slice.name), slice.name, "", "holds NaN or infinity",
+      throw InputError(checkpoint.file_of(name), name, "", "holds NaN or infinity",
                        "fetch or save the checkpoint again");
   }
 }
@@ -258,14 +267,14 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
 at::Tensor read_slice(const Checkpoint& checkpoint, const WeightSlice& slice) {
   std::vector<std::int64_t> shape{slice.rows.count};
   if (slice.shape.size() == 2) shape.push_back(slice.columns.count);
-  at::Tensor values = at::empty(shape, scalar_type(stored_type(checkpoint, slice.name)));
+  at::Tensor values = at::empty(shape, scalar_type(stored_type(checkpoint, stored_name(checkpoint, slice))));
   read_rows(checkpoint, {&slice, 0, values, values, true}, {0, slice.rows.count});
   return values;
 }
 
 Dtype forward_dtype(std::optional<Dtype> asked, const ModelConfig& config, const Checkpoint* checkpoint) {
   if (asked) return *asked;
-  if (checkpoint != nullptr) return stored_type(*checkpoint, "model.embed_tokens.weight");
+  if (checkpoint != nullptr) return stored_type(*checkpoint, config.names.embedding + ".weight");
   return value_of(dtype_words(), config.dtype).value_or(Dtype::float32);
 }
 
@@ -274,8 +283,9 @@ Dtype weight_dtype(Dtype forward, const ModelConfig& config, const Checkpoint* c
   if (checkpoint == nullptr) return config.dtype == dtype_name(Dtype::bfloat16) ? Dtype::bfloat16 : forward;
   const Weights names = allocate_weights(config, {config.layers, true}, {}, at::kByte, at::kMeta);
   const bool all = std::all_of(names.slices.begin(), names.slices.end(), [&](const WeightSlice& slice) {
-    return slice.shape.size() < 2 || !checkpoint->has(slice.name) ||
-           stored_type(*checkpoint, slice.name) == Dtype::bfloat16;
+    const std::string& name = stored_name(*checkpoint, slice);
+    return slice.shape.size() < 2 || !checkpoint->has(name) ||
+           stored_type(*checkpoint, name) == Dtype::bfloat16;
   });
   return all ? Dtype::bfloat16 : forward;
 }

@@ -1,5 +1,6 @@
 // The weights of a model as one rank holds them, and for each of them which slice of the checkpoint's tensor
-// it is. This is the one place that knows the names of tensors and how tensor parallelism splits them.
+// it is, as the description of the model has names and storage. This is the one place that knows how tensor
+// parallelism splits them.
 // weight_loader.h fills the weights from a checkpoint, weight_initializer.h at random.
 //
 // Each tensor-parallel rank holds a share of the rows of q, k, v (whole heads), gate and up and of their
@@ -32,30 +33,43 @@ struct Shard {
   std::int64_t size = 1;
 };
 
+/// Of a norm over the hidden size, [hidden]; undefined where the model has none.
+struct NormWeights {
+  at::Tensor gain, bias;
+};
+
+/// The trained numbers of xIELU (forward/activation.h), [1].
+struct XieluWeights {
+  at::Tensor alpha_p, alpha_n, beta, eps;
+};
+
 /// The weights of one layer; undefined where the architecture or the extent has none.
 struct LayerWeights {
   Linear q, k, v, o;
   Linear gate, up, down;
   at::Tensor q_norm, k_norm;
-  at::Tensor attention_norm, mlp_norm;  ///< [hidden]: of the norm before the block, or (OLMo-2) after it
+  NormWeights attention_norm_before, attention_norm_after, mlp_norm_before, mlp_norm_after;
+  XieluWeights xielu;
 };
 
 /// Rows and columns of one tensor of the checkpoint, and the memory in which this rank holds them.
 struct WeightSlice {
-  enum class Role { linear, embedding, gain, bias };
+  enum class Role { linear, embedding, constant };
   std::string name;                 ///< in the checkpoint
-  std::vector<std::int64_t> shape;  ///< of the whole tensor there: [rows, columns] or [rows]
+  std::vector<std::int64_t> shape;  ///< of the whole tensor there: [rows, columns], [rows] or []
   Range rows;
-  Range columns;  ///< {0, 1} for a tensor of one dimension
+  Range columns;  ///< {0, 1} for a tensor of fewer dimensions than two
   bool shared;    ///< every tensor-parallel rank holds this same slice
   Role role;
-  at::Tensor values;  ///< contiguous, [rows.count, columns.count] or [rows.count]; shares memory with Weights
+  double initial;          ///< of a constant: what random initialisation sets it to
+  at::Tensor values;       ///< contiguous, [rows.count, columns.count] or [rows.count]; memory of Weights
+  std::string other_name;  ///< under which some checkpoints have the tensor; empty: none
 };
 
 struct Weights {
   at::Tensor embedding;  ///< [vocabulary rows of this rank, hidden]
   std::vector<LayerWeights> layers;
-  at::Tensor final_norm;
+  NormWeights final_norm;
   at::Tensor lm_head;  ///< [vocabulary rows of this rank, hidden]; the embedding itself where they are tied
   std::vector<WeightSlice> slices;
 };

@@ -16,10 +16,6 @@ def llama3(**changes):
     return config(rope_scaling={key: value for key, value in (rope | changes).items() if value is not None})
 
 
-def qwen3_window(sample):
-    sample.write_model(model_type="qwen3", head_dim=4, use_sliding_window=True, sliding_window=16)
-
-
 def field(**changes):
     """Changes fields of config.json that do not concern the weights."""
     def spoil(sample):
@@ -41,12 +37,15 @@ CASES = [
     Case("2^62 layers", FILE + "num_hidden_layers = 4611686018427387904: is no possible value; .+", field(num_hidden_layers=2**62)),
     Case("end of document above 2^63", FILE + "eos_token_id = .18446744073709551615.: is no possible value; .+",
          field(eos_token_id=[2**64 - 1])),
-    Case("model type", FILE + 'model_type = "gpt2": is not supported; olmo2, llama and qwen3 are', config(model_type="gpt2")),
+    Case("model type", FILE + 'model_type = "gpt2": is not supported; apertus, gemma2, .+ and smollm3 are', config(model_type="gpt2")),
     Case("activation", FILE + 'hidden_act = "gelu": is not supported; only silu is', config(hidden_act="gelu")),
-    Case("rope type", FILE + r'rope_scaling\.rope_type = "yarn": is not supported; default and llama3 are',
-         llama3(rope_type="yarn")),
+    Case("rope type", FILE + r'rope_scaling\.rope_type = "dynamic": is not supported; default, linear, .+ are',
+         llama3(rope_type="dynamic")),
     Case("rope field missing", FILE + r"rope_scaling\.factor: is missing; .+", llama3(factor=None)),
-    Case("sliding window", FILE + "sliding_window = 16: would act, which is not supported; .+", qwen3_window),
+    Case("a window that the type does not have", FILE + "layer_types = .+: asks for layers that are not supported; only "
+         "full_attention is for llama", config(layer_types=["full_attention", "sliding_attention"])),
+    Case("layers with a window without its size", FILE + "sliding_window: is missing; .+",
+         config(model_type="olmo3", layer_types=["full_attention", "sliding_attention"])),
     Case("KV heads do not divide the heads", FILE + "num_key_value_heads = 3: does not divide the 4 attention heads; .+",
          config(num_key_value_heads=3)),
     Case("model type that has norms the weights lack", r"model: model\.layers\.0\.self_attn\.[qk]_norm\.weight: is missing; .+",

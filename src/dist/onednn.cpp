@@ -1,5 +1,6 @@
 #include "dist/onednn.h"
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <string>
 #include <vector>
@@ -52,6 +53,8 @@ bool onednn_is_faster() {
 
 void onednn_linear(const float* x, std::int64_t tokens, std::int64_t inputs, const float* weight,
                    std::int64_t outputs, float* y) {
+  if (inputs == 0) std::fill_n(y, tokens * outputs, 0.0F);
+  if (tokens * outputs * inputs == 0) return;  // sgemm refuses leading dimensions of 0
   checked_onednn([&] {
     const dnnl::status status =
         dnnl::sgemm('N', 'T', tokens, outputs, inputs, 1, x, inputs, weight, inputs, 0, y, outputs);

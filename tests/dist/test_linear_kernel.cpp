@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "dist/kernels/linear_product.h"
+#include "dist/onednn.h"
 
 namespace headspan {
 namespace {
@@ -107,6 +108,9 @@ TEST(LinearProduct, OfTheLibraryAndTheFastestAreTheProduct) {
     const Problem problem(shape);
     const auto wide = problem.operands(problem.weight);
     const auto narrow = problem.operands(problem.narrow);
+    if (has_onednn())
+      problem.expect_product(problem.result(
+          [&](float* y) { onednn_linear(wide.x, wide.tokens, wide.inputs, wide.weight, wide.outputs, y); }));
     problem.expect_product(problem.result([&](float* y) { multiply_by_library(wide, y); }));
     problem.expect_product(problem.result([&](float* y) { multiply_by_library(narrow, y); }));
     problem.expect_product(problem.result([&](float* y) { multiply_fastest(wide, y); }));

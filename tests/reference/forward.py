@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+TYPES = ("olmo2", "llama", "qwen3")  # that Model runs
+
 
 def read_safetensors(path):
     raw = Path(path).read_bytes()

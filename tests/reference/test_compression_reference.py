@@ -1,5 +1,6 @@
 """Moments, latents and quantisers in numpy against closed forms, brute force, and the output of transformers for small
 models."""
+import json
 import sys
 import unittest
 from pathlib import Path
@@ -8,10 +9,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import latents
+from forward import TYPES
 from moments import moments
 from samples import GOLDEN, golden, structured
 
-MODELS = sorted(folder.name for folder in GOLDEN.iterdir() if folder.is_dir())
+MODELS = sorted(file.parent.name for file in GOLDEN.glob("*/config.json")
+                if json.loads(file.read_text())["model_type"] in TYPES)
 FIRST = 2
 
 

@@ -1,8 +1,8 @@
 // Gemma 2: norms before and after attention and MLP, whose stored gains lack 1; embeddings times the square
 // root of the hidden size; caps of scores and logits; every other layer has a window.
-#include "model/types/model_type.h"
-
 #include <cmath>
+
+#include "model/types/model_type.h"
 
 namespace headspan {
 

@@ -15,7 +15,7 @@ import numpy as np
 from .error import InputError
 from .opening import open_checked, open_regular
 
-STREAMS = ("k", "q", "v")
+STREAMS = ("k", "q", "v", "z")
 RULES = ("pairwise", "forward")
 FLAGS = {"deficient_source": 1, "constant_target_coordinate": 2, "too_few_tokens": 4, "outside_band": 8,
          "not_computed": 16}
@@ -35,7 +35,7 @@ OVERLAP = {"overlap_dimension": ("projection", "effective", "tolerance", "layer"
 
 @dataclass
 class Stream:
-    """K, Q or V of one checkpoint."""
+    """K, Q, V or Z of one checkpoint."""
     name: str
     layer: np.ndarray  # [heads], ascending or equal
     head: np.ndarray  # [heads], within its layer

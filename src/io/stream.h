@@ -6,9 +6,16 @@
 
 namespace headspan {
 
-enum class Stream { k, q, v };
+/// Keys, queries, values, and z: what a query head gathers, before the output projection.
+enum class Stream { k, q, v, z };
 
 inline const WordList<Stream>& stream_words() {
+  static const WordList<Stream> words{{"k", Stream::k}, {"q", Stream::q}, {"v", Stream::v}, {"z", Stream::z}};
+  return words;
+}
+
+/// The streams that a projection of its own gives.
+inline const WordList<Stream>& projected_stream_words() {
   static const WordList<Stream> words{{"k", Stream::k}, {"q", Stream::q}, {"v", Stream::v}};
   return words;
 }
@@ -20,7 +27,8 @@ inline const WordList<Stream>& cached_stream_words() {
 }
 
 /// proj: what the projection gives. normed: after the norm of queries and keys. roped: after the rotary
-/// embedding. If a model lacks a step, the value before that step is captured; for v it is always proj.
+/// embedding. If a model lacks a step, the value before that step is captured; for v it is always proj. It
+/// says nothing of z.
 enum class CapturePoint { proj, normed, roped };
 
 inline const WordList<CapturePoint>& capture_words() {

@@ -228,9 +228,9 @@ TEST(Job, RefusesMalformedValuesAndSaysWhatIsAllowed) {
          "tokens.eos = 0,,1: holds an empty part; allowed: auto or a comma-separated list of an integer of "
          "at least 0");
   expect("[predict]\nstreams = k,x\n",
-         "predict.streams = k,x: is not allowed; allowed: a comma-separated list of k|q|v");
+         "predict.streams = k,x: is not allowed; allowed: a comma-separated list of k|q|v|z");
   expect("[predict]\nstreams = k,k\n",
-         "predict.streams = k,k: holds k twice; allowed: a comma-separated list of k|q|v");
+         "predict.streams = k,k: holds k twice; allowed: a comma-separated list of k|q|v|z");
   expect("[predict]\nprecision = tf32\n",
          "predict.precision = tf32: is not allowed; allowed: float64|float32|split|bfloat16");
   expect("[ceiling]\nenabled = yes\n", "ceiling.enabled = yes: is not true or false; allowed: true|false");

@@ -142,10 +142,12 @@ MODELS = [
     ("olmo2_mha", "roped", 1, {}),
     ("olmo2_gqa", "proj", 2, {"tokens.heldout": 0, "ceiling.enabled": "false", "overlap.enabled": "false"}),
     ("olmo2_gqa", "normed", 1, {"tokens.eos": "2,5,7", "tokens.seed": 11, "tokens.heldout": 0.5,
-                             "ceiling.scope": "both", "overlap.projections": "v,k"}),
+                             "ceiling.scope": "both", "overlap.projections": "v,k",
+                             "predict.streams": "z,v,k,q"}),
     ("olmo2_sharded_bf16", "roped", 2, {"tokens.skip_first": 3}),
     ("llama_gqa", "proj", 3, {"predict.references": 2, "predict.pool": 3, "run.tensor_parallel": 1,
-                              "ceiling.scope": "causal", "overlap.tolerances": "1e-9,paper,0.3"}),
+                              "ceiling.scope": "causal", "overlap.tolerances": "1e-9,paper,0.3",
+                              "predict.streams": "z"}),
     ("llama3_scaled", "roped", 2, {"tokens.sequence_length": 100, "tokens.limit": 1000}),
     ("falcon3", "roped", 2, {"predict.mode": "paper"}),
     ("qwen3", "normed", 2, {"predict.references": 6, "predict.pool": 7, "predict.streams": "q",
@@ -172,7 +174,7 @@ class Models(ReferenceTest):
         streams = keys.get("predict.streams", "k,q,v").split(",")
         for stream in streams:
             z = np.concatenate([c[stream] for c in captured])
-            heads = model.heads if stream == "q" else model.kv_heads
+            heads = model.heads if stream in "qz" else model.kv_heads
             layer = np.repeat(np.arange(model.config["num_hidden_layers"]), heads)
             comparison = compare_stream(result, stream, z, layer, seed=keys.get("tokens.seed", 0), share=share)
             self.assertEqual(comparison.failures, [], stream)
@@ -184,7 +186,7 @@ class Models(ReferenceTest):
         for stream in streams:
             with h5py.File(result) as file:
                 self.assertEqual(file[stream].attrs["hidden_size"], model.config["hidden_size"])
-                self.assertEqual({"k", "q", "v"} & set(file), set(streams))
+                self.assertEqual({"k", "q", "v", "z"} & set(file), set(streams))
 
     def test_every_type_and_capture_point(self):
         for name, capture, ranks, more in MODELS:

@@ -68,9 +68,13 @@ struct Layout {
         data_parallel(world.split(world.rank() % size, world.rank())) {}
 };
 
-/// max |a - b| / max |b|.
-inline double relative_error(const at::Tensor& a, const at::Tensor& b) {
-  return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.to(at::kDouble).abs().max()).item<double>();
+/// max |a - b| / max |whole|, where b is the part of `whole` that a rank has.
+inline double relative_error(const at::Tensor& a, const at::Tensor& b, const at::Tensor& whole) {
+  return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / whole.to(at::kDouble).abs().max())
+      .item<double>();
 }
+
+/// max |a - b| / max |b|.
+inline double relative_error(const at::Tensor& a, const at::Tensor& b) { return relative_error(a, b, b); }
 
 }  // namespace headspan

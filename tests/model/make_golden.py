@@ -164,7 +164,7 @@ def projections_of(attention, config):
 
 
 def capture(model, kind, tokens):
-    """Returns Q, K and V of every layer and the logits of one sequence."""
+    """Returns Q, K, V and Z of every layer and the logits of one sequence."""
     found, roped, hooks = {}, [], []
     config, library = model.config, library_of(kind)
     layers = model.base_model.layers
@@ -178,6 +178,9 @@ def capture(model, kind, tokens):
 
     for i, layer in enumerate(layers):
         attention = attention_of(layer)
+        output = attention.dense if hasattr(attention, "dense") else attention.o_proj
+        hooks.append(output.register_forward_hook(lambda module, inputs, _, i=i: found.update(
+            {f"z.{i}": inputs[0][0].reshape(len(tokens), -1, d).clone()})))
         for module, parts in projections_of(attention, config):
             hooks.append(module.register_forward_hook(keep(i, "proj", parts)))
         for stream in "qk":

@@ -1,7 +1,7 @@
 """A decoder-only forward pass in numpy and float64, one sequence at a time: olmo2, llama and qwen3 from a Hugging Face
 folder.
 
-Returns the captured Q, K and V of every layer, and the logits. An independent reference for the tests, slow and
+Returns the captured Q, K, V and Z of every layer, and the logits. An independent reference for the tests, slow and
 obvious.
 """
 import json
@@ -123,7 +123,9 @@ class Model:
         q, k, v = (streams[s]["roped"] for s in "qkv")
         if cached:
             k, v = cached(layer, k, v)
-        return streams, self.linear(self.attend(q, k, v), name + ".self_attn.o_proj")
+        z = self.attend(q, k, v)
+        streams["z"] = dict.fromkeys(("proj", "normed", "roped"), z.reshape(q.shape))
+        return streams, self.linear(z, name + ".self_attn.o_proj")
 
     def after_attention(self, x, y, layer):
         """Returns the residual stream after the layer, from that before it and the output of the attention block."""
@@ -134,13 +136,13 @@ class Model:
         return x + (self.norm(y, name + ".post_feedforward_layernorm.weight") if after else y)
 
     def capture(self, tokens, point="roped"):
-        """Returns {"k": [tokens, layers * kv_heads, d], "q": ..., "v": ...}."""
+        """Returns {"k": [tokens, layers * kv_heads, d], "q": ..., "v": ..., "z": ...}."""
         x = self.embed(tokens)
-        captured = {"k": [], "q": [], "v": []}
+        captured = {s: [] for s in "kqvz"}
         for layer in range(self.layers):
             streams, y = self.attention(x, layer)
             x = self.after_attention(x, y, layer)
-            for s in "kqv":
+            for s in captured:
                 captured[s].append(streams[s][point])
         return {s: np.concatenate(values, 1) for s, values in captured.items()}
 

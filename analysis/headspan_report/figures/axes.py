@@ -13,8 +13,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..aggregate import replace
 
-COLOURS = {"k": "#0072B2", "q": "#D55E00", "v": "#009E73"}
-MARKERS = {"k": "o", "q": "s", "v": "^"}
+COLOURS = {"k": "#0072B2", "q": "#D55E00", "v": "#009E73", "z": "#A0518A"}
+MARKERS = {"k": "o", "q": "s", "v": "^", "z": "D"}
 NULL_COLOUR = "#555555"
 SEQUENCE = matplotlib.colormaps["cividis"]
 WIDE, NARROW = 12.0, 3.8  # inches: figures for a desk, with panels side by side, and for a phone, below each other

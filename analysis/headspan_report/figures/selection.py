@@ -3,7 +3,7 @@ import numpy as np
 
 from .axes import COLOURS, MARKERS, Absent
 
-LETTERS = {"k": "Keys", "q": "Queries", "v": "Values"}
+LETTERS = {"k": "Keys", "q": "Queries", "v": "Values", "z": "Outputs"}
 
 
 def trained(table):

@@ -59,7 +59,7 @@ Range CaptureSetup::share_of_rank(std::size_t count) const {
 }
 
 HeadLayout stream_layout(const ModelConfig& config, Stream stream) {
-  const std::int64_t heads = stream == Stream::q ? config.heads : config.kv_heads;
+  const std::int64_t heads = config.heads_of(stream);
   HeadLayout layout{config.head_size, {}, {}, config.hidden_size};
   for (std::int64_t l = 0; l < config.layers; ++l)
     for (std::int64_t h = 0; h < heads; ++h) {

@@ -97,7 +97,7 @@ std::vector<JobOption> own_data_options() {
 std::vector<JobOption> predict_options() {
   return {
       option("predict.streams", &Job::predict, &Job::Predict::streams, list_of(choice(stream_words())),
-             "keys, queries, values"),
+             "keys, queries, values, and z: what a query head gathers"),
       option("predict.capture", &Job::predict, &Job::Predict::capture, choice(capture_words()),
              "taken after the projection, after q_norm/k_norm, or after RoPE"),
       option("predict.references", &Job::predict, &Job::Predict::references, integer(1),
@@ -123,7 +123,7 @@ std::vector<JobOption> bound_options() {
           option("overlap.enabled", &Job::overlap, &Job::Overlap::enabled, flag(),
                  "compute the overlap of the projections' weights"),
           option("overlap.projections", &Job::overlap, &Job::Overlap::projections,
-                 list_of(choice(stream_words())), "projections whose overlap is computed"),
+                 list_of(choice(projected_stream_words())), "projections whose overlap is computed"),
           option("overlap.tolerances", &Job::overlap, &Job::Overlap::tolerances, list_of(tolerance()),
                  "tolerances of ranks; numbers are relative to the largest singular value of the projection"),
           option("overlap.effective", &Job::overlap, &Job::Overlap::effective, choice(gain_words()),

@@ -29,12 +29,13 @@ FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision) {
   return rules;
 }
 
+bool captures(const Job::Predict& predict, Stream stream) {
+  return std::count(predict.streams.begin(), predict.streams.end(), stream) > 0;
+}
+
 bool saves_attention(const Job::Predict& predict, const Job::Output& output) {
-  const auto captured = [&](Stream stream) {
-    return std::count(predict.streams.begin(), predict.streams.end(), stream) > 0;
-  };
-  return output.save_gram && predict.capture == CapturePoint::roped && captured(Stream::k) &&
-         captured(Stream::v);
+  return output.save_gram && predict.capture == CapturePoint::roped && captures(predict, Stream::k) &&
+         captures(predict, Stream::v);
 }
 
 void check_references(const Job::Predict& predict, std::int64_t heads) {

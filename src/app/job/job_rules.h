@@ -11,6 +11,9 @@ namespace headspan {
 /// `precision`.
 FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision);
 
+/// Returns whether a study captures a stream.
+bool captures(const Job::Predict& predict, Stream stream);
+
 /// Returns whether a study saves, with the Grams, what attention does with keys and values. It does if it
 /// saves Grams and captures both as a cache holds them. Its model then also runs the last layer's block.
 bool saves_attention(const Job::Predict& predict, const Job::Output& output);

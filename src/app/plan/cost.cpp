@@ -79,11 +79,12 @@ class PhaseCosts {
                  kv = real(config_.kv_heads) * d_, mlp = real(config_.mlp_size);
     const double mlp_matrices = config_.gated ? 3 : 2;
     const double attention = 2 * q * real(tokens_.longest);  // half of the pairs, two products
-    // Of the last layer only q, k and v are computed, unless attention is saved.
+    // Of the last layer only what is captured is computed, unless attention is saved.
     const double whole = real(config_.layers) - (saves_attention(job_.predict, job_.output) ? 0 : 1);
+    const double attending = captures(job_.predict, Stream::z) ? real(config_.layers) : whole;
     cost.flops =
         n_ * (2 * (m * (q + 2 * kv) * real(config_.layers) + (q * m + mlp_matrices * m * mlp) * whole) +
-              attention * whole);
+              attention * attending);
     const double rows = real(group_.data_parallel()), t = real(group_.tensor_parallel);
     const double batch = batch_of(job_.run, tokens_, group_);
     const double rounds = std::ceil(n_ / (batch * rows));
@@ -226,7 +227,7 @@ class PhaseCosts {
     PhaseCost cost{"overlap"};
     const double m = real(config_.hidden_size), layers = real(config_.layers);
     for (const Stream stream : job_.overlap.projections) {
-      const double w = real(stream == Stream::q ? config_.heads : config_.kv_heads) * d_;
+      const double w = real(config_.heads_of(stream)) * d_;
       cost.flops += layers * w * w * (m + 4.0 / 3 * w * 2);
     }
     cost.fullest =

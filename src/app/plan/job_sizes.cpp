@@ -29,7 +29,7 @@ TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first) {
 std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config) {
   std::vector<StreamSize> sizes;
   for (const Stream stream : predict.streams) {
-    const std::int64_t heads = (stream == Stream::q ? config.heads : config.kv_heads) * config.layers;
+    const std::int64_t heads = config.heads_of(stream) * config.layers;
     sizes.push_back({real(heads), real(heads * config.head_size)});
   }
   return sizes;

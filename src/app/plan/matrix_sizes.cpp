@@ -45,8 +45,7 @@ void check(const std::string& what, const HeadMatrix& matrix, const GridShape& g
 void check_projection_sizes(const Job::Overlap& overlap, const ModelConfig& config, std::int64_t ranks) {
   if (!overlap.enabled) return;
   std::int64_t heads = 0;
-  for (const Stream stream : overlap.projections)
-    heads = std::max(heads, stream == Stream::q ? config.heads : config.kv_heads);
+  for (const Stream stream : overlap.projections) heads = std::max(heads, config.heads_of(stream));
   const std::int64_t d = config.head_size, columns = heads * d, rows = std::max(config.hidden_size, columns);
   const auto matrices = static_cast<std::int64_t>(overlap.projections.size()) * config.layers;
   const std::int64_t subgroups = overlap_subgroups(columns * config.hidden_size, matrices, ranks);
@@ -77,7 +76,7 @@ void check_layer_sizes(const Job::Ceiling& ceiling, const Job::Run& run, const L
 
 void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid) {
   for (const Stream stream : job.predict.streams) {
-    const std::int64_t heads = stream == Stream::q ? config.heads : config.kv_heads;
+    const std::int64_t heads = config.heads_of(stream);
     check_layer_sizes(job.ceiling, job.run,
                       {heads * config.head_size, heads * config.layers, config.head_size}, grid);
   }

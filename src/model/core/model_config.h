@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "io/stream.h"
+
 namespace headspan {
 
 /// How a model normalises queries and keys before the rotation: not at all, over the whole projection (all
@@ -143,6 +145,10 @@ struct ModelConfig {
   bool gated = true;               ///< down(act(gate x) * up x), else down(act(up x))
   bool parallel_residual = false;  ///< the MLP reads the input of the layer, not the output of attention
 
+  /// Returns the heads of a layer in a stream: query heads for q and z, KV heads for k and v.
+  std::int64_t heads_of(Stream stream) const {
+    return stream == Stream::q || stream == Stream::z ? heads : kv_heads;
+  }
   /// Returns how many coordinates of a head are rotated, in the layers that rotate.
   std::int64_t rotated_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * rope.share);

@@ -67,7 +67,7 @@ Transformer Transformer::random(const ModelConfig& config, std::uint64_t seed,
 
 Range Transformer::heads(Stream stream) const {
   const Range kv = range_of(config_.kv_heads, tensor_parallel_->size(), tensor_parallel_->rank());
-  const std::int64_t group = stream == Stream::q ? config_.heads / config_.kv_heads : 1;
+  const std::int64_t group = config_.heads_of(stream) / config_.kv_heads;
   return {kv.first * group, kv.count * group};
 }
 
@@ -140,7 +140,7 @@ at::Tensor Transformer::run(const PackedBatch& batch, std::int64_t layers, const
   if (config_.embedding_scale != 1) x.mul_(at::scalar_tensor(config_.embedding_scale, x.options()));
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     if (capture != nullptr && !*capture->mean_squares && layer + 1 == layers) {
-      project_only(layer, x, tables, *capture);
+      capture_only(layer, x, batch, tables, *capture);
       return {};
     }
     x = run_layer(layer, x, batch, tables, capture, cache);
@@ -159,11 +159,14 @@ Transformer::RopeTables Transformer::rope_tables(const PackedBatch& batch, const
 }
 
 /// Computes nothing but the captured streams of the last layer.
-void Transformer::project_only(std::int64_t layer, const at::Tensor& x, const RopeTables& tables,
-                               const Capture& capture) const {
+void Transformer::capture_only(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
+                               const RopeTables& tables, const Capture& capture) const {
   const at::Tensor input = norm_if(config_.names.attention_norm_before, x,
                                    weights_.layers[static_cast<std::size_t>(layer)].attention_norm_before);
-  for (const Stream stream : *capture.streams) project(layer, stream, input, tables, &capture);
+  if (capture.has(Stream::z))
+    attention(layer, input, batch, tables, &capture, nullptr);
+  else
+    for (const Stream stream : *capture.streams) project(layer, stream, input, tables, &capture);
 }
 
 /// Returns the chunks of rows that go through the rest of a layer after its attention. If ranks share the
@@ -208,8 +211,7 @@ at::Tensor Transformer::run_layer(std::int64_t layer, const at::Tensor& x, const
 at::Tensor Transformer::project(std::int64_t layer, Stream stream, const at::Tensor& x,
                                 const RopeTables& tables, const Capture* capture) const {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-  const bool captured =
-      capture != nullptr && std::count(capture->streams->begin(), capture->streams->end(), stream) > 0;
+  const bool captured = capture != nullptr && capture->has(stream);
   const auto emit = [&](CapturePoint point, const at::Tensor& values) {
     if (captured && (capture->point == point || stream == Stream::v)) capture->sink(layer, stream, values);
   };
@@ -236,6 +238,7 @@ at::Tensor Transformer::attention(std::int64_t layer, const at::Tensor& x, const
   const at::Tensor mixed = cache != nullptr
                                ? cache->attend(layer, q, k, v, batch.lengths)
                                : causal_attention(q, k, v, batch.lengths, config_.attention_in(layer));
+  if (capture != nullptr && capture->has(Stream::z)) capture->sink(layer, Stream::z, mixed);
   return mixed.view({x.size(0), -1});
 }
 

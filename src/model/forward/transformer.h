@@ -1,10 +1,11 @@
 // The forward pass of a decoder-only transformer over packed tokens: sequences lie end to end without
-// padding, and every token is a row. It passes Q, K and V to a sink as it computes them, and stops when
+// padding, and every token is a row. It passes Q, K, V and Z to a sink as it computes them, and stops when
 // nothing more is needed. A Transformer is one rank's shard, in host memory or on a GPU; the ranks of a
 // tensor-parallel communicator call it together, with the same batch. Attention is over the batch alone, or
 // also over a KV cache (model/cache/kv_cache.h). No statistics, no files of results.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,8 +29,8 @@ struct PackedBatch {
   std::vector<std::int64_t> lengths;
 };
 
-/// Receives [tokens, heads of this rank, head_size], contiguous, valid during the call: query heads for q, KV
-/// heads (not repeated) for k and v.
+/// Receives [tokens, heads of this rank, head_size], contiguous, valid during the call: query heads for q
+/// and z, KV heads (not repeated) for k and v.
 template <class T>
 using CaptureSink = std::function<void(std::int64_t layer, Stream stream, const T* values)>;
 
@@ -105,6 +106,8 @@ class Transformer {
     const std::vector<Stream>* streams;
     TensorSink sink;
     const MeanSquareSink* mean_squares;  // empty: none
+
+    bool has(Stream stream) const { return std::count(streams->begin(), streams->end(), stream) > 0; }
   };
 
   /// Of the tokens of a batch: of layers with a window, where these have a rule of their own, and of others.
@@ -118,8 +121,8 @@ class Transformer {
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
   at::Tensor run(const PackedBatch& batch, std::int64_t layers, const Capture* capture, KvCache* cache) const;
   RopeTables rope_tables(const PackedBatch& batch, const KvCache* cache) const;
-  void project_only(std::int64_t layer, const at::Tensor& x, const RopeTables& tables,
-                    const Capture& capture) const;
+  void capture_only(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
+                    const RopeTables& tables, const Capture& capture) const;
   at::Tensor run_layer(std::int64_t layer, const at::Tensor& x, const PackedBatch& batch,
                        const RopeTables& tables, const Capture* capture, KvCache* cache) const;
   at::Tensor project(std::int64_t layer, Stream stream, const at::Tensor& x, const RopeTables& tables,

@@ -39,9 +39,7 @@ Projections::Projections(const ModelConfig& config, std::uint64_t seed, Dtype dt
       dtype_(dtype),
       weights_(allocate_weights(config, {config.layers, false}, {}, at::kByte, at::kMeta)) {}
 
-std::int64_t Projections::heads(Stream stream) const {
-  return stream == Stream::q ? config_.heads : config_.kv_heads;
-}
+std::int64_t Projections::heads(Stream stream) const { return config_.heads_of(stream); }
 
 bool Projections::has_gain(Stream stream) const { return norm_gain(weights_.layers.at(0), stream).defined(); }
 

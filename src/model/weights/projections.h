@@ -24,7 +24,7 @@ class Projections {
   std::int64_t layers() const { return config_.layers; }
   std::int64_t hidden_size() const { return config_.hidden_size; }
   std::int64_t head_size() const { return config_.head_size; }
-  /// Query heads for q, KV heads for k and v.
+  /// Query heads for q, KV heads for k and v; z has no projection of its own.
   std::int64_t heads(Stream stream) const;
 
   /// Whether a norm with a gain follows the projection: q_norm or k_norm.

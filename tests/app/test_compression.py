@@ -19,6 +19,7 @@ from forward import Model
 from moments import moments
 from program import GOLDEN, StudyTest, main
 from samples import plant_sink, predictable_ids
+from splitmix64 import splitmix64
 
 LENGTH, TOKENS, EOS = 40, 2000, 63
 MODELS = ("olmo2_gqa", "llama_gqa", "qwen3")
@@ -142,13 +143,7 @@ class Compression(StudyTest):
     @staticmethod
     def held_out(count, share, seed=0):
         """1 for the held-out sequences: those with the smallest outputs of SplitMix64."""
-        mask, state, keys = (1 << 64) - 1, seed, []
-        for _ in range(count):
-            state = (state + 0x9E3779B97F4A7C15) & mask
-            z = state
-            z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-            z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-            keys.append(z ^ (z >> 31))
+        keys = [splitmix64(seed, i) for i in range(count)]
         chosen = sorted(range(count), key=lambda i: keys[i])[:int(share * count + 0.5)]
         return [i in chosen for i in range(count)]
 

@@ -38,6 +38,8 @@ BY_TOLERANCE = ("projection", "effective", "tolerance", "layer")
 OVERLAP = {**dict.fromkeys(("rank_sum", "rank_joint", "overlap_dimension"), BY_TOLERANCE),
            "singular_values": ("projection", "effective", "layer", "value"),
            "alignment": ("projection", "layer", "head", "other_head")}
+SCORES = dict.fromkeys(("layer", "head", "induction", "duplicate_token", "previous_token", "first_token", "entropy"),
+                       ("query_head",))
 COORDINATES = {**{axis + suffix: (axis,) for axis in ("target", "source") for suffix in ("", "_layer", "_head")},
                **{axis: (axis,) for axis in ("reference", "count", "coordinate", "layer", "head", "other_head")}}
 
@@ -72,7 +74,7 @@ pool = {POOL}
 [output]
 directory = {cls.folder / 'results'}
 """)
-        run = cls.run_program(2, "study", cls.job, "--tokens.seed=5", "--run.grid=1x2")
+        run = cls.run_program(2, "study", cls.job, "--tokens.seed=5", "--run.grid=1x2", "--attention.scores=true")
         assert run.returncode == 0, run.stderr
         cls.last_line, cls.log = run.stdout.splitlines()[-1], run.stderr
         cls.result = cls.folder / "results" / "olmo2_gqa" / "olmo2_gqa.h5"
@@ -85,7 +87,7 @@ directory = {cls.folder / 'results'}
     def test_the_log_has_the_seconds_of_each_phase(self):
         line = re.search(r"^\S+ headspan seconds unit=olmo2_gqa (.*)$", self.log, re.MULTILINE)[1]
         seconds = {phase: float(value) for phase, value in (word.split("=") for word in line.split())}
-        self.assertEqual(set(seconds), {"read", "load", "forward", "gram", "save", "overlap", "pairs", "heads", "selection",
+        self.assertEqual(set(seconds), {"read", "load", "forward", "gram", "scores", "save", "overlap", "pairs", "heads", "selection",
                                         "ceiling", "publish"})
         whole = float(self.last_line.split("seconds=")[1])
         self.assertGreater(seconds["forward"], 0)
@@ -129,7 +131,7 @@ directory = {cls.folder / 'results'}
 
     def test_h5py(self):
         with h5py.File(self.result) as file:
-            self.assertEqual(set(file), {"k", "q", "v", "overlap", "tokens"})
+            self.assertEqual(set(file), {"k", "q", "v", "overlap", "attention", "tokens"})
             for stream in HEADS:
                 group = file[stream]
                 for name, axes in VARIABLES.items():
@@ -173,6 +175,10 @@ directory = {cls.folder / 'results'}
             self.assertEqual(overlap.attrs["singular_values_from"], "eigenvalues of W^T W")
             missing = np.isnan(overlap.alignment.sel(projection="k")).values  # fewer KV heads than query heads
             self.assertEqual(missing.sum(), LAYERS * (HEADS["q"] ** 2 - HEADS["k"] ** 2))
+        with xarray.open_dataset(self.result, group="attention", engine="h5netcdf") as scores:
+            self.assertEqual({name: v.dims for name, v in scores.data_vars.items()}, SCORES)
+            self.assertEqual(scores["layer"].values.tolist(), np.repeat(np.arange(LAYERS), HEADS["q"]).tolist())
+            self.assertEqual(scores["head"].values.tolist(), list(range(HEADS["q"])) * LAYERS)
         with xarray.open_dataset(self.result, group="tokens", engine="h5netcdf") as tokens:
             self.assertEqual(set(tokens.data_vars), {"start", "length", "heldout"})
             self.assertEqual(tokens.length.sum(), 300)

@@ -17,17 +17,9 @@ from forward import Model, cut
 from moments import moments
 from program import GOLDEN, StudyTest, main
 from samples import predictable_ids
+from splitmix64 import splitmix64
 
 LENGTH, TOKENS, EOS, SEED, BATCH = 24, 600, 63, 5, 16
-MASK = (1 << 64) - 1
-
-
-def splitmix64(seed, number):
-    """Output `number`, counted from 0, of SplitMix64(seed)."""
-    z = (seed + (number + 1) * 0x9E3779B97F4A7C15) & MASK
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    return z ^ z >> 31
 
 
 def generate(model, first, count, seed):

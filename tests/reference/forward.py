@@ -95,15 +95,16 @@ class Model:
             normed = self.norm(flat if whole else proj, gain).reshape(proj.shape)
         return {"proj": proj, "normed": normed, "roped": self.rope(normed)}
 
+    def attention_weights(self, q, k):
+        """Returns [query heads, query, key]."""
+        keys = np.repeat(k, self.heads // self.kv_heads, 1)
+        scores = np.einsum("thd,shd->hts", q, keys) / np.sqrt(self.d) + np.triu(np.full((len(q), len(q)), -np.inf), 1)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return weights / weights.sum(-1, keepdims=True)
+
     def attend(self, q, k, v):
-        group = self.heads // self.kv_heads
-        out = np.empty_like(q)
-        mask = np.triu(np.full((len(q), len(q)), -np.inf), 1)
-        for h in range(self.heads):
-            scores = q[:, h] @ k[:, h // group].T / np.sqrt(self.d) + mask
-            weights = np.exp(scores - scores.max(-1, keepdims=True))
-            out[:, h] = weights / weights.sum(-1, keepdims=True) @ v[:, h // group]
-        return out.reshape(len(q), -1)
+        values = np.repeat(v, self.heads // self.kv_heads, 1)
+        return np.einsum("hts,shd->thd", self.attention_weights(q, k), values).reshape(len(q), -1)
 
     def mlp(self, x, name):
         gate = self.linear(x, name + ".gate_proj")

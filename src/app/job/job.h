@@ -80,6 +80,10 @@ struct Job {
     GainChoice effective = GainChoice::both;
   } overlap;
 
+  struct Attention {
+    bool scores = false;
+  } attention;
+
   struct Theory {
     std::int64_t hidden_size = 4096;
     std::int64_t head_size = 128;

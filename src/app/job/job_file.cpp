@@ -145,6 +145,8 @@ void Resolver::check_inputs() const {
   if (has_model && !has("tokens.path")) missing("tokens.path", "a model needs a token file");
   if (!has_model && has("tokens.path"))
     refuse("tokens.path", "is given beside " + source, "give one of the two");
+  if (!has_model && job_.attention.scores)
+    refuse("attention.scores", "runs a model, and " + source + " is none", "give a model, or leave it out");
   if (source != "model.manifest" && job_.model.select != Words{"all"})
     refuse("model.select", "selects from a manifest, and none is given",
            "give model.manifest or leave it out");

@@ -113,7 +113,7 @@ std::vector<JobOption> predict_options() {
              "precision of the products that the Gram sums")};
 }
 
-/// [ceiling] and [overlap].
+/// [ceiling], [overlap] and [attention].
 std::vector<JobOption> bound_options() {
   return {option("ceiling.enabled", &Job::ceiling, &Job::Ceiling::enabled, flag(),
                  "predict each head from all others together"),
@@ -127,7 +127,9 @@ std::vector<JobOption> bound_options() {
           option("overlap.tolerances", &Job::overlap, &Job::Overlap::tolerances, list_of(tolerance()),
                  "tolerances of ranks; numbers are relative to the largest singular value of the projection"),
           option("overlap.effective", &Job::overlap, &Job::Overlap::effective, choice(gain_words()),
-                 "without or with the gain of q_norm/k_norm")};
+                 "without or with the gain of q_norm/k_norm"),
+          option("attention.scores", &Job::attention, &Job::Attention::scores, flag(),
+                 "measure what query heads attend to: induction, previous token, ...")};
 }
 
 std::vector<JobOption> theory_options() {

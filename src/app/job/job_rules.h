@@ -11,6 +11,9 @@ namespace headspan {
 /// `precision`.
 FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision);
 
+/// The most tokens that attention.scores runs, besides the sample.
+constexpr std::int64_t kMostScoredTokens = 5000;
+
 /// Returns whether a study captures a stream.
 bool captures(const Job::Predict& predict, Stream stream);
 

@@ -82,9 +82,10 @@ class PhaseCosts {
     // Of the last layer only what is captured is computed, unless attention is saved.
     const double whole = real(config_.layers) - (saves_attention(job_.predict, job_.output) ? 0 : 1);
     const double attending = captures(job_.predict, Stream::z) ? real(config_.layers) : whole;
-    cost.flops =
-        n_ * (2 * (m * (q + 2 * kv) * real(config_.layers) + (q * m + mlp_matrices * m * mlp) * whole) +
-              attention * attending);
+    const double scored = job_.attention.scores ? real(kMostScoredTokens) : 0;
+    cost.flops = (n_ + scored) *
+                 (2 * (m * (q + 2 * kv) * real(config_.layers) + (q * m + mlp_matrices * m * mlp) * whole) +
+                  attention * attending);
     const double rows = real(group_.data_parallel()), t = real(group_.tensor_parallel);
     const double batch = batch_of(job_.run, tokens_, group_);
     const double rounds = std::ceil(n_ / (batch * rows));

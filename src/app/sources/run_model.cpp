@@ -28,6 +28,7 @@ Prepared prepare(const Job& job, const Unit& unit) {
   Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job.predict, job.output)),
                     {}};
   check_references(job.predict, most_heads(job.predict, prepared.input.config));
+  if (job.attention.scores) check_attention_scores(prepared.input.config);
   const Dtype dtype = prepared.input.dtype;
   if (job.predict.precision == Precision::bfloat16 && dtype != Dtype::bfloat16 && dtype != Dtype::float16)
     throw InputError("", "predict.precision", "bfloat16", "is coarser than a forward in " + dtype_name(dtype),
@@ -138,6 +139,11 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   std::map<std::size_t, ResidentGrams> resident;
   if (!needs_whole_grams(job.output, job.ceiling)) request.resident = &resident;
   std::vector<StreamGrams> grams = run_forwards(run, model, prepared, request);
+  if (job.attention.scores) {
+    const Profile::Phase phase = run.profile.enter("scores");
+    evidence.scores =
+        measure_attention(model, prepared.sample, job.tokens.seed, request.batch_tokens, run.processes);
+  }
   for (std::size_t s = 0; s < grams.size(); ++s) {
     if (const auto found = resident.find(s); found != resident.end())
       evidence.streams[s].resident = std::move(found->second);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "app/run/sample.h"
+#include "app/sources/attention_scores.h"
 #include "app/sources/overlap.h"
 #include "app/sources/stream_origin.h"
 #include "device/resident_grams.h"
@@ -30,6 +31,7 @@ struct UnitEvidence {
   std::string weights_digest;              ///< empty: no weights were read
   std::string input_digest;                ///< of the activations or Gram files; empty for a model
   std::optional<OverlapTable> overlap;     ///< of a model's weights, if the job asks for it
+  std::optional<AttentionScores> scores;   ///< of a model's heads, if the job asks for them
   std::optional<GramAttention> attention;  ///< saved with the Grams, if the job asks for it
 };
 

@@ -230,14 +230,42 @@ void write_overlap(NetcdfFile& file, const OverlapTable& table) {
   file.set_attribute("overlap", "alignment_null", table.alignment_null);
 }
 
+void write_scores(NetcdfFile& file, const AttentionScores& table) {
+  const std::string group = "attention/";
+  const std::int64_t count = table.layers * table.heads;
+  file.define_dimension(group + "query_head", count_from(0, count),
+                        described("query head, in order of layers"));
+  std::vector<std::int64_t> layer, head;
+  for (std::int64_t i = 0; i < count; ++i) {
+    layer.push_back(i / table.heads);
+    head.push_back(i % table.heads);
+  }
+  file.write_root(group + "layer", {"query_head"}, layer, described("layer of the query head"));
+  file.write_root(group + "head", {"query_head"}, head, described("query head within its layer"));
+  const auto write = [&](const std::string& name, std::vector<double> HeadScores::*score,
+                         const std::string& meaning) {
+    file.write_root(group + name, {"query_head"}, table.scores.*score, named(meaning));
+    file.set_attribute(group + name, "uniform", (table.uniform.*score).front());
+  };
+  write("induction", &HeadScores::induction,
+        "mean weight of the token after the query's first occurrence, where random tokens come twice");
+  write("duplicate_token", &HeadScores::duplicate_token,
+        "mean weight of the query's first occurrence, where random tokens come twice");
+  write("previous_token", &HeadScores::previous_token, "mean weight of the token before the query");
+  write("first_token", &HeadScores::first_token, "mean weight of the first token of a sequence");
+  write("entropy", &HeadScores::entropy, "mean entropy of the weights, in nats");
+}
+
 }  // namespace
 
 void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
-                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap) {
+                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap,
+                  const std::optional<AttentionScores>& scores) {
   NetcdfFile file = NetcdfFile::create(comm, path);
   for (const auto& [name, value] : header.attributes) file.set_attribute("/", name, value);
   for (const StreamResult& stream : streams) StreamGroup(file, header, stream).write();
   if (overlap) write_overlap(file, *overlap);
+  if (scores) write_scores(file, *scores);
   if (!header.sequences.empty()) write_tokens(file, header);
   if (file.independence_causes() != 0)
     throw Error(path + ": HDF5 wrote independently, cause " + std::to_string(file.independence_causes()));

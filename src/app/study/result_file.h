@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/sources/attention_scores.h"
 #include "app/sources/overlap.h"
 #include "app/study/analysis.h"
 #include "io/hdf5/netcdf.h"
@@ -25,7 +26,8 @@ struct ResultHeader {
 /// Writes the file at `path`. Throws Error if HDF5 did not write collectively. Collective over comm, whose
 /// ranks share the rows of the tables.
 void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
-                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap);
+                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap,
+                  const std::optional<AttentionScores>& scores);
 
 /// Throws Error, which names what is missing, unless the file opens and holds the streams. One rank.
 void verify_result(const std::string& path, const std::vector<StreamResult>& streams);

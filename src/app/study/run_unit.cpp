@@ -210,7 +210,9 @@ void run_unit(const Job& job, const Unit& unit, const ProcessLayout& processes, 
     const Profile::Phase phase = profile.enter("publish");
     publish(
         group, publication,
-        [&](const std::string& path) { write_result(group, path, header, results, evidence.overlap); },
+        [&](const std::string& path) {
+          write_result(group, path, header, results, evidence.overlap, evidence.scores);
+        },
         [&](const std::string& path) { verify_result(path, results); });
   }
   agree(group, [&] {

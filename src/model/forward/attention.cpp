@@ -151,31 +151,34 @@ at::Tensor side_by_side_attention(const at::Tensor&, const at::Tensor&, const at
 }
 #endif
 
+at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const AttentionRule& rule) {
+  const at::ScalarType wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor token = at::arange(q.size(0), at::dtype(at::kLong).device(q.device()));
+  const at::Tensor back = token.unsqueeze(1) - token;  // [query, key]: how far behind
+  at::Tensor hidden = back.lt(0);
+  if (rule.window > 0) hidden = hidden.logical_or(back.ge(rule.window));
+  at::Tensor scores =
+      at::matmul(q.transpose(0, 1).to(wide), k.to(wide).t()).div_(std::sqrt(static_cast<double>(q.size(2))));
+  if (rule.softcap > 0) scores.div_(rule.softcap).tanh_().mul_(rule.softcap);
+  scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+  return at::softmax(scores, -1);
+}
+
 at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::vector<std::int64_t>& lengths, const AttentionRule& rule) {
   const std::int64_t kv_heads = k.size(1), d = q.size(2);
-  const at::ScalarType wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor out = at::empty_like(q);
   std::int64_t begin = 0;
   for (const std::int64_t length : lengths) {
-    const at::Tensor token = at::arange(length, at::dtype(at::kLong).device(q.device()));
-    const at::Tensor back = token.unsqueeze(1) - token;  // [query, key]: how far behind
-    at::Tensor hidden = back.lt(0);
-    if (rule.window > 0) hidden = hidden.logical_or(back.ge(rule.window));
     for (std::int64_t head = 0; head < kv_heads; ++head) {
-      const auto of_head = [&](const at::Tensor& x) {
-        return x.narrow(0, begin, length).select(1, head).to(wide);
+      const auto of_head = [&](const at::Tensor& x) { return x.narrow(0, begin, length).select(1, head); };
+      const auto of_group = [&](const at::Tensor& x) {
+        return x.narrow(0, begin, length).view({length, kv_heads, -1, d}).select(1, head);
       };
-      const at::Tensor queries = q.narrow(0, begin, length).view({length, kv_heads, -1, d}).select(1, head);
-      at::Tensor scores = at::matmul(queries.transpose(0, 1).to(wide), of_head(k).t())  // [group, query, key]
-                              .div_(std::sqrt(static_cast<double>(d)));
-      if (rule.softcap > 0) scores.div_(rule.softcap).tanh_().mul_(rule.softcap);
-      scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
-      const at::Tensor mixed = at::matmul(at::softmax(scores, -1), of_head(v));  // [group, query, d]
-      out.narrow(0, begin, length)
-          .view({length, kv_heads, -1, d})
-          .select(1, head)
-          .copy_(mixed.transpose(0, 1));
+      const at::Tensor weights = attention_weights(of_group(q), of_head(k), rule);
+      const at::Tensor mixed =
+          at::matmul(weights, of_head(v).to(weights.scalar_type()));  // [group, query, d]
+      of_group(out).copy_(mixed.transpose(0, 1));
     }
     begin += length;
   }

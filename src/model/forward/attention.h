@@ -30,4 +30,8 @@ at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at:
 at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::vector<std::int64_t>& lengths, const AttentionRule& rule);
 
+/// Returns the weights that the queries of one sequence give to its keys: [group, query, key], in float64 if
+/// q is, else in float32. q: [length, group, d], k: [length, d], on any device.
+at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const AttentionRule& rule);
+
 }  // namespace headspan

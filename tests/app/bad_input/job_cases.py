@@ -65,6 +65,11 @@ CASES = [
          keys={"tokens.path": None}),
     Case("two inputs", r"command line: activations\.path = z\.h5: is given beside model\.path; give one of the two",
          small_activations, keys={"activations.path": "z.h5"}),
+    Case("scores of a model that is not there", r"command line: attention\.scores = true: runs a model, and "
+         r"activations\.path is none; give a model, or leave it out", small_activations,
+         keys={"activations.path": "z.h5", "model.path": None, "tokens.path": None, "attention.scores": "true"}),
+    Case("projection of a stream that has none", r"command line: overlap\.projections = k,z: is not allowed; allowed: a "
+         r"comma-separated list of k\|q\|v", keys={"overlap.projections": "k,z"}),
     Case("mode contradicts a key", r"command line: tokens\.heldout = 0\.5: contradicts predict\.mode = paper; .+",
          keys={"predict.mode": "paper", "tokens.heldout": 0.5}),
     Case("ranks not divisible by groups",

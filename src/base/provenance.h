@@ -9,14 +9,14 @@ namespace headspan {
 
 constexpr std::size_t kMaxJobIdLength = 64;
 
-/// Returns the version in CMakeLists.txt, such as "0.2.0".
+/// Returns the version in CMakeLists.txt, such as "0.3.0".
 std::string program_version();
 
 /// Returns the commit that this program was built from: 12 digits, with "-dirty" appended if tracked files
 /// differed; "unknown" outside git.
 std::string git_id();
 
-/// Returns "headspan 0.2.0 (git 0123456789ab)".
+/// Returns "headspan 0.3.0 (git 0123456789ab)".
 std::string program_name();
 
 /// Returns compiler and build type: "GCC 12.2.0 Release".

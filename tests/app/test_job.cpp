@@ -35,6 +35,7 @@ TEST(Job, HasTheDefaultsOfTheContract) {
             "\n[ceiling]\nenabled = true\nscope = layer\n"
             "\n[overlap]\nenabled = true\nprojections = q,k,v\ntolerances = "
             "paper,1e-1,1e-2,1e-3,1e-4\neffective = both\n"
+            "\n[attention]\nscores = false\n"
             "\n[run]\ndevice = auto\ngroups = 1\ntensor_parallel = auto\ngrid = auto\nbatch_tokens = auto\n"
             "save_minutes = 30\ntime_limit = 0\nmemory_gib = auto\ngpu_memory_gib = auto\n"
             "\n[output]\ndirectory = out\nsave_gram = false\noverwrite = false\n");
@@ -50,6 +51,7 @@ TEST(Job, ReadsEveryKey) {
       "mode = corrected\nprecision = split\n"
       "\n[ceiling]\nenabled = false\nscope = both\n"
       "\n[overlap]\nenabled = false\nprojections = k\ntolerances = 0.03\neffective = raw\n"
+      "\n[attention]\nscores = true\n"
       "\n[run]\ndevice = cpu\ngroups = 2\ntensor_parallel = 4\ngrid = 2x3\nbatch_tokens = 4096\n"
       "save_minutes = 0.5\ntime_limit = 115\nmemory_gib = 3.5\ngpu_memory_gib = 79.5\n"
       "\n[output]\ndirectory = out dir\nsave_gram = true\noverwrite = true\n";
@@ -190,7 +192,7 @@ TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
   EXPECT_EQ(refusal("[nothing]\nwhatever = 5\n"),
             "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
             "[grams], "
-            "[predict], [ceiling], [overlap], [theory], [compress], [evaluate], [run], [output]");
+            "[predict], [ceiling], [overlap], [attention], [theory], [compress], [evaluate], [run], [output]");
   EXPECT_EQ(input_error_of([] { read("limit = 5\n"); }),
             "a.ini: limit = 5: is not a key; limit is a key of [tokens]");
 }

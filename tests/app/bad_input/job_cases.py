@@ -58,7 +58,7 @@ CASES = [
          keys={"run.group": 2}),
     Case("malformed choice", r"command line: predict\.capture = rope: is not allowed; allowed: proj\|normed\|roped",
          keys={"predict.capture": "rope"}),
-    Case("malformed list", r"command line: predict\.streams = k,k: holds k twice; allowed: .*k\|q\|v",
+    Case("malformed list", r"command line: predict\.streams = k,k: holds k twice; allowed: .*k\|q\|v\|z",
          keys={"predict.streams": "k,k"}),
     Case("malformed grid", r"command line: run\.grid = 2by2: is not a grid; allowed: auto or PxQ.*", keys={"run.grid": "2by2"}),
     Case("no token file named", r"command line: tokens\.path: is missing; a model needs a token file",

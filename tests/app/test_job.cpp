@@ -31,7 +31,7 @@ TEST(Job, HasTheDefaultsOfTheContract) {
             "heldout = 0.25\nskip_first = 0\nseed = 0\n"
             "\n[predict]\nstreams = k,q,v\ncapture = roped\nreferences = 5\npool = 16\nselection = "
             "pairwise,forward\n"
-            "mode = corrected\nprecision = float64\n"
+            "similarity = none\nmode = corrected\nprecision = float64\n"
             "\n[ceiling]\nenabled = true\nscope = layer\n"
             "\n[overlap]\nenabled = true\nprojections = q,k,v\ntolerances = "
             "paper,1e-1,1e-2,1e-3,1e-4\neffective = both\n"
@@ -48,7 +48,7 @@ TEST(Job, ReadsEveryKey) {
       "\n[tokens]\npath = t.npy\nformat = npy\ndtype = uint32\nsequence_length = 128\nlimit = 77\neos = 0,5\n"
       "heldout = 0.1\nskip_first = 4\nseed = 3\n"
       "\n[predict]\nstreams = v,k\ncapture = proj\nreferences = 3\npool = 8\nselection = forward\n"
-      "mode = corrected\nprecision = split\n"
+      "similarity = procrustes,cka\nmode = corrected\nprecision = split\n"
       "\n[ceiling]\nenabled = false\nscope = both\n"
       "\n[overlap]\nenabled = false\nprojections = k\ntolerances = 0.03\neffective = raw\n"
       "\n[attention]\nscores = true\n"
@@ -189,10 +189,11 @@ TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
             "a.ini: run.enabled = 5: is not a key; enabled is a key of [ceiling], [overlap]");
   EXPECT_EQ(refusal("[grams]\nwhatever = 5\n"),
             "a.ini: grams.whatever = 5: is not a key; the keys of [grams] are paths");
-  EXPECT_EQ(refusal("[nothing]\nwhatever = 5\n"),
-            "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
-            "[grams], "
-            "[predict], [ceiling], [overlap], [attention], [theory], [compress], [evaluate], [run], [output]");
+  EXPECT_EQ(
+      refusal("[nothing]\nwhatever = 5\n"),
+      "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
+      "[grams], "
+      "[predict], [ceiling], [overlap], [attention], [theory], [compress], [evaluate], [run], [output]");
   EXPECT_EQ(input_error_of([] { read("limit = 5\n"); }),
             "a.ini: limit = 5: is not a key; limit is a key of [tokens]");
 }

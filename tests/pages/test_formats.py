@@ -46,7 +46,8 @@ class Formats(StudyTest):
         cls.model = {"model.path": TINY_OLMO2 / "step30", "tokens.path": TINY_OLMO2 / "tokens" / "docs.fit.bin",
                      "tokens.sequence_length": 128, "tokens.limit": 3000}
         cls.result, = cls.study(1, "results", {**cls.model, "tokens.skip_first": 4, "output.save_gram": "true",
-                                               "ceiling.scope": "both", "attention.scores": "true"})
+                                               "ceiling.scope": "both", "attention.scores": "true",
+                                               "predict.similarity": "cka,cca,procrustes"})
 
     def calibrate(self, name, **keys):
         plan = self.folder / name

@@ -19,6 +19,7 @@
 #include "model/core/dtype.h"
 #include "stats/gram/panel_values.h"
 #include "stats/regression/selection.h"
+#include "stats/regression/similarity.h"
 
 namespace headspan {
 
@@ -64,6 +65,7 @@ struct Job {
     std::int64_t references = 5;
     std::int64_t pool = 16;
     std::vector<SelectionRule> selection{SelectionRule::pairwise, SelectionRule::forward};
+    std::vector<SimilarityMeasure> similarity;
     PredictMode mode = PredictMode::corrected;
     Precision precision = Precision::float64;
   } predict;

@@ -107,6 +107,8 @@ std::vector<JobOption> predict_options() {
              "stream if it has more"),
       option("predict.selection", &Job::predict, &Job::Predict::selection, list_of(choice(selection_words())),
              "how references are chosen"),
+      option("predict.similarity", &Job::predict, &Job::Predict::similarity,
+             or_none(list_of(choice(similarity_words()))), "measures of how alike two heads are, beside R2"),
       option("predict.mode", &Job::predict, &Job::Predict::mode, choice(predict_mode_words()),
              "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
       option("predict.precision", &Job::predict, &Job::Predict::precision, choice(precision_words()),

@@ -72,6 +72,16 @@ ValueKind<std::optional<T>> automatic(const ValueKind<T>& kind) {
           [kind](const std::optional<T>& value) { return value ? kind.write(*value) : std::string("auto"); }};
 }
 
+/// "none" (an empty list) or what `kind` reads.
+template <class T>
+ValueKind<std::vector<T>> or_none(const ValueKind<std::vector<T>>& kind) {
+  return {"none or " + kind.allowed,
+          [kind](const std::string& text) { return text == "none" ? std::vector<T>() : kind.read(text); },
+          [kind](const std::vector<T>& values) {
+            return values.empty() ? std::string("none") : kind.write(values);
+          }};
+}
+
 /// One of the words of an enumeration, or "auto" (an empty optional).
 template <class E>
 ValueKind<std::optional<E>> choice_or_auto(const WordList<E>& words) {

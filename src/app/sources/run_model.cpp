@@ -44,8 +44,10 @@ Projections projections(const Job::Model& rule, const ModelInput& input) {
 }
 
 /// Returns whether a Gram is needed whole in host memory.
-bool needs_whole_grams(const Job::Output& output, const Job::Ceiling& ceiling) {
-  return output.save_gram || (ceiling.enabled && ceiling.scope != CeilingScope::layer);
+bool needs_whole_grams(const Job& job) {
+  const Job::Ceiling& ceiling = job.ceiling;
+  return job.output.save_gram || !job.predict.similarity.empty() ||
+         (ceiling.enabled && ceiling.scope != CeilingScope::layer);
 }
 
 /// Returns a stream of the unit, without its Grams.
@@ -137,7 +139,7 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
                         passes);
   request.state = &state;
   std::map<std::size_t, ResidentGrams> resident;
-  if (!needs_whole_grams(job.output, job.ceiling)) request.resident = &resident;
+  if (!needs_whole_grams(job)) request.resident = &resident;
   std::vector<StreamGrams> grams = run_forwards(run, model, prepared, request);
   if (job.attention.scores) {
     const Profile::Phase phase = run.profile.enter("scores");

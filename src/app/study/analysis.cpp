@@ -37,15 +37,19 @@ bool fits_device(const RegressionData& data, const AnalysisRequest& request, at:
 
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
                      Profile& profile, std::optional<ResidentGrams> resident) {
-  HS_ASSERT(!resident || (request.device && !request.causal_ceiling));
+  HS_ASSERT(!resident || (request.device && !request.causal_ceiling && request.similarity.empty()));
   const auto timed = [&](const char* phase, const auto& work) {
     const Profile::Phase counted = profile.enter(phase);
     return work();
   };
-  StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}};
-  result.pairs = timed("pairs", [&] {
-    return all_pairs(data, request.device ? device_pair_sums(*request.device, resident ? &*resident : nullptr)
-                                          : PairSums(host_pair_sums));
+  StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}, {}};
+  Similarity similarity(request.similarity);
+  timed("pairs", [&] {
+    PairSums sums = request.device ? device_pair_sums(*request.device, resident ? &*resident : nullptr)
+                                   : PairSums(host_pair_sums);
+    if (!request.similarity.empty()) sums = similarity.beside(sums);
+    result.pairs = all_pairs(data, sums);
+    if (!request.similarity.empty()) result.similarity = similarity.finish(data, result.pairs.rank);
   });
   if (resident) {
     timed("pairs", [&] { copy_selected(*resident, data, result.pairs, request); });

@@ -11,6 +11,7 @@
 #include "stats/layers/head_summary.h"
 #include "stats/layers/layer_ceiling.h"
 #include "stats/regression/selection.h"
+#include "stats/regression/similarity.h"
 
 namespace headspan {
 
@@ -21,6 +22,7 @@ struct AnalysisRequest {
   bool forward = true;
   bool layer_ceiling = true;
   bool causal_ceiling = false;
+  std::vector<SimilarityMeasure> similarity{};  ///< not with resident Grams
   /// The GPU for the heavy work, for which fits_device has returned true; none: the CPU.
   std::optional<at::Device> device{};
 };
@@ -31,6 +33,7 @@ struct StreamResult {
   HeadLayout layout;
   FitRules rules;
   PairTable pairs;
+  std::optional<SimilarityTable> similarity;
   std::optional<SelectionTable> pairwise;
   std::optional<SelectionTable> forward;
   HeadSummary heads;

@@ -36,6 +36,25 @@ NetcdfAttributes named(const std::string& long_name) {
   return {{"long_name", long_name}, {"units", std::string("1")}};
 }
 
+/// Returns the numbers of the layers that have heads.
+std::vector<std::int64_t> layers_of(const HeadLayout& layout) {
+  std::vector<std::int64_t> layers(layout.layer);
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
+std::string meaning_of(SimilarityMeasure measure) {
+  switch (measure) {
+    case SimilarityMeasure::cka:
+      return "linear centred kernel alignment of two heads";
+    case SimilarityMeasure::cca:
+      return "mean squared canonical correlation of two heads";
+    case SimilarityMeasure::procrustes:
+      return "Procrustes distance of two heads, 0 to 1";
+  }
+  return {};
+}
+
 /// Writes the tables of one stream into its group.
 class StreamGroup {
  public:
@@ -50,6 +69,7 @@ class StreamGroup {
     define_dimensions();
     write_attributes();
     write_pairs();
+    if (stream_.similarity) write_similarity(*stream_.similarity);
     if (stream_.pairwise) write_selection("pairwise", *stream_.pairwise);
     if (stream_.forward) write_selection("forward", *stream_.forward);
     write_heads();
@@ -66,8 +86,6 @@ class StreamGroup {
 
   void define_dimensions() {
     const HeadLayout& layout = stream_.layout;
-    std::vector<std::int64_t> layers(layout.layer);
-    layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
     for (const std::string axis : {"target", "source"}) {
       file_.define_dimension(group_ + axis, count_from(0, heads()),
                              described(axis + " head, counted layer by layer"));
@@ -81,7 +99,7 @@ class StreamGroup {
                            described("number of reference heads"));
     file_.define_dimension(group_ + "coordinate", count_from(0, layout.head_size),
                            described("coordinate of a head"));
-    file_.define_dimension(group_ + "layer", layers, described("layer"));
+    file_.define_dimension(group_ + "layer", layers_of(layout), described("layer"));
     file_.define_dimension(group_ + "head", count_from(0, stream_.angles.heads),
                            described("head of a layer"));
     file_.define_dimension(group_ + "other_head", count_from(0, stream_.angles.heads),
@@ -131,6 +149,23 @@ class StreamGroup {
     rows("status", matrix, pairs.status, status_attributes());
     file_.write_root(group_ + "rank", {"source"}, to_int32(pairs.rank), named("regressors kept"));
     file_.write_root(group_ + "pivot", {"source"}, pairs.pivot, named("smallest kept pivot"));
+  }
+
+  void write_similarity(const SimilarityTable& table) {
+    const auto d = static_cast<double>(stream_.layout.head_size);
+    const double hidden = static_cast<double>(stream_.layout.hidden_size),
+                 nan = std::numeric_limits<double>::quiet_NaN();
+    for (const auto& [measure, values] : table.values) {
+      const std::string name = word_of(similarity_words(), measure);
+      rows(name, {"target", "source"}, values, named(meaning_of(measure)));
+      file_.set_attribute(group_ + name, "null", hidden > 0 ? random_similarity(measure, d / hidden) : nan);
+      file_.set_attribute(group_ + name, "noise_floor",
+                          random_similarity(measure, d / static_cast<double>(stream_.rules.tokens - 1)));
+    }
+    if (table.cka_layer.empty()) return;
+    file_.define_dimension(group_ + "other_layer", layers_of(stream_.layout), described("another layer"));
+    file_.write_root(group_ + "cka_layer", {"layer", "other_layer"}, table.cka_layer,
+                     named("linear CKA of whole layers"));
   }
 
   void write_selection(const std::string& rule, const SelectionTable& table) {

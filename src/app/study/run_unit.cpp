@@ -134,7 +134,8 @@ AnalysisRequest analysis_request(const Job::Predict& predict, const Job::Ceiling
           selects(SelectionRule::pairwise),
           selects(SelectionRule::forward),
           ceiling.enabled && ceiling.scope != CeilingScope::causal,
-          ceiling.enabled && ceiling.scope != CeilingScope::layer};
+          ceiling.enabled && ceiling.scope != CeilingScope::layer,
+          predict.similarity};
 }
 
 std::vector<StreamResult> analyse_all(const UnitRun& run, UnitEvidence& evidence) {

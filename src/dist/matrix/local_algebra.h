@@ -19,4 +19,8 @@ void mirror_lower(double* a, std::int64_t n, std::int64_t lda);
 /// (dpotrf, dpotri). Returns false if it is not positive definite; it is lost then.
 bool invert_positive_definite(double* a, std::int64_t n);
 
+/// Returns the sum of the singular values of a: [m, n] with leading dimension lda (dgesvd); NaN if they
+/// do not converge.
+double sum_of_singular_values(std::int64_t m, std::int64_t n, const double* a, std::int64_t lda);
+
 }  // namespace headspan

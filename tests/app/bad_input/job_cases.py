@@ -70,6 +70,8 @@ CASES = [
          keys={"activations.path": "z.h5", "model.path": None, "tokens.path": None, "attention.scores": "true"}),
     Case("projection of a stream that has none", r"command line: overlap\.projections = k,z: is not allowed; allowed: a "
          r"comma-separated list of k\|q\|v", keys={"overlap.projections": "k,z"}),
+    Case("unknown measure of similarity", r"command line: predict\.similarity = cka,rsa: is not allowed; allowed: none or a "
+         r"comma-separated list of cka\|cca\|procrustes", keys={"predict.similarity": "cka,rsa"}),
     Case("mode contradicts a key", r"command line: tokens\.heldout = 0\.5: contradicts predict\.mode = paper; .+",
          keys={"predict.mode": "paper", "tokens.heldout": 0.5}),
     Case("ranks not divisible by groups",

@@ -47,12 +47,13 @@ TEST_F(ManifestTest, ReadsTheRequiredColumns) {
   EXPECT_EQ(rows[1].path, "/checkpoints/step10");
   EXPECT_EQ(rows[1].bytes, std::nullopt);
   EXPECT_EQ(rows[1].validation_loss, std::nullopt);
+  EXPECT_EQ(rows[1].seed, std::nullopt);
 }
 
 TEST_F(ManifestTest, ReadsEveryColumnInAnyOrderAndAnyLineEnd) {
   const auto rows =
-      read("sha256\tpath\tbytes\tcommit\tvalidation_loss\trevision\trepository\ttokens\tstep\tname\r\n\r\n" +
-           digest_ + "\t/p\t2970000000\tc0ffee\t4.166\tmain\tallenai/OLMo-2\t4001000000000\t3\tx\r\n\n");
+      read("sha256\tseed\tpath\tbytes\tcommit\tvalidation_loss\trevision\trepository\ttokens\tstep\tname\r\n\r\n" +
+           digest_ + "\t2\t/p\t2970000000\tc0ffee\t4.166\tmain\tallenai/OLMo-2\t4001000000000\t3\tx\r\n\n");
 
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].name, "x");
@@ -65,6 +66,7 @@ TEST_F(ManifestTest, ReadsEveryColumnInAnyOrderAndAnyLineEnd) {
   EXPECT_EQ(rows[0].bytes, 2970000000);
   EXPECT_EQ(rows[0].sha256, digest_);
   EXPECT_EQ(rows[0].validation_loss, 4.166);
+  EXPECT_EQ(rows[0].seed, 2);
 }
 
 TEST_F(ManifestTest, LooksForAPathInItsOwnFolderFirst) {
@@ -131,6 +133,8 @@ TEST_F(ManifestTest, NamesLineColumnAndValueOfABrokenRow) {
     EXPECT_EQ(line.rfind(path_ + ": ", 0), 0u) << line;
     EXPECT_NE(line.find(wrong), std::string::npos) << rows << line;
   }
+  const std::string of_seed = refusal("name\tstep\ttokens\tpath\tseed\na\t0\t0\tp\t-1\n");
+  EXPECT_NE(of_seed.find("line 2 seed = -1: is not a count"), std::string::npos) << of_seed;
 }
 
 TEST_F(ManifestTest, RefusesARepositoryThatLeadsElsewhere) {

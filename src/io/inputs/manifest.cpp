@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kRequired[] = {"name", "step", "tokens", "path"};
-constexpr const char* kOptional[] = {"repository", "revision", "commit",
-                                     "bytes",      "sha256",   "validation_loss"};
+constexpr const char* kOptional[] = {"repository", "revision", "commit", "bytes", "sha256",
+                                     "validation_loss", "seed"};
 
 constexpr std::string_view kRow = "row:";  // marks an index, which could also be the name of a row
 
@@ -90,7 +90,7 @@ class ManifestReader {
           std::none_of(std::begin(kOptional), std::end(kOptional), is))
         throw error("column", "'" + column + "'", "is unknown",
                     "tab-separated columns: name step tokens path, and any of repository revision commit "
-                    "bytes sha256 validation_loss");
+                    "bytes sha256 validation_loss seed");
       if (!seen.insert(column).second) throw error("column", column, "is given twice", "remove one");
     }
     for (const char* column : kRequired)
@@ -144,6 +144,7 @@ class ManifestReader {
     row.validation_loss = parse_number<double>(loss);
     if (!loss.empty() && !(row.validation_loss && std::isfinite(*row.validation_loss)))
       throw error("validation_loss", loss, "is not a number", "a decimal number, or nothing, is expected");
+    row.seed = count("seed");
     return row;
   }
 

@@ -1,8 +1,8 @@
 // The checkpoints of a sweep as a table: tab-separated text with a header line and one checkpoint per row.
 // The columns name, step, tokens and path are required, in any order; repository, revision, commit, bytes,
-// sha256 and validation_loss are optional; any other column is refused. So are names that model.select cannot
-// express or that cannot name a file, and text with control characters or bytes that are not UTF-8. Whether
-// the checkpoints exist is not checked: most of a sweep may not have been fetched yet.
+// sha256, validation_loss and seed are optional; any other column is refused. So are names that model.select
+// cannot express or that cannot name a file, and text with control characters or bytes that are not UTF-8.
+// Whether the checkpoints exist is not checked: most of a sweep may not have been fetched yet.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ struct ManifestRow {
   std::optional<std::int64_t> bytes;
   std::string sha256;
   std::optional<double> validation_loss;
+  std::optional<std::int64_t> seed;  // of the training run
 };
 
 /// Reads a manifest. A relative `path` is resolved against the manifest's folder, so that a manifest can lie

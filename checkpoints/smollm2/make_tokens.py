@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-END_OF_TEXT = 0  # <|endoftext|> in the tokenizers of SmolLM2 and of tiny-olmo2
+END_OF_TEXT = 0  # <|endoftext|> in the tokenizers of SmolLM2, tiny-olmo2 and tiny-pythia
 FIT_TOKENS = 120_000
 HELDOUT_TOKENS = 30_000
 SHORTEST_DOCUMENT = 500  # characters

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from train import BATCH, CONFIG, LENGTH, next_token_loss
+from train import BATCH_TOKENS, CONFIG, LONGEST, next_token_loss
 from transformers import GPTNeoXForCausalLM
 
 WINDOWS = 64
@@ -30,8 +30,8 @@ def checkpoints(folder):
 
 
 def validation_loss(model, corpus):
-    tokens = np.fromfile(corpus / "valid.bin", np.uint16)[:WINDOWS * (LENGTH + 1)]
-    windows = torch.from_numpy(tokens.astype(np.int64)).view(WINDOWS, LENGTH + 1)
+    tokens = np.fromfile(corpus / "valid.bin", np.uint16)[:WINDOWS * (LONGEST + 1)]
+    windows = torch.from_numpy(tokens.astype(np.int64)).view(WINDOWS, LONGEST + 1)
     return next_token_loss(model, windows).item()
 
 
@@ -52,7 +52,7 @@ def induction_scores(model):
 def row(seed, step, path, loss):
     weights = path / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    return [path.name, step, step * BATCH * LENGTH, path.name, digest, weights.stat().st_size, f"{loss:.4g}", seed]
+    return [path.name, step, step * BATCH_TOKENS, path.name, digest, weights.stat().st_size, f"{loss:.4g}", seed]
 
 
 @torch.no_grad()

@@ -1,10 +1,13 @@
 """The manifests of OLMo-2: every row follows the rule by which the revisions are named, known names follow from the
-rule, the program accepts each file, and checkpoints/olmo2.py prints them.
+rule, the program accepts each file, and checkpoints/olmo2.py prints them. The manifests of the families that are in the
+repository agree with the files beside them.
 
     test_manifests.py PROGRAM
 """
 import csv
+import hashlib
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -25,6 +28,9 @@ MODELS = {
     "olmo-2-13b": ("allenai/OLMo-2-1124-13B", 8_388_608, 596_057),
     "olmo-2-32b": ("allenai/OLMo-2-0325-32B", 8_388_608, 721_901),
 }
+
+# Families in the repository: folder -> model type, seeds, last step
+TINY = {"tiny-olmo2": ("olmo2", [None], 3000), "tiny-pythia": ("gpt_neox", ["1", "2", "3"], 3000)}
 
 # Step-tokens of the paper's checkpoints (main.py of its code).
 PAPER = "150-1 1000-5 10000-42 50000-210 101000-424 119000-500 250000-1049 500000-2098 599000-2513 928646-3896"
@@ -140,6 +146,42 @@ class ManifestsTest(unittest.TestCase):
                 self.assertEqual(run.returncode, 0, run.stderr)
                 self.assertRegex(run.stdout, rf"checkpoints +{len(rows)}\n")
                 self.assertRegex(run.stdout, rf"steps +{rows[0]['step']} to {rows[-1]['step']}\n")
+
+
+class TinyFamiliesTest(unittest.TestCase):
+    def test_rows_are_those_of_the_files(self):
+        for folder, (kind, _, _) in TINY.items():
+            rows = read(folder)
+            self.assertEqual({row["path"] for row in rows}, {path.parent.name for path in CHECKPOINTS.glob(f"{folder}/*/config.json")})
+            for row in rows:
+                with self.subTest(folder=folder, row=row["name"]):
+                    checkpoint = CHECKPOINTS / folder / row["path"]
+                    weights = (checkpoint / "model.safetensors").read_bytes()
+                    self.assertEqual((int(row["bytes"]), row["sha256"]), (len(weights), hashlib.sha256(weights).hexdigest()))
+                    self.assertEqual(json.loads((checkpoint / "config.json").read_text())["model_type"], kind)
+
+    def test_every_seed_has_the_same_steps_and_learns(self):
+        for folder, (_, seeds, last) in TINY.items():
+            rows = read(folder)
+            self.assertEqual(list(dict.fromkeys(row.get("seed") for row in rows)), seeds)
+            runs = [[row for row in rows if row.get("seed") == seed] for seed in seeds]
+            for run in runs:
+                with self.subTest(folder=folder, seed=run[0].get("seed")):
+                    steps = [int(row["step"]) for row in run]
+                    self.assertEqual(steps, [int(row["step"]) for row in runs[0]])
+                    self.assertEqual((steps, steps[0], steps[-1]), (sorted(set(steps)), 0, last))
+                    self.assertEqual([int(row["tokens"]) for row in run], [4096 * step for step in steps])
+                    losses = [float(row["validation_loss"]) for row in run]
+                    self.assertEqual(losses, sorted(losses, reverse=True))
+            self.assertEqual(len({row["sha256"] for row in rows}), len(rows))
+
+    def test_the_program_accepts_them(self):
+        for folder in TINY:
+            with self.subTest(folder):
+                run = subprocess.run([PROGRAM, "inspect", CHECKPOINTS / folder / "manifest.tsv"], capture_output=True,
+                                     text=True, timeout=50)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertRegex(run.stdout, rf"checkpoints +{len(read(folder))}\n")
 
 
 if __name__ == "__main__":

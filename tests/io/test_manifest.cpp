@@ -51,9 +51,9 @@ TEST_F(ManifestTest, ReadsTheRequiredColumns) {
 }
 
 TEST_F(ManifestTest, ReadsEveryColumnInAnyOrderAndAnyLineEnd) {
-  const auto rows =
-      read("sha256\tseed\tpath\tbytes\tcommit\tvalidation_loss\trevision\trepository\ttokens\tstep\tname\r\n\r\n" +
-           digest_ + "\t2\t/p\t2970000000\tc0ffee\t4.166\tmain\tallenai/OLMo-2\t4001000000000\t3\tx\r\n\n");
+  const auto rows = read(
+      "sha256\tseed\tpath\tbytes\tcommit\tvalidation_loss\trevision\trepository\ttokens\tstep\tname\r\n\r\n" +
+      digest_ + "\t2\t/p\t2970000000\tc0ffee\t4.166\tmain\tallenai/OLMo-2\t4001000000000\t3\tx\r\n\n");
 
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].name, "x");

@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kRequired[] = {"name", "step", "tokens", "path"};
-constexpr const char* kOptional[] = {"repository", "revision", "commit", "bytes", "sha256",
-                                     "validation_loss", "seed"};
+constexpr const char* kOptional[] = {"repository", "revision",        "commit", "bytes",
+                                     "sha256",     "validation_loss", "seed"};
 
 constexpr std::string_view kRow = "row:";  // marks an index, which could also be the name of a row
 

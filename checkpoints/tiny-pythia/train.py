@@ -9,7 +9,7 @@ The seed changes the initial weights and the order of the text. About 8 minutes 
 transformers.
 
 Half of the sequences are spans that repeat: half of these of text, half of random ids. Sequences are short at first. So
-induction heads form within 400 steps; with sequences of 256 from the start there were none after 1500.
+induction heads form within 400 steps; with sequences of 256 from the start seed 1 had none at step 1500.
 """
 import argparse
 import copy

@@ -16,15 +16,16 @@ import xarray
 
 from . import __version__
 from .error import EnvironmentFailed, InputError
-from .measure import AXES, NULLS, VARIABLES, dominance_nulls, measure, nulls
+from .measure import AXES, NULLS, VARIABLES, dominance_nulls, layer_scores, measure, nulls
 from .opening import open_checked
 from .result import find_results, one_line, read_result
+from .seeds import has_seeds, over_seeds
 from .table import read_losses, read_names
 
-COORDINATES = ("model_name", "model_type", "init", "step", "training_tokens", "validation_loss", "file", "sha256",
+COORDINATES = ("model_name", "model_type", "init", "step", "training_tokens", "training_seed", "validation_loss", "file", "sha256",
                "date_created", "git")
 USUAL = {"effective": ["raw", "effective"], "rank_tolerance": ["paper", "1e-1", "1e-2", "1e-3", "1e-4"]}  # if no result says
-NUMBERED = ("count", "links", "window")  # axes that a column's name must give with the label
+NUMBERED = ("count", "links", "window", "layer")  # axes that a column's name must give with the label
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Row:
     streams: dict  # name -> Stream without its tables
     figures: dict  # name -> {statistic: array}
     labels: dict  # labels of the axes effective and rank_tolerance
+    scores: object  # result.Scores, or None
     extra: object  # what keep(result) returned
 
     def name(self):
@@ -136,7 +138,7 @@ def read_row(path, keep):
     overlap = result.overlap
     labels = {"effective": overlap.effective, "rank_tolerance": overlap.tolerances} if overlap else {}
     return Row(result.path, result.attributes, result.sha256, result.fingerprint(), result.streams, figures, labels,
-               extra)
+               result.scores, extra)
 
 
 def refuse_foreign(rows, refused):
@@ -171,13 +173,14 @@ def build_table(rows, refused, missing, losses):
     axes = {**AXES, "checkpoint": [row.attributes["checkpoint"] for row in rows], "stream": streams,
             "head": range(max(stream.heads for stream in first.streams.values())),
             "count": range(1, next(iter(first.streams.values())).references + 1),
+            **dict.fromkeys(("layer", "other_layer"), np.unique(next(iter(first.streams.values())).layer).tolist()),
             **{axis: unique(label for row in rows for label in row.labels.get(axis, [])) or usual
                for axis, usual in USUAL.items()}}
     variables = {name: stack(name, rows, streams, axes) for name in VARIABLES}
     variables |= stack_nulls(first, axes["rank_tolerance"])
     for name in ("heads", "head_size", "hidden_size", "n_fit", "n_heldout"):
         variables[name] = ("stream", [getattr(stream, name) for stream in first.streams.values()])
-    variables |= head_places(first, streams, axes)
+    variables |= head_places(first, streams, axes) | stack_scores(rows)
     coordinates = {axis: [*labels] for axis, labels in axes.items()}
     coordinates |= {name: ("checkpoint", values) for name, values in of_checkpoints(rows, losses).items()}
     table = xarray.Dataset(variables, coordinates)
@@ -226,6 +229,24 @@ def stack_nulls(first, tolerances):
             for name, (inner, text) in NULLS.items()}
 
 
+def stack_scores(rows):
+    """Returns what query heads attend to, of the rows that have as many as the first that has any; {} if none has."""
+    sample = next((row.scores for row in rows if row.scores), None)
+    if sample is None:
+        return {}
+    axes, alike = np.unique(sample.layer), [row.scores for row in rows]
+    missing = np.full(sample.values.shape, np.nan), np.full((len(sample.values), len(axes)), np.nan)
+    found = [(scores.values, layer_scores(scores)) if scores and np.array_equal(scores.layer, sample.layer) else missing
+             for scores in alike]
+    words = {"long_name": "what query heads attend to: mean weights, and entropy in nats", "units": "1"}
+    return {"head_score": (("checkpoint", "score", "query_head"), np.array([values for values, _ in found]), words),
+            "layer_score": (("checkpoint", "score", "layer"), np.array([values for _, values in found]),
+                            {"long_name": "largest score of a layer's heads; mean of their entropies", "units": "1"}),
+            "uniform_score": (("score",), sample.uniform, {"long_name": "of uniform attention", "units": "1"}),
+            "query_head": np.arange(len(sample.layer)),
+            "score_layer": (("query_head",), sample.layer, {"long_name": "layer of each query head"})}
+
+
 def head_places(first, streams, axes):
     """Returns layer and number of each head: [stream, head], -1 beyond the heads of a stream."""
     places = np.full((2, len(streams), len(axes["head"])), -1, np.int32)
@@ -237,7 +258,7 @@ def head_places(first, streams, axes):
 
 def of_checkpoints(rows, losses):
     """Returns the coordinates of the checkpoints: name -> [checkpoint]."""
-    unknown = {"step": -1, "training_tokens": -1, "validation_loss": np.nan}
+    unknown = {"step": -1, "training_tokens": -1, "training_seed": -1, "validation_loss": np.nan}
     columns = {name: [row.attributes.get(name, unknown.get(name, "")) for row in rows] for name in COORDINATES}
     columns["file"], columns["sha256"] = [str(row.path) for row in rows], [row.sha256 for row in rows]
     for i, row in enumerate(rows):
@@ -251,7 +272,13 @@ def of_checkpoints(rows, losses):
 def write_netcdf(table, path):
     """Writes the table as one file, which appears complete or not at all."""
     encoding = {name: {"zlib": True, "complevel": 4} for name, variable in table.data_vars.items() if variable.ndim > 1}
-    replace(path, lambda temporary: table.to_netcdf(temporary, engine="h5netcdf", encoding=encoding))
+
+    def write(temporary):
+        table.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+        if has_seeds(table):
+            over_seeds(table).to_netcdf(temporary, engine="h5netcdf", mode="a", group="seeds")
+
+    replace(path, write)
 
 
 def read_netcdf(path):
@@ -270,7 +297,7 @@ def read_netcdf(path):
 def write_csv(emergence, path):
     """Writes one row per checkpoint and stream, then one for each refused file and each missing row."""
     table = emergence.table
-    names = [name for name in table.data_vars if "head" not in table[name].dims]
+    names = [name for name in table.data_vars if not {"head", "query_head", "other_layer"} & set(table[name].dims)]
     figures = {column: values for name in names for column, values in columns_of(table, name)}
     coordinates = [name for name in table.coords if table[name].dims == ("checkpoint",) and name != "checkpoint"]
 

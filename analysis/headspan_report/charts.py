@@ -15,6 +15,7 @@ from .figures.r2 import different_nulls
 from .figures.selection import LETTERS, trained
 from .figures.training import STUDY_COLOURS, has_losses
 from .page import on_dark
+from .seeds import over_seeds
 
 DASHED, DOTTED = [6, 4], [2, 3]
 
@@ -36,7 +37,7 @@ def flat(label, value, count, dash):
 
 def study_charts(table):
     """Returns id of the figure -> chart, for the figures that the table has."""
-    charts = {}
+    charts, table = {}, over_seeds(table)
     for name, make in (("emergence", emergence), ("mean_by_references", by_references)):
         try:
             charts[name] = make(table)
@@ -52,7 +53,7 @@ def emergence(table):
     axis = {"name": "checkpoint", "shared": True, "x": numbers(steps.x), "at": list(map(str, rows.checkpoint.values)),
             "xRange": list(steps.limits()),
             "ticks": [[float(x), steps.label(x)] for x in steps.ticks()], "xLabel": steps.title()}
-    panels = [{**axis, "title": LETTERS[stream], "yLabel": "R² from the best causal source", "bands": [[0, 1]],
+    panels = [{**axis, "title": LETTERS[stream], "yLabel": "R² from the best causal source",
                **best_lines(rows.sel(stream=stream), stream)} for stream in rows.stream.values]
     rank = [line(LETTERS[stream], stream, rows.effective_rank.sel(stream=stream, statistic="mean"))
             for stream in rows.stream.values]
@@ -76,12 +77,20 @@ def best_lines(one, stream):
         lines.append(line("mean, held-out", "ink", heldout, DASHED))
     lines += flat("null", float(one.null_best.sel(part="in_sample")), count, DASHED)
     lines += flat("noise floor", float(one.noise_floor.sel(count=1)), count, DOTTED)
-    return {"lines": lines, "yFrom": 0, "yTo": 1}
+    bands = [[0, 1]]
+    if int(one.runs.max()) > 1:
+        mean, spread = seen.sel(statistic="mean").values, np.nan_to_num(
+            one.r2_sd.sel(scope="best", part="in_sample", statistic="mean").values)
+        words = f"standard deviation over {int(one.runs.max())} seeds"
+        bands.append([len(lines), len(lines) + 1])
+        lines += [line(f"mean + {words}", stream, mean + spread, points=False, width=0),
+                  line(f"mean - {words}", stream, mean - spread, points=False, width=0)]
+    return {"lines": lines, "bands": bands, "yFrom": 0, "yTo": 1}
 
 
 def side_by_side(tables, names):
     """Returns the chart of several studies over their steps: a panel for each stream, a line for each study."""
-    rows = [trained(table) for table in tables]
+    rows = [trained(over_seeds(table)) for table in tables]
     every = np.concatenate([one.step.values for one in rows])
     axes = [StepAxis(one.step.values, every) for one in rows]
     x = sorted({float(place) for one in axes for place in one.x})

@@ -7,15 +7,17 @@ import numpy as np
 
 from . import nulls as null
 from . import statistics as st
-from .result import FLAGS, RULES
+from .result import FLAGS, RULES, SCORES
 
 PARTS = ("in_sample", "adjusted", "heldout")
 CEILINGS = ("layer", "layer_adjusted", "layer_heldout", "causal")
 DOMINANCE = ("caption", "code")
+MEASURES = ("cka", "cca", "procrustes")
 TABLES = ("pairs", *RULES, "ceiling_layer")
 AXES = {"scope": st.SCOPES, "part": PARTS, "statistic": st.STATISTICS, "threshold": st.THRESHOLDS, "rule": RULES,
         "ceiling_kind": CEILINGS, "dominance_rule": DOMINANCE, "links": st.LINKS, "window": st.WINDOWS,
-        "distance": ("near", "far", "near_share"), "flag": tuple(FLAGS), "table": TABLES}
+        "distance": ("near", "far", "near_share"), "flag": tuple(FLAGS), "table": TABLES,
+        "measure": MEASURES, "score": SCORES}
 
 # Name -> axes, long name. Axes beyond AXES: head, count, effective, and rank_tolerance, because "tolerance" is an
 # argument of xarray's sel.
@@ -34,6 +36,10 @@ VARIABLES = {
     "alignment": ((), "mean squared cosine of the principal angles of two heads' projections, mean over the pairs of a "
                   "layer and over layers"),
     "canonical": ((), "mean squared canonical correlation of two heads of a layer, likewise"),
+    "similarity": (("measure", "statistic"), "likeness of two heads, of all pairs: linear CKA, mean squared canonical "
+                   "correlation, Procrustes distance"),
+    "r2_layer": (("layer", "other_layer"), "mean R2 of the heads of a layer from those of another"),
+    "cka_layer": (("layer", "other_layer"), "linear CKA of two whole layers"),
     "effective_rank": (("statistic",), "effective rank of a head's covariance, of at most head_size"),
     "effective_rank_layer": ((), "effective rank of a layer's covariance, mean over layers"),
     "flagged": (("table", "flag"), "entries that carry a status flag"),
@@ -50,6 +56,7 @@ NULLS = {
     "null_ceiling": ((), "R2 from all other heads of a layer, were they random projections: (H-1) d / m"),
     "null_alignment": ((), "alignment of random projections: d / m"),
     "null_overlap_dimension": (("rank_tolerance",), "overlap dimension of random matrices"),
+    "null_similarity": (("measure",), "likeness of two random subspaces"),
     "null_dominance": (("dominance_rule", "links"), "what random rankings give"),
     "null_dominance_sd": (("dominance_rule", "links"), "standard deviation of what random rankings give"),
     "noise_floor": (("count",), "p/(n-1): in-sample R2 of pure noise"),
@@ -69,6 +76,7 @@ def measure(stream, overlap):
                                st.code_dominance(tables["r2"], layer, st.LINKS)]),
         "near_far": np.array([[st.near_far(r2, layer, window) for window in st.WINDOWS] for r2 in parts]),
         "effective_rank": st.summary(tables["effective_rank"]),
+        "r2_layer": mean_of_layers(tables["r2"], layer),
         "head_best": np.array([part[0] for part in scopes]), "head_source": best,
         "head_effective_rank": tables["effective_rank"],
         "flagged": np.array([flags_of(tables, name) for name in TABLES])}
@@ -81,6 +89,12 @@ def measure(stream, overlap):
                                      for kind in CEILINGS])
     if "canonical_layer" in tables:
         found["canonical"] = mean_between_heads(tables["canonical_layer"])
+    if any(name in tables for name in MEASURES):
+        pairs = np.tril_indices(stream.heads, -1)
+        found["similarity"] = np.array([st.summary(tables[name][pairs] if name in tables else np.array([np.nan]))
+                                        for name in MEASURES])
+    if "cka_layer" in tables:
+        found["cka_layer"] = tables["cka_layer"]
     return found | measure_overlap(stream.name, overlap)
 
 
@@ -125,6 +139,21 @@ def measure_overlap(name, overlap):
     return found
 
 
+def mean_of_layers(values, layer):
+    """Returns the means of [head, head] over the pairs of two layers, without the diagonal: [layer, layer]."""
+    member = (layer == np.unique(layer)[:, None]).astype(float)  # [layer, head]
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return member @ np.where(known, values, 0) @ member.T / (member @ known @ member.T)
+
+
+def layer_scores(scores):
+    """Returns the largest score of a layer's heads, of entropies the mean: [SCORES, layer]."""
+    layers = np.unique(scores.layer)
+    return np.array([[(np.mean if name == "entropy" else np.max)(row[scores.layer == layer]) for layer in layers]
+                     for name, row in zip(SCORES, scores.values)])
+
+
 def mean_between_heads(values):
     """Returns the means of [layer, head, head] without the diagonals; NaN marks heads that do not exist."""
     values = values[:, ~np.eye(values.shape[-1], dtype=bool)]
@@ -149,6 +178,7 @@ def nulls(stream, dominance, tolerances):
             "null_ceiling": float(null.geometric((per_layer - 1.0) * d, m)),
             "null_alignment": float(null.geometric(float(d), m)),
             "null_overlap_dimension": np.array([null.overlap_dimension(per_layer, d, m, t) for t in tolerances]),
+            "null_similarity": np.array([null.similarity(measure, d / m if m > 0 else np.nan) for measure in MEASURES]),
             "null_dominance": dominance[0], "null_dominance_sd": dominance[1],
             "noise_floor": floor, "geometric_null": random}
 

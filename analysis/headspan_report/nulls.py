@@ -35,6 +35,17 @@ def in_sample(r2, floor):
     return floor + (1 - floor) * r2
 
 
+def similarity(measure, share):
+    """Returns the mean of a measure of similarity over two random subspaces of which each has this share, d / m, of the
+    dimensions, for large m: d / m for CKA and CCA; for the Procrustes distance by the law of Wachter (1980)."""
+    if not share < 1:
+        return np.nan if np.isnan(share) else 0.0 if measure == "procrustes" else 1.0
+    if measure != "procrustes":
+        return share
+    edge, rest = 2 * np.sqrt(share * (1 - share)), abs(1 - 2 * share)
+    return 1 - max(0.0, 2 - 1 / share) - (edge - rest * np.arctan2(edge, rest)) / (np.pi * share)
+
+
 class PairNull:
     """R² of one head from one other, and from the best of C others.
 

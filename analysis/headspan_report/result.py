@@ -28,7 +28,9 @@ OPTIONAL = {
        for name, part in (("references", ""), ("r2", ""), ("r2", "_heldout"), ("status", ""))},
     **dict.fromkeys(("ceiling_layer", "ceiling_layer_adjusted", "ceiling_layer_heldout", "ceiling_causal",
                      "status_ceiling_layer"), ("head",)),
-    "canonical_layer": ("layer", "within", "within")}
+    "canonical_layer": ("layer", "within", "within"),
+    **dict.fromkeys(("cka", "cca", "procrustes"), ("head", "head")), "cka_layer": ("layer", "layer")}
+SCORES = ("induction", "duplicate_token", "previous_token", "first_token", "entropy")
 OVERLAP = {"overlap_dimension": ("projection", "effective", "tolerance", "layer"),
            "alignment": ("projection", "layer", "within", "within")}
 
@@ -71,6 +73,14 @@ class Overlap:
 
 
 @dataclass
+class Scores:
+    """What the query heads of one checkpoint attend to."""
+    layer: np.ndarray  # [query heads], ascending or equal
+    values: np.ndarray = field(repr=False)  # [SCORES, query heads]
+    uniform: np.ndarray = field(repr=False)  # [SCORES] of a head that attends to all tokens alike
+
+
+@dataclass
 class Result:
     path: Path
     attributes: dict
@@ -78,6 +88,7 @@ class Result:
     split: str  # digest of which sequences there are and which were held out
     streams: dict  # name -> Stream
     overlap: Overlap | None
+    scores: Scores | None
 
     def fingerprint(self):
         """What results in one table must have in common, in order: the first difference is reported."""
@@ -147,7 +158,8 @@ def read_result(path):
             streams = {name: read_stream(path, file[name]) for name in STREAMS if name in file}
             if not streams:
                 raise InputError(path, "k, q, v", "", "are missing", "a result has at least one stream")
-            return Result(path, attributes, sha256, split_digest(file), streams, read_overlap(path, file))
+            return Result(path, attributes, sha256, split_digest(file), streams, read_overlap(path, file),
+                          read_scores(path, file))
     except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
         raise InputError(path, "", "", f"cannot be read ({one_line(error)})", "run the study again") from error
 
@@ -196,6 +208,18 @@ def read_overlap(path, file):
         sizes = {axis: len(values) for axis, values in labels.items()} | {"layer": layers, "within": within}
         tables[name] = table(where, group, name, tuple(sizes[axis] for axis in axes))
     return Overlap(labels["projection"], labels["effective"], labels["tolerance"], tables)
+
+
+def read_scores(path, file):
+    """Returns None if the study did not measure what heads attend to."""
+    if "attention" not in file:
+        return None
+    group, where = file["attention"], f"{path}: attention"
+    layer = table(where, group, "layer", None)
+    if len(layer) == 0 or np.any(np.diff(layer) < 0) or layer[0] < 0:
+        raise InputError(where, "layer", "", "does not count heads layer by layer", "run the study again")
+    values = np.array([table(where, group, name, layer.shape) for name in SCORES])
+    return Scores(layer, values, np.array([float(group[name].attrs["uniform"]) for name in SCORES]))
 
 
 def table(where, group, name, shape):

@@ -68,7 +68,19 @@ def make_overlap(projections, dimension, alignment, tolerances=("paper", "1e-2")
             "layer": np.arange(np.shape(dimension)[-1]), "overlap_dimension": dimension, "alignment": alignment}
 
 
-def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0, 0), **attributes):
+def make_similarity(layer, level):
+    """Returns tables of similarity in which every pair and every two layers have this level."""
+    heads, count = len(layer), len(set(layer))
+    return {**dict.fromkeys(("cka", "cca", "procrustes"), np.where(np.eye(heads, dtype=bool), np.nan, level)),
+            "cka_layer": np.where(np.eye(count, dtype=bool), 1, level)}
+
+
+def make_scores(layer, values, uniform=(.01, .02, .03, .04, 5.)):
+    """values: [induction, duplicate_token, previous_token, first_token, entropy; query heads]."""
+    return {"layer": layer, "values": values, "uniform": uniform}
+
+
+def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0, 0), scores=None, **attributes):
     """Writes folder/MODEL/CHECKPOINT.h5 and its .done. streams: name -> stream. Returns the path."""
     attributes = {"headspan_schema": "1.0", "title": "a sample", "source": "headspan 0.1.0 (git sample)",
                   "date_created": "2026-01-02T03:04:05Z", "model_name": "tiny", "model_type": "olmo2",
@@ -89,6 +101,12 @@ def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0,
             file["tokens/start"], file["tokens/length"] = np.arange(len(split)) * 9, np.full(len(split), 9)
         for name, values in (overlap or {}).items():
             file[f"overlap/{name}"] = values
+        if scores:
+            file["attention/layer"] = scores["layer"]
+            for name, values, uniform in zip(("induction", "duplicate_token", "previous_token", "first_token", "entropy"),
+                                             scores["values"], scores["uniform"]):
+                file[f"attention/{name}"] = values
+                file[f"attention/{name}"].attrs["uniform"] = uniform
     write_done(path)
     return path
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from samples import check_nothing_is_replaced, layers, make_overlap, random_stream, run, write_result
+from samples import check_nothing_is_replaced, layers, make_overlap, make_scores, make_similarity, random_stream, run, write_result
 from scipy import stats
 
 from headspan_report import figures
@@ -33,11 +33,13 @@ def write_study(folder, whole):
         streams = {}
         for s, name in enumerate("kqv"):
             more = {"ceiling_layer": np.full(SHAPE, .3 + .1 * i), "ceiling_causal": np.full(SHAPE, .5 + .1 * i),
-                    "canonical_layer": np.full((4, 3, 3), .1 + .1 * i)} if whole else {}
+                    "canonical_layer": np.full((4, 3, 3), .1 + .1 * i),
+                    **make_similarity(LAYER, .2 + .1 * i)} if whole else {}
             streams[name] = random_stream(LAYER, 10 * i + s, references=3, **more)
         dimension = np.full((3, 2, 2, 4), i * 2.0) + np.array([[0, 10], [1, 11]])[None, ..., None]
         overlap = make_overlap(["k", "q", "v"], dimension, np.full((3, 4, 3, 3), .2)) if whole else None
-        write_result(folder, f"step{step}", streams, step=step, overlap=overlap, validation_loss=9.0 - i)
+        scores = make_scores(LAYER, np.full((5, len(LAYER)), .1 * i + .01 * LAYER)) if whole else None
+        write_result(folder, f"step{step}", streams, step=step, overlap=overlap, scores=scores, validation_loss=9.0 - i)
 
 
 def labels(axis):

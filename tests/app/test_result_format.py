@@ -104,7 +104,7 @@ directory = {cls.folder / 'results'}
             attributes = texts(file.attrs)
         expected = {"title": "Linear predictability of the attention heads of olmo2_gqa",
                     "model_name": "olmo2_gqa", "model_type": "olmo2", "config_sha256": sha256(MODEL / "config.json"),
-                    "checkpoint": "olmo2_gqa", "init": "pretrained", "step": -1, "training_tokens": -1,
+                    "checkpoint": "olmo2_gqa", "init": "pretrained", "step": -1, "training_tokens": -1, "training_seed": -1,
                     "tokens_path": str(self.tokens), "tokens_sha256": sha256(self.tokens), "mode": "corrected",
                     "ranks": 2, "grid": "1x2"}
         self.assertEqual({name: attributes.get(name) for name in expected}, expected)

@@ -63,6 +63,7 @@ TEST(Units, OfGramsAreWhatTheseSay) {
                         {{"model_name", std::string("OLMo-2")},
                          {"step", std::int64_t{3000}},
                          {"training_tokens", std::int64_t{12288000}},
+                         {"training_seed", std::int64_t{2}},
                          {"init", std::string("random")},
                          {"validation_loss", 2.5},
                          {"tokens_sha256", std::string("aa")}}),
@@ -74,6 +75,7 @@ TEST(Units, OfGramsAreWhatTheseSay) {
   EXPECT_EQ(unit.result_path(job.output.directory), "out/OLMo-2/a-random.h5");
   EXPECT_EQ(unit.step, 3000);
   EXPECT_EQ(unit.training_tokens, 12288000);
+  EXPECT_EQ(unit.training_seed, 2);
   EXPECT_TRUE(unit.random);
   EXPECT_EQ(unit.validation_loss, 2.5);
   EXPECT_EQ(unit.tokens_sha256, "aa,bb");
@@ -88,6 +90,7 @@ TEST(Units, OfGramsThatSayNothingAreNamedAfterTheirFolder) {
     EXPECT_EQ(unit.name, "step7");
     EXPECT_EQ(unit.step, 7);
     EXPECT_EQ(unit.training_tokens, -1);
+    EXPECT_EQ(unit.training_seed, -1);
     EXPECT_FALSE(unit.random);
     EXPECT_EQ(unit.tokens_sha256, "");
   }

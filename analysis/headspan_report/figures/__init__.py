@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import matplotlib
 
-from . import findings, r2, training
+from ..seeds import over_seeds
+
+from . import findings, likeness, r2, training
 from .axes import STYLE, WIDE, Absent, files_of, save, style
 
 BEST = "R² of a head from its best causal source (a head of the same or an earlier layer, chosen in-sample)"
@@ -62,11 +64,26 @@ DRAWINGS = (
             "d coordinates and a hidden state of m, random projections already give (H-1) d / m."),
     Drawing("alignment", "Alignment of the heads of a layer", "", training.draw_alignment, findings.alignment,
             "Of the weights: mean squared cosine of the principal angles between the projections of two heads; of the "
-            "activations: mean squared canonical correlation. Dashed: d / m, random projections."))
+            "activations: mean squared canonical correlation. Dashed: d / m, random projections."),
+    Drawing("similarity", "How alike the heads are", "", likeness.draw_similarity, findings.similarity,
+            "Mean over all pairs of heads of a stream, within and between layers: linear CKA, the mean squared canonical "
+            "correlation, and the Procrustes distance, which is 0 for equal heads. Dashed: two random subspaces of the "
+            "hidden state."),
+    Drawing("layer_maps", "R² and CKA between layers", "", likeness.draw_layer_maps, findings.layer_maps,
+            "At the last checkpoint. Above: the mean in-sample R² of a layer's heads, each from every head of another "
+            "layer; below: the linear CKA of the two whole layers. R² counts every direction of a head alike, CKA by its "
+            "variance: they differ where few directions carry most of it. The line in the scale: a random projection."),
+    Drawing("scores", "What query heads attend to", "", likeness.draw_scores, findings.scores,
+            "The largest score of the heads of each layer. Induction and duplicate token: mean attention to the token "
+            "after the first occurrence of the query's token, and to that occurrence, where random tokens come twice. "
+            "Previous token, first token: mean attention to them on the sample; entropy: of the attention, mean over the "
+            "heads of a layer. Dashed: attention spread evenly."))
 
 
 def draw_all(table, width=WIDE):
-    """Returns (drawings with their Figures, absent drawings with the reason)."""
+    """Returns (drawings with their Figures, absent drawings with the reason). Runs of several seeds are drawn as their
+    mean."""
+    table = over_seeds(table)
     drawn, absent = [], []
     with matplotlib.rc_context(style(width)):
         for drawing in DRAWINGS:

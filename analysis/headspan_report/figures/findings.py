@@ -247,3 +247,44 @@ def alignment(table):
     subject = {"alignment": "squared cosine between two heads of a layer",
                "canonical": "squared canonical correlation of two heads of a layer"}[name]
     return over_training(subject, rows, rows[name], null_words(rows.null_alignment))
+
+
+def similarity(table):
+    rows = trained(table)
+    for measure, words in (("cka", "mean CKA of two heads"), ("cca", "mean squared canonical correlation of two heads"),
+                           ("procrustes", "mean Procrustes distance of two heads")):
+        values = rows.similarity.sel(measure=measure, statistic="mean")
+        if not np.all(np.isnan(values)):
+            return over_training(words, rows, values, null_words(rows.null_similarity.sel(measure=measure),
+                                                                 "random subspaces give"))
+    return None
+
+
+def layer_maps(table):
+    last = last_of(table)
+
+    def between(one):
+        apart = ~np.eye(last.sizes["layer"], dtype=bool)
+        return texts_of(*(np.nanmean(one[name].values[apart]) for name in ("cka_layer", "r2_layer")))
+
+    if last.sizes["layer"] < 2 or np.all(np.isnan(last.cka_layer)):
+        return None
+    null = null_words(last.null_pairs.sel(part="in_sample"), "for R² a random projection gives")
+    return levels(last, between, f"two layers have a mean CKA of {{}} and a mean R² of {{}} at {when(last)}", "{} and {}", null)
+
+
+def scores(table):
+    """Describes when induction heads appear."""
+    if "layer_score" not in table:
+        return None
+    rows = trained(table)
+    induction = rows.layer_score.sel(score="induction")
+    best = induction.max("layer").values
+    if np.all(np.isnan(best)):
+        return None
+    end = int(np.flatnonzero(np.isfinite(best))[-1])
+    half = int(np.flatnonzero(best >= best[end] / 2)[0])
+    layer = int(rows.layer.values[int(induction.isel(checkpoint=end).values.argmax())])
+    uniform = f"uniform attention gives {float(rows.uniform_score.sel(score='induction')):.2g}"
+    return (f"the largest induction score is {rounded(best[end])}, in layer {layer}, at {when(rows.isel(checkpoint=end))}; "
+            f"half of it is there at {when(rows.isel(checkpoint=half))}; {uniform}")

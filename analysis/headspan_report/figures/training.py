@@ -3,6 +3,7 @@ from itertools import cycle
 
 import numpy as np
 
+from ..seeds import over_seeds
 from .axes import NULL_COLOUR, Absent, StepAxis, from_zero, legend, noise_label, null_line, panel_list, panels
 from .selection import LETTERS, need, of_stream, trained
 
@@ -44,6 +45,7 @@ def draw_best(axis, steps, one, style):
     steps.band(axis, seen.sel(statistic="q25"), seen.sel(statistic="q75"), color=style["color"], alpha=0.18,
                label="half of the heads, in-sample")
     steps.line(axis, seen.sel(statistic="mean"), label="mean, in-sample", **style)
+    draw_spread(axis, steps, seen.sel(statistic="mean"), one, style)
     if not np.all(np.isnan(heldout)):
         black = {"color": "black", "markerfacecolor": "white", "linewidth": 1}
         steps.line(axis, heldout, label="mean, held-out", **{**style, **black})
@@ -53,9 +55,18 @@ def draw_best(axis, steps, one, style):
     steps.finish(axis)
 
 
+def draw_spread(axis, steps, mean, one, style):
+    """Draws the standard deviation over seeds around the mean R² of one stream, if there are seeds."""
+    if "r2_sd" not in one or int(one.runs.max()) < 2:
+        return
+    spread = np.nan_to_num(one.r2_sd.sel(scope="best", part="in_sample", statistic="mean").values)
+    steps.band(axis, mean.values - spread, mean.values + spread, color=style["color"], alpha=0.5,
+               label=f"± 1 standard deviation over {int(one.runs.max())} seeds")
+
+
 def draw_side_by_side(tables, names):
     """Draws R² from the best source of several studies over their steps, each with its null."""
-    rows = [trained(table) for table in tables]
+    rows = [trained(over_seeds(table)) for table in tables]
     every = np.concatenate([one.step.values for one in rows])
     streams = [stream for stream in LETTERS if all(stream in one.stream.values for one in rows)]
     if not streams:

@@ -104,6 +104,7 @@ Unit unit_of_row(const ManifestRow& row) {
   unit.row = row.number;
   unit.step = row.step;
   unit.training_tokens = row.tokens.value_or(-1);
+  unit.training_seed = row.seed.value_or(-1);
   unit.validation_loss = row.validation_loss;
   for (const std::string& part : {row.repository, row.revision, row.commit})
     if (!part.empty()) unit.revision += (unit.revision.empty() ? "" : " ") + part;
@@ -174,6 +175,7 @@ Unit unit_of_grams(const Words& paths, bool is_named) {
   unit.model_name = name.value_or(unit.model_name);
   unit.step = file.read_attribute<std::int64_t>("/", "step").value_or(unit.step);
   unit.training_tokens = file.read_attribute<std::int64_t>("/", "training_tokens").value_or(-1);
+  unit.training_seed = file.read_attribute<std::int64_t>("/", "training_seed").value_or(-1);
   if (const auto init = file.read_attribute<std::string>("/", "init"))
     unit.random = value_of(weight_source_words(), *init) == WeightSource::random;
   unit.validation_loss = file.read_attribute<double>("/", "validation_loss");

@@ -21,6 +21,7 @@ struct Unit {
   bool random = false;     ///< weights drawn, not read
   std::int64_t step = -1;  ///< -1: unknown
   std::int64_t training_tokens = -1;
+  std::int64_t training_seed = -1;
   std::optional<double> validation_loss;
   std::string revision;       ///< repository, revision and commit, from the manifest
   std::string tokens_sha256;  ///< of the job's token file (empty until set_token_digests), or of the Grams'

@@ -42,6 +42,7 @@ NetcdfAttributes run_attributes(const UnitRun& run, const UnitEvidence& evidence
                               {"init", std::string(unit.random ? "random" : "pretrained")},
                               {"step", unit.step},
                               {"training_tokens", unit.training_tokens},
+                              {"training_seed", unit.training_seed},
                               {"tokens_path", job.tokens.path},
                               {"tokens_sha256", unit.tokens_sha256},
                               {"tokens_cut_digest", unit.tokens_cut_digest},

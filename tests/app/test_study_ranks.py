@@ -134,14 +134,14 @@ class Layouts(RanksTest):
 
 class Grams(RanksTest):
     def merged(self, ranks, output, paths):
-        keys = {"grams.paths": ",".join(map(str, paths)), "predict.references": 3}
+        keys = {"grams.paths": ",".join(map(str, paths)), "predict.references": 3, "predict.streams": "k,q,v,z"}
         result, = self.study(ranks, output, keys)
         return datasets(result)
 
     def grams_of(self, name, ids, **more):
         keys = {"model.path": GOLDEN / "falcon3", "tokens.path": self.write_tokens(name + ".bin", ids),
                 "tokens.heldout": 0, "model.dtype": "float64", "predict.references": 3, **more,
-                "output.save_gram": "true"}
+                "predict.streams": "k,q,v,z", "output.save_gram": "true"}
         result, = self.study(2, name, keys)
         return datasets(result), result.with_suffix(".gram.h5")
 

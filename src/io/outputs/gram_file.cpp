@@ -163,10 +163,10 @@ void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
 
 std::vector<GramStream> read_gram_streams(const H5File& file) {
   std::vector<GramStream> streams;
-  for (const std::string name : {"k", "q", "v"})
+  for (const std::string name : {"k", "q", "v", "z"})
     if (file.has(name)) streams.push_back(read_stream(file, name));
   if (streams.empty())
-    throw InputError(file.path(), "", "", "holds no Gram of k, q or v",
+    throw InputError(file.path(), "", "", "holds no Gram of k, q, v or z",
                      "give a file that output.save_gram wrote");
   const GramStream& first = streams.front();
   for (const GramStream& stream : streams) {

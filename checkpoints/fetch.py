@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
-"""Downloads the checkpoints of a manifest from the Hugging Face hub.
+"""Downloads checkpoints from the Hugging Face hub: those of a manifest, or of a repository.
 
     python3 checkpoints/fetch.py checkpoints/olmo-2-7b/manifest.tsv step150 step1000
     python3 checkpoints/fetch.py checkpoints/olmo-2-7b/manifest.tsv --list
+    python3 checkpoints/fetch.py HuggingFaceTB/SmolLM2-135M
+    python3 checkpoints/fetch.py EleutherAI/pythia-70m --revision step1000
 
-Without NAME it downloads all rows. Every checkpoint goes to its row's path; only config.json and the safetensors files
-are downloaded. Sizes and digests are checked. When a checkpoint is complete, its commit and the size and sha256 of its
-weights are written to the manifest, and later downloads use this commit. After any interruption the same command
-continues. Rows that do not exist on the hub are named, and the others are fetched.
+Of a repository it takes one revision, into a folder of the repository's name beside this script, or all revisions
+that are named after a training step, with a manifest of them (--all-revisions). It takes the files of the tokenizer
+too.
 
-HF_TOKEN and HF_ENDPOINT are honoured. Exit codes: 0 done; 1 the environment failed; 2 the input is at fault, for
-example a row that does not exist; 3 stopped by a signal.
+Of a manifest it downloads all rows unless some are named. Every checkpoint goes to its row's path; only config.json
+and the safetensors files are downloaded. Sizes and digests are checked. When a checkpoint is complete, its commit and
+the size and sha256 of its weights are written to the manifest, and later downloads use this commit. After any
+interruption the same command continues. Rows that do not exist on the hub are named, and the others are fetched.
+
+Weights that a repository holds only in PyTorch's format are taken as they are; convert.py converts them. HF_TOKEN and
+HF_ENDPOINT are honoured; with HF_HUB_OFFLINE=1 files are copied from the hub's cache on this machine. Exit codes: 0
+done; 1 the environment failed; 2 the input is at fault, for example a row that does not exist; 3 stopped by a signal.
 """
 import argparse
 import os
@@ -25,6 +32,8 @@ import manifest
 from manifest import InputError
 
 HERE = Path(__file__).resolve().parent
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+STEP = re.compile(r"(?:^|[-_])step[-_]?(\d+)")
 
 
 def say(message):
@@ -34,6 +43,9 @@ def say(message):
 def load_hub():
     """Returns hub.py. If huggingface_hub is missing, starts this program again in the environment that has it."""
     try:
+        if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
+            import hub_cache
+            return hub_cache
         import hub
         return hub
     except ImportError:
@@ -64,10 +76,10 @@ class Checkpoint:
 
 
 class Fetch:
-    """One run over a manifest; `status` becomes the exit code."""
+    """One run over rows, of the manifest `path` unless `repository` is their only one; `status` becomes the exit code."""
 
-    def __init__(self, hub, path, rows):
-        self.hub, self.path, self.rows = hub, path, rows
+    def __init__(self, hub, path, rows, repository=None):
+        self.hub, self.path, self.rows, self.repository = hub, path, rows, repository
         self.status = 0
         self.revisions = {}
         for repository in dict.fromkeys(row["repository"] for row in rows):
@@ -120,7 +132,7 @@ class Fetch:
         return checkpoints
 
     def plan_row(self, row, commit):
-        files = self.hub.list_files(row["repository"], commit)
+        files = self.hub.list_files(row["repository"], commit, tokenizer=self.repository is not None)
         listed = {"bytes": str(self.hub.weights_size(files)), "sha256": self.hub.weights_digest(files)}
         for column, value in listed.items():
             if row[column] and row[column].lower() != value:
@@ -167,9 +179,12 @@ class Fetch:
         self.hub.record(checkpoint.folder, checkpoint.files)
         cells = {"commit": checkpoint.commit, "bytes": str(self.hub.weights_size(checkpoint.files)),
                  "sha256": self.hub.weights_digest(checkpoint.files)}
-        if any(checkpoint.row[column] != value for column, value in cells.items()):
+        if self.path.exists() and any(checkpoint.row[column] != value for column, value in cells.items()):
             manifest.fill(self.path, checkpoint.name, cells)
         say(f"{checkpoint.name}: complete, {checkpoint.folder}")
+        if any(file.name.endswith(".bin") for file in checkpoint.files):
+            say(f"{checkpoint.name}: its weights are in PyTorch's format; convert them with: python3 checkpoints/convert.py "
+                f"{checkpoint.folder}")
 
 
 def natural_order(revision):
@@ -208,8 +223,11 @@ def selected(path, names):
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("manifest", metavar="MANIFEST", type=Path)
+    parser.add_argument("manifest", metavar="MANIFEST|ORG/NAME", type=Path)
     parser.add_argument("names", metavar="NAME", nargs="*", help="rows of the manifest; all if none is given")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--revision", metavar="R", help="of ORG/NAME: branch or tag [main]")
+    which.add_argument("--all-revisions", action="store_true", help="of ORG/NAME: those named after a training step")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--list", action="store_true",
                       help="only print the revisions that the repositories have, and name the rows that do not exist")
@@ -219,7 +237,43 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def is_hub_id(path):
+    """Returns whether the first argument names a repository and not a file."""
+    return not path.exists() and path.suffix != ".tsv" and HUB_ID.fullmatch(str(path)) is not None
+
+
+def row_of(repository, revision):
+    """Returns the row of a revision. The branch main goes into the folder itself."""
+    step = STEP.search(revision)
+    name = repository.split("/")[1] if revision == "main" else revision.replace("/", "--")
+    return {"name": name, "step": step[1] if step else "", "tokens": "", "path": "." if revision == "main" else name,
+            "repository": repository, "revision": revision, **dict.fromkeys(manifest.FILLED, "")}
+
+
+def run_repository(hub, arguments):
+    """Fetches revisions of a repository that no manifest lists."""
+    repository = str(arguments.manifest)
+    path = (arguments.directory or HERE / repository.split("/")[1]) / "manifest.tsv"
+    if not arguments.all_revisions:
+        return work(Fetch(hub, path, [row_of(repository, arguments.revision or "main")], repository), arguments)
+    known = [row_of(repository, revision) for revision in sorted(hub.revisions(repository), key=natural_order)]
+    rows = [row for row in known if row["step"]]
+    for row in known:
+        if not row["step"]:
+            say(f"{repository}: {row['revision']}: is not named after a training step, and is left out")
+    if not rows:
+        raise InputError(f"{repository}: has no revision that is named after a training step; give one with --revision")
+    if not (arguments.list or arguments.dry_run):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        filled = {row["name"]: row for row in manifest.read(path)[1]} if path.exists() else {}
+        rows = [filled.get(row["name"], row) for row in rows]
+        manifest.write(path, list(rows[0]), rows)
+    return work(Fetch(hub, path, rows, repository), arguments)
+
+
 def run(hub, arguments):
+    if is_hub_id(arguments.manifest):
+        return run_repository(hub, arguments)
     path, rows = arguments.manifest, selected(arguments.manifest, arguments.names)
     if arguments.directory:
         path = arguments.directory / "manifest.tsv"
@@ -227,7 +281,11 @@ def run(hub, arguments):
             manifest.copy(arguments.manifest, path)
         if path.exists():
             rows = selected(path, arguments.names)
-    fetch = Fetch(hub, path, rows)
+    return work(Fetch(hub, path, rows), arguments)
+
+
+def work(fetch, arguments):
+    """Lists, plans or fetches, and returns the exit code."""
     if arguments.list:
         fetch.list_revisions()
         return fetch.status
@@ -239,10 +297,22 @@ def run(hub, arguments):
     return fetch.status
 
 
+def check(arguments):
+    """Reports what is wrong without the hub."""
+    if not is_hub_id(arguments.manifest):
+        for option in ("revision", "all_revisions"):
+            if getattr(arguments, option):
+                raise InputError(f"--{option.replace('_', '-')}: is of a repository, and {arguments.manifest} is a manifest; "
+                                 "name rows instead")
+        selected(arguments.manifest, arguments.names)
+    elif arguments.names:
+        raise InputError(f"NAME = {arguments.names[0]}: {arguments.manifest} is a repository; give --revision")
+
+
 def main():
     arguments = parse_arguments()
     try:
-        selected(arguments.manifest, arguments.names)  # reports what is wrong with the manifest without the hub
+        check(arguments)
         hub = load_hub()
     except InputError as error:
         say(error)

@@ -25,6 +25,10 @@ from manifest import InputError
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model", "vocab.json",
+             "merges.txt")
+BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+BIN_SHARD = re.compile(r"pytorch_model-\d{5}-of-\d{5}\.bin")
 SUMS = "SHA256SUMS"  # of the files of a folder that were checked, as sha256sum writes and reads it
 
 
@@ -51,8 +55,9 @@ def revisions(repository):
     return {ref.name: ref.target_commit for ref in [*refs.tags, *refs.branches]}
 
 
-def list_files(repository, commit):
-    """Returns the files of a commit that headspan reads: the configuration, then the weights."""
+def list_files(repository, commit, tokenizer=False):
+    """Returns the files of a commit that headspan reads: the configuration, then the weights; if they are not in
+    safetensors, those of PyTorch, which convert.py converts. `tokenizer`: also the files of the tokenizer."""
     try:
         tree = HfApi().list_repo_tree(repository, revision=commit)
         listed = {entry.path: RemoteFile(entry.path, entry.size, entry.lfs.sha256 if entry.lfs else "", entry.blob_id)
@@ -60,25 +65,36 @@ def list_files(repository, commit):
     except RevisionNotFoundError as error:
         raise InputError(f"commit = {commit}: {repository} has no such commit; "
                               "empty the cell to take the revision as it is now") from error
-    weights = [SINGLE] if SINGLE in listed else sorted(name for name in listed if SHARD.fullmatch(name))
-    names = [CONFIG, *([] if SINGLE in listed else [INDEX]), *weights]
+    return chosen_files(f"{repository} {commit}", listed, tokenizer)
+
+
+def chosen_files(where, listed, tokenizer):
+    """Returns those of listed: name -> RemoteFile that list_files returns."""
+    kinds = [(SINGLE, INDEX, SHARD), (BIN, BIN_INDEX, BIN_SHARD)]
+    single, index, shard = next((kind for kind in kinds if kind[0] in listed or kind[1] in listed), kinds[0])
+    weights = [single] if single in listed else sorted(name for name in listed if shard.fullmatch(name))
+    names = [CONFIG, *([] if single in listed else [index]), *weights]
     for name in names:
         if name not in listed:
-            raise InputError(f"{repository} {commit}: holds no {name}")
+            raise InputError(f"{where}: holds no {name}")
     for name in weights:
         if not listed[name].sha256:
-            raise InputError(f"{repository} {commit}: {name}: is listed without a sha256")
-    return [listed[name] for name in names]
+            raise InputError(f"{where}: {name}: is listed without a sha256")
+    return [listed[name] for name in [*names, *(name for name in TOKENIZER if tokenizer and name in listed)]]
+
+
+def is_weights(name):
+    return name.endswith((".safetensors", ".bin"))
 
 
 def weights_size(files):
-    return sum(file.size for file in files if file.name.endswith(".safetensors"))
+    return sum(file.size for file in files if is_weights(file.name))
 
 
 def weights_digest(files):
     """Returns the sha256 of a single weights file; for several, that of the lines "sha256  name" that sha256sum prints
     for them in the order of their names."""
-    weights = sorted((file.name, file.sha256) for file in files if file.name.endswith(".safetensors"))
+    weights = sorted((file.name, file.sha256) for file in files if is_weights(file.name))
     if len(weights) == 1:
         return weights[0][1]
     return hashlib.sha256("".join(f"{sha256}  {name}\n" for name, sha256 in weights).encode()).hexdigest()
@@ -176,8 +192,8 @@ def settle(partial, file):
 def record(folder, files):
     """Checks that the shards that the index names are there, and writes SHA256SUMS."""
     names = {file.name for file in files}
-    if INDEX in names:
-        for shard in sorted(set(json.loads(Path(folder, INDEX).read_text())["weight_map"].values())):
+    for index in names & {INDEX, BIN_INDEX}:
+        for shard in sorted(set(json.loads(Path(folder, index).read_text())["weight_map"].values())):
             if shard not in names:
-                raise InputError(f"{Path(folder, INDEX)}: weight_map = {shard}: is not in the repository")
+                raise InputError(f"{Path(folder, index)}: weight_map = {shard}: is not in the repository")
     write_sums(folder, {file.name: file.sha256 or digest(Path(folder, file.name), "sha256") for file in files})

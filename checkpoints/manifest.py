@@ -63,8 +63,11 @@ def checked_row(path, number, columns, cells):
 
 
 def write(path, columns, rows):
+    replace_text(path, "".join("\t".join(cells) + "\n" for cells in [columns, *([row[c] for c in columns] for row in rows)]))
+
+
+def replace_text(path, text):
     """Replaces the file as a whole: whenever this stops, readers see the old or the new one."""
-    text = "".join("\t".join(cells) + "\n" for cells in [columns, *([row[c] for c in columns] for row in rows)])
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~process_umask()
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name + ".tmp.",
                                      delete=False) as file:

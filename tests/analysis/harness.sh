@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs test_harness_metrics.py and test_capture_models.py, which need lm_eval, torch, transformers and accelerate. Takes
+# Runs test_harness_metrics.py, test_capture_models.py and test_convert.py, which need lm_eval, torch, transformers and accelerate. Takes
 # five minutes.
 #
 #   bash tests/analysis/harness.sh [PYTHON [PROGRAM]]
@@ -40,4 +40,5 @@ status=0
 for test in harness_metrics capture_models; do
   "$python" -B "tests/analysis/test_$test.py" "$program" mpirun || status=1  # 77: a package is missing, as it says
 done
+"$python" -B tests/checkpoints/test_convert.py || status=1
 exit "$status"

@@ -24,7 +24,7 @@ def git_digest(content):
 
 def is_large(name):
     """Returns whether the hub keeps a file outside of git."""
-    return name.endswith(".safetensors")
+    return name.endswith((".safetensors", ".bin"))
 
 
 class Hub(ThreadingHTTPServer):

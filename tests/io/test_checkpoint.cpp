@@ -163,8 +163,10 @@ TEST_F(CheckpointTest, SaysWhatToDoAboutAConfigWithoutWeights) {
 
   EXPECT_EQ(refusal(folder_), none + "download the checkpoint into it, hf download REPOSITORY --local-dir " +
                                   folder_ + ", or study random weights, model.init = random");
-  write("pytorch_model.bin", "");
+  write("tf_model.h5", "");
   EXPECT_EQ(refusal(folder_), none + "weights are read in the safetensors format only");
+  write("pytorch_model.bin", "");
+  EXPECT_EQ(refusal(folder_), none + "convert them: python3 checkpoints/convert.py " + folder_);
 }
 
 TEST_F(CheckpointTest, HasAConfigBeforeItHasWeights) {

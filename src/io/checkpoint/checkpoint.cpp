@@ -1,5 +1,7 @@
 #include "io/checkpoint/checkpoint.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <utility>
@@ -32,8 +34,21 @@ bool names_repositories(const fs::path& manifest) {
          std::string::npos;
 }
 
+/// Returns whether a folder that is not there could be the name of a repository, ORG/NAME.
+bool is_repository_name(const std::string& folder) {
+  const auto slash = folder.find('/');
+  const auto is_part = [](const std::string& part) {
+    return !part.empty() && part.front() != '.' && std::all_of(part.begin(), part.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+    });
+  };
+  std::error_code error;
+  return slash != std::string::npos && is_part(folder.substr(0, slash)) &&
+         is_part(folder.substr(slash + 1)) && !fs::exists(folder.substr(0, slash), error);
+}
+
 /// Returns the advice for a folder that lacks something: to run the script fetch.sh beside it, or fetch.py if
-/// a manifest beside it names repositories; else `otherwise`.
+/// a manifest beside it names repositories or it could be one itself; else `otherwise`.
 std::string how_to_get(const std::string& folder, const std::string& otherwise) {
   const fs::path path = fs::path(folder + "/").parent_path(), script = path.parent_path() / "fetch.sh",
                  manifest = path.parent_path() / "manifest.tsv";
@@ -42,12 +57,18 @@ std::string how_to_get(const std::string& folder, const std::string& otherwise) 
   if (names_repositories(manifest))
     return "fetch it: python3 checkpoints/fetch.py " + printable(manifest.string()) + " " +
            printable(path.filename().string());
+  if (is_repository_name(folder))
+    return "if it is a repository of the Hugging Face hub, fetch it: python3 checkpoints/fetch.py " +
+           printable(folder);
   return otherwise;
 }
 
 /// Returns the advice for a folder without weights. It differs if config.json is the only file.
 std::string how_to_fill(const std::string& folder) {
   std::error_code error;
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    if (fs::exists(fs::path(folder) / name, error))
+      return "convert them: python3 checkpoints/convert.py " + printable(folder);
   const fs::directory_iterator files(folder, error);
   if (error || std::distance(begin(files), end(files)) != 1)
     return "weights are read in the safetensors format only";

@@ -25,6 +25,8 @@ def field(**changes):
 
 
 CASES = [
+    Case("id of a hub", r"EleutherAI/pythia-70m: does not exist; if it is a repository of the Hugging Face hub, fetch it: "
+         r"python3 checkpoints/fetch\.py EleutherAI/pythia-70m", keys={"model.path": "EleutherAI/pythia-70m"}),
     Case("no checkpoint folder", r"model: does not exist; .+", lambda sample: sample.model.rename(sample.path("other"))),
     Case("no config", r"model: holds no config\.json; .+", lambda sample: (sample.model / "config.json").unlink()),
     Case("config is no JSON", FILE + "is not valid JSON: .+; .+",

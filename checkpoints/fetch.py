@@ -33,7 +33,7 @@ from manifest import InputError
 
 HERE = Path(__file__).resolve().parent
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-STEP = re.compile(r"(?:^|[-_])step[-_]?(\d+)")
+STEP = re.compile(r"(?:^|[-_])(?:step|ckpt)[-_]?(\d+)")
 
 
 def say(message):

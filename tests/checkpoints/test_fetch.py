@@ -4,174 +4,21 @@ messages, and the exit code.
     test_fetch.py PROGRAM       the program reads what was fetched
 """
 import hashlib
-import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
-from pathlib import Path
 
-from hub_server import Hub, sha256
+from fetch_case import HEADER, MIB, SHARDED, SINGLE, FetchCase, content
+from hub_server import sha256
 
 PROGRAM = sys.argv.pop(1)
-SOURCE = Path(__file__).resolve().parents[2]
-GOLDEN = SOURCE / "tests" / "data" / "golden"
-SINGLE, SHARDED = "lab/single", "lab/sharded"
-MIB = 1 << 20
-HEADER = "name\tstep\ttokens\tpath\trepository\trevision\n"
 
 
-def folder_files(folder):
-    """Returns file name -> content, for the files that fetch.py should download."""
-    names = ["config.json", *sorted(p.name for p in folder.glob("model*"))]
-    return {name: (folder / name).read_bytes() for name in names}
-
-
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-class FetchTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.python = subprocess.run(["bash", SOURCE / "checkpoints" / "environment.sh"], stdout=subprocess.PIPE,
-                                    text=True, check=True).stdout.strip()
-
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory(prefix="headspan_fetch_")
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-        self.manifest = self.folder / "sweep" / "manifest.tsv"
-        self.manifest.parent.mkdir()
-        self.sharded = folder_files(GOLDEN / "olmo2_sharded_bf16")
-        self.single = [{"config.json": b"{}", "model.safetensors": random.Random(step).randbytes(1000 + step)}
-                       for step in range(3)]
-        more = {"README.md": b"readme", "tokenizer.json": b"{}", "generation_config.json": b"{}",
-                "pytorch_model.bin": b"pickle", "optimizer.safetensors": b"moments"}
-        self.hub = Hub({SINGLE: {"main": {**self.single[2], **more},
-                                 **{f"step{i}": {**self.single[i], **more} for i in range(3)}},
-                        SHARDED: {"stage1-step1000-tokens9B": {**self.sharded, **more}}})
-        self.addCleanup(self.hub.server_close)
-        self.addCleanup(self.hub.shutdown)
-        self.addCleanup(self.hub.go_on.set)
-        self.write_rows("step0", "step1", "step2")
-
-    def write_rows(self, *revisions, repository=SINGLE):
-        """Writes a manifest with a row for each revision; its path is `at-` and the revision."""
-        rows = "".join(f"{revision}\t{number}\t{number}000\tat-{revision}\t{repository}\t{revision}\n"
-                       for number, revision in enumerate(revisions))
-        self.manifest.write_text(HEADER + rows)
-
-    def command(self, *words):
-        return [self.python, "-B", SOURCE / "checkpoints" / "fetch.py", self.manifest, *words]
-
-    def environment(self):
-        # A proxy of this machine must not stand between; timeouts are those of a user.
-        kept = {key: value for key, value in os.environ.items()
-                if not key.lower().endswith("_proxy") and not key.startswith("HF_")}
-        return {**kept, "HF_ENDPOINT": self.hub.endpoint, "HF_HOME": str(self.folder / "home"), "HF_HUB_OFFLINE": "0"}
-
-    def fetch(self, *words, status=0):
-        """Runs fetch.py. Returns its standard output and standard error."""
-        self.hub.requests.clear()
-        run = subprocess.run(self.command(*words), env=self.environment(), capture_output=True, text=True, timeout=100)
-        self.assertEqual(run.returncode, status, run.stdout + run.stderr)
-        return run.stdout, run.stderr
-
-    def cells(self, path=None):
-        """Returns the rows of the manifest as dictionaries, by name."""
-        header, *rows = [line.split("\t") for line in (path or self.manifest).read_text().splitlines()]
-        return {row[0]: dict(zip(header, row)) for row in rows}
-
-    def fetch_repository(self, *words, status=0, **environment):
-        """Runs fetch.py on a repository. Returns its standard output and standard error."""
-        self.hub.requests.clear()
-        run = subprocess.run([self.python, "-B", SOURCE / "checkpoints" / "fetch.py", *words],
-                             env={**self.environment(), **environment}, capture_output=True, text=True, timeout=100,
-                             cwd=self.folder)
-        self.assertEqual(run.returncode, status, run.stdout + run.stderr)
-        return run.stdout, run.stderr
-
-    def test_repository_goes_into_a_folder_with_its_tokenizer(self):
-        at = self.folder / "here"
-        for revision, folder in (((), at), (("--revision", "step1"), at / "step1")):
-            expected = {**self.single[1 if revision else 2], "tokenizer.json": b"{}"}
-
-            out, _ = self.fetch_repository(SINGLE, *revision, "--directory", at)
-
-            found = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-            del found["SHA256SUMS"]
-            self.assertEqual(found, expected)
-            subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
-            self.assertTrue(out.splitlines()[-1].startswith("status=done complete=1 "), out)
-            self.fetch_repository(SINGLE, *revision, "--directory", at)
-            self.assertEqual(self.hub.downloads(), [])
-
-    def test_all_revisions_come_with_a_manifest(self):
-        at = self.folder / "all"
-
-        _, err = self.fetch_repository(SINGLE, "--all-revisions", "--directory", at)
-
-        self.assertIn("lab/single: main: is not named after a training step, and is left out", err)
-        rows = self.cells(at / "manifest.tsv")
-        self.assertEqual([(row["name"], row["step"], row["path"], row["commit"]) for row in rows.values()],
-                         [(f"step{i}", str(i), f"step{i}", self.hub.commit(SINGLE, f"step{i}")) for i in range(3)])
-        before = (at / "manifest.tsv").read_bytes()
-        self.fetch_repository(SINGLE, "--all-revisions", "--directory", at)
-        self.assertEqual(((at / "manifest.tsv").read_bytes(), self.hub.downloads()), (before, []))
-        inspect = subprocess.run([PROGRAM, "inspect", at / "manifest.tsv"], capture_output=True, text=True)
-        self.assertIn("3 of 3 exist", inspect.stdout + inspect.stderr)
-
-    def test_weights_of_pytorch_are_taken_and_the_conversion_is_told(self):
-        shards = {f"pytorch_model-0000{i}-of-00002.bin": b"%d" % i for i in (1, 2)}
-        index = b'{"weight_map": {"a": "pytorch_model-00001-of-00002.bin", "b": "pytorch_model-00002-of-00002.bin"}}'
-        self.hub.repositories["lab/old"] = {"main": {"config.json": b"{}", "pytorch_model.bin": b"all"}}
-        self.hub.repositories["lab/large"] = {"main": {"config.json": b"{}", "pytorch_model.bin.index.json": index, **shards}}
-        for repository in ("lab/old", "lab/large"):
-            at = self.folder / repository
-
-            _, err = self.fetch_repository(repository, "--directory", at)
-
-            names = {path.name for path in at.iterdir()} - {"SHA256SUMS"}
-            self.assertEqual(names, set(self.hub.repositories[repository]["main"]))
-            self.assertIn(f"convert them with: python3 checkpoints/convert.py {at}", err)
-
-    def test_offline_copies_from_the_cache(self):
-        cache = self.folder / "home" / "hub" / "models--lab--single"
-        commit = self.hub.commit(SINGLE, "main")
-        snapshot = cache / "snapshots" / commit
-        snapshot.mkdir(parents=True)
-        (cache / "refs").mkdir()
-        (cache / "refs" / "main").write_text(commit)
-        for name, value in {**self.single[2], "tokenizer.json": b"{}", "README.md": b"readme"}.items():
-            (snapshot / name).write_bytes(value)
-
-        self.fetch_repository(SINGLE, "--directory", self.folder / "copy", HF_HUB_OFFLINE="1")
-
-        self.assertEqual(self.hub.requests, [])
-        found = {path.name: path.read_bytes() for path in (self.folder / "copy").iterdir()}
-        del found["SHA256SUMS"]
-        self.assertEqual(found, {**self.single[2], "tokenizer.json": b"{}"})
-        for words, message in (([SHARDED], "lab/sharded: is not in the cache"),
-                               ([SINGLE, "--revision", "step1"], "revision = step1: does not exist in lab/single")):
-            _, err = self.fetch_repository(*words, "--directory", self.folder / "none", status=2, HF_HUB_OFFLINE="1")
-            self.assertIn(message, err)
-
-    def test_words_that_do_not_suit_a_repository_or_a_manifest_are_refused(self):
-        for words, message in ((("lab/none",), "repository = lab/none: does not exist, or needs a login"),
-                               ((SINGLE, "step1"), "NAME = step1: lab/single is a repository; give --revision"),
-                               ((SINGLE, "--revision", "step9"), "revision = step9: does not exist in lab/single"),
-                               ((SHARDED, "--revision", "main"), "revision = main: does not exist"),
-                               ((self.manifest, "--revision", "step1"), "--revision: is of a repository"),
-                               ((self.manifest, "--all-revisions"), "--all-revisions: is of a repository")):
-            with self.subTest(message):
-                _, err = self.fetch_repository(*words, "--directory", self.folder / "none", status=2)
-                self.assertIn(message, err)
-
+class FetchTest(FetchCase):
     def test_takes_configuration_and_weights_only_and_fills_the_row(self):
         out, _ = self.fetch("step1")
 

@@ -148,6 +148,46 @@ class ManifestsTest(unittest.TestCase):
                 self.assertRegex(run.stdout, rf"steps +{rows[0]['step']} to {rows[-1]['step']}\n")
 
 
+class FamiliesTest(unittest.TestCase):
+    """The manifests of checkpoints/families.py."""
+
+    @staticmethod
+    def rows(name):
+        with open(CHECKPOINTS / "families" / f"{name}.tsv", newline="") as file:
+            return list(csv.DictReader(file, delimiter="\t"))
+
+    def test_files_are_what_the_script_writes(self):
+        names = sorted(path.stem for path in (CHECKPOINTS / "families").iterdir())
+        self.assertEqual(len(names), 10 + 8 + 5 + 1)
+        for name in names:
+            printed = subprocess.run([sys.executable, "-B", CHECKPOINTS / "families.py", name], capture_output=True, text=True,
+                                     check=True).stdout
+            self.assertEqual((CHECKPOINTS / "families" / f"{name}.tsv").read_text(), printed, name)
+
+    def test_pythia_has_its_154_steps_and_300_billion_tokens(self):
+        for name in ("pythia-14m", "pythia-70m-deduped", "pythia-12b"):
+            rows = self.rows(name)
+            steps = [int(row["step"]) for row in rows]
+            self.assertEqual((len(steps), steps[:4], steps[10:13], steps[-1]), (154, [0, 1, 2, 4], [512, 1000, 2000], 143_000))
+            self.assertEqual(int(rows[-1]["tokens"]), 299_892_736_000)  # of the paper's table
+            self.assertEqual({row["repository"] for row in rows}, {f"EleutherAI/{name}"})
+            self.assertEqual([row["revision"] for row in rows], [f"step{step}" for step in steps])
+
+    def test_polypythias_have_nine_seeds(self):
+        rows = self.rows("polypythias-160m")
+        self.assertEqual([row["seed"] for row in rows], [str(seed) for seed in range(1, 10) for _ in range(154)])
+        self.assertEqual({(row["repository"], row["seed"]) for row in rows},
+                         {(f"EleutherAI/pythia-160m-seed{seed}", str(seed)) for seed in range(1, 10)})
+        self.assertEqual(len({row["path"] for row in rows}), len(rows))
+
+    def test_the_program_accepts_them(self):
+        for name, count in (("pythia-1.4b", 154), ("polypythias-14m", 1386), ("amber", 360)):
+            run = subprocess.run([PROGRAM, "inspect", CHECKPOINTS / "families" / f"{name}.tsv"], capture_output=True, text=True,
+                                 timeout=50)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertRegex(run.stdout, rf"checkpoints +{count}\n")
+
+
 class TinyFamiliesTest(unittest.TestCase):
     def test_rows_are_those_of_the_files(self):
         for folder, (kind, _, _) in TINY.items():

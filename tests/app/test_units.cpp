@@ -160,6 +160,21 @@ TEST(Units, TakeTheNameThatTheJobGives) {
   EXPECT_EQ(unit_identity(job, list_units(job).at(0)), identity);  // the numbers are the same
 }
 
+TEST(Units, OfOlderResultsAreThoseOfTheDefaultsOfNewerKeys) {
+  Job job;
+  job.model.path = "/models/Llama-3.2-1B";
+  const Unit unit = list_units(job).at(0);
+  const std::string identity = unit_identity(job, unit);
+  EXPECT_EQ(identity.find("similarity"), std::string::npos);
+  EXPECT_EQ(identity.find("attention"), std::string::npos);
+
+  job.attention.scores = true;
+  EXPECT_EQ(unit_identity(job, unit), identity + "attention.scores = true\n");
+  job.attention.scores = false;
+  job.predict.similarity = {SimilarityMeasure::cka};
+  EXPECT_NE(unit_identity(job, unit).find("\npredict.similarity = cka\n"), std::string::npos);
+}
+
 TEST(Units, TellTheStepThatTheFolderNames) {
   const std::pair<const char*, std::int64_t> names[] = {{"step3000", 3000},
                                                         {"stage1-step1000-tokens5B", 1000},

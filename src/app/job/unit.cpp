@@ -182,6 +182,11 @@ Unit unit_of_grams(const Words& paths, bool is_named) {
   return unit;
 }
 
+/// Returns whether a line is the default of a key that version 0.2 did not have: its results still count.
+bool says_nothing(const std::string& line) {
+  return line == "predict.similarity = none" || line == "attention.scores = false";
+}
+
 /// Returns whether a key changes the numbers of a unit, not only where or how they are computed.
 bool changes_numbers(const std::string& key) {
   static const std::vector<std::string> kNot{"model.path", "model.manifest", "model.select", "model.init",
@@ -240,7 +245,7 @@ std::string unit_identity(const Job& job, const Unit& unit) {
     const auto equals = line.find('=');
     if (equals == std::string::npos || line.front() == '#') continue;
     const std::string key = section + line.substr(0, line.find_last_not_of(' ', equals - 1) + 1);
-    if (changes_numbers(key)) identity += section + line + "\n";
+    if (changes_numbers(key) && !says_nothing(section + line)) identity += section + line + "\n";
   }
   return identity;
 }

@@ -43,14 +43,13 @@ def copy_of_the_tree(folder):
     write_script(folder / "build" / "release" / "headspan-bench", f'exec {PROGRAM.with_name("headspan-bench")} "$@"')
     (folder / "build" / "release" / "CMakeCache.txt").write_text("HEADSPAN_TORCH_DIR:PATH=\n")
     write_script(folder / "bin" / "mpirun", f'{few_ranks} "$@"')
-    report = f"PYTHONPATH={folder / 'analysis'} exec {sys.executable} -B -m headspan_report"
-    write_script(folder / "bin" / "headspan-report", f'{report} "$@"')
+    write_script(folder / "bin" / "headspan-report", f'exec {sys.executable} -B -m headspan_report "$@"')
 
 
 def run_blocks(page, folder, slow):
     """Runs the blocks of a page that can be run, with or without the slow ones, in order. Returns the output of the
     first that fails, None if none does."""
-    environment = dict(os.environ, PATH=f"{folder / 'bin'}:{os.environ['PATH']}")
+    environment = dict(os.environ, PATH=f"{folder / 'bin'}:{os.environ['PATH']}", PYTHONPATH=str(folder / "analysis"))
     for block in page.blocks:
         if not block.is_run() or (block.is_slow() and not slow):
             continue

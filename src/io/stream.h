@@ -14,6 +14,13 @@ inline const WordList<Stream>& stream_words() {
   return words;
 }
 
+/// Two different streams, of which the heads of the first predict those of the second.
+struct StreamPair {
+  Stream source, target;
+
+  bool operator==(const StreamPair& other) const { return source == other.source && target == other.target; }
+};
+
 /// The streams that a projection of its own gives.
 inline const WordList<Stream>& projected_stream_words() {
   static const WordList<Stream> words{{"k", Stream::k}, {"q", Stream::q}, {"v", Stream::v}};

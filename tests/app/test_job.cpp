@@ -32,6 +32,7 @@ TEST(Job, HasTheDefaultsOfTheContract) {
             "\n[predict]\nstreams = k,q,v\ncapture = roped\nreferences = 5\npool = 16\nselection = "
             "pairwise,forward\n"
             "similarity = none\nmode = corrected\nprecision = float64\n"
+            "\n[cross]\nstreams = none\n"
             "\n[ceiling]\nenabled = true\nscope = layer\n"
             "\n[overlap]\nenabled = true\nprojections = q,k,v\ntolerances = "
             "paper,1e-1,1e-2,1e-3,1e-4\neffective = both\n"
@@ -49,6 +50,7 @@ TEST(Job, ReadsEveryKey) {
       "heldout = 0.1\nskip_first = 4\nseed = 3\n"
       "\n[predict]\nstreams = v,k\ncapture = proj\nreferences = 3\npool = 8\nselection = forward\n"
       "similarity = procrustes,cka\nmode = corrected\nprecision = split\n"
+      "\n[cross]\nstreams = z:v,q:k\n"
       "\n[ceiling]\nenabled = false\nscope = both\n"
       "\n[overlap]\nenabled = false\nprojections = k\ntolerances = 0.03\neffective = raw\n"
       "\n[attention]\nscores = true\n"
@@ -189,11 +191,11 @@ TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
             "a.ini: run.enabled = 5: is not a key; enabled is a key of [ceiling], [overlap]");
   EXPECT_EQ(refusal("[grams]\nwhatever = 5\n"),
             "a.ini: grams.whatever = 5: is not a key; the keys of [grams] are paths");
-  EXPECT_EQ(
-      refusal("[nothing]\nwhatever = 5\n"),
-      "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
-      "[grams], "
-      "[predict], [ceiling], [overlap], [attention], [theory], [compress], [evaluate], [run], [output]");
+  EXPECT_EQ(refusal("[nothing]\nwhatever = 5\n"),
+            "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
+            "[grams], "
+            "[predict], [cross], [ceiling], [overlap], [attention], [theory], [compress], [evaluate], [run], "
+            "[output]");
   EXPECT_EQ(input_error_of([] { read("limit = 5\n"); }),
             "a.ini: limit = 5: is not a key; limit is a key of [tokens]");
 }

@@ -67,23 +67,26 @@ class Plan(StudyTest):
     def test_memory_within_a_fifth(self):
         measure = self.folder / "measure.py"
         measure.write_text(MEASURE)
-        for name, ranks in (("mha", 1), ("mha", 2), ("mha", 4), ("gqa", 1), ("gqa", 2), ("gqa", 4)):
-            with self.subTest(model=name, ranks=ranks):
-                out = self.folder / f"{name}{ranks}.peaks"
-                self.run_study(self.job(name), ranks, (sys.executable, measure, out))
+        cross = {"cross.streams": "q:k"}
+        for name, ranks, keys in (("mha", 1, {}), ("mha", 2, {}), ("mha", 4, {}), ("gqa", 1, {}), ("gqa", 2, {}), ("gqa", 4, {}),
+                                  ("mha", 1, cross), ("mha", 4, cross)):
+            with self.subTest(model=name, ranks=ranks, keys=keys):
+                out, job = self.folder / f"{name}{ranks}{len(keys)}.peaks", self.job(name, **keys)
+                self.run_study(job, ranks, (sys.executable, measure, out))
                 peaks = [int(line) for line in out.read_text().splitlines()]
                 self.assertEqual(len(peaks), ranks)
 
-                planned = self.planned(self.job(name), ranks, "bytes_of_the_fullest_rank")["peak"]
+                planned = self.planned(job, ranks, "bytes_of_the_fullest_rank")["peak"]
 
                 self.assertAlmostEqual(planned / max(peaks), 1, delta=0.2)
 
     def test_traffic_within_a_quarter(self):
-        for name, ranks, tensor_parallel in (("mha", 1, 1), ("mha", 2, 1), ("mha", 4, 2), ("mha", 6, 1), ("gqa", 2, 2),
-                                             ("gqa", 4, 1), ("gqa", 6, 2)):
-            with self.subTest(model=name, ranks=ranks, tensor_parallel=tensor_parallel):
-                job = self.job(name, **{"run.tensor_parallel": tensor_parallel})
-                out = self.folder / f"{name}{ranks}.traffic"
+        for name, ranks, tensor_parallel, cross in (
+                ("mha", 1, 1, "none"), ("mha", 2, 1, "none"), ("mha", 4, 2, "none"), ("mha", 6, 1, "none"), ("gqa", 2, 2, "none"),
+                ("gqa", 4, 1, "none"), ("gqa", 6, 2, "none"), ("mha", 4, 2, "q:k"), ("gqa", 6, 1, "q:k")):
+            with self.subTest(model=name, ranks=ranks, tensor_parallel=tensor_parallel, cross=cross):
+                job = self.job(name, **{"run.tensor_parallel": tensor_parallel, "cross.streams": cross})
+                out = self.folder / f"{name}{ranks}{cross[0]}.traffic"
                 self.run_study(job, ranks, environment={"LD_PRELOAD": COUNT_TRAFFIC, "HEADSPAN_TRAFFIC": str(out)})
                 received = [int(line.split()[1]) for line in out.read_text().splitlines()]
                 self.assertEqual(len(received), ranks)

@@ -47,7 +47,8 @@ class Formats(StudyTest):
                      "tokens.sequence_length": 128, "tokens.limit": 3000}
         cls.result, = cls.study(1, "results", {**cls.model, "tokens.skip_first": 4, "output.save_gram": "true",
                                                "ceiling.scope": "both", "attention.scores": "true",
-                                               "predict.similarity": "cka,cca,procrustes"})
+                                               "predict.similarity": "cka,cca,procrustes",
+                                               "cross.streams": "q:k"})
 
     def calibrate(self, name, **keys):
         plan = self.folder / name

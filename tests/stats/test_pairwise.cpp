@@ -29,6 +29,30 @@ PairTable serial_pairs(const HeadLayout& layout, const Activations& fit, const A
   return pairs_of(alone, layout, fit, heldout, {layout.head_size});
 }
 
+TEST(Pairwise, OfTwoStreamsAgreesWithLeastSquares) {
+  const HeadLayout layout = cross_layout(make_layout(2, 3, 2), make_layout(3, 1, 2), 1);
+  const Activations fit = correlated(60, layout.columns(), 7, 0.3, 1, 4);
+  const Activations heldout = correlated(25, layout.columns(), 7, 0.3, 1, 5);
+  std::vector<double> r2, r2_heldout;
+  for (std::int64_t t = 6; t < 9; ++t)
+    for (std::int64_t s = 0; s < 9; ++s) {
+      const OlsScore score = reference_ols(fit, &heldout, 2, {s < 6 ? s : 0}, t);
+      r2.push_back(s < 6 ? score.r2 : kNaN);
+      r2_heldout.push_back(s < 6 ? score.r2_heldout : kNaN);
+    }
+
+  on_every_grid(layout, [&](const Grid& grid, std::int64_t block) {
+    const PairTable table = pairs_of(grid, layout, fit, &heldout, {block});
+
+    expect_near(table.r2, r2, 1e-9, "r2");
+    expect_near(table.r2_heldout, r2_heldout, 1e-9, "r2_heldout");
+    for (std::size_t i = 0; i < r2.size(); ++i)
+      EXPECT_EQ(table.status[i], std::isnan(r2[i]) ? kNotComputed : 0);
+  });
+  EXPECT_TRUE(layout.is_causal(2, 7) && layout.is_causal(5, 8));  // of layers 0 and 1, 1 and 2
+  EXPECT_FALSE(layout.is_causal(2, 6) || layout.is_causal(3, 7) || layout.is_causal(7, 8));
+}
+
 TEST(Pairwise, AgreesWithLeastSquaresOnTheActivations) {
   struct Case {
     HeadLayout layout;

@@ -15,8 +15,10 @@ CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& requ
       grams_per_stream(request_.by_layer ? model_.config().layers : 1),
       spec{{}, {}, request_.precision, heldout_},
       passes(request_.passes) {
-  for (const Stream stream : request->streams) {
-    const HeadLayout& layout = layouts.emplace_back(stream_layout(model->config(), stream));
+  HS_ASSERT(request->pairs.empty() || !request->by_layer);
+  for (const Stream stream : request->streams) layouts.push_back(stream_layout(model->config(), stream));
+  for (const StreamPair& pair : request->pairs) layouts.push_back(pair_layout(model->config(), pair));
+  for (const HeadLayout& layout : layouts) {
     const std::int64_t heads = layout.heads() / grams_per_stream;
     spec.columns.insert(spec.columns.end(), to_size(grams_per_stream), heads * layout.head_size);
     spec.blocks.insert(spec.blocks.end(), to_size(grams_per_stream),
@@ -24,34 +26,38 @@ CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& requ
   }
   if (!passes.empty()) return;
   DeviceShare& everything = passes.emplace_back();
-  everything.streams.resize(request->streams.size());
+  everything.streams.resize(layouts.size());
   std::iota(everything.streams.begin(), everything.streams.end(), std::size_t{0});
   everything.parts = spec.heldout ? std::vector{Part::fit, Part::heldout} : std::vector{Part::fit};
 }
 
-std::size_t CaptureSetup::index_of(Stream stream) const {
-  return to_size(std::find(request->streams.begin(), request->streams.end(), stream) -
-                 request->streams.begin());
-}
-
-bool CaptureSetup::sums(const DeviceShare& pass, Stream stream) const {
-  return std::find(pass.streams.begin(), pass.streams.end(), index_of(stream)) != pass.streams.end();
-}
-
 std::vector<Stream> CaptureSetup::streams(const DeviceShare& pass, bool queries) const {
-  std::vector<Stream> all;
-  for (const std::size_t s : pass.streams) all.push_back(request->streams[s]);
-  if (queries && !sums(pass, Stream::q)) all.push_back(Stream::q);
-  return all;
+  std::vector<Stream> needed;
+  for (const auto& [word, stream] : stream_words())
+    if ((queries && stream == Stream::q) || !places(pass, 0, stream).empty()) needed.push_back(stream);
+  return needed;
+}
+
+std::vector<CaptureSetup::Place> CaptureSetup::places(const DeviceShare& pass, std::int64_t layer,
+                                                      Stream stream) const {
+  const std::size_t own = request->streams.size();
+  const std::int64_t width = model->config().heads_of(stream) * model->config().head_size,
+                     column = request->by_layer ? 0 : layer * width;
+  std::vector<Place> found;
+  for (const std::size_t s : pass.streams) {
+    if (s < own) {
+      if (request->streams[s] == stream) found.push_back({gram(s, layer), column});
+      continue;
+    }
+    const StreamPair& pair = request->pairs[s - own];
+    if (pair.source == stream) found.push_back({s, column});
+    if (pair.target == stream) found.push_back({s, layouts[s].first_target * layouts[s].head_size + column});
+  }
+  return found;
 }
 
 std::size_t CaptureSetup::gram(std::size_t s, std::int64_t layer) const {
   return request->by_layer ? s * to_size(grams_per_stream) + to_size(layer) : s;
-}
-
-std::int64_t CaptureSetup::first_column(std::size_t s, std::int64_t layer) const {
-  if (request->by_layer) return 0;
-  return layer * model->heads(request->streams[s]).count * layouts[s].head_size * processes->tensor().size();
 }
 
 Range CaptureSetup::share_of_rank(std::size_t count) const {
@@ -67,6 +73,12 @@ HeadLayout stream_layout(const ModelConfig& config, Stream stream) {
       layout.head.push_back(h);
     }
   return layout;
+}
+
+HeadLayout pair_layout(const ModelConfig& config, const StreamPair& pair) {
+  // What a layer gathers depends on all that it projects, so that only later layers can be predicted from it.
+  const std::int64_t delay = pair.source == Stream::z ? 1 : 0;
+  return cross_layout(stream_layout(config, pair.source), stream_layout(config, pair.target), delay);
 }
 
 }  // namespace headspan

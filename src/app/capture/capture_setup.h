@@ -39,10 +39,13 @@ struct CaptureRequest {
   /// Receives, by index in `streams`, the Grams that the last pass sums completely. They stay on the device.
   /// Not with by_layer. Null: all Grams are copied to the host.
   std::map<std::size_t, ResidentGrams>* resident = nullptr;
+  /// Pairs of streams, whose heads have a Gram together. They count as further streams. Not with by_layer.
+  std::vector<StreamPair> pairs{};
 };
 
 /// Returns the heads of a stream in the order of the columns of its Gram.
 HeadLayout stream_layout(const ModelConfig& config, Stream stream);
+HeadLayout pair_layout(const ModelConfig& config, const StreamPair& pair);
 
 /// The positions in a batch whose activations enter the statistics, by part.
 using KeptPositions = std::array<std::vector<std::int64_t>, 2>;
@@ -56,18 +59,21 @@ struct CaptureSetup {
   const CaptureRequest* request;
   const ProcessLayout* processes;
   std::int64_t grams_per_stream;    ///< 1, or the layers
-  std::vector<HeadLayout> layouts;  ///< by stream of the request
-  GramSpec spec;                    ///< of the Grams of the first stream, then of the next
+  std::vector<HeadLayout> layouts;  ///< by stream of the request, then by pair
+  GramSpec spec;                    ///< of the Grams of the first stream, then of the next, then of the pairs
   std::vector<DeviceShare> passes;  ///< those of the request, or one that sums everything
 
-  bool sums(const DeviceShare& pass, Stream stream) const;
   /// Returns the streams that a pass needs from the model: those that it sums, and with `queries` q as well.
   std::vector<Stream> streams(const DeviceShare& pass, bool queries) const;
-  /// Returns the index of a stream in the request, or the number of its streams if it is not among them.
-  std::size_t index_of(Stream stream) const;
-  /// Returns the index of the Gram that a layer of stream `s` goes into, and its first column there.
+  /// Where a layer of a stream goes: the index of a Gram, and the first column there.
+  struct Place {
+    std::size_t gram;
+    std::int64_t first_column;
+  };
+  /// Returns the places in the Grams of a pass, none if it does not sum the stream.
+  std::vector<Place> places(const DeviceShare& pass, std::int64_t layer, Stream stream) const;
+  /// Returns the index of the Gram that a layer of stream or pair `s` goes into.
   std::size_t gram(std::size_t s, std::int64_t layer) const;
-  std::int64_t first_column(std::size_t s, std::int64_t layer) const;
   /// Returns this rank's share of `count` tokens of its data-parallel row.
   Range share_of_rank(std::size_t count) const;
 };

@@ -32,7 +32,7 @@ class DeviceGramSink : public GramSink<T> {
     setup_.model->capture_tensors(
         batch, setup_.request->point, setup_.streams(pass(), static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
-          if (setup_.sums(pass(), stream)) add(layer, stream, values);
+          add(layer, stream, values);
           if (queries && stream == Stream::q)
             on_host<T>(values, [&](const T* host) { queries(layer, host); });
         },
@@ -65,12 +65,12 @@ class DeviceGramSink : public GramSink<T> {
 
   /// Adds values: [tokens, heads of this rank, head_size] of one layer.
   void add(std::int64_t layer, Stream stream, const at::Tensor& values) {
-    const std::size_t s = setup_.index_of(stream), gram = setup_.gram(s, layer);
-    for (const Part part : share_.parts) {
-      const auto p = static_cast<std::size_t>(part);
-      copy_tokens(setup_.processes->tensor_device(), values, positions_[p], setup_.first_column(s, layer),
-                  rows_[p][gram]);
-    }
+    for (const CaptureSetup::Place& place : setup_.places(pass(), layer, stream))
+      for (const Part part : share_.parts) {
+        const auto p = static_cast<std::size_t>(part);
+        copy_tokens(setup_.processes->tensor_device(), values, positions_[p], place.first_column,
+                    rows_[p][place.gram]);
+      }
   }
 
   const CaptureSetup& setup_;

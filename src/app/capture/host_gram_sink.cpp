@@ -28,7 +28,7 @@ class HostGramSink : public GramSink<T> {
     setup_.model->template capture<T>(
         batch, setup_.request->point, setup_.streams(setup_.passes[0], static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const T* values) {
-          if (setup_.sums(setup_.passes[0], stream)) add(kept, layer, stream, values);
+          add(kept, layer, stream, values);
           if (queries && stream == Stream::q) queries(layer, values);
         },
         mean_squares);
@@ -43,16 +43,16 @@ class HostGramSink : public GramSink<T> {
  private:
   /// Adds values: [tokens, heads of this rank, head_size] of one layer.
   void add(const KeptPositions& kept, std::int64_t layer, Stream stream, const T* values) {
-    const std::size_t s = setup_.index_of(stream), gram = setup_.gram(s, layer);
-    const std::int64_t width = setup_.model->heads(stream).count * setup_.layouts[s].head_size,
-                       columns = setup_.spec.columns[gram];
-    for (std::size_t part = 0; part < setup_.spec.parts(); ++part) {
-      T* const out = rows_[part][gram] + setup_.first_column(s, layer);
-      if (setup_.processes->tensor().size() == 1)
-        copy_rows(values, width, kept[part], out, columns);
-      else
-        exchange_heads(values, width, kept[part], out, columns);
-    }
+    const std::int64_t width = setup_.model->heads(stream).count * setup_.model->config().head_size;
+    for (const CaptureSetup::Place& place : setup_.places(setup_.passes[0], layer, stream))
+      for (std::size_t part = 0; part < setup_.spec.parts(); ++part) {
+        const std::int64_t columns = setup_.spec.columns[place.gram];
+        T* const out = rows_[part][place.gram] + place.first_column;
+        if (setup_.processes->tensor().size() == 1)
+          copy_rows(values, width, kept[part], out, columns);
+        else
+          exchange_heads(values, width, kept[part], out, columns);
+      }
   }
 
   static void copy_rows(const T* values, std::int64_t width, const std::vector<std::int64_t>& positions,

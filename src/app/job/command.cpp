@@ -7,8 +7,9 @@
 namespace headspan {
 
 const std::vector<CommandRow>& commands() {
-  static const std::vector<std::string> study{"model",   "tokens",  "activations", "grams", "predict",
-                                              "ceiling", "overlap", "attention",   "run",   "output"};
+  static const std::vector<std::string> study{"model",     "tokens", "activations", "grams",
+                                              "predict",   "cross",  "ceiling",     "overlap",
+                                              "attention", "run",    "output"};
   static const std::vector<CommandRow> rows{
       {Command::study, "study", "headspan study [JOB.ini] [--units] [--section.key value ...]",
        "predict each attention head from others, and write one result file for each checkpoint of a job; "

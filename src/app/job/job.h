@@ -66,6 +66,7 @@ struct Job {
     std::int64_t pool = 16;
     std::vector<SelectionRule> selection{SelectionRule::pairwise, SelectionRule::forward};
     std::vector<SimilarityMeasure> similarity;
+    std::vector<StreamPair> cross;  ///< the key cross.streams
     PredictMode mode = PredictMode::corrected;
     Precision precision = Precision::float64;
   } predict;

@@ -147,6 +147,9 @@ void Resolver::check_inputs() const {
     refuse("tokens.path", "is given beside " + source, "give one of the two");
   if (!has_model && job_.attention.scores)
     refuse("attention.scores", "runs a model, and " + source + " is none", "give a model, or leave it out");
+  if (!has_model && !job_.predict.cross.empty())
+    refuse("cross.streams", "takes two streams of a model, and " + source + " is none",
+           "give a model, or leave it out");
   if (source != "model.manifest" && job_.model.select != Words{"all"})
     refuse("model.select", "selects from a manifest, and none is given",
            "give model.manifest or leave it out");

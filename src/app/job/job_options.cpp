@@ -115,6 +115,27 @@ std::vector<JobOption> predict_options() {
              "precision of the products that the Gram sums")};
 }
 
+/// A pair of streams, SOURCE:TARGET.
+ValueKind<StreamPair> stream_pair() {
+  const ValueKind<Stream> stream = choice(stream_words());
+  return {"SOURCE:TARGET, two of " + stream.allowed,
+          [stream](const std::string& text) {
+            const std::size_t colon = text.find(':');
+            if (colon == std::string::npos) throw BadValue("is not allowed");
+            const StreamPair pair{stream.read(text.substr(0, colon)), stream.read(text.substr(colon + 1))};
+            if (pair.source == pair.target) throw BadValue("names one stream twice");
+            return pair;
+          },
+          [stream](const StreamPair& pair) {
+            return stream.write(pair.source) + ":" + stream.write(pair.target);
+          }};
+}
+
+std::vector<JobOption> cross_options() {
+  return {option("cross.streams", &Job::predict, &Job::Predict::cross, or_none(list_of(stream_pair())),
+                 "pairs of streams, as in q:k,z:v: heads of the first predict heads of the second")};
+}
+
 /// [ceiling], [overlap] and [attention].
 std::vector<JobOption> bound_options() {
   return {option("ceiling.enabled", &Job::ceiling, &Job::Ceiling::enabled, flag(),
@@ -249,9 +270,9 @@ std::vector<JobOption> output_options() {
 const std::vector<JobOption>& job_options() {
   static const std::vector<JobOption> options = [] {
     std::vector<JobOption> all;
-    for (const auto& part :
-         {model_options(), tokens_options(), own_data_options(), predict_options(), bound_options(),
-          theory_options(), compress_options(), evaluate_options(), run_options(), output_options()})
+    for (const auto& part : {model_options(), tokens_options(), own_data_options(), predict_options(),
+                             cross_options(), bound_options(), theory_options(), compress_options(),
+                             evaluate_options(), run_options(), output_options()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

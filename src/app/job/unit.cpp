@@ -184,7 +184,8 @@ Unit unit_of_grams(const Words& paths, bool is_named) {
 
 /// Returns whether a line is the default of a key that version 0.2 did not have: its results still count.
 bool says_nothing(const std::string& line) {
-  return line == "predict.similarity = none" || line == "attention.scores = false";
+  return line == "predict.similarity = none" || line == "cross.streams = none" ||
+         line == "attention.scores = false";
 }
 
 /// Returns whether a key changes the numbers of a unit, not only where or how they are computed.

@@ -145,12 +145,12 @@ class PhaseCosts {
     PhaseCost cost{"pairs"};
     double fullest = 0;
     for (const StreamSize& stream : streams_) {
-      const double h = stream.heads,
-                   flops = h * h * d_ * d_ * d_ * ((parts_ > 1 ? 6 : 2) + similarity_products());
+      const double h = stream.heads, fits = stream.sources * stream.targets,
+                   flops = fits * d_ * d_ * d_ * ((parts_ > 1 ? 6 : 2) + similarity_products());
       cost.flops += flops;
       fullest += flops * fullest_of_gram(stream, config_, group_.grid);
       const double sources = (1 / real(group_.grid.rows) + 1 / real(group_.grid.columns) - 2 / ranks_) * h;
-      cost.received += sources * (2 + parts_ * d_ * d_) * 8 + h * h / ranks_ * others_ * 40;
+      cost.received += sources * (2 + parts_ * d_ * d_) * 8 + fits / ranks_ * others_ * 40;
       cost.messages += exchanges(2) + 4 * hops();
     }
     cost.fullest = fullest / cost.flops;
@@ -165,6 +165,7 @@ class PhaseCosts {
   PhaseCost heads() const {
     PhaseCost cost{"heads"};
     for (const StreamSize& stream : streams_) {
+      if (stream.is_pair()) continue;
       const double h = stream.heads, pairs = h * (h / real(config_.layers) - 1) / 2;
       cost.flops += (h * 4.0 / 3 + pairs * 4) * d_ * d_ * d_ + stream.columns * width(stream);
       cost.fullest = std::max(cost.fullest, fullest_of(h, ranks_));
@@ -196,11 +197,12 @@ class PhaseCosts {
       for (const SelectionRule rule : job_.predict.selection) {
         const bool forward = rule == SelectionRule::forward;
         const double pool = remote_tile_bytes(job_.predict.pool, config_, stream, ranks_);
-        cost.flops += stream.heads * selection_flops(forward);
-        cost.fullest = std::max(cost.fullest, fullest_of(stream.heads, ranks_));
-        cost.received += (forward ? pool : 0) + pool * chosen * chosen * parts_;
+        const double scopes = stream.is_pair() ? 2 : 1;  // causal sources, and all
+        cost.flops += scopes * stream.targets * selection_flops(forward);
+        cost.fullest = std::max(cost.fullest, fullest_of(stream.targets, ranks_));
+        cost.received += scopes * ((forward ? pool : 0) + pool * chosen * chosen * parts_);
         const double rounds = std::max(1.0, std::ceil(pool / kRemoteTilesBytes));
-        cost.messages += rounds * exchanges(2 * ((forward ? 1 : 0) + parts_));
+        cost.messages += scopes * rounds * exchanges(2 * ((forward ? 1 : 0) + parts_));
       }
     return cost;
   }
@@ -208,6 +210,7 @@ class PhaseCosts {
   PhaseCost ceiling() const {
     PhaseCost cost{"ceiling"};
     for (const StreamSize& stream : streams_) {
+      if (stream.is_pair()) continue;
       const double w = width(stream), layers = real(config_.layers);
       const bool wide = w >= kWideLayer;
       if (ceilings_) {

@@ -27,17 +27,24 @@ TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first) {
 }
 
 std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config) {
+  const double d = real(config.head_size);
+  const auto heads_of = [&](Stream stream) { return real(config.heads_of(stream) * config.layers); };
   std::vector<StreamSize> sizes;
   for (const Stream stream : predict.streams) {
-    const std::int64_t heads = config.heads_of(stream) * config.layers;
-    sizes.push_back({real(heads), real(heads * config.head_size)});
+    const double heads = heads_of(stream);
+    sizes.push_back({heads, heads * d, heads, heads});
+  }
+  for (const StreamPair& pair : predict.cross) {
+    const double sources = heads_of(pair.source), targets = heads_of(pair.target);
+    sizes.push_back({sources + targets, (sources + targets) * d, sources, targets});
   }
   return sizes;
 }
 
 std::int64_t most_heads(const Job::Predict& predict, const ModelConfig& config) {
   double heads = 0;
-  for (const StreamSize& stream : stream_sizes(predict, config)) heads = std::max(heads, stream.heads);
+  for (const StreamSize& stream : stream_sizes(predict, config))
+    if (!stream.is_pair()) heads = std::max(heads, stream.heads);
   return static_cast<std::int64_t>(heads);
 }
 
@@ -72,7 +79,7 @@ double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape
 double remote_tile_bytes(std::int64_t pool, const ModelConfig& config, const StreamSize& stream,
                          double ranks) {
   const double side = (real(pool) + 1) * real(config.head_size);
-  return stream.heads / ranks * side * side / 2 * 8 * (ranks - 1) / ranks;
+  return stream.targets / ranks * side * side / 2 * 8 * (ranks - 1) / ranks;
 }
 
 std::int64_t block_of(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {

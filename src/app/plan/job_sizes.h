@@ -37,13 +37,18 @@ double bytes_of(Dtype dtype);
 /// Counts the tokens of a sample, without the first `skip_first` of each sequence.
 TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first);
 
-/// Heads and columns of one captured stream, all layers together.
+/// Heads and columns of one captured stream, all layers together; or of two streams, of which the first
+/// predicts the second.
 struct StreamSize {
   double heads, columns;
+  double sources, targets;  ///< all heads, or those of the first and of the second stream
+
+  bool is_pair() const { return sources < heads; }
 };
+/// Returns the sizes of the streams, then of the pairs.
 std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config);
 
-/// Returns the number of heads of the captured stream that has most.
+/// Returns the number of heads of the stream of predict.streams that has most.
 std::int64_t most_heads(const Job::Predict& predict, const ModelConfig& config);
 
 /// Returns the bytes of the weights that a study keeps on each of `tensor_parallel` ranks.

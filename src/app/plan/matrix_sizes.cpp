@@ -53,6 +53,14 @@ void check_projection_sizes(const Job::Overlap& overlap, const ModelConfig& conf
         {rows, columns, heads, d}, squarest_grid(ranks / subgroups), "overlap.enabled = false");
 }
 
+/// Checks that the columns of `what` can be counted. `key` names it.
+void check_columns(const char* key, const std::string& what, std::int64_t heads, std::int64_t head_size) {
+  const std::int64_t columns = checked_mul(heads, head_size, "columns of a stream");
+  if (columns > std::numeric_limits<int>::max())
+    throw InputError("", key, "", "holds " + what + " of " + std::to_string(columns) + " columns",
+                     "MPI and BLAS count up to " + std::to_string(std::numeric_limits<int>::max()));
+}
+
 }  // namespace
 
 LayerSizes layer_sizes(const HeadLayout& layout) {
@@ -64,10 +72,7 @@ LayerSizes layer_sizes(const HeadLayout& layout) {
 
 void check_layer_sizes(const Job::Ceiling& ceiling, const Job::Run& run, const LayerSizes& layers,
                        const GridShape& grid) {
-  const std::int64_t columns = checked_mul(layers.heads, layers.head_size, "columns of a stream");
-  if (columns > std::numeric_limits<int>::max())
-    throw InputError("", "predict.streams", "", "holds a stream of " + std::to_string(columns) + " columns",
-                     "MPI and BLAS count up to " + std::to_string(std::numeric_limits<int>::max()));
+  check_columns("predict.streams", "a stream", layers.heads, layers.head_size);
   const bool in_layers = ceiling.enabled && ceiling.scope != CeilingScope::causal;
   if (!in_layers || run.device == ComputeDevice::cuda || layers.widest < kWideLayer) return;
   check("the " + std::to_string(layers.widest) + " columns of a layer",
@@ -80,6 +85,10 @@ void check_model_sizes(const Job& job, const ModelConfig& config, const GridShap
     check_layer_sizes(job.ceiling, job.run,
                       {heads * config.head_size, heads * config.layers, config.head_size}, grid);
   }
+  for (const StreamPair& pair : job.predict.cross)
+    check_columns("cross.streams", "a pair",
+                  (config.heads_of(pair.source) + config.heads_of(pair.target)) * config.layers,
+                  config.head_size);
   check_projection_sizes(job.overlap, config, grid.rows * grid.columns);
 }
 

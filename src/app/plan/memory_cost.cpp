@@ -44,11 +44,13 @@ double statistics_bytes(const Job::Predict& predict, const ModelConfig& config, 
   for (const StreamSize& stream : stream_sizes(predict, config)) {
     const double h = stream.heads, width = stream.columns / real(config.layers);
     const double measures = real(static_cast<std::int64_t>(predict.similarity.size()));
-    tables += h * h * (3 * 8 + 1 + 8 * measures) / ranks + h * d * 3 * 8 / ranks + h * width / d * 8;
+    tables += stream.targets * h * (3 * 8 + 1 + 8 * measures) / ranks;
+    if (!stream.is_pair()) tables += h * d * 3 * 8 / ranks + h * width / d * 8;
     const double records = (h / real(group.grid.rows) + h / real(group.grid.columns)) * 2 * d * d * 8;
-    const double fits = h * h / ranks * (measures > 0 ? 96 : 48) *
+    const double fits = stream.sources * stream.targets / ranks * (measures > 0 ? 96 : 48) *
                         (group.ranks > 1 ? 2 : 1);  // while they are sent to the ranks of their targets
-    const double layer = 4 * width * width * 8 * parts_of(tokens) / (width >= kWideLayer ? ranks : 1);
+    const double layer =
+        stream.is_pair() ? 0 : 4 * width * width * 8 * parts_of(tokens) / (width >= kWideLayer ? ranks : 1);
     const double remote =
         2 * std::min(kRemoteTilesBytes, remote_tile_bytes(predict.pool, config, stream, ranks));
     work = std::max({work, records + fits, remote, layer});

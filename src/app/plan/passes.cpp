@@ -30,6 +30,9 @@ double panel_bytes(const PassSetting& setting, double columns, double tokens) {
   return 2 * (3 * local + gathered * value) + gathered * copy;
 }
 
+/// Returns how many streams and pairs of streams have a Gram.
+std::size_t captured(const Job::Predict& predict) { return predict.streams.size() + predict.cross.size(); }
+
 /// Cuts the streams into `count` runs of consecutive streams, as evenly as possible.
 std::vector<std::vector<std::size_t>> cut_streams(std::size_t streams, std::size_t count) {
   std::vector<std::vector<std::size_t>> runs(count);
@@ -43,7 +46,7 @@ std::vector<DeviceShare> make_passes(const PassSetting& setting, std::size_t run
   if (setting.heldout && by_part) parts.push_back({Part::heldout});
   if (setting.heldout && !by_part) parts[0].push_back(Part::heldout);
   std::vector<DeviceShare> passes;
-  for (const auto& streams : cut_streams(setting.job.predict.streams.size(), runs))
+  for (const auto& streams : cut_streams(captured(setting.job.predict), runs))
     for (const auto& part : parts)
       for (std::int64_t stripe = 0; stripe < stripes; ++stripe)
         passes.push_back({streams, part, {stripe, stripes}});
@@ -88,7 +91,7 @@ std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
       return pass.slice.number > 0 || pass_bytes(setting, pass) <= room;  // which counts the largest stripe
     });
   };
-  const std::size_t streams = setting.job.predict.streams.size();
+  const std::size_t streams = captured(setting.job.predict);
   for (std::size_t runs = 1; runs <= streams; ++runs)
     for (const bool by_part : {false, true}) {
       std::vector<DeviceShare> passes = make_passes(setting, runs, by_part, 1);
@@ -103,8 +106,13 @@ std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {
 
 std::string pass_name(const PassSetting& setting, const DeviceShare& pass) {
   std::string name;
-  for (const std::size_t s : pass.streams)
-    name += (name.empty() ? "" : ",") + word_of(stream_words(), setting.job.predict.streams[s]);
+  const Job::Predict& predict = setting.job.predict;
+  for (const std::size_t s : pass.streams) {
+    const std::size_t own = predict.streams.size();
+    name += (name.empty() ? "" : ",") +
+            word_of(stream_words(), s < own ? predict.streams[s] : predict.cross[s - own].source);
+    if (s >= own) name += "-" + word_of(stream_words(), predict.cross[s - own].target);
+  }
   std::string parts;
   for (const Part part : pass.parts)
     parts += std::string(parts.empty() ? "" : ",") + (part == Part::fit ? "fit" : "heldout");

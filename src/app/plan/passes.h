@@ -27,7 +27,7 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass);
 double bytes_beside_passes(const PassSetting& setting);
 
 /// Returns the fewest passes that fit `bytes` of a GPU per rank; none if not even single stripes do. A pass
-/// names streams by their index in predict.streams.
+/// names streams by their index in predict.streams, which the pairs of streams follow.
 std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes);
 
 /// Returns what the pass sums, in words. A saved state is recognised by them.

@@ -46,17 +46,28 @@ Projections projections(const Job::Model& rule, const ModelInput& input) {
 /// Returns whether a Gram is needed whole in host memory.
 bool needs_whole_grams(const Job& job) {
   const Job::Ceiling& ceiling = job.ceiling;
-  return job.output.save_gram || !job.predict.similarity.empty() ||
+  return job.output.save_gram || !job.predict.similarity.empty() || !job.predict.cross.empty() ||
          (ceiling.enabled && ceiling.scope != CeilingScope::layer);
 }
 
-/// Returns a stream of the unit, without its Grams.
-StreamEvidence stream_evidence(const Job& job, const Prepared& prepared, Stream stream) {
+/// Returns the streams of the unit, then the pairs of streams, without their Grams.
+std::vector<StreamEvidence> stream_evidence(const Job& job, const Prepared& prepared) {
+  const ModelConfig& config = prepared.input.config;
   const Dtype dtype = prepared.input.dtype;
   const Precision precision = job.predict.precision;
-  return {{stream, job.predict.capture, dtype, precision, job.tokens.skip_first},
-          stream_layout(prepared.input.config, stream),
-          fit_rules(job.predict.mode, dtype, precision)};
+  const FitRules rules = fit_rules(job.predict.mode, dtype, precision);
+  StreamOrigin origin{{}, job.predict.capture, dtype, precision, job.tokens.skip_first};
+  std::vector<StreamEvidence> streams;
+  for (const Stream stream : job.predict.streams) {
+    origin.stream = stream;
+    streams.push_back({origin, stream_layout(config, stream), rules});
+  }
+  for (const StreamPair& pair : job.predict.cross) {
+    origin.stream = pair.source;
+    origin.target = pair.target;
+    streams.push_back({origin, pair_layout(config, pair), rules});
+  }
+  return streams;
 }
 
 /// Chooses whether the Grams are summed on the GPUs, and in which passes. Returns the names of the passes.
@@ -128,6 +139,7 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   }();
   CaptureRequest request{job.predict.streams, job.predict.capture, job.predict.precision,
                          batch_tokens(job.run, prepared.sample, run.processes), job.tokens.skip_first};
+  request.pairs = job.predict.cross;
   const std::vector<std::string> passes = choose_passes(run, prepared, request);
   std::optional<AttentionSums> sums;
   if (saves_attention(job.predict, job.output))
@@ -182,8 +194,7 @@ UnitEvidence run_model(const UnitRun& run) {
   if (prepared.input.checkpoint)
     for (const std::string& warning : prepared.input.checkpoint->warnings()) run.log.warning(warning);
   UnitEvidence evidence;
-  for (const Stream stream : job.predict.streams)
-    evidence.streams.push_back(stream_evidence(job, prepared, stream));
+  evidence.streams = stream_evidence(job, prepared);
   capture(run, prepared, evidence);
   if (const auto gpu = run.processes.gpu())
     release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)));

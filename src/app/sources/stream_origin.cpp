@@ -21,6 +21,11 @@ void check_words(const std::string& path, const GramStream& stream) {
 
 }  // namespace
 
+std::string StreamOrigin::name() const {
+  const std::string& name = word_of(stream_words(), stream);
+  return target ? name + "-" + word_of(stream_words(), *target) : name;
+}
+
 std::string StreamOrigin::capture_name() const {
   return capture ? word_of(capture_words(), *capture) : kGiven;
 }
@@ -39,9 +44,12 @@ GramStream gram_stream(const StreamOrigin& origin, const HeadLayout& layout, boo
 }
 
 StreamOrigin stream_origin(const GramStream& stream) {
-  return {*value_of(stream_words(), stream.name), value_of(capture_words(), stream.capture),
-          *value_of(dtype_words(), stream.forward_dtype), *value_of(precision_words(), stream.precision),
-          stream.skip_first};
+  return {*value_of(stream_words(), stream.name),
+          value_of(capture_words(), stream.capture),
+          *value_of(dtype_words(), stream.forward_dtype),
+          *value_of(precision_words(), stream.precision),
+          stream.skip_first,
+          std::nullopt};
 }
 
 std::vector<GramStream> read_known_streams(const H5File& file) {

@@ -19,9 +19,10 @@ struct StreamOrigin {
   Dtype forward_dtype = Dtype::float32;  ///< of the values when captured
   Precision precision = Precision::float64;
   std::int64_t skip_first = 0;
+  std::optional<Stream> target{};  ///< if its heads are predicted by those of `stream`; both are captured
 
-  /// Return the words that files and messages use.
-  const std::string& name() const { return word_of(stream_words(), stream); }
+  /// Return the words that files and messages use; of two streams, SOURCE-TARGET.
+  std::string name() const;
   std::string capture_name() const;
 };
 

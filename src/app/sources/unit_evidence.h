@@ -13,8 +13,8 @@
 
 namespace headspan {
 
-/// One stream of a unit. Its Grams are in host memory or on GPUs; neither before they are captured or read,
-/// and after they are analysed.
+/// One stream of a unit, or two of which the first predicts the second. Its Grams are in host memory or on
+/// GPUs; neither before they are captured or read, and after they are analysed.
 struct StreamEvidence {
   StreamOrigin origin;
   HeadLayout layout;
@@ -24,8 +24,8 @@ struct StreamEvidence {
 };
 
 struct UnitEvidence {
-  std::vector<StreamEvidence> streams;
-  Sample sample;  ///< without sequences if the source is Grams
+  std::vector<StreamEvidence> streams;  ///< then the pairs of streams
+  Sample sample;                        ///< without sequences if the source is Grams
   std::string model_type;
   std::string config_sha256;
   std::string weights_digest;              ///< empty: no weights were read

@@ -27,6 +27,17 @@ void copy_selected(const ResidentGrams& resident, RegressionData& data, const Pa
   resident.copy_to_host(data, selection_tiles(data.layout, pairs, pool));
 }
 
+/// Returns the fits of all pairs, and sets `similarity` if the request names measures.
+PairTable compare_pairs(const RegressionData& data, const AnalysisRequest& request,
+                        const ResidentGrams* resident, std::optional<SimilarityTable>& similarity) {
+  PairSums sums = request.device ? device_pair_sums(*request.device, resident) : PairSums(host_pair_sums);
+  if (request.similarity.empty()) return all_pairs(data, sums);
+  Similarity measures(request.similarity);
+  PairTable pairs = all_pairs(data, measures.beside(sums));
+  similarity = measures.finish(data, pairs.rank);
+  return pairs;
+}
+
 }  // namespace
 
 bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device) {
@@ -43,13 +54,8 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
     return work();
   };
   StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}, {}};
-  Similarity similarity(request.similarity);
   timed("pairs", [&] {
-    PairSums sums = request.device ? device_pair_sums(*request.device, resident ? &*resident : nullptr)
-                                   : PairSums(host_pair_sums);
-    if (!request.similarity.empty()) sums = similarity.beside(sums);
-    result.pairs = all_pairs(data, sums);
-    if (!request.similarity.empty()) result.similarity = similarity.finish(data, result.pairs.rank);
+    result.pairs = compare_pairs(data, request, resident ? &*resident : nullptr, result.similarity);
   });
   if (resident) {
     timed("pairs", [&] { copy_selected(*resident, data, result.pairs, request); });
@@ -70,6 +76,24 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
       return layer_ceiling(data, kWideLayer, invert);
     });
   if (request.causal_ceiling) result.causal_ceiling = timed("ceiling", [&] { return causal_ceiling(data); });
+  return result;
+}
+
+CrossResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
+                          const AnalysisRequest& request, Profile& profile) {
+  CrossResult result{origin, data.layout, data.rules, {}, {}, {}};
+  {
+    const Profile::Phase phase = profile.enter("pairs");
+    result.pairs = compare_pairs(data, request, nullptr, result.similarity);
+  }
+  const Profile::Phase phase = profile.enter("selection");
+  const ForwardChoices forward = request.device ? device_forward_choices(*request.device) : ForwardChoices();
+  for (const SelectionRule rule : {SelectionRule::pairwise, SelectionRule::forward})
+    for (const SourceScope scope : {SourceScope::causal, SourceScope::all})
+      if (rule == SelectionRule::pairwise ? request.pairwise : request.forward)
+        result.selections.push_back(
+            {rule, scope,
+             select(data, result.pairs, rule, request.references, request.pool, forward, scope)});
   return result;
 }
 

@@ -1,5 +1,6 @@
 // The statistics of one stream of a study, from its Grams: all pairs, the selections, each head alone, and
-// what the other heads of a layer, or all earlier heads, explain together. Neither files nor models.
+// what the other heads of a layer, or all earlier heads, explain together. And those of two streams, of which
+// the heads of the first predict the heads of the second. Neither files nor models.
 #pragma once
 
 #include <string>
@@ -42,6 +43,22 @@ struct StreamResult {
   std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
 };
 
+/// What the heads of one stream say of the heads of another.
+struct CrossResult {
+  struct Selected {
+    SelectionRule rule;
+    SourceScope scope;
+    SelectionTable table;
+  };
+
+  StreamOrigin origin;
+  HeadLayout layout;
+  FitRules rules;
+  PairTable pairs;
+  std::optional<SimilarityTable> similarity;
+  std::vector<Selected> selections;
+};
+
 /// Returns whether the GPUs of all ranks have room for what analyse puts there besides resident Grams.
 /// Collective over the grid of the Grams.
 bool fits_device(const RegressionData& data, const AnalysisRequest& request, at::Device device);
@@ -52,5 +69,10 @@ bool fits_device(const RegressionData& data, const AnalysisRequest& request, at:
 /// of the Grams.
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
                      Profile& profile, std::optional<ResidentGrams> resident = std::nullopt);
+
+/// Computes the tables of two streams (HeadLayout::first_target). Counts the phases pairs and selection of
+/// `profile`. Throws AgreedError if a device fails. Collective over the grid of the Grams.
+CrossResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
+                          const AnalysisRequest& request, Profile& profile);
 
 }  // namespace headspan

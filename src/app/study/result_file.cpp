@@ -55,83 +55,66 @@ std::string meaning_of(SimilarityMeasure measure) {
   return {};
 }
 
-/// Writes the tables of one stream into its group.
-class StreamGroup {
- public:
-  StreamGroup(NetcdfFile& file, const ResultHeader& header, const StreamResult& stream)
+std::string cross_group(const CrossResult& cross) { return "cross/" + cross.origin.name(); }
+
+/// Writes what a stream and a pair of streams have in common into a group: targets, sources, their fits.
+class HeadTables {
+ protected:
+  HeadTables(NetcdfFile& file, const ResultHeader& header, std::string object, const HeadLayout& layout,
+             const FitRules& rules, Range targets)
       : file_(file),
         header_(header),
-        stream_(stream),
-        group_(stream.origin.name() + "/"),
-        targets_(stream.pairs.targets) {}
+        object_(std::move(object)),
+        group_(object_ + "/"),
+        layout_(layout),
+        rules_(rules),
+        targets_{targets.first - layout.first_target, targets.count} {}
 
-  void write() {
-    define_dimensions();
-    write_attributes();
-    write_pairs();
-    if (stream_.similarity) write_similarity(*stream_.similarity);
-    if (stream_.pairwise) write_selection("pairwise", *stream_.pairwise);
-    if (stream_.forward) write_selection("forward", *stream_.forward);
-    write_heads();
-    write_angles();
-    if (stream_.layer_ceiling) write_layer_ceiling(*stream_.layer_ceiling);
-    if (stream_.causal_ceiling)
-      file_.write_root(group_ + "ceiling_causal", {"target"}, *stream_.causal_ceiling,
-                       named("in-sample R2 from all earlier heads"));
+  bool heldout() const { return rules_.tokens_heldout > 0; }
+
+  /// Defines an axis of the heads from `first` to before `last`.
+  void define_heads(const std::string& axis, std::int64_t first, std::int64_t last) {
+    file_.define_dimension(group_ + axis, count_from(0, last - first),
+                           described(axis + " head, counted layer by layer"));
+    const auto part = [&](const std::vector<std::int64_t>& values) {
+      return std::vector<std::int64_t>(values.begin() + first, values.begin() + last);
+    };
+    file_.define_coordinate(group_ + axis + "_layer", axis, part(layout_.layer),
+                            described("layer of the " + axis));
+    file_.define_coordinate(group_ + axis + "_head", axis, part(layout_.head),
+                            described("head within its layer"));
   }
 
- private:
-  bool heldout() const { return stream_.rules.tokens_heldout > 0; }
-  std::int64_t heads() const { return stream_.layout.heads(); }
-
   void define_dimensions() {
-    const HeadLayout& layout = stream_.layout;
-    for (const std::string axis : {"target", "source"}) {
-      file_.define_dimension(group_ + axis, count_from(0, heads()),
-                             described(axis + " head, counted layer by layer"));
-      file_.define_coordinate(group_ + axis + "_layer", axis, layout.layer,
-                              described("layer of the " + axis));
-      file_.define_coordinate(group_ + axis + "_head", axis, layout.head, described("head within its layer"));
-    }
+    define_heads("target", layout_.first_target, layout_.heads());
+    define_heads("source", 0, layout_.sources());
     file_.define_dimension(group_ + "reference", count_from(0, header_.references),
                            described("position of a reference head, best first"));
     file_.define_dimension(group_ + "count", count_from(1, header_.references),
                            described("number of reference heads"));
-    file_.define_dimension(group_ + "coordinate", count_from(0, layout.head_size),
-                           described("coordinate of a head"));
-    file_.define_dimension(group_ + "layer", layers_of(layout), described("layer"));
-    file_.define_dimension(group_ + "head", count_from(0, stream_.angles.heads),
-                           described("head of a layer"));
-    file_.define_dimension(group_ + "other_head", count_from(0, stream_.angles.heads),
-                           described("another head of that layer"));
   }
 
-  void write_attributes() {
-    const HeadLayout& layout = stream_.layout;
-    const std::string object = stream_.origin.name();
+  void write_attributes(const StreamOrigin& origin) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    const auto d = static_cast<double>(layout.head_size), m = static_cast<double>(layout.hidden_size);
+    const auto d = static_cast<double>(layout_.head_size), m = static_cast<double>(layout_.hidden_size);
     std::vector<double> floor, null;
     for (std::int64_t count = 1; count <= header_.references; ++count) {
       const double p = static_cast<double>(count) * d;
-      floor.push_back(stream_.rules.tokens > 1 ? p / static_cast<double>(stream_.rules.tokens - 1) : nan);
-      null.push_back(layout.hidden_size > 0 ? p / m : nan);
+      floor.push_back(rules_.tokens > 1 ? p / static_cast<double>(rules_.tokens - 1) : nan);
+      null.push_back(layout_.hidden_size > 0 ? p / m : nan);
     }
-    const auto in_first_layer = std::count(layout.layer.begin(), layout.layer.end(), layout.layer.front());
-    file_.set_attribute(object, "n_fit", stream_.rules.tokens);
-    file_.set_attribute(object, "n_heldout", stream_.rules.tokens_heldout);
-    file_.set_attribute(object, "head_size", layout.head_size);
-    file_.set_attribute(object, "hidden_size", layout.hidden_size);
-    file_.set_attribute(object, "capture", stream_.origin.capture_name());
-    file_.set_attribute(object, "forward_dtype", dtype_name(stream_.origin.forward_dtype));
-    file_.set_attribute(object, "precision", word_of(precision_words(), stream_.origin.precision));
-    file_.set_attribute(object, "references", header_.references);
-    file_.set_attribute(object, "pool", header_.pool);
-    file_.set_attribute(object, "skip_first", stream_.origin.skip_first);
-    file_.set_attribute(object, "noise_floor", floor);
-    file_.set_attribute(object, "geometric_null", null);
-    file_.set_attribute(object, "ceiling_null",
-                        layout.hidden_size > 0 ? static_cast<double>(in_first_layer - 1) * d / m : nan);
+    file_.set_attribute(object_, "n_fit", rules_.tokens);
+    file_.set_attribute(object_, "n_heldout", rules_.tokens_heldout);
+    file_.set_attribute(object_, "head_size", layout_.head_size);
+    file_.set_attribute(object_, "hidden_size", layout_.hidden_size);
+    file_.set_attribute(object_, "capture", origin.capture_name());
+    file_.set_attribute(object_, "forward_dtype", dtype_name(origin.forward_dtype));
+    file_.set_attribute(object_, "precision", word_of(precision_words(), origin.precision));
+    file_.set_attribute(object_, "references", header_.references);
+    file_.set_attribute(object_, "pool", header_.pool);
+    file_.set_attribute(object_, "skip_first", origin.skip_first);
+    file_.set_attribute(object_, "noise_floor", floor);
+    file_.set_attribute(object_, "geometric_null", null);
   }
 
   template <class T>
@@ -140,32 +123,43 @@ class StreamGroup {
     file_.write(group_ + name, dimensions, values.data(), targets_.first, targets_.count, attributes);
   }
 
-  void write_pairs() {
-    const PairTable& pairs = stream_.pairs;
+  /// Writes values: [targets, heads]. Only those of sources are in the file.
+  template <class T>
+  void pair_rows(const std::string& name, const std::vector<T>& values, const NetcdfAttributes& attributes) {
     const std::vector<std::string> matrix{"target", "source"};
-    rows("r2", matrix, pairs.r2, named("in-sample R2 of target from source"));
-    rows("r2_weighted", matrix, pairs.r2_weighted, named("variance-weighted in-sample R2"));
-    if (heldout()) rows("r2_heldout", matrix, pairs.r2_heldout, named("R2 on held-out sequences"));
-    rows("status", matrix, pairs.status, status_attributes());
-    file_.write_root(group_ + "rank", {"source"}, to_int32(pairs.rank), named("regressors kept"));
-    file_.write_root(group_ + "pivot", {"source"}, pairs.pivot, named("smallest kept pivot"));
+    if (layout_.sources() == layout_.heads()) return rows(name, matrix, values, attributes);
+    std::vector<T> of_sources;
+    for (std::int64_t t = 0; t < targets_.count; ++t) {
+      const auto row = values.begin() + t * layout_.heads();
+      of_sources.insert(of_sources.end(), row, row + layout_.sources());
+    }
+    rows(name, matrix, of_sources, attributes);
+  }
+
+  void write_pairs(const PairTable& pairs) {
+    pair_rows("r2", pairs.r2, named("in-sample R2 of target from source"));
+    pair_rows("r2_weighted", pairs.r2_weighted, named("variance-weighted in-sample R2"));
+    if (heldout()) pair_rows("r2_heldout", pairs.r2_heldout, named("R2 on held-out sequences"));
+    pair_rows("status", pairs.status, status_attributes());
+    std::vector<std::int32_t> rank = to_int32(pairs.rank);
+    std::vector<double> pivot = pairs.pivot;
+    rank.resize(to_size(layout_.sources()));
+    pivot.resize(to_size(layout_.sources()));
+    file_.write_root(group_ + "rank", {"source"}, rank, named("regressors kept"));
+    file_.write_root(group_ + "pivot", {"source"}, pivot, named("smallest kept pivot"));
   }
 
   void write_similarity(const SimilarityTable& table) {
-    const auto d = static_cast<double>(stream_.layout.head_size);
-    const double hidden = static_cast<double>(stream_.layout.hidden_size),
+    const auto d = static_cast<double>(layout_.head_size);
+    const double hidden = static_cast<double>(layout_.hidden_size),
                  nan = std::numeric_limits<double>::quiet_NaN();
     for (const auto& [measure, values] : table.values) {
       const std::string name = word_of(similarity_words(), measure);
-      rows(name, {"target", "source"}, values, named(meaning_of(measure)));
+      pair_rows(name, values, named(meaning_of(measure)));
       file_.set_attribute(group_ + name, "null", hidden > 0 ? random_similarity(measure, d / hidden) : nan);
       file_.set_attribute(group_ + name, "noise_floor",
-                          random_similarity(measure, d / static_cast<double>(stream_.rules.tokens - 1)));
+                          random_similarity(measure, d / static_cast<double>(rules_.tokens - 1)));
     }
-    if (table.cka_layer.empty()) return;
-    file_.define_dimension(group_ + "other_layer", layers_of(stream_.layout), described("another layer"));
-    file_.write_root(group_ + "cka_layer", {"layer", "other_layer"}, table.cka_layer,
-                     named("linear CKA of whole layers"));
   }
 
   void write_selection(const std::string& rule, const SelectionTable& table) {
@@ -178,6 +172,65 @@ class StreamGroup {
     rows("status_" + rule, by_count, table.status, status_attributes());
     rows("rank_" + rule, by_count, to_int32(table.rank), named("regressors kept"));
     rows("pivot_" + rule, by_count, table.pivot, named("smallest kept pivot"));
+  }
+
+  NetcdfFile& file_;
+  const ResultHeader& header_;
+  std::string object_, group_;
+  const HeadLayout& layout_;
+  const FitRules& rules_;
+  Range targets_;  // of this rank: the rows that it writes
+};
+
+/// Writes the tables of one stream into its group.
+class StreamGroup : HeadTables {
+ public:
+  StreamGroup(NetcdfFile& file, const ResultHeader& header, const StreamResult& stream)
+      : HeadTables(file, header, stream.origin.name(), stream.layout, stream.rules, stream.pairs.targets),
+        stream_(stream) {}
+
+  void write() {
+    define_dimensions();
+    define_layers();
+    write_attributes(stream_.origin);
+    write_ceiling_null();
+    write_pairs(stream_.pairs);
+    if (stream_.similarity) write_similarity(*stream_.similarity);
+    if (stream_.similarity && !stream_.similarity->cka_layer.empty())
+      write_cka_layer(stream_.similarity->cka_layer);
+    if (stream_.pairwise) write_selection("pairwise", *stream_.pairwise);
+    if (stream_.forward) write_selection("forward", *stream_.forward);
+    write_heads();
+    write_angles();
+    if (stream_.layer_ceiling) write_layer_ceiling(*stream_.layer_ceiling);
+    if (stream_.causal_ceiling)
+      file_.write_root(group_ + "ceiling_causal", {"target"}, *stream_.causal_ceiling,
+                       named("in-sample R2 from all earlier heads"));
+  }
+
+ private:
+  void define_layers() {
+    file_.define_dimension(group_ + "coordinate", count_from(0, layout_.head_size),
+                           described("coordinate of a head"));
+    file_.define_dimension(group_ + "layer", layers_of(layout_), described("layer"));
+    file_.define_dimension(group_ + "head", count_from(0, stream_.angles.heads),
+                           described("head of a layer"));
+    file_.define_dimension(group_ + "other_head", count_from(0, stream_.angles.heads),
+                           described("another head of that layer"));
+  }
+
+  void write_ceiling_null() {
+    const auto in_first_layer = std::count(layout_.layer.begin(), layout_.layer.end(), layout_.layer.front());
+    const auto d = static_cast<double>(layout_.head_size), m = static_cast<double>(layout_.hidden_size);
+    file_.set_attribute(object_, "ceiling_null",
+                        layout_.hidden_size > 0 ? static_cast<double>(in_first_layer - 1) * d / m
+                                                : std::numeric_limits<double>::quiet_NaN());
+  }
+
+  void write_cka_layer(const std::vector<double>& values) {
+    file_.define_dimension(group_ + "other_layer", layers_of(layout_), described("another layer"));
+    file_.write_root(group_ + "cka_layer", {"layer", "other_layer"}, values,
+                     named("linear CKA of whole layers"));
   }
 
   void write_heads() {
@@ -217,11 +270,31 @@ class StreamGroup {
     rows("status_ceiling_layer", {"target"}, ceiling.status, status_attributes());
   }
 
-  NetcdfFile& file_;
-  const ResultHeader& header_;
   const StreamResult& stream_;
-  std::string group_;
-  Range targets_;  // of this rank: the rows that it writes
+};
+
+/// Writes the tables of two streams into their group.
+class CrossGroup : HeadTables {
+ public:
+  CrossGroup(NetcdfFile& file, const ResultHeader& header, const CrossResult& cross)
+      : HeadTables(file, header, cross_group(cross), cross.layout, cross.rules, cross.pairs.targets),
+        cross_(cross) {}
+
+  void write() {
+    define_dimensions();
+    write_attributes(cross_.origin);
+    file_.set_attribute(object_, "source_stream", word_of(stream_words(), cross_.origin.stream));
+    file_.set_attribute(object_, "target_stream", word_of(stream_words(), *cross_.origin.target));
+    write_pairs(cross_.pairs);
+    if (cross_.similarity) write_similarity(*cross_.similarity);
+    for (const CrossResult::Selected& selected : cross_.selections)
+      write_selection(
+          word_of(selection_words(), selected.rule) + (selected.scope == SourceScope::all ? "_all" : ""),
+          selected.table);
+  }
+
+ private:
+  const CrossResult& cross_;
 };
 
 void write_tokens(NetcdfFile& file, const ResultHeader& header) {
@@ -294,11 +367,12 @@ void write_scores(NetcdfFile& file, const AttentionScores& table) {
 }  // namespace
 
 void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
-                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap,
+                  const StudyResults& results, const std::optional<OverlapTable>& overlap,
                   const std::optional<AttentionScores>& scores) {
   NetcdfFile file = NetcdfFile::create(comm, path);
   for (const auto& [name, value] : header.attributes) file.set_attribute("/", name, value);
-  for (const StreamResult& stream : streams) StreamGroup(file, header, stream).write();
+  for (const StreamResult& stream : results.streams) StreamGroup(file, header, stream).write();
+  for (const CrossResult& cross : results.cross) CrossGroup(file, header, cross).write();
   if (overlap) write_overlap(file, *overlap);
   if (scores) write_scores(file, *scores);
   if (!header.sequences.empty()) write_tokens(file, header);
@@ -307,13 +381,15 @@ void write_result(const Comm& comm, const std::string& path, const ResultHeader&
   file.close();
 }
 
-void verify_result(const std::string& path, const std::vector<StreamResult>& streams) {
+void verify_result(const std::string& path, const StudyResults& results) {
   const H5File file = H5File::open(path);
-  for (const StreamResult& stream : streams)
-    if (!file.has(stream.origin.name() + "/r2") ||
-        file.open_dataset(stream.origin.name() + "/r2").shape() !=
-            std::vector<std::int64_t>{stream.layout.heads(), stream.layout.heads()})
-      throw Error(path + ": " + stream.origin.name() + "/r2 is missing or cut short after writing");
+  const auto verify = [&](const std::string& group, const HeadLayout& layout) {
+    if (!file.has(group + "/r2") || file.open_dataset(group + "/r2").shape() !=
+                                        std::vector<std::int64_t>{layout.targets(), layout.sources()})
+      throw Error(path + ": " + group + "/r2 is missing or cut short after writing");
+  };
+  for (const StreamResult& stream : results.streams) verify(stream.origin.name(), stream.layout);
+  for (const CrossResult& cross : results.cross) verify(cross_group(cross), cross.layout);
 }
 
 }  // namespace headspan

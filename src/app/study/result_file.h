@@ -1,6 +1,6 @@
-// The result of one unit as a netCDF-4 file (src/io/README.md): a group for each stream, `overlap`, `tokens`,
-// and the attributes that say what was computed from what. Writes what it is given; computes only the nulls
-// beside the numbers.
+// The result of one unit as a netCDF-4 file (src/io/README.md): a group for each stream and each pair of
+// streams, `overlap`, `attention`, `tokens`, and the attributes that say what was computed from what. Writes
+// what it is given; computes only the nulls beside the numbers.
 #pragma once
 
 #include <string>
@@ -23,13 +23,19 @@ struct ResultHeader {
   std::int64_t references = 0;
 };
 
+/// The tables of a unit: of its streams, and of pairs of streams.
+struct StudyResults {
+  std::vector<StreamResult> streams;
+  std::vector<CrossResult> cross;
+};
+
 /// Writes the file at `path`. Throws Error if HDF5 did not write collectively. Collective over comm, whose
 /// ranks share the rows of the tables.
 void write_result(const Comm& comm, const std::string& path, const ResultHeader& header,
-                  const std::vector<StreamResult>& streams, const std::optional<OverlapTable>& overlap,
+                  const StudyResults& results, const std::optional<OverlapTable>& overlap,
                   const std::optional<AttentionScores>& scores);
 
-/// Throws Error, which names what is missing, unless the file opens and holds the streams. One rank.
-void verify_result(const std::string& path, const std::vector<StreamResult>& streams);
+/// Throws Error, which names what is missing, unless the file opens and holds the results. One rank.
+void verify_result(const std::string& path, const StudyResults& results);
 
 }  // namespace headspan

@@ -29,8 +29,8 @@ namespace {
 
 /// Logs a warning if the fit tokens are too few for some number of references. One is enough: all streams
 /// have the same tokens.
-void warn_of_few_tokens(const UnitRun& run, const std::vector<StreamResult>& results) {
-  for (const StreamResult& stream : results)
+void warn_of_few_tokens(const UnitRun& run, const StudyResults& results) {
+  for (const StreamResult& stream : results.streams)
     for (std::int64_t count = 1; count <= run.job.predict.references; ++count)
       if (stream.rules.too_few(count * stream.layout.head_size))
         return run.log.warning(run.unit.name + ": " + std::to_string(stream.rules.tokens) +
@@ -106,14 +106,21 @@ void check_definite(const UnitRun& run, const StreamResult& result) {
   });
 }
 
-StreamResult analyse_stream(const UnitRun& run, AnalysisRequest request, StreamEvidence& stream) {
+/// Adds the tables of a stream, or of two, to the results. Collective over the group.
+void analyse_stream(const UnitRun& run, AnalysisRequest request, StreamEvidence& stream,
+                    StudyResults& results) {
   const Profile::Phase phase = run.profile.enter("pairs");
   std::optional<ResidentGrams> resident = std::exchange(stream.resident, std::nullopt);
   RegressionData data = take_data(run.unit.path, stream, resident);
   request.device = analysis_device(run, stream.origin.name(), request, data, resident);
-  StreamResult result = analyse(std::move(data), stream.origin, request, run.profile, std::move(resident));
-  check_definite(run, result);
-  return result;
+  if (stream.origin.target) {
+    HS_ASSERT(!resident);
+    results.cross.push_back(analyse_cross(data, stream.origin, request, run.profile));
+    return;
+  }
+  results.streams.push_back(
+      analyse(std::move(data), stream.origin, request, run.profile, std::move(resident)));
+  check_definite(run, results.streams.back());
 }
 
 /// Returns the order in which streams are analysed: those with resident Grams first, which frees GPU memory
@@ -138,13 +145,13 @@ AnalysisRequest analysis_request(const Job::Predict& predict, const Job::Ceiling
           predict.similarity};
 }
 
-std::vector<StreamResult> analyse_all(const UnitRun& run, UnitEvidence& evidence) {
+StudyResults analyse_all(const UnitRun& run, UnitEvidence& evidence) {
   const AnalysisRequest request = analysis_request(run.job.predict, run.job.ceiling);
-  std::vector<StreamResult> results(evidence.streams.size());
-  Progress progress(run.log, "predict", "streams", static_cast<std::int64_t>(results.size()),
+  StudyResults results;
+  Progress progress(run.log, "predict", "streams", static_cast<std::int64_t>(evidence.streams.size()),
                     {{"unit", run.unit.name}});
   for (const std::size_t s : analysis_order(evidence.streams)) {
-    results[s] = analyse_stream(run, request, evidence.streams[s]);
+    analyse_stream(run, request, evidence.streams[s], results);
     progress.advance(1);
   }
   warn_of_few_tokens(run, results);
@@ -160,6 +167,7 @@ void publish_grams(const UnitRun& run, const Publication& publication, const Net
         H5File file = H5File::create(group, path);
         for (const auto& [name, value] : attributes) file.write_attribute("/", name, value);
         for (const StreamEvidence& stream : evidence.streams) {
+          if (stream.origin.target) continue;
           const auto part = [](const HeadGram& gram) {
             return GramPart{gram.tokens, gram.mean, &gram.matrix};
           };
@@ -173,7 +181,7 @@ void publish_grams(const UnitRun& run, const Publication& publication, const Net
       },
       [&](const std::string& path) {
         const H5File file = H5File::open(path);
-        if (read_gram_streams(file).size() != evidence.streams.size() ||
+        if (read_gram_streams(file).size() != run.job.predict.streams.size() ||
             read_attention_sizes(file).has_value() != evidence.attention.has_value())
           throw Error(path + ": streams of " + run.unit.name + " are missing after writing");
       });
@@ -206,7 +214,7 @@ void run_unit(const Job& job, const Unit& unit, const ProcessLayout& processes, 
     publish_grams(run, grams, header.attributes, evidence);
     evidence.attention.reset();
   }
-  const std::vector<StreamResult> results = analyse_all(run, evidence);
+  const StudyResults results = analyse_all(run, evidence);
   {
     const Profile::Phase phase = profile.enter("publish");
     publish(

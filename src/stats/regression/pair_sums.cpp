@@ -41,10 +41,12 @@ class HostPairs {
       for (std::int64_t i = first; i < last; i += kHeads * d_)
         result.push_back({source, in_column, i, std::min(last, i + kHeads * d_)});
     };
-    for (std::int64_t s = 0; s < data_.layout.heads(); ++s) {
+    const HeadLayout& layout = data_.layout;
+    for (std::int64_t s = 0; s < layout.sources(); ++s) {
+      const std::int64_t below = std::max(s + 1, layout.first_target);
       if (matrix_.columns().owner(s * d_) == grid_.column())
-        cut(s, true, matrix_.rows().local_before(grid_.row(), (s + 1) * d_), matrix_.local_rows());
-      if (matrix_.rows().owner(s * d_) == grid_.row())
+        cut(s, true, matrix_.rows().local_before(grid_.row(), below * d_), matrix_.local_rows());
+      if (layout.first_target == 0 && matrix_.rows().owner(s * d_) == grid_.row())
         cut(s, false, 0, matrix_.columns().local_before(grid_.column(), s * d_));
     }
     return result;

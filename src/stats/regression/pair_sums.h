@@ -28,7 +28,8 @@ using PairSources = std::map<std::int64_t, PairSource>;
 using PairSink = std::function<void(std::int64_t target, std::int64_t source, const double* explained,
                                     const double* errors)>;
 
-/// Calls `sink` once for each direction of each tile below the diagonal that this rank stores. Local.
+/// Calls `sink` at least for each pair that the layout has and whose tile this rank stores: once for each
+/// direction of a tile below the diagonal, or from the first of two streams to the second. Local.
 using PairSums =
     std::function<void(const RegressionData& data, const PairSources& sources, const PairSink& sink)>;
 

@@ -60,7 +60,7 @@ class Pairs {
  private:
   PairTable empty_table() const {
     PairTable table;
-    table.targets = range_of(heads_, grid_.comm().size(), grid_.comm().rank());
+    table.targets = data_.layout.targets_of(grid_.comm().size(), grid_.comm().rank());
     const std::size_t n = to_size(table.targets.count * heads_);
     const double nan = std::numeric_limits<double>::quiet_NaN();
     table.r2.assign(n, nan);
@@ -75,7 +75,8 @@ class Pairs {
   void mark_too_few(PairTable& table) const {
     for (std::int64_t t = 0; t < table.targets.count; ++t)
       for (std::int64_t s = 0; s < heads_; ++s)
-        if (table.targets.first + t != s) table.status[to_size(t * heads_ + s)] = kTooFewTokens;
+        if (data_.layout.predicts(s, table.targets.first + t))
+          table.status[to_size(t * heads_ + s)] = kTooFewTokens;
   }
 
   /// Return the process row and column of a head's diagonal tile.
@@ -138,9 +139,10 @@ class Pairs {
     std::mutex adding;
     const auto sink = [&](std::int64_t target, std::int64_t source, const double* gains,
                           const double* errors) {
+      if (!data_.layout.predicts(source, target)) return;
       const PairFit fit = score(target, source, gains, errors);
       const std::lock_guard<std::mutex> lock(adding);
-      send[to_size(range_owner(heads_, ranks, target))].push_back(fit);
+      send[to_size(data_.layout.owner_of_target(ranks, target))].push_back(fit);
     };
     agree(grid_.comm(), [&] { sums_(data_, sources_, sink); });
     return send;

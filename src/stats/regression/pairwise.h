@@ -1,7 +1,7 @@
-// R² of every head from every other head of a stream, in-sample and held-out, in one pass over the
-// distributed Gram. Each rank factors its diagonal tiles and sends the factors along its process row and
-// column. A stored tile (i, j) then serves both directions, i from j and j from i. Not joint regressions on
-// several heads (stats/regression/selection.h).
+// R² of every head from every other head of a stream, or of every head of one stream from every head of
+// another, in-sample and held-out, in one pass over the distributed Gram. Each rank factors its diagonal
+// tiles and sends the factors along its process row and column. A stored tile (i, j) then serves both
+// directions, i from j and j from i. Not joint regressions on several heads (stats/regression/selection.h).
 #pragma once
 
 #include "base/range.h"
@@ -9,7 +9,8 @@
 
 namespace headspan {
 
-/// The rows of this rank's targets, `range_of(heads, ranks, rank)`. NaN and kNotComputed on the diagonal.
+/// The rows of this rank's targets, `HeadLayout::targets_of`. NaN and kNotComputed where the layout has no
+/// pair.
 struct PairTable {
   Range targets;
   std::vector<double> r2;            ///< [targets.count, heads], row-major: target, source

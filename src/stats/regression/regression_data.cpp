@@ -23,6 +23,25 @@ std::vector<double> sums_of_squares(const HeadGram& gram, const FitRules& rules)
 
 }  // namespace
 
+Range HeadLayout::targets_of(int ranks, int rank) const {
+  const Range range = range_of(targets(), ranks, rank);
+  return {first_target + range.first, range.count};
+}
+
+int HeadLayout::owner_of_target(int ranks, std::int64_t target) const {
+  return range_owner(targets(), ranks, target - first_target);
+}
+
+HeadLayout cross_layout(const HeadLayout& sources, const HeadLayout& targets, std::int64_t source_delay) {
+  HS_ASSERT(sources.head_size == targets.head_size && sources.first_target == 0 && sources.heads() > 0);
+  HeadLayout layout = sources;
+  layout.layer.insert(layout.layer.end(), targets.layer.begin(), targets.layer.end());
+  layout.head.insert(layout.head.end(), targets.head.begin(), targets.head.end());
+  layout.first_target = sources.heads();
+  layout.source_delay = source_delay;
+  return layout;
+}
+
 std::vector<double> diagonal(const Matrix& matrix) {
   const Grid& grid = matrix.grid();
   std::vector<double> values(to_size(matrix.rows().size), 0.0);

@@ -25,14 +25,19 @@ struct RoundTiles {
   TileViews views;
 };
 
+bool is_source(const HeadLayout& layout, std::int64_t head, std::int64_t target, SourceScope scope) {
+  return scope == SourceScope::causal ? layout.is_causal(head, target) : layout.predicts(head, target);
+}
+
 class Selection {
  public:
   Selection(const RegressionData& data, const PairTable& pairs, SelectionRule rule, std::int64_t references,
-            std::int64_t pool, const ForwardChoices& forward)
+            std::int64_t pool, const ForwardChoices& forward, SourceScope scope)
       : data_(data),
         pairs_(pairs),
         rule_(rule),
         forward_(forward),
+        scope_(scope),
         references_(references),
         pool_(rule == SelectionRule::forward ? pool : references),
         d_(data.layout.head_size) {}
@@ -73,7 +78,7 @@ class Selection {
     std::vector<Problem> problems;
     for (std::int64_t t = first; t < last; ++t) {
       const std::int64_t target = pairs_.targets.first + t;
-      problems.push_back({target, ranked_sources(data_.layout, pairs_, target, pool_)});
+      problems.push_back({target, ranked_sources(data_.layout, pairs_, target, pool_, scope_)});
       problems.back().heads.push_back(target);
     }
     if (rule_ == SelectionRule::forward) narrow_pools(problems);
@@ -162,11 +167,11 @@ class Selection {
 
   /// Returns why there is no joint R² of `count` sources.
   std::uint8_t missing_status(std::int64_t target, std::int64_t count) const {
-    const auto& layer = data_.layout.layer;
-    const auto causal =
-        std::upper_bound(layer.begin(), layer.end(), layer[to_size(target)]) - layer.begin() - 1;
-    if (count <= causal && data_.rules.too_few(count * d_)) return kTooFewTokens;
-    return kNotComputed;
+    if (!data_.rules.too_few(count * d_)) return kNotComputed;
+    std::int64_t sources = 0;
+    for (std::int64_t s = 0; s < data_.layout.sources(); ++s)
+      sources += is_source(data_.layout, s, target, scope_) ? 1 : 0;
+    return count <= sources ? kTooFewTokens : kNotComputed;
   }
 
   void store_fit(const JointFit& fit, std::size_t at) {
@@ -181,6 +186,7 @@ class Selection {
   const PairTable& pairs_;
   SelectionRule rule_;
   const ForwardChoices& forward_;
+  SourceScope scope_;
   std::int64_t references_;
   std::int64_t pool_;
   std::int64_t d_;
@@ -190,12 +196,11 @@ class Selection {
 }  // namespace
 
 std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTable& pairs,
-                                         std::int64_t target, std::int64_t count) {
+                                         std::int64_t target, std::int64_t count, SourceScope scope) {
   const double* r2 = pairs.r2.data() + (target - pairs.targets.first) * layout.heads();
   std::vector<std::int64_t> sources;
   for (std::int64_t s = 0; s < layout.heads(); ++s)
-    if (s != target && layout.layer[to_size(s)] <= layout.layer[to_size(target)] && !std::isnan(r2[s]))
-      sources.push_back(s);
+    if (is_source(layout, s, target, scope) && !std::isnan(r2[s])) sources.push_back(s);
   std::stable_sort(sources.begin(), sources.end(),
                    [r2](std::int64_t a, std::int64_t b) { return r2[a] > r2[b]; });
   if (static_cast<std::int64_t>(sources.size()) > count) sources.resize(to_size(count));
@@ -215,8 +220,9 @@ std::vector<Tile> selection_tiles(const HeadLayout& layout, const PairTable& pai
 }
 
 SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
-                      std::int64_t references, std::int64_t pool, const ForwardChoices& forward) {
-  return Selection(data, pairs, rule, references, pool, forward).compute();
+                      std::int64_t references, std::int64_t pool, const ForwardChoices& forward,
+                      SourceScope scope) {
+  return Selection(data, pairs, rule, references, pool, forward, scope).compute();
 }
 
 }  // namespace headspan

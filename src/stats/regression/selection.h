@@ -1,7 +1,7 @@
-// Which heads together predict a head, and how well. The causal sources of a target, heads of its own or an
-// earlier layer, are ranked by pairwise R². The rule `pairwise` selects the first N of that ranking;
-// `forward` N times adds the source of a pool that raises the joint in-sample R² most. Both report the joint
-// regressions on the first 1 .. N of what they selected.
+// Which heads together predict a head, and how well. The sources of a target are ranked by pairwise R²: only
+// causal ones, heads of its own or an earlier layer, or all. The rule `pairwise` selects the first N of that
+// ranking; `forward` N times adds the source of a pool that raises the joint in-sample R² most. Both report
+// the joint regressions on the first 1 .. N of what they selected.
 #pragma once
 
 #include "base/range.h"
@@ -19,6 +19,10 @@ inline const WordList<SelectionRule>& selection_words() {
   return words;
 }
 
+/// Which heads may be sources of a target: those that are there when it is computed (HeadLayout::is_causal),
+/// or all.
+enum class SourceScope { causal, all };
+
 /// The rows of this rank's targets.
 struct SelectionTable {
   Range targets;
@@ -31,20 +35,23 @@ struct SelectionTable {
   std::vector<double> pivot;         ///< [targets.count, N] smallest pivot kept
 };
 
-/// Returns the causal sources of `target` by falling in-sample R² of `pairs`, ties to the lower layer, then
-/// the lower head; at most `count`. Leaves out pairs without an R².
+/// Returns the sources of `target` in a scope by falling in-sample R² of `pairs`, ties to the lower layer,
+/// then the lower head; at most `count`. Leaves out pairs without an R².
 std::vector<std::int64_t> ranked_sources(const HeadLayout& layout, const PairTable& pairs,
-                                         std::int64_t target, std::int64_t count);
+                                         std::int64_t target, std::int64_t count,
+                                         SourceScope scope = SourceScope::causal);
 
-/// Returns the tiles that `select` reads for this rank's targets with pools of `pool` and no more references:
-/// those among each target and the best `pool` sources of its ranking. A tile may occur more than once.
+/// Returns the tiles that `select` reads for this rank's targets with causal pools of `pool` and no more
+/// references: those among each target and the best `pool` sources of its ranking. A tile may occur more than
+/// once.
 std::vector<Tile> selection_tiles(const HeadLayout& layout, const PairTable& pairs, std::int64_t pool);
 
-/// Selects up to `references` sources for every target; the rule `forward` chooses from the best `pool` of
-/// the ranking, by calling `forward` if that is given (see choose_forward). Each rank fetches the tiles that
-/// its targets need. If `forward` fails on one rank, AgreedError is thrown on all. Collective over the Gram's
-/// grid.
+/// Selects up to `references` sources in `scope` for every target; the rule `forward` chooses from the best
+/// `pool` of the ranking, by calling `forward` if that is given (see choose_forward). Each rank fetches the
+/// tiles that its targets need. If `forward` fails on one rank, AgreedError is thrown on all. Collective over
+/// the Gram's grid.
 SelectionTable select(const RegressionData& data, const PairTable& pairs, SelectionRule rule,
-                      std::int64_t references, std::int64_t pool, const ForwardChoices& forward = {});
+                      std::int64_t references, std::int64_t pool, const ForwardChoices& forward = {},
+                      SourceScope scope = SourceScope::causal);
 
 }  // namespace headspan

@@ -80,7 +80,8 @@ PairSums Similarity::beside(PairSums sums) {
       for (std::int64_t j = 0; j < gram.local_columns(); j += d) {
         const std::int64_t row = gram.rows().global(gram.grid().row(), i) / d,
                            column = gram.columns().global(gram.grid().column(), j) / d;
-        if (row >= column) tiles_.push_back({row, column, 0, 0, 0});
+        if (row == column || (row > column && data.layout.predicts(column, row)))
+          tiles_.push_back({row, column, 0, 0, 0});
       }
     const SingleThreadedBlas single;
 #pragma omp parallel for schedule(dynamic)
@@ -109,7 +110,8 @@ std::vector<double> Similarity::layer_cka(const RegressionData& data) const {
 SimilarityTable Similarity::finish(const RegressionData& data, const std::vector<int>& rank) const {
   const std::int64_t heads = data.layout.heads(), d = data.layout.head_size;
   const Comm& comm = data.comm();
-  SimilarityTable table{range_of(heads, comm.size(), comm.rank()), {}, {}};
+  const HeadLayout& layout = data.layout;
+  SimilarityTable table{layout.targets_of(comm.size(), comm.rank()), {}, {}};
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const SimilarityMeasure measure : measures_)
     table.values[measure].assign(to_size(table.targets.count * heads), nan);
@@ -121,8 +123,9 @@ SimilarityTable Similarity::finish(const RegressionData& data, const std::vector
       continue;
     }
     for (const auto& [target, source] : {std::pair(tile.row, tile.column), {tile.column, tile.row}})
-      send[to_size(range_owner(heads, comm.size(), target))].push_back(
-          {target, source, tile.square, tile.nuclear, tile.canonical});
+      if (layout.predicts(source, target))
+        send[to_size(layout.owner_of_target(comm.size(), target))].push_back(
+            {target, source, tile.square, tile.nuclear, tile.canonical});
   }
   comm.sum(norms.data(), heads);
   for (std::int64_t h = 0; h < heads; ++h)
@@ -138,7 +141,7 @@ SimilarityTable Similarity::finish(const RegressionData& data, const std::vector
       set(SimilarityMeasure::cca, pair.canonical / std::min(rank[t], rank[s]));
       set(SimilarityMeasure::procrustes, 1 - pair.nuclear / (std::sqrt(traces[t]) * std::sqrt(traces[s])));
     }
-  if (has(SimilarityMeasure::cka)) table.cka_layer = layer_cka(data);
+  if (has(SimilarityMeasure::cka) && layout.first_target == 0) table.cka_layer = layer_cka(data);
   return table;
 }
 

@@ -1,5 +1,5 @@
-// How alike two heads of a stream are: measures in which neither is the source nor the target, from the tiles
-// of the fit part's Gram C that pairwise R² reads too:
+// How alike two heads of a stream, or of two streams, are: measures in which neither is the source nor the
+// target, from the tiles of the fit part's Gram C that pairwise R² reads too:
 //
 //   cka         ||C_ij||_F^2 / (||C_ii||_F ||C_jj||_F)            linear CKA (Kornblith et al. 2019)
 //   cca         ||U_i^T C_ij U_j||_F^2 / min(rank_i, rank_j)      mean squared canonical correlation
@@ -28,12 +28,13 @@ inline const WordList<SimilarityMeasure>& similarity_words() {
 /// procrustes the law of Wachter (1980) of the cosines of their principal angles.
 double random_similarity(SimilarityMeasure measure, double share);
 
-/// The rows of this rank's targets, `range_of(heads, ranks, rank)`. NaN on the diagonal, for heads that are
-/// constant, and everywhere if there are too few tokens for a fit.
+/// The rows of this rank's targets, `HeadLayout::targets_of`. NaN where the layout has no pair, for heads
+/// that are constant, and everywhere if there are too few tokens for a fit.
 struct SimilarityTable {
   Range targets;
   std::map<SimilarityMeasure, std::vector<double>> values;  ///< [targets.count, heads]: target, source
-  std::vector<double> cka_layer;  ///< [layers, layers] of whole layers, on all ranks; empty without cka
+  std::vector<double>
+      cka_layer;  ///< [layers, layers] of whole layers, on all ranks; empty without cka, and for two streams
 };
 
 /// Compares the heads while a PairSums has the factors of the heads at hand.

@@ -171,6 +171,17 @@ class Results(unittest.TestCase):
         self.assertEqual((code, error), (0, f"headspan: notice: {path} has no .done beside it: it is read with a warning\n"))
         self.assertIn(f"{path}: Grams", out)
 
+    def test_what_heads_gather(self):
+        path = FOLDER / "gathered.h5"
+        shutil.copy(FIRST, path)
+        with h5py.File(path, "r+") as file:
+            file.move("v", "z")
+
+        code, out, _ = run("inspect", path)
+
+        self.assertEqual(code, 0)
+        self.assertIn("Z 6 heads in 2 layers", out)
+
     def test_attributes_are_escaped(self):
         path = FOLDER / "forged.h5"
         shutil.copy(FIRST, path)

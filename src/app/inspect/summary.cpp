@@ -180,9 +180,9 @@ ResultSummary summarise_result(const std::string& path) {
   summary.date_created = text(file, "/", "date_created");
   summary.step = attribute<std::int64_t>(file, "/", "step");
   summary.training_tokens = attribute<std::int64_t>(file, "/", "training_tokens");
-  for (const char* name : {"k", "q", "v"})
+  for (const char* name : {"k", "q", "v", "z"})
     if (file.has(name)) summary.streams.push_back(summarise_stream(file, name));
-  if (summary.streams.empty()) refuse(file, "", "holds none of k, q and v");
+  if (summary.streams.empty()) refuse(file, "", "holds none of k, q, v and z");
   return summary;
 }
 

@@ -24,7 +24,7 @@ struct PairFigures {
 };
 
 struct StreamSummary {
-  std::string name;  ///< k, q or v
+  std::string name;  ///< k, q, v or z
   std::int64_t layers = 0, heads = 0, head_size = 0;
   std::int64_t hidden_size = 0;  ///< 0: unknown
   std::int64_t n_fit = 0, n_heldout = 0;
@@ -45,7 +45,7 @@ struct ResultSummary {
   std::string mode, tokens_path, source, date_created;
   std::int64_t step = -1;              ///< -1: unknown
   std::int64_t training_tokens = -1;   ///< -1: unknown
-  std::vector<StreamSummary> streams;  ///< in the order k, q, v
+  std::vector<StreamSummary> streams;  ///< in the order k, q, v, z
 };
 
 /// Reads a result. Throws InputError, which names what the file lacks.

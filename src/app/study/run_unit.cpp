@@ -16,6 +16,7 @@
 #include "app/study/analysis.h"
 #include "app/study/published.h"
 #include "app/study/result_file.h"
+#include "base/checked.h"
 #include "base/profile.h"
 #include "base/progress.h"
 #include "base/provenance.h"
@@ -161,13 +162,16 @@ StudyResults analyse_all(const UnitRun& run, UnitEvidence& evidence) {
 void publish_grams(const UnitRun& run, const Publication& publication, const NetcdfAttributes& attributes,
                    const UnitEvidence& evidence) {
   const Comm& group = run.processes.group();
+  const auto is_pair = [](const StreamEvidence& stream) { return stream.origin.target.has_value(); };
+  const std::size_t count = evidence.streams.size() -
+                            to_size(std::count_if(evidence.streams.begin(), evidence.streams.end(), is_pair));
   publish(
       group, publication,
       [&](const std::string& path) {
         H5File file = H5File::create(group, path);
         for (const auto& [name, value] : attributes) file.write_attribute("/", name, value);
         for (const StreamEvidence& stream : evidence.streams) {
-          if (stream.origin.target) continue;
+          if (is_pair(stream)) continue;
           const auto part = [](const HeadGram& gram) {
             return GramPart{gram.tokens, gram.mean, &gram.matrix};
           };
@@ -181,7 +185,7 @@ void publish_grams(const UnitRun& run, const Publication& publication, const Net
       },
       [&](const std::string& path) {
         const H5File file = H5File::open(path);
-        if (read_gram_streams(file).size() != run.job.predict.streams.size() ||
+        if (read_gram_streams(file).size() != count ||
             read_attention_sizes(file).has_value() != evidence.attention.has_value())
           throw Error(path + ": streams of " + run.unit.name + " are missing after writing");
       });

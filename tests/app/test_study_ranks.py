@@ -44,7 +44,7 @@ class RanksTest(StudyTest):
         manifest.write_text("\n".join(["name\tstep\ttokens\tpath"] + rows) + "\n")
         cls.keys = {"model.manifest": manifest, "tokens.path": cls.write_tokens("ids.bin", cls.ids),
                     "tokens.sequence_length": 23, "predict.references": 3, "model.dtype": "float64",
-                    "predict.streams": ",".join(STREAMS)}
+                    "predict.streams": ",".join(STREAMS), "cross.streams": "q:k,v:z"}
 
     @classmethod
     def results(cls, ranks, output, **more):

@@ -21,6 +21,11 @@ struct StreamPair {
   bool operator==(const StreamPair& other) const { return source == other.source && target == other.target; }
 };
 
+/// Returns the name of a pair in files: SOURCE-TARGET.
+inline std::string name_of(const StreamPair& pair) {
+  return word_of(stream_words(), pair.source) + "-" + word_of(stream_words(), pair.target);
+}
+
 /// The streams that a projection of its own gives.
 inline const WordList<Stream>& projected_stream_words() {
   static const WordList<Stream> words{{"k", Stream::k}, {"q", Stream::q}, {"v", Stream::v}};

@@ -9,6 +9,7 @@
 #include "app/job/job_words.h"
 #include "base/printable.h"
 #include "io/hdf5/h5_file.h"
+#include "io/stream.h"
 #include "stats/nulls/nulls.h"
 #include "stats/regression/regression.h"
 
@@ -180,7 +181,7 @@ ResultSummary summarise_result(const std::string& path) {
   summary.date_created = text(file, "/", "date_created");
   summary.step = attribute<std::int64_t>(file, "/", "step");
   summary.training_tokens = attribute<std::int64_t>(file, "/", "training_tokens");
-  for (const char* name : {"k", "q", "v", "z"})
+  for (const auto& [name, stream] : stream_words())
     if (file.has(name)) summary.streams.push_back(summarise_stream(file, name));
   if (summary.streams.empty()) refuse(file, "", "holds none of k, q, v and z");
   return summary;

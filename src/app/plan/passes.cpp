@@ -110,8 +110,7 @@ std::string pass_name(const PassSetting& setting, const DeviceShare& pass) {
   for (const std::size_t s : pass.streams) {
     const std::size_t own = predict.streams.size();
     name += (name.empty() ? "" : ",") +
-            word_of(stream_words(), s < own ? predict.streams[s] : predict.cross[s - own].source);
-    if (s >= own) name += "-" + word_of(stream_words(), predict.cross[s - own].target);
+            (s < own ? word_of(stream_words(), predict.streams[s]) : name_of(predict.cross[s - own]));
   }
   std::string parts;
   for (const Part part : pass.parts)

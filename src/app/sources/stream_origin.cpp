@@ -22,8 +22,7 @@ void check_words(const std::string& path, const GramStream& stream) {
 }  // namespace
 
 std::string StreamOrigin::name() const {
-  const std::string& name = word_of(stream_words(), stream);
-  return target ? name + "-" + word_of(stream_words(), *target) : name;
+  return target ? name_of({stream, *target}) : word_of(stream_words(), stream);
 }
 
 std::string StreamOrigin::capture_name() const {

@@ -27,15 +27,26 @@ void copy_selected(const ResidentGrams& resident, RegressionData& data, const Pa
   resident.copy_to_host(data, selection_tiles(data.layout, pairs, pool));
 }
 
-/// Returns the fits of all pairs, and sets `similarity` if the request names measures.
-PairTable compare_pairs(const RegressionData& data, const AnalysisRequest& request,
-                        const ResidentGrams* resident, std::optional<SimilarityTable>& similarity) {
-  PairSums sums = request.device ? device_pair_sums(*request.device, resident) : PairSums(host_pair_sums);
-  if (request.similarity.empty()) return all_pairs(data, sums);
-  Similarity measures(request.similarity);
-  PairTable pairs = all_pairs(data, measures.beside(sums));
-  similarity = measures.finish(data, pairs.rank);
-  return pairs;
+/// Fits all pairs, and compares their heads if the request names measures of similarity.
+void fit_pairs(const RegressionData& data, const AnalysisRequest& request, const ResidentGrams* resident,
+               PairResult& result) {
+  const PairSums sums =
+      request.device ? device_pair_sums(*request.device, resident) : PairSums(host_pair_sums);
+  Similarity similarity(request.similarity);
+  result.pairs = all_pairs(data, request.similarity.empty() ? sums : similarity.beside(sums));
+  if (!request.similarity.empty()) result.similarity = similarity.finish(data, result.pairs.rank);
+}
+
+/// Selects from the fitted pairs by the rules of the request, in each scope.
+void select_sources(const RegressionData& data, const AnalysisRequest& request,
+                    const std::vector<SourceScope>& scopes, PairResult& result) {
+  const ForwardChoices forward = request.device ? device_forward_choices(*request.device) : ForwardChoices();
+  for (const SelectionRule rule : {SelectionRule::pairwise, SelectionRule::forward})
+    for (const SourceScope scope : scopes)
+      if (rule == SelectionRule::pairwise ? request.pairwise : request.forward)
+        result.selections.push_back(
+            {rule, scope,
+             select(data, result.pairs, rule, request.references, request.pool, forward, scope)});
 }
 
 }  // namespace
@@ -53,23 +64,15 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
     const Profile::Phase counted = profile.enter(phase);
     return work();
   };
-  StreamResult result{origin, data.layout, data.rules, {}, {}, {}, {}, {}, {}, {}, {}};
-  timed("pairs", [&] {
-    result.pairs = compare_pairs(data, request, resident ? &*resident : nullptr, result.similarity);
-  });
+  StreamResult result{{origin, data.layout, data.rules, {}, {}, {}}, {}, {}, {}, {}};
+  timed("pairs", [&] { fit_pairs(data, request, resident ? &*resident : nullptr, result); });
   if (resident) {
     timed("pairs", [&] { copy_selected(*resident, data, result.pairs, request); });
     resident.reset();
   }
   result.heads = timed("heads", [&] { return summarise_heads(data); });
   result.angles = timed("heads", [&] { return canonical_correlations(data); });
-  const ForwardChoices forward = request.device ? device_forward_choices(*request.device) : ForwardChoices();
-  const auto selected = [&](SelectionRule rule) {
-    return timed("selection",
-                 [&] { return select(data, result.pairs, rule, request.references, request.pool, forward); });
-  };
-  if (request.pairwise) result.pairwise = selected(SelectionRule::pairwise);
-  if (request.forward) result.forward = selected(SelectionRule::forward);
+  timed("selection", [&] { select_sources(data, request, {SourceScope::causal}, result); });
   if (request.layer_ceiling)
     result.layer_ceiling = timed("ceiling", [&] {
       const LayerInverse invert = request.device ? device_layer_inverse(*request.device) : LayerInverse();
@@ -79,21 +82,15 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
   return result;
 }
 
-CrossResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
-                          const AnalysisRequest& request, Profile& profile) {
-  CrossResult result{origin, data.layout, data.rules, {}, {}, {}};
+PairResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
+                         const AnalysisRequest& request, Profile& profile) {
+  PairResult result{origin, data.layout, data.rules, {}, {}, {}};
   {
     const Profile::Phase phase = profile.enter("pairs");
-    result.pairs = compare_pairs(data, request, nullptr, result.similarity);
+    fit_pairs(data, request, nullptr, result);
   }
   const Profile::Phase phase = profile.enter("selection");
-  const ForwardChoices forward = request.device ? device_forward_choices(*request.device) : ForwardChoices();
-  for (const SelectionRule rule : {SelectionRule::pairwise, SelectionRule::forward})
-    for (const SourceScope scope : {SourceScope::causal, SourceScope::all})
-      if (rule == SelectionRule::pairwise ? request.pairwise : request.forward)
-        result.selections.push_back(
-            {rule, scope,
-             select(data, result.pairs, rule, request.references, request.pool, forward, scope)});
+  select_sources(data, request, {SourceScope::causal, SourceScope::all}, result);
   return result;
 }
 

@@ -28,23 +28,9 @@ struct AnalysisRequest {
   std::optional<at::Device> device{};
 };
 
-/// Tables of one stream; each rank holds the rows of its share of the targets.
-struct StreamResult {
-  StreamOrigin origin;
-  HeadLayout layout;
-  FitRules rules;
-  PairTable pairs;
-  std::optional<SimilarityTable> similarity;
-  std::optional<SelectionTable> pairwise;
-  std::optional<SelectionTable> forward;
-  HeadSummary heads;
-  HeadAngles angles;  ///< canonical correlations of the heads of a layer; NaN if n is too small
-  std::optional<LayerCeiling> layer_ceiling;
-  std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
-};
-
-/// What the heads of one stream say of the heads of another.
-struct CrossResult {
+/// What sources say of targets, of one stream or of two; each rank holds the rows of its share of the
+/// targets.
+struct PairResult {
   struct Selected {
     SelectionRule rule;
     SourceScope scope;
@@ -56,7 +42,15 @@ struct CrossResult {
   FitRules rules;
   PairTable pairs;
   std::optional<SimilarityTable> similarity;
-  std::vector<Selected> selections;
+  std::vector<Selected> selections;  ///< of two streams in both scopes, else causal
+};
+
+/// All tables of one stream.
+struct StreamResult : PairResult {
+  HeadSummary heads;
+  HeadAngles angles;  ///< canonical correlations of the heads of a layer; NaN if n is too small
+  std::optional<LayerCeiling> layer_ceiling;
+  std::optional<std::vector<double>> causal_ceiling;  ///< [heads] on all ranks
 };
 
 /// Returns whether the GPUs of all ranks have room for what analyse puts there besides resident Grams.
@@ -72,7 +66,7 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
 
 /// Computes the tables of two streams (HeadLayout::first_target). Counts the phases pairs and selection of
 /// `profile`. Throws AgreedError if a device fails. Collective over the grid of the Grams.
-CrossResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
-                          const AnalysisRequest& request, Profile& profile);
+PairResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
+                         const AnalysisRequest& request, Profile& profile);
 
 }  // namespace headspan

@@ -55,20 +55,20 @@ std::string meaning_of(SimilarityMeasure measure) {
   return {};
 }
 
-std::string cross_group(const CrossResult& cross) { return "cross/" + cross.origin.name(); }
+std::string cross_group(const PairResult& cross) { return "cross/" + cross.origin.name(); }
 
 /// Writes what a stream and a pair of streams have in common into a group: targets, sources, their fits.
 class HeadTables {
  protected:
-  HeadTables(NetcdfFile& file, const ResultHeader& header, std::string object, const HeadLayout& layout,
-             const FitRules& rules, Range targets)
+  HeadTables(NetcdfFile& file, const ResultHeader& header, std::string object, const PairResult& result)
       : file_(file),
         header_(header),
         object_(std::move(object)),
         group_(object_ + "/"),
-        layout_(layout),
-        rules_(rules),
-        targets_{targets.first - layout.first_target, targets.count} {}
+        result_(result),
+        layout_(result.layout),
+        rules_(result.rules),
+        targets_{result.pairs.targets.first - layout_.first_target, result.pairs.targets.count} {}
 
   bool heldout() const { return rules_.tokens_heldout > 0; }
 
@@ -94,7 +94,8 @@ class HeadTables {
                            described("number of reference heads"));
   }
 
-  void write_attributes(const StreamOrigin& origin) {
+  void write_attributes() {
+    const StreamOrigin& origin = result_.origin;
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const auto d = static_cast<double>(layout_.head_size), m = static_cast<double>(layout_.hidden_size);
     std::vector<double> floor, null;
@@ -136,7 +137,8 @@ class HeadTables {
     rows(name, matrix, of_sources, attributes);
   }
 
-  void write_pairs(const PairTable& pairs) {
+  void write_pairs() {
+    const PairTable& pairs = result_.pairs;
     pair_rows("r2", pairs.r2, named("in-sample R2 of target from source"));
     pair_rows("r2_weighted", pairs.r2_weighted, named("variance-weighted in-sample R2"));
     if (heldout()) pair_rows("r2_heldout", pairs.r2_heldout, named("R2 on held-out sequences"));
@@ -174,9 +176,20 @@ class HeadTables {
     rows("pivot_" + rule, by_count, table.pivot, named("smallest kept pivot"));
   }
 
+  /// Writes the tables of pairs and of what was selected from them.
+  void write_fits() {
+    write_pairs();
+    if (result_.similarity) write_similarity(*result_.similarity);
+    for (const PairResult::Selected& selected : result_.selections)
+      write_selection(
+          word_of(selection_words(), selected.rule) + (selected.scope == SourceScope::all ? "_all" : ""),
+          selected.table);
+  }
+
   NetcdfFile& file_;
   const ResultHeader& header_;
   std::string object_, group_;
+  const PairResult& result_;
   const HeadLayout& layout_;
   const FitRules& rules_;
   Range targets_;  // of this rank: the rows that it writes
@@ -186,20 +199,16 @@ class HeadTables {
 class StreamGroup : HeadTables {
  public:
   StreamGroup(NetcdfFile& file, const ResultHeader& header, const StreamResult& stream)
-      : HeadTables(file, header, stream.origin.name(), stream.layout, stream.rules, stream.pairs.targets),
-        stream_(stream) {}
+      : HeadTables(file, header, stream.origin.name(), stream), stream_(stream) {}
 
   void write() {
     define_dimensions();
     define_layers();
-    write_attributes(stream_.origin);
+    write_attributes();
     write_ceiling_null();
-    write_pairs(stream_.pairs);
-    if (stream_.similarity) write_similarity(*stream_.similarity);
+    write_fits();
     if (stream_.similarity && !stream_.similarity->cka_layer.empty())
       write_cka_layer(stream_.similarity->cka_layer);
-    if (stream_.pairwise) write_selection("pairwise", *stream_.pairwise);
-    if (stream_.forward) write_selection("forward", *stream_.forward);
     write_heads();
     write_angles();
     if (stream_.layer_ceiling) write_layer_ceiling(*stream_.layer_ceiling);
@@ -276,25 +285,16 @@ class StreamGroup : HeadTables {
 /// Writes the tables of two streams into their group.
 class CrossGroup : HeadTables {
  public:
-  CrossGroup(NetcdfFile& file, const ResultHeader& header, const CrossResult& cross)
-      : HeadTables(file, header, cross_group(cross), cross.layout, cross.rules, cross.pairs.targets),
-        cross_(cross) {}
+  CrossGroup(NetcdfFile& file, const ResultHeader& header, const PairResult& cross)
+      : HeadTables(file, header, cross_group(cross), cross) {}
 
   void write() {
     define_dimensions();
-    write_attributes(cross_.origin);
-    file_.set_attribute(object_, "source_stream", word_of(stream_words(), cross_.origin.stream));
-    file_.set_attribute(object_, "target_stream", word_of(stream_words(), *cross_.origin.target));
-    write_pairs(cross_.pairs);
-    if (cross_.similarity) write_similarity(*cross_.similarity);
-    for (const CrossResult::Selected& selected : cross_.selections)
-      write_selection(
-          word_of(selection_words(), selected.rule) + (selected.scope == SourceScope::all ? "_all" : ""),
-          selected.table);
+    write_attributes();
+    file_.set_attribute(object_, "source_stream", word_of(stream_words(), result_.origin.stream));
+    file_.set_attribute(object_, "target_stream", word_of(stream_words(), *result_.origin.target));
+    write_fits();
   }
-
- private:
-  const CrossResult& cross_;
 };
 
 void write_tokens(NetcdfFile& file, const ResultHeader& header) {
@@ -372,7 +372,7 @@ void write_result(const Comm& comm, const std::string& path, const ResultHeader&
   NetcdfFile file = NetcdfFile::create(comm, path);
   for (const auto& [name, value] : header.attributes) file.set_attribute("/", name, value);
   for (const StreamResult& stream : results.streams) StreamGroup(file, header, stream).write();
-  for (const CrossResult& cross : results.cross) CrossGroup(file, header, cross).write();
+  for (const PairResult& cross : results.cross) CrossGroup(file, header, cross).write();
   if (overlap) write_overlap(file, *overlap);
   if (scores) write_scores(file, *scores);
   if (!header.sequences.empty()) write_tokens(file, header);
@@ -389,7 +389,7 @@ void verify_result(const std::string& path, const StudyResults& results) {
       throw Error(path + ": " + group + "/r2 is missing or cut short after writing");
   };
   for (const StreamResult& stream : results.streams) verify(stream.origin.name(), stream.layout);
-  for (const CrossResult& cross : results.cross) verify(cross_group(cross), cross.layout);
+  for (const PairResult& cross : results.cross) verify(cross_group(cross), cross.layout);
 }
 
 }  // namespace headspan

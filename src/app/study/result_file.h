@@ -26,7 +26,7 @@ struct ResultHeader {
 /// The tables of a unit: of its streams, and of pairs of streams.
 struct StudyResults {
   std::vector<StreamResult> streams;
-  std::vector<CrossResult> cross;
+  std::vector<PairResult> cross;
 };
 
 /// Writes the file at `path`. Throws Error if HDF5 did not write collectively. Collective over comm, whose

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/range.h"
 #include "dist/matrix/tile_exchange.h"
+#include "io/stream.h"
 
 namespace headspan {
 namespace {
@@ -163,7 +164,7 @@ void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
 
 std::vector<GramStream> read_gram_streams(const H5File& file) {
   std::vector<GramStream> streams;
-  for (const std::string name : {"k", "q", "v", "z"})
+  for (const auto& [name, stream] : stream_words())
     if (file.has(name)) streams.push_back(read_stream(file, name));
   if (streams.empty())
     throw InputError(file.path(), "", "", "holds no Gram of k, q, v or z",

@@ -10,6 +10,8 @@ namespace headspan {
 struct Range {
   std::int64_t first = 0;
   std::int64_t count = 0;
+
+  bool contains(std::int64_t index) const { return index >= first && index < first + count; }
 };
 
 /// Divides 0 .. total - 1 into `parts` consecutive ranges whose sizes differ by at most one, the larger ones

@@ -189,6 +189,7 @@ Choices choose(const RegressionData& data, const std::vector<ForwardProblem>& pr
                at::Device device) {
   const c10::DeviceGuard on(device);
   Choices choices(problems.size());
+  if (data.layout.sizes) return choices;  // heads of one size only
   std::vector<std::size_t> tried;
   for (std::size_t k = 0; k < problems.size(); ++k)
     if (problems[k].heads.size() > 1) tried.push_back(k);

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from forward import write_safetensors
 from program import StudyTest, main
 
 COUNT_TRAFFIC = sys.argv.pop(3)
@@ -39,6 +40,25 @@ class Plan(StudyTest):
                       "tie_word_embeddings": False, "eos_token_id": 0}
             (cls.folder / name).mkdir()
             (cls.folder / name / "config.json").write_text(json.dumps(config))
+            cls.write_weights(f"{name}-stored", config)
+
+    @classmethod
+    def write_weights(cls, name, config):
+        """Writes a checkpoint that can be a reference."""
+        hidden, mlp, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+        q, kv = (config[f"num_{heads}_heads"] * config["head_dim"] for heads in ("attention", "key_value"))
+        shapes = {"model.embed_tokens": (vocabulary, hidden), "model.norm": (hidden,), "lm_head": (vocabulary, hidden)}
+        for layer in range(config["num_hidden_layers"]):
+            of_layer = {"self_attn.q_proj": (q, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
+                        "self_attn.o_proj": (hidden, q), "mlp.gate_proj": (mlp, hidden), "mlp.up_proj": (mlp, hidden),
+                        "mlp.down_proj": (hidden, mlp), "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,)}
+            shapes |= {f"model.layers.{layer}.{part}": shape for part, shape in of_layer.items()}
+        rng = np.random.default_rng(2)
+        (cls.folder / name).mkdir()
+        (cls.folder / name / "config.json").write_text(json.dumps(config))
+        write_safetensors(cls.folder / name / "model.safetensors", {
+            f"{tensor}.weight": np.ones(shape) if len(shape) == 1 else 0.02 * rng.standard_normal(shape, np.float32)
+            for tensor, shape in shapes.items()})
 
     def job(self, name, **more):
         keys = {"model.path": self.folder / name, "model.init": "random", "tokens.path": self.tokens,
@@ -68,10 +88,12 @@ class Plan(StudyTest):
         measure = self.folder / "measure.py"
         measure.write_text(MEASURE)
         cross = {"cross.streams": "q:k"}
+        models = [{"predict.streams": "k,v", "cross.model": self.folder / f"{name}-stored"} for name in SHAPES]  # and so larger heads
         for name, ranks, keys in (("mha", 1, {}), ("mha", 2, {}), ("mha", 4, {}), ("gqa", 1, {}), ("gqa", 2, {}), ("gqa", 4, {}),
-                                  ("mha", 1, cross), ("mha", 4, cross)):
+                                  ("mha", 1, cross), ("mha", 4, cross), ("mha", 1, models[0]), ("mha", 4, models[0]),
+                                  ("gqa", 2, models[0]), ("mha", 2, models[1])):
             with self.subTest(model=name, ranks=ranks, keys=keys):
-                out, job = self.folder / f"{name}{ranks}{len(keys)}.peaks", self.job(name, **keys)
+                out, job = self.folder / f"{name}{ranks}{len(keys)}{len(str(keys))}.peaks", self.job(name, **keys)
                 self.run_study(job, ranks, (sys.executable, measure, out))
                 peaks = [int(line) for line in out.read_text().splitlines()]
                 self.assertEqual(len(peaks), ranks)
@@ -81,12 +103,14 @@ class Plan(StudyTest):
                 self.assertAlmostEqual(planned / max(peaks), 1, delta=0.2)
 
     def test_traffic_within_a_quarter(self):
-        for name, ranks, tensor_parallel, cross in (
-                ("mha", 1, 1, "none"), ("mha", 2, 1, "none"), ("mha", 4, 2, "none"), ("mha", 6, 1, "none"), ("gqa", 2, 2, "none"),
-                ("gqa", 4, 1, "none"), ("gqa", 6, 2, "none"), ("mha", 4, 2, "q:k"), ("gqa", 6, 1, "q:k")):
-            with self.subTest(model=name, ranks=ranks, tensor_parallel=tensor_parallel, cross=cross):
-                job = self.job(name, **{"run.tensor_parallel": tensor_parallel, "cross.streams": cross})
-                out = self.folder / f"{name}{ranks}{cross[0]}.traffic"
+        models = {"cross.model": self.folder / "gqa-stored"}
+        for name, ranks, tensor_parallel, keys in (
+                ("mha", 1, 1, {}), ("mha", 2, 1, {}), ("mha", 4, 2, {}), ("mha", 6, 1, {}), ("gqa", 2, 2, {}), ("gqa", 4, 1, {}), ("gqa", 6, 2, {}),
+                ("mha", 4, 2, {"cross.streams": "q:k"}), ("gqa", 6, 1, {"cross.streams": "q:k"}), ("mha", 4, 2, models),
+                ("gqa", 3, 1, models)):
+            with self.subTest(model=name, ranks=ranks, tensor_parallel=tensor_parallel, keys=keys):
+                job = self.job(name, **{"run.tensor_parallel": tensor_parallel, **keys})
+                out = self.folder / f"{name}{ranks}{len(str(keys))}.traffic"
                 self.run_study(job, ranks, environment={"LD_PRELOAD": COUNT_TRAFFIC, "HEADSPAN_TRAFFIC": str(out)})
                 received = [int(line.split()[1]) for line in out.read_text().splitlines()]
                 self.assertEqual(len(received), ranks)

@@ -16,7 +16,12 @@ CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& requ
       spec{{}, {}, request_.precision, heldout_},
       passes(request_.passes) {
   HS_ASSERT(request->pairs.empty() || !request->by_layer);
-  for (const Stream stream : request->streams) layouts.push_back(stream_layout(model->config(), stream));
+  const Transformer* const reference = request->reference;
+  HS_ASSERT(reference == nullptr || (!request->by_layer && !request->on_device));
+  for (const Stream stream : request->streams)
+    layouts.push_back(reference != nullptr
+                          ? reference_layout(model->config(), reference->config(), stream)
+                          : stream_layout(model->config(), stream));
   for (const StreamPair& pair : request->pairs) layouts.push_back(pair_layout(model->config(), pair));
   for (const HeadLayout& layout : layouts) {
     const std::int64_t heads = layout.heads() / grams_per_stream;
@@ -41,19 +46,27 @@ std::vector<Stream> CaptureSetup::streams(const DeviceShare& pass, bool queries)
 std::vector<CaptureSetup::Place> CaptureSetup::places(const DeviceShare& pass, std::int64_t layer,
                                                       Stream stream) const {
   const std::size_t own = request->streams.size();
-  const std::int64_t width = model->config().heads_of(stream) * model->config().head_size,
-                     column = request->by_layer ? 0 : layer * width;
+  const std::int64_t head = request->by_layer ? 0 : layer * model->config().heads_of(stream);
   std::vector<Place> found;
   for (const std::size_t s : pass.streams) {
+    const std::int64_t d = layouts[s].head_size;
     if (s < own) {
-      if (request->streams[s] == stream) found.push_back({gram(s, layer), column});
+      if (request->streams[s] == stream) found.push_back({gram(s, layer), head * d, d});
       continue;
     }
     const StreamPair& pair = request->pairs[s - own];
-    if (pair.source == stream) found.push_back({s, column});
-    if (pair.target == stream) found.push_back({s, layouts[s].first_target * layouts[s].head_size + column});
+    if (pair.source == stream) found.push_back({s, head * d, d});
+    if (pair.target == stream) found.push_back({s, (layouts[s].second + head) * d, d});
   }
   return found;
+}
+
+CaptureSetup::Place CaptureSetup::reference_place(std::int64_t layer, Stream stream) const {
+  const auto found = std::find(request->streams.begin(), request->streams.end(), stream);
+  HS_ASSERT(found != request->streams.end());
+  const auto s = to_size(found - request->streams.begin());
+  const std::int64_t head = layouts[s].second + layer * request->reference->config().heads_of(stream);
+  return {s, head * layouts[s].head_size, layouts[s].head_size};
 }
 
 std::size_t CaptureSetup::gram(std::size_t s, std::int64_t layer) const {
@@ -79,6 +92,12 @@ HeadLayout pair_layout(const ModelConfig& config, const StreamPair& pair) {
   // What a layer gathers depends on all that it projects, so that only later layers can be predicted from it.
   const std::int64_t delay = pair.source == Stream::z ? 1 : 0;
   return cross_layout(stream_layout(config, pair.source), stream_layout(config, pair.target), delay);
+}
+
+HeadLayout reference_layout(const ModelConfig& config, const ModelConfig& reference, Stream stream) {
+  HeadLayout layout = cross_layout(stream_layout(config, stream), stream_layout(reference, stream), 0);
+  layout.hidden_size = 0;
+  return layout;
 }
 
 }  // namespace headspan

@@ -41,11 +41,16 @@ struct CaptureRequest {
   std::map<std::size_t, ResidentGrams>* resident = nullptr;
   /// Pairs of streams, whose heads have a Gram together. They count as further streams. Not with by_layer.
   std::vector<StreamPair> pairs{};
+  /// Another model, with a forward of the same type, that runs the same tokens: the Gram of each stream is
+  /// then that of the model's heads and of this one's (reference_layout). Not on a device or with by_layer.
+  const Transformer* reference = nullptr;
 };
 
 /// Returns the heads of a stream in the order of the columns of its Gram.
 HeadLayout stream_layout(const ModelConfig& config, Stream stream);
 HeadLayout pair_layout(const ModelConfig& config, const StreamPair& pair);
+/// Returns the heads of a stream of a model, then those of a reference. They know no common hidden state.
+HeadLayout reference_layout(const ModelConfig& config, const ModelConfig& reference, Stream stream);
 
 /// The positions in a batch whose activations enter the statistics, by part.
 using KeptPositions = std::array<std::vector<std::int64_t>, 2>;
@@ -65,13 +70,16 @@ struct CaptureSetup {
 
   /// Returns the streams that a pass needs from the model: those that it sums, and with `queries` q as well.
   std::vector<Stream> streams(const DeviceShare& pass, bool queries) const;
-  /// Where a layer of a stream goes: the index of a Gram, and the first column there.
+  /// Where a layer of a stream goes: the index of a Gram, its first column there, and how many columns a head
+  /// has.
   struct Place {
     std::size_t gram;
-    std::int64_t first_column;
+    std::int64_t first_column, head_columns;
   };
   /// Returns the places in the Grams of a pass, none if it does not sum the stream.
   std::vector<Place> places(const DeviceShare& pass, std::int64_t layer, Stream stream) const;
+  /// Returns the place of a layer of the reference's stream; it must be one of the request's.
+  Place reference_place(std::int64_t layer, Stream stream) const;
   /// Returns the index of the Gram that a layer of stream or pair `s` goes into.
   std::size_t gram(std::size_t s, std::int64_t layer) const;
   /// Returns this rank's share of `count` tokens of its data-parallel row.

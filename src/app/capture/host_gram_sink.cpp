@@ -23,15 +23,22 @@ class HostGramSink : public GramSink<T> {
       const Range share = setup_.share_of_rank(kept[part].size());
       for (std::size_t gram = 0; gram < rows_[part].size(); ++gram)
         rows_[part][gram] = collector_.add_rows(gram, static_cast<Part>(part), share.count);
+      clear_gaps(part, share.count);
     }
     if (batch.tokens.empty()) return;
     setup_.model->template capture<T>(
         batch, setup_.request->point, setup_.streams(setup_.passes[0], static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const T* values) {
-          add(kept, layer, stream, values);
+          for (const CaptureSetup::Place& place : setup_.places(setup_.passes[0], layer, stream))
+            add(*setup_.model, kept, place, stream, values);
           if (queries && stream == Stream::q) queries(layer, values);
         },
         mean_squares);
+    if (const Transformer* const reference = setup_.request->reference)
+      reference->capture<T>(batch, setup_.request->point, setup_.request->streams,
+                            [&](std::int64_t layer, Stream stream, const T* values) {
+                              add(*reference, kept, setup_.reference_place(layer, stream), stream, values);
+                            });
   }
 
   void end_round(Part part, std::int64_t tokens) override { collector_.end_round(part, tokens); }
@@ -41,31 +48,54 @@ class HostGramSink : public GramSink<T> {
   void synchronise() const override {}
 
  private:
-  /// Adds values: [tokens, heads of this rank, head_size] of one layer.
-  void add(const KeptPositions& kept, std::int64_t layer, Stream stream, const T* values) {
-    const std::int64_t width = setup_.model->heads(stream).count * setup_.model->config().head_size;
-    for (const CaptureSetup::Place& place : setup_.places(setup_.passes[0], layer, stream))
-      for (std::size_t part = 0; part < setup_.spec.parts(); ++part) {
-        const std::int64_t columns = setup_.spec.columns[place.gram];
-        T* const out = rows_[part][place.gram] + place.first_column;
-        if (setup_.processes->tensor().size() == 1)
-          copy_rows(values, width, kept[part], out, columns);
-        else
-          exchange_heads(values, width, kept[part], out, columns);
+  /// The heads of one layer that a rank has of a token, and where they go in a row of a Gram.
+  struct Heads {
+    std::int64_t count, size;              // of a token's values
+    std::int64_t head_columns, columns;  // of a row
+
+    std::int64_t width() const { return count * size; }
+    void copy(const T* values, T* row) const {
+      if (head_columns == size) {
+        std::copy_n(values, width(), row);
+        return;
       }
+      for (std::int64_t h = 0; h < count; ++h) std::copy_n(values + h * size, size, row + h * head_columns);
+    }
+  };
+
+  /// Clears the new rows of Grams whose heads differ in size: not all of their columns will be filled.
+  void clear_gaps(std::size_t part, std::int64_t tokens) {
+    for (std::size_t s = 0; s < setup_.layouts.size(); ++s)
+      if (setup_.layouts[s].sizes)
+        std::fill_n(rows_[part][s], to_size(tokens * setup_.spec.columns[s]), T{0});
   }
 
-  static void copy_rows(const T* values, std::int64_t width, const std::vector<std::int64_t>& positions,
-                        T* out, std::int64_t columns) {
+  /// Adds values: [tokens, heads of this rank, head_size] of one layer of a model.
+  void add(const Transformer& model, const KeptPositions& kept, const CaptureSetup::Place& place,
+           Stream stream, const T* values) {
+    const Heads heads{model.heads(stream).count, model.config().head_size, place.head_columns,
+                      setup_.spec.columns[place.gram]};
+    for (std::size_t part = 0; part < setup_.spec.parts(); ++part) {
+      T* const out = rows_[part][place.gram] + place.first_column;
+      if (setup_.processes->tensor().size() == 1)
+        copy_rows(values, heads, kept[part], out);
+      else
+        exchange_heads(values, heads, kept[part], out);
+    }
+  }
+
+  static void copy_rows(const T* values, const Heads& heads, const std::vector<std::int64_t>& positions,
+                        T* out) {
 #pragma omp parallel for schedule(static)
     for (std::size_t i = 0; i < positions.size(); ++i)
-      std::copy_n(values + positions[i] * width, width, out + static_cast<std::int64_t>(i) * columns);
+      heads.copy(values + positions[i] * heads.width(), out + static_cast<std::int64_t>(i) * heads.columns);
   }
 
   /// Sends every rank of the row this rank's heads of that rank's tokens, and receives all heads of this
   /// rank's tokens.
-  void exchange_heads(const T* values, std::int64_t width, const std::vector<std::int64_t>& positions, T* out,
-                      std::int64_t columns) const {
+  void exchange_heads(const T* values, const Heads& heads, const std::vector<std::int64_t>& positions,
+                      T* out) const {
+    const std::int64_t width = heads.width();
     const Comm& comm = setup_.processes->tensor();
     const auto count = static_cast<std::int64_t>(positions.size());
     std::vector<std::vector<T>> send(to_size(comm.size()));
@@ -80,7 +110,8 @@ class HostGramSink : public GramSink<T> {
     for (int r = 0; r < comm.size(); ++r) {
       const auto tokens = static_cast<std::int64_t>(received[to_size(r)].size()) / width;
       for (std::int64_t i = 0; i < tokens; ++i)
-        std::copy_n(received[to_size(r)].data() + i * width, width, out + r * width + i * columns);
+        heads.copy(received[to_size(r)].data() + i * width,
+                   out + r * heads.count * heads.head_columns + i * heads.columns);
     }
   }
 

@@ -71,6 +71,10 @@ struct Job {
     Precision precision = Precision::float64;
   } predict;
 
+  struct Cross {
+    std::string model;  ///< the reference; cross.streams is Predict::cross
+  } cross;
+
   struct Ceiling {
     bool enabled = true;
     CeilingScope scope = CeilingScope::layer;

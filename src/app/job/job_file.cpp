@@ -150,6 +150,8 @@ void Resolver::check_inputs() const {
   if (!has_model && !job_.predict.cross.empty())
     refuse("cross.streams", "takes two streams of a model, and " + source + " is none",
            "give a model, or leave it out");
+  if (!has_model && has("cross.model"))
+    refuse("cross.model", "runs beside a model, and " + source + " is none", "give a model, or leave it out");
   if (source != "model.manifest" && job_.model.select != Words{"all"})
     refuse("model.select", "selects from a manifest, and none is given",
            "give model.manifest or leave it out");

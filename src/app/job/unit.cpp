@@ -122,6 +122,25 @@ void add_by_init(const Job::Model& rule, const Unit& unit, std::vector<Unit>& un
   }
 }
 
+/// Sets the reference of all units: the manifest's checkpoint that cross.model names, or the folder there.
+void set_reference(const Job& job, std::vector<Unit>& units) {
+  const std::string& name = job.cross.model;
+  const auto set = [&](const std::string& path, const std::string& called) {
+    for (Unit& unit : units) {
+      unit.reference = path;
+      unit.reference_name = called;
+    }
+  };
+  if (!job.model.manifest.empty())
+    for (const ManifestRow& row : read_manifest(job.model.manifest))
+      if (row.name == name) return set(row.path, row.name);
+  std::error_code missing;
+  if (job.model.manifest.empty() || fs::exists(name, missing)) return set(name, last_part(absolute(name)));
+  throw InputError("", "cross.model", printable(name),
+                   "is neither a folder nor a checkpoint of " + printable(job.model.manifest),
+                   "give a path, or a name of the manifest");
+}
+
 /// Throws InputError if units would overwrite each other's results or Grams.
 void check_names(const std::string& manifest, const Job::Output& output, const std::vector<Unit>& units) {
   std::set<std::string> results;
@@ -219,6 +238,7 @@ std::vector<Unit> list_units(const Job& job) {
       add_by_init(job.model, unit_of_row(row), units);
   if (!job.model.name.empty())
     for (Unit& unit : units) unit.model_name = job.model.name;
+  if (!job.cross.model.empty()) set_reference(job, units);
   check_names(job.model.manifest, job.output, units);
   return units;
 }

@@ -19,9 +19,10 @@ double fullest_of(double items, double ranks) { return std::ceil(items / ranks) 
 class PhaseCosts {
  public:
   PhaseCosts(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
-             const GroupShape& group, const std::vector<DeviceShare>& passes)
+             const GroupShape& group, const std::vector<DeviceShare>& passes, const ModelConfig* reference)
       : job_(job),
         config_(config),
+        reference_(reference),
         dtype_(dtype),
         tokens_(tokens),
         group_(group),
@@ -30,7 +31,7 @@ class PhaseCosts {
         others_((ranks_ - 1) / ranks_),
         d_(real(config.head_size)),
         parts_(parts_of(tokens)),
-        streams_(stream_sizes(job.predict, config)),
+        streams_(stream_sizes(job.predict, config, reference)),
         passes_(passes),
         ceilings_(job.ceiling.enabled && job.ceiling.scope != CeilingScope::causal) {}
 
@@ -67,40 +68,64 @@ class PhaseCosts {
   PhaseCost load() const {
     PhaseCost cost{"load"};
     const double rows = real(group_.data_parallel());
-    if (job_.model.init == std::vector{WeightSource::random}) return cost;
-    cost.received = study_weight_bytes(job_, config_, dtype_, group_.tensor_parallel) * (rows - 1) / rows;
-    cost.messages = cost.received / (8.0 * (1 << 20)) + 9 * real(config_.layers) * std::ceil(std::log2(rows));
+    double weights = 0, layers = 0;
+    if (job_.model.init != std::vector{WeightSource::random}) {
+      weights += study_weight_bytes(job_, config_, dtype_, group_.tensor_parallel);
+      layers += real(config_.layers);
+    }
+    if (reference_ != nullptr) {
+      weights += reference_weight_bytes(*reference_, dtype_, group_.tensor_parallel);
+      layers += real(reference_->layers);
+    }
+    cost.received = weights * (rows - 1) / rows;
+    cost.messages = cost.received / (8.0 * (1 << 20)) + 9 * layers * std::ceil(std::log2(rows));
     return cost;
+  }
+
+  /// Returns the operations of the forward of a token, of whose layers `whole` run to their end.
+  double forward_flops(const ModelConfig& config, double whole) const {
+    const double m = real(config.hidden_size), q = real(config.heads * config.head_size),
+                 kv = real(config.kv_heads * config.head_size), mlp = real(config.mlp_size);
+    const double mlp_matrices = config.gated ? 3 : 2;
+    const double attention = 2 * q * real(tokens_.longest);  // half of the pairs, two products
+    const double attending = captures(job_.predict, Stream::z) ? real(config.layers) : whole;
+    return 2 * (m * (q + 2 * kv) * real(config.layers) + (q * m + mlp_matrices * m * mlp) * whole) +
+           attention * attending;
+  }
+
+  /// Returns the bytes per token that are summed over the ranks of a row. A sum over ranks goes to one of
+  /// them and from there to the others.
+  double summed_bytes(const ModelConfig& config, double sums) const {
+    return real(config.hidden_size) * sums * std::max(4.0, bytes_of(dtype_));
   }
 
   PhaseCost forward() const {
     PhaseCost cost{"forward"};
-    const double m = real(config_.hidden_size), q = real(config_.heads) * d_,
-                 kv = real(config_.kv_heads) * d_, mlp = real(config_.mlp_size);
-    const double mlp_matrices = config_.gated ? 3 : 2;
-    const double attention = 2 * q * real(tokens_.longest);  // half of the pairs, two products
     // Of the last layer only what is captured is computed, unless attention is saved.
     const double whole = real(config_.layers) - (saves_attention(job_.predict, job_.output) ? 0 : 1);
-    const double attending = captures(job_.predict, Stream::z) ? real(config_.layers) : whole;
     const double scored = job_.attention.scores ? real(kMostScoredTokens) : 0;
-    cost.flops = (n_ + scored) *
-                 (2 * (m * (q + 2 * kv) * real(config_.layers) + (q * m + mlp_matrices * m * mlp) * whole) +
-                  attention * attending);
+    cost.flops = (n_ + scored) * forward_flops(config_, whole);
     const double rows = real(group_.data_parallel()), t = real(group_.tensor_parallel);
     const double batch = batch_of(job_.run, tokens_, group_);
     const double rounds = std::ceil(n_ / (batch * rows));
     cost.fullest = std::min(n_, rounds * batch) * rows / n_;
-    // A sum over ranks goes to one of them and from there to the others.
-    const double sums = 1 + 2 * whole;
-    cost.received = n_ / rows * m * sums * std::max(4.0, bytes_of(dtype_)) * (t - 1) / t;
+    double sums = 1 + 2 * whole, bytes = summed_bytes(config_, sums);
+    if (reference_ != nullptr) {
+      const double other = real(reference_->layers) - 1;
+      cost.flops += n_ * forward_flops(*reference_, other);
+      bytes += summed_bytes(*reference_, 1 + 2 * other);
+      sums += 1 + 2 * other;
+    }
+    cost.received = n_ / rows * bytes * (t - 1) / t;
     cost.messages = rounds * sums * 2 * std::ceil(std::log2(t));
     cost.flops *= forwards();
     cost.received *= forwards();
     cost.messages *= forwards();
     // The ranks of a row exchange their heads of all tokens for all heads of their tokens.
     for (std::size_t s = 0; s < streams_.size(); ++s)
-      cost.received +=
-          gathers(s) * n_ / ranks_ * streams_[s].columns * (t - 1) / t * (dtype_ == Dtype::float64 ? 8 : 4);
+      if (streams_[s].is_summed())
+        cost.received +=
+            gathers(s) * n_ / ranks_ * streams_[s].columns * (t - 1) / t * (dtype_ == Dtype::float64 ? 8 : 4);
     return cost;
   }
 
@@ -114,15 +139,16 @@ class PhaseCosts {
     const double attention = attention_size(job_.predict, job_.output, config_);
     const int operands = group_.grid.rows == 1 ? 1 : 2;  // on one row of ranks the columns are among the rows
     const double panels =
-        std::ceil(n_ / real(tokens_of_panel(job_.predict, config_, dtype_, parts_ > 1, group_)));
+        std::ceil(n_ / real(tokens_of_panel(streams_, precision, dtype_, parts_ > 1, group_)));
     cost.flops = real(tokens_.fit) * attention;
     cost.received = 2 * 2 * 8 * attention * others_;
     double even = cost.flops, fullest = cost.flops;
     for (std::size_t s = 0; s < streams_.size(); ++s) {
       const StreamSize& stream = streams_[s];
+      if (!stream.is_summed()) continue;
       const double flops = n_ * stream.columns * stream.columns;
       even += flops;
-      fullest += flops * fullest_of_gram(stream, config_, group_.grid);
+      fullest += flops * fullest_of_gram(stream, group_.grid);
       cost.received += gathers(s) * n_ * others_ * value * stream.columns *
                        (1 / real(group_.grid.rows) + (operands - 1) / real(group_.grid.columns));
       cost.messages += gathers(s) * panels * operands * (ranks_ - 1);
@@ -145,10 +171,11 @@ class PhaseCosts {
     PhaseCost cost{"pairs"};
     double fullest = 0;
     for (const StreamSize& stream : streams_) {
-      const double h = stream.heads, fits = stream.sources * stream.targets,
-                   flops = fits * d_ * d_ * d_ * ((parts_ > 1 ? 6 : 2) + similarity_products());
+      const double h = stream.heads, d = stream.head_size(),
+                   fits = (stream.of == GramOf::models ? 2 : 1) * stream.sources * stream.targets,
+                   flops = fits * d * d * d * ((parts_ > 1 ? 6 : 2) + similarity_products());
       cost.flops += flops;
-      fullest += flops * fullest_of_gram(stream, config_, group_.grid);
+      fullest += flops * fullest_of_gram(stream, group_.grid);
       const double sources = (1 / real(group_.grid.rows) + 1 / real(group_.grid.columns) - 2 / ranks_) * h;
       cost.received += sources * (2 + parts_ * d_ * d_) * 8 + fits / ranks_ * others_ * 40;
       cost.messages += exchanges(2) + 4 * hops();
@@ -196,14 +223,22 @@ class PhaseCosts {
     for (const StreamSize& stream : streams_)
       for (const SelectionRule rule : job_.predict.selection) {
         const bool forward = rule == SelectionRule::forward;
-        const double pool = remote_tile_bytes(job_.predict.pool, config_, stream, ranks_);
-        const double scopes = stream.is_pair() ? 2 : 1;  // causal sources, and all
+        const double pool = remote_tile_bytes(job_.predict.pool, stream, ranks_);
+        // Of two streams causal sources and all, of two models both directions.
+        const double scopes = stream.is_pair() ? 2 : 1;
         cost.flops += scopes * stream.targets * selection_flops(forward);
         cost.fullest = std::max(cost.fullest, fullest_of(stream.targets, ranks_));
         cost.received += scopes * ((forward ? pool : 0) + pool * chosen * chosen * parts_);
         const double rounds = std::max(1.0, std::ceil(pool / kRemoteTilesBytes));
         cost.messages += scopes * rounds * exchanges(2 * ((forward ? 1 : 0) + parts_));
       }
+    for (const StreamSize& stream : streams_) {
+      if (stream.of != GramOf::models) continue;
+      const double w = width(stream), layer = w * w * w * (1.0 / 24 + (parts_ > 1 ? 1.0 / 2 : 1.0 / 8));
+      cost.flops += 2 * real(config_.layers) * layer;  // the layers of each model by those of the other
+      cost.received += 2 * layers_of_rank() * remote_layer(stream) * parts_ / 2;
+      cost.messages += 2 * layers_of_rank() * exchanges(2 * parts_);
+    }
     return cost;
   }
 
@@ -251,6 +286,7 @@ class PhaseCosts {
 
   const Job& job_;
   const ModelConfig& config_;
+  const ModelConfig* reference_;
   Dtype dtype_;
   const TokenCounts& tokens_;
   const GroupShape& group_;
@@ -264,8 +300,8 @@ class PhaseCosts {
 
 std::vector<PhaseCost> phase_costs(const Job& job, const ModelConfig& config, Dtype dtype,
                                    const TokenCounts& tokens, const GroupShape& group,
-                                   const std::vector<DeviceShare>& passes) {
-  return PhaseCosts(job, config, dtype, tokens, group, passes).compute();
+                                   const std::vector<DeviceShare>& passes, const ModelConfig* reference) {
+  return PhaseCosts(job, config, dtype, tokens, group, passes, reference).compute();
 }
 
 }  // namespace headspan

@@ -24,8 +24,10 @@ struct PhaseCost {
 };
 
 /// Returns the phases that the job has, in order. `passes`: over the tokens, on GPUs; empty: one.
+/// `reference`: the config of the reference model, null without one.
 std::vector<PhaseCost> phase_costs(const Job& job, const ModelConfig& config, Dtype dtype,
                                    const TokenCounts& tokens, const GroupShape& group,
-                                   const std::vector<DeviceShare>& passes = {});
+                                   const std::vector<DeviceShare>& passes = {},
+                                   const ModelConfig* reference = nullptr);
 
 }  // namespace headspan

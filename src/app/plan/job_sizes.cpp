@@ -6,6 +6,7 @@
 #include "app/run/batch_tokens.h"
 #include "app/run/rank_resources.h"
 #include "dist/matrix/block_cyclic.h"
+#include "model/weights/weight_loader.h"
 #include "model/weights/weights.h"
 #include "stats/gram/collector.h"
 
@@ -26,17 +27,24 @@ TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first) {
   return counts;
 }
 
-std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config) {
+std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config,
+                                     const ModelConfig* reference) {
   const double d = real(config.head_size);
   const auto heads_of = [&](Stream stream) { return real(config.heads_of(stream) * config.layers); };
   std::vector<StreamSize> sizes;
   for (const Stream stream : predict.streams) {
     const double heads = heads_of(stream);
-    sizes.push_back({heads, heads * d, heads, heads});
+    sizes.push_back({heads, heads * d, heads, heads, reference ? GramOf::part : GramOf::stream});
   }
   for (const StreamPair& pair : predict.cross) {
     const double sources = heads_of(pair.source), targets = heads_of(pair.target);
-    sizes.push_back({sources + targets, (sources + targets) * d, sources, targets});
+    sizes.push_back({sources + targets, (sources + targets) * d, sources, targets, GramOf::pair});
+  }
+  if (reference == nullptr) return sizes;
+  const double widest = std::max(d, real(reference->head_size));
+  for (const Stream stream : predict.streams) {
+    const double own = heads_of(stream), other = real(reference->heads_of(stream) * reference->layers);
+    sizes.push_back({own + other, (own + other) * widest, own, other, GramOf::models});
   }
   return sizes;
 }
@@ -54,6 +62,11 @@ double study_weight_bytes(const Job& job, const ModelConfig& config, Dtype dtype
                       planned_weight_dtype(job.model, config, dtype));
 }
 
+double reference_weight_bytes(const ModelConfig& reference, Dtype dtype, std::int64_t tensor_parallel) {
+  return weight_bytes(reference, {reference.layers, false}, tensor_parallel,
+                      weight_dtype(dtype, reference, nullptr));
+}
+
 double attention_size(const Job::Predict& predict, const Job::Output& output, const ModelConfig& config) {
   if (!saves_attention(predict, output)) return 0;
   return real(config.layers * config.heads) * real(config.head_size * config.head_size);
@@ -61,13 +74,13 @@ double attention_size(const Job::Predict& predict, const Job::Output& output, co
 
 double parts_of(const TokenCounts& tokens) { return tokens.heldout > 0 ? 2 : 1; }
 
-std::int64_t tokens_of_panel(const Job::Predict& predict, const ModelConfig& config, Dtype dtype,
+std::int64_t tokens_of_panel(const std::vector<StreamSize>& streams, Precision precision, Dtype dtype,
                              bool heldout, const GroupShape& group) {
   std::vector<std::int64_t> columns;
-  for (const StreamSize& stream : stream_sizes(predict, config))
-    columns.push_back(static_cast<std::int64_t>(stream.columns));
-  return dtype == Dtype::float64 ? panel_tokens<double>(group.grid, columns, predict.precision, heldout)
-                                 : panel_tokens<float>(group.grid, columns, predict.precision, heldout);
+  for (const StreamSize& stream : streams)
+    if (stream.is_summed()) columns.push_back(static_cast<std::int64_t>(stream.columns));
+  return dtype == Dtype::float64 ? panel_tokens<double>(group.grid, columns, precision, heldout)
+                                 : panel_tokens<float>(group.grid, columns, precision, heldout);
 }
 
 double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape& group) {
@@ -76,20 +89,21 @@ double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape
   return real(std::max(batch, std::min(tokens.longest, tokens.total())));
 }
 
-double remote_tile_bytes(std::int64_t pool, const ModelConfig& config, const StreamSize& stream,
+double remote_tile_bytes(std::int64_t pool, const StreamSize& stream,
                          double ranks) {
-  const double side = (real(pool) + 1) * real(config.head_size);
+  const double side = (real(pool) + 1) * stream.head_size();
   return stream.targets / ranks * side * side / 2 * 8 * (ranks - 1) / ranks;
 }
 
-std::int64_t block_of(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
-  return gram_block(grid, static_cast<std::int64_t>(stream.heads), config.head_size);
+std::int64_t block_of(const StreamSize& stream, const GridShape& grid) {
+  return gram_block(grid, static_cast<std::int64_t>(stream.heads),
+                    static_cast<std::int64_t>(stream.head_size()));
 }
 
-double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
+double fullest_of_gram(const StreamSize& stream, const GridShape& grid) {
   if (grid.rows * grid.columns == 1) return 1;
   const auto columns = static_cast<std::int64_t>(stream.columns);
-  const std::int64_t block = block_of(stream, config, grid);
+  const std::int64_t block = block_of(stream, grid);
   const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0},
       cols{columns, block, static_cast<int>(grid.columns), 0};
   double largest = 0;

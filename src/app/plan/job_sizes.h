@@ -37,16 +37,24 @@ double bytes_of(Dtype dtype);
 /// Counts the tokens of a sample, without the first `skip_first` of each sequence.
 TokenCounts count_tokens(const Sample& sample, std::int64_t skip_first);
 
-/// Heads and columns of one captured stream, all layers together; or of two streams, of which the first
-/// predicts the second.
+/// What a Gram is of: a stream alone; the same, if it is a part of the Gram of two models; two streams, of
+/// which the first predicts the second; or a stream of the unit's model and of the reference.
+enum class GramOf { stream, part, pair, models };
+
+/// Heads and columns of a Gram, all layers together.
 struct StreamSize {
   double heads, columns;
   double sources, targets;  ///< all heads, or those of the first and of the second stream
+  GramOf of = GramOf::stream;
 
-  bool is_pair() const { return sources < heads; }
+  bool is_summed() const { return of != GramOf::part; }
+  bool is_pair() const { return of == GramOf::pair || of == GramOf::models; }
+  double head_size() const { return columns / heads; }
 };
-/// Returns the sizes of the streams, then of the pairs.
-std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config);
+/// Returns the sizes of the streams, then of the pairs, then of the streams with those of the reference, if
+/// there is one.
+std::vector<StreamSize> stream_sizes(const Job::Predict& predict, const ModelConfig& config,
+                                     const ModelConfig* reference = nullptr);
 
 /// Returns the number of heads of the stream of predict.streams that has most.
 std::int64_t most_heads(const Job::Predict& predict, const ModelConfig& config);
@@ -54,6 +62,9 @@ std::int64_t most_heads(const Job::Predict& predict, const ModelConfig& config);
 /// Returns the bytes of the weights that a study keeps on each of `tensor_parallel` ranks.
 double study_weight_bytes(const Job& job, const ModelConfig& config, Dtype dtype,
                           std::int64_t tensor_parallel);
+
+/// The same of the reference, whose stored weights are read.
+double reference_weight_bytes(const ModelConfig& reference, Dtype dtype, std::int64_t tensor_parallel);
 
 /// Returns how many numbers the sums over what attention does have: a matrix [d, d] for each query head; 0 if
 /// they are not saved.
@@ -63,7 +74,7 @@ double attention_size(const Job::Predict& predict, const Job::Output& output, co
 double parts_of(const TokenCounts& tokens);
 
 /// Returns the tokens of all ranks that are multiplied at once (stats/gram/collector.h).
-std::int64_t tokens_of_panel(const Job::Predict& predict, const ModelConfig& config, Dtype dtype,
+std::int64_t tokens_of_panel(const std::vector<StreamSize>& streams, Precision precision, Dtype dtype,
                              bool heldout, const GroupShape& group);
 
 /// Returns the tokens of one batch of a data-parallel row (app/run/batch_tokens.h, app/capture/rounds.h).
@@ -71,14 +82,14 @@ double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape
 
 /// Returns the bytes of the tiles that the joint regressions of one rank's targets fetch from other ranks.
 /// `pool`: predict.pool.
-double remote_tile_bytes(std::int64_t pool, const ModelConfig& config, const StreamSize& stream,
+double remote_tile_bytes(std::int64_t pool, const StreamSize& stream,
                          double ranks);
 
 /// Returns the columns of a block of the stream's Gram, which is block-cyclic.
-std::int64_t block_of(const StreamSize& stream, const ModelConfig& config, const GridShape& grid);
+std::int64_t block_of(const StreamSize& stream, const GridShape& grid);
 
 /// Returns the largest number of elements that a rank owns in tiles on and below the diagonal, over an even
 /// share of half the matrix; 1 on one rank.
-double fullest_of_gram(const StreamSize& stream, const ModelConfig& config, const GridShape& grid);
+double fullest_of_gram(const StreamSize& stream, const GridShape& grid);
 
 }  // namespace headspan

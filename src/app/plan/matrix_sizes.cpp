@@ -79,7 +79,8 @@ void check_layer_sizes(const Job::Ceiling& ceiling, const Job::Run& run, const L
         {layers.widest, layers.widest, layers.heads, layers.head_size}, grid, "ceiling.scope = causal");
 }
 
-void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid) {
+void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid,
+                       const ModelConfig* reference) {
   for (const Stream stream : job.predict.streams) {
     const std::int64_t heads = config.heads_of(stream);
     check_layer_sizes(job.ceiling, job.run,
@@ -89,6 +90,11 @@ void check_model_sizes(const Job& job, const ModelConfig& config, const GridShap
     check_columns("cross.streams", "a pair",
                   (config.heads_of(pair.source) + config.heads_of(pair.target)) * config.layers,
                   config.head_size);
+  if (reference != nullptr)
+    for (const Stream stream : job.predict.streams)
+      check_columns("cross.model", "a stream of two models",
+                    config.heads_of(stream) * config.layers + reference->heads_of(stream) * reference->layers,
+                    std::max(config.head_size, reference->head_size));
   check_projection_sizes(job.overlap, config, grid.rows * grid.columns);
 }
 

@@ -24,7 +24,8 @@ void check_layer_sizes(const Job::Ceiling& ceiling, const Job::Run& run, const L
 
 /// Checks what a study makes of a model: the streams, and the projections whose overlap it computes. Throws
 /// InputError, which says what would work. Local.
-void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid);
+void check_model_sizes(const Job& job, const ModelConfig& config, const GridShape& grid,
+                       const ModelConfig* reference = nullptr);
 
 constexpr std::int64_t kLargeProjection = std::int64_t{5120} * 5120;  ///< elements
 

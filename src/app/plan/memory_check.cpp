@@ -17,9 +17,12 @@ std::string memory_gib_text(const Job::Run& run) {
   return run.memory_gib ? std::to_string(*run.memory_gib) : "auto";
 }
 
-std::vector<double> columns_of(const Job::Predict& predict, const ModelConfig& config) {
+/// Returns the columns of the Grams. Those that are parts of others are there only while they are analysed.
+std::vector<double> columns_of(const Job::Predict& predict, const ModelConfig& config,
+                               const ModelConfig* reference) {
   std::vector<double> columns;
-  for (const StreamSize& stream : stream_sizes(predict, config)) columns.push_back(stream.columns);
+  for (const StreamSize& stream : stream_sizes(predict, config, reference))
+    if (stream.is_summed()) columns.push_back(stream.columns);
   return columns;
 }
 
@@ -28,7 +31,7 @@ const Unit& largest_unit(const Job::Predict& predict, const std::vector<Unit>& u
   const Unit* found = &units.front();
   double largest = -1;
   for (const Unit& unit : units) {
-    const double bytes = gram_bytes(columns_of(predict, read_model_config(config_of(unit.path))), 1);
+    const double bytes = gram_bytes(columns_of(predict, read_model_config(config_of(unit.path)), nullptr), 1);
     if (bytes <= largest) continue;
     largest = bytes;
     found = &unit;
@@ -61,10 +64,13 @@ std::string check_memory(const Job& job, const std::vector<Unit>& units, const G
   const ModelInput input = open_model(job.model, unit.path, unit.random, false);
   const TokenCounts tokens = count_tokens(
       take_sample(job.tokens, input.config, input.config_path, unit.model_name), job.tokens.skip_first);
-  check_grams_fit(job.run, gram_bytes(columns_of(job.predict, input.config), parts_of(tokens)), group.ranks,
-                  memory, ", or take fewer streams at a time");
+  std::optional<ModelConfig> reference;
+  if (!unit.reference.empty()) reference = read_model_config(config_of(unit.reference));
+  const ModelConfig* const beside = reference ? &*reference : nullptr;
+  check_grams_fit(job.run, gram_bytes(columns_of(job.predict, input.config, beside), parts_of(tokens)),
+                  group.ranks, memory, ", or take fewer streams at a time");
   const auto peak_on = [&](const GroupShape& shape) {
-    MemoryCost cost = memory_cost(job, input.config, input.dtype, tokens, shape);
+    MemoryCost cost = memory_cost(job, input.config, input.dtype, tokens, shape, beside);
     cost.program = peak_process_bytes();
     return cost.peak();
   };

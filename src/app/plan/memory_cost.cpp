@@ -18,9 +18,9 @@ struct LocalSize {
   double rows, columns;
 };
 
-LocalSize local_size(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
+LocalSize local_size(const StreamSize& stream, const GridShape& grid) {
   const std::int64_t columns = static_cast<std::int64_t>(stream.columns);
-  const std::int64_t block = block_of(stream, config, grid);
+  const std::int64_t block = block_of(stream, grid);
   const BlockCyclic rows{columns, block, static_cast<int>(grid.rows), 0};
   const BlockCyclic cols{columns, block, static_cast<int>(grid.columns), 0};
   return {real(rows.local_size(0)), real(cols.local_size(0))};
@@ -28,31 +28,36 @@ LocalSize local_size(const StreamSize& stream, const ModelConfig& config, const 
 
 /// Returns the bytes of a Gram's local array on the fullest rank. Pages (4 KiB) above the diagonal are never
 /// touched and take no memory.
-double triangle_bytes(const StreamSize& stream, const ModelConfig& config, const GridShape& grid) {
-  const LocalSize local = local_size(stream, config, grid);
-  const double triangle = 8 * fullest_of_gram(stream, config, grid) * stream.columns * stream.columns / 2 /
+double triangle_bytes(const StreamSize& stream, const GridShape& grid) {
+  const LocalSize local = local_size(stream, grid);
+  const double triangle = 8 * fullest_of_gram(stream, grid) * stream.columns * stream.columns / 2 /
                           real(grid.rows * grid.columns);
   return std::min(8 * local.rows * local.columns, triangle + 4096 * local.columns);
 }
 
-/// Returns the bytes of the tables of all streams and of the workspace of the largest stream; streams are
-/// analysed one after another.
-double statistics_bytes(const Job::Predict& predict, const ModelConfig& config, const TokenCounts& tokens,
-                        const GroupShape& group) {
-  const double d = real(config.head_size), ranks = real(group.ranks);
+/// Returns the bytes of the tables of all streams, of the Grams that are parts of those captured, and of the
+/// workspace of the largest stream; streams are analysed one after another. layers: of the model.
+double statistics_bytes(const Job::Predict& predict, const std::vector<StreamSize>& streams,
+                        std::int64_t layers, const TokenCounts& tokens, const GroupShape& group) {
+  const double ranks = real(group.ranks);
   double tables = 0, work = 0;
-  for (const StreamSize& stream : stream_sizes(predict, config)) {
-    const double h = stream.heads, width = stream.columns / real(config.layers);
+  for (const StreamSize& stream : streams) {
+    const double d = stream.head_size(), h = stream.heads, width = stream.columns / real(layers);
+    const double directions = stream.of == GramOf::models ? 2 : 1;
+    if (!stream.is_summed()) tables += parts_of(tokens) * triangle_bytes(stream, group.grid);
     const double measures = real(static_cast<std::int64_t>(predict.similarity.size()));
-    tables += stream.targets * h * (3 * 8 + 1 + 8 * measures) / ranks;
+    tables += directions * stream.targets * h * (3 * 8 + 1 + 8 * measures) / ranks;
     if (!stream.is_pair()) tables += h * d * 3 * 8 / ranks + h * width / d * 8;
     const double records = (h / real(group.grid.rows) + h / real(group.grid.columns)) * 2 * d * d * 8;
     const double fits = stream.sources * stream.targets / ranks * (measures > 0 ? 96 : 48) *
                         (group.ranks > 1 ? 2 : 1);  // while they are sent to the ranks of their targets
-    const double layer =
-        stream.is_pair() ? 0 : 4 * width * width * 8 * parts_of(tokens) / (width >= kWideLayer ? ranks : 1);
+    // Of two models a layer of sources with the targets of that layer beside it, and its factor.
+    const double layer = stream.of == GramOf::pair     ? 0
+                         : stream.of == GramOf::models ? width * width * 8 * (parts_of(tokens) + 1)
+                                                       : 4 * width * width * 8 * parts_of(tokens) /
+                                                             (width >= kWideLayer ? ranks : 1);
     const double remote =
-        2 * std::min(kRemoteTilesBytes, remote_tile_bytes(predict.pool, config, stream, ranks));
+        2 * std::min(kRemoteTilesBytes, remote_tile_bytes(predict.pool, stream, ranks));
     work = std::max({work, records + fits, remote, layer});
   }
   return tables + work;
@@ -72,20 +77,28 @@ double MemoryCost::peak() const {
 }
 
 MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
-                       const GroupShape& group) {
+                       const GroupShape& group, const ModelConfig* reference) {
   MemoryCost cost;
   const double ranks = real(group.ranks), batch = batch_of(job.run, tokens, group);
   const double value = dtype == Dtype::float64 ? 8 : 4;
   const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
   const bool is_copied = fastest_product(job.predict.precision) == ProductKind::library;
-  const double panel = real(tokens_of_panel(job.predict, config, dtype, tokens.heldout > 0, group));
+  const std::vector<StreamSize> streams = stream_sizes(job.predict, config, reference);
+  const double panel =
+      real(tokens_of_panel(streams, job.predict.precision, dtype, tokens.heldout > 0, group));
   cost.weights = study_weight_bytes(job, config, dtype, group.tensor_parallel) + kStagingBytes;
   cost.attention =
       2 * 8 * attention_size(job.predict, job.output, config);  // sums of queries, metrics of the output
   cost.forward = forward_bytes(config, dtype, batch, real(group.tensor_parallel));
-  for (const StreamSize& stream : stream_sizes(job.predict, config)) {
-    const LocalSize local = local_size(stream, config, group.grid);
-    cost.grams += parts_of(tokens) * triangle_bytes(stream, config, group.grid);
+  if (reference != nullptr) {
+    cost.weights += reference_weight_bytes(*reference, dtype, group.tensor_parallel);
+    cost.forward =
+        std::max(cost.forward, forward_bytes(*reference, dtype, batch, real(group.tensor_parallel)));
+  }
+  for (const StreamSize& stream : streams) {
+    if (!stream.is_summed()) continue;
+    const LocalSize local = local_size(stream, group.grid);
+    cost.grams += parts_of(tokens) * triangle_bytes(stream, group.grid);
     for (const double part : {real(tokens.fit), real(tokens.heldout)})
       cost.waiting += std::min(part, panel + batch) / ranks * stream.columns * value;
     // With several ranks, each holds two panels as they came, and a library multiplies a copy of one. In a
@@ -98,7 +111,7 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
     cost.exchange = std::max(cost.exchange,
                              std::min(real(tokens.total()), panel) * (exchanged * value + copied * product));
   }
-  cost.statistics = statistics_bytes(job.predict, config, tokens, group);
+  cost.statistics = statistics_bytes(job.predict, streams, config.layers, tokens, group);
   return cost;
 }
 

@@ -23,8 +23,9 @@ struct MemoryCost {
 /// Returns the bytes of the activations of a batch that are alive at once, in the widest step of a layer.
 double forward_bytes(const ModelConfig& config, Dtype dtype, double batch, double tensor_parallel);
 
-/// Returns the cost of a unit without `program`, if nothing is on GPUs.
+/// Returns the cost of a unit without `program`, if nothing is on GPUs. `reference`: the config of the
+/// reference model, null without one.
 MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, const TokenCounts& tokens,
-                       const GroupShape& group);
+                       const GroupShape& group, const ModelConfig* reference = nullptr);
 
 }  // namespace headspan

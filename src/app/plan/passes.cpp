@@ -57,17 +57,17 @@ std::vector<DeviceShare> make_passes(const PassSetting& setting, std::size_t run
 
 double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
   const GroupShape& group = setting.group;
-  const double panel = real(tokens_of_panel(setting.job.predict, setting.config, setting.dtype,
+  const std::vector<StreamSize> streams = stream_sizes(setting.job.predict, setting.config);
+  const double panel = real(tokens_of_panel(streams, setting.job.predict.precision, setting.dtype,
                                             setting.heldout, group)),
                batch = real(setting.batch) / real(group.tensor_parallel),
                parts = real(static_cast<std::int64_t>(pass.parts.size()));
-  const std::vector<StreamSize> streams = stream_sizes(setting.job.predict, setting.config);
   double bytes = 0, widest = 0;
   for (const std::size_t s : pass.streams) {
     const double columns = streams[s].columns;
     const std::int64_t elements =
         most_elements(group.grid, static_cast<std::int64_t>(columns),
-                      block_of(streams[s], setting.config, group.grid), pass.slice.of);
+                      block_of(streams[s], group.grid), pass.slice.of);
     const double waiting = (panel / real(group.ranks) + 2 * batch) * columns * bytes_of(setting.dtype);
     bytes += parts * (sizeof(double) * real(elements) + waiting);
     widest = std::max(widest, columns);

@@ -33,8 +33,11 @@ struct Planned {
   std::int64_t units = 0;
   TokenCounts tokens;
   ModelConfig config;
+  std::optional<ModelConfig> reference;
   Dtype dtype = Dtype::float32;
   std::vector<DeviceShare> passes;  // on GPUs; empty: the Grams are summed on the CPU
+
+  const ModelConfig* beside() const { return reference ? &*reference : nullptr; }
 };
 
 /// Returns the counts for tokens.limit tokens in sequences of full length.
@@ -84,6 +87,8 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
   planned.units = static_cast<std::int64_t>(units.size());
   const std::string config_path = config_of(units.front().path);
   planned.config = read_model_config(config_path);
+  const std::string& reference = units.front().reference;
+  if (!reference.empty()) planned.reference = read_model_config(config_of(reference));
   check_references(job.predict, most_heads(job.predict, planned.config));
   planned.dtype = forward_dtype(job.model.dtype, planned.config, nullptr);
   check_layout(to_int(request.ranks), job.run.groups, 1, std::nullopt);
@@ -96,13 +101,17 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
   const double memory = gib ? *gib * (1 << 30) : INFINITY;
   planned.group.tensor_parallel = choose_tensor_parallel(
       job.run, job.model,
-      {{{units.front().path, planned.config}}, planned.dtype, saves_attention(job.predict, job.output)},
+      {{{units.front().path, planned.config}},
+       planned.dtype,
+       saves_attention(job.predict, job.output),
+       planned.reference ? std::map<std::string, ModelConfig>{{reference, *planned.reference}}
+                         : std::map<std::string, ModelConfig>{}},
       to_int(planned.group.ranks), memory);
   check_layout(to_int(request.ranks), job.run.groups, planned.group.tensor_parallel, job.run.grid);
   planned.group.grid = job.run.grid.value_or(squarest_grid(planned.group.ranks));
-  check_model_sizes(job, planned.config, planned.group.grid);
+  check_model_sizes(job, planned.config, planned.group.grid, planned.beside());
   planned.tokens = count_tokens(job.tokens, planned.config, config_path);
-  if (on_gpus) planned.passes = plan_passes(pass_setting(job, planned), memory);
+  if (on_gpus && !planned.reference) planned.passes = plan_passes(pass_setting(job, planned), memory);
   return planned;
 }
 
@@ -140,7 +149,8 @@ void print_passes(const Job& job, const Planned& planned) {
   const double beside = bytes_beside_passes(setting);
   line("bytes_of_the_fullest_gpu", {{"beside", beside}, {"sums", largest}, {"peak", beside + largest}});
   if (planned.passes.empty())
-    std::printf("passes=0: the Grams do not fit the GPUs and are summed on the CPU\n");
+    std::printf("passes=0: %s summed on the CPU\n", planned.reference ? "with cross.model the Grams are"
+                                                                      : "the Grams do not fit the GPUs and are");
   else
     std::printf("passes=%zu: %s\n", planned.passes.size(), names.c_str());
 }
@@ -148,8 +158,9 @@ void print_passes(const Job& job, const Planned& planned) {
 void print(const Job& job, const PlanRequest& request, const Planned& planned, const MemoryCost& memory) {
   const GroupShape& group = planned.group;
   const std::vector<PhaseCost> costs =
-      phase_costs(job, planned.config, planned.dtype, planned.tokens, group, planned.passes);
-  const double read = study_weight_bytes(job, planned.config, planned.dtype, 1);
+      phase_costs(job, planned.config, planned.dtype, planned.tokens, group, planned.passes, planned.beside());
+  double read = study_weight_bytes(job, planned.config, planned.dtype, 1);
+  if (planned.reference) read += reference_weight_bytes(*planned.reference, planned.dtype, 1);
   const Rates rates = request.rates.empty() ? Rates() : read_rates(request.rates);
   std::printf(
       "plan ranks=%lld groups=%lld tensor_parallel=%lld data_parallel=%lld grid=%lldx%lld units=%lld "
@@ -191,7 +202,8 @@ int plan(const Job& job, const PlanRequest& request, const Comm& world) {
   agree(world, [&] {
     if (!world.is_root()) return;
     const Planned planned = make_planned(job, request);
-    MemoryCost memory = memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group);
+    MemoryCost memory = memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group,
+                                    planned.beside());
     if (!planned.passes.empty()) memory = beside_gpus(memory);
     memory.program = idle_process_bytes();
     print(job, request, planned, memory);

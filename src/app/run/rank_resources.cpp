@@ -50,12 +50,19 @@ int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const L
   const auto& configs = loaded.configs;
   if (run.tensor_parallel) {
     check_divides(*run.tensor_parallel, configs);
+    check_divides(*run.tensor_parallel, loaded.reference);
     return to_int(*run.tensor_parallel);
   }
   const auto fits = [&](const ModelConfig& config, int t) {
-    return config.kv_heads % t == 0 &&
-           weight_bytes(config, {config.layers, loaded.logits}, t,
-                        planned_weight_dtype(model, config, loaded.dtype)) <= 0.5 * memory;
+    double bytes = weight_bytes(config, {config.layers, loaded.logits}, t,
+                                planned_weight_dtype(model, config, loaded.dtype));
+    bool divides = config.kv_heads % t == 0;
+    for (const auto& [path, reference] : loaded.reference) {
+      bytes += weight_bytes(reference, {reference.layers, false}, t,
+                            weight_dtype(loaded.dtype, reference, nullptr));
+      divides = divides && reference.kv_heads % t == 0;
+    }
+    return divides && bytes <= 0.5 * memory;
   };
   for (int t = 1; t <= ranks; ++t)
     if (ranks % t == 0 &&
@@ -77,7 +84,9 @@ int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const s
   std::optional<Checkpoint> checkpoint;
   if (!first.random) checkpoint = Checkpoint::open(first.path);
   const Dtype dtype = forward_dtype(model.dtype, configs.at(first.path), checkpoint ? &*checkpoint : nullptr);
-  return choose_tensor_parallel(run, model, {configs, dtype, logits}, ranks, memory);
+  std::map<std::string, ModelConfig> reference;
+  if (!first.reference.empty()) reference = {{first.reference, read_model_config(config_of(first.reference))}};
+  return choose_tensor_parallel(run, model, {configs, dtype, logits, reference}, ranks, memory);
 }
 
 void check_one_group(const Job::Run& run, int ranks) {

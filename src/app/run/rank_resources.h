@@ -13,11 +13,12 @@
 
 namespace headspan {
 
-/// The models that a group loads, one at a time.
+/// The models that a group loads, one at a time, each beside the reference if there is one.
 struct LoadedModels {
   std::map<std::string, ModelConfig> configs;  ///< by path
   Dtype dtype = Dtype::float32;                ///< of the forward
   bool logits = false;                         ///< whether the output layer is loaded, as load_model takes it
+  std::map<std::string, ModelConfig> reference{};  ///< one, or none
 };
 
 /// Returns run.tensor_parallel; for auto the smallest divisor of `ranks` (of a group) and of the KV heads for

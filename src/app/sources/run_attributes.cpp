@@ -55,6 +55,12 @@ NetcdfAttributes run_attributes(const UnitRun& run, const UnitEvidence& evidence
                               {"git", git_id()}};
   if (unit.validation_loss) attributes.push_back({"validation_loss", *unit.validation_loss});
   if (!evidence.sample.mismatch.empty()) attributes.push_back({"tokens_mismatch", evidence.sample.mismatch});
+  if (!unit.reference.empty()) {
+    attributes.push_back({"reference_model", unit.reference_name});
+    attributes.push_back({"reference_path", unit.reference});
+    attributes.push_back({"reference_config_sha256", evidence.reference_config_sha256});
+    attributes.push_back({"reference_weights_digest", evidence.reference_weights_digest});
+  }
   if (!unit.revision.empty()) attributes.push_back({"revision", unit.revision});
   return attributes;
 }

@@ -8,6 +8,7 @@
 #include "app/plan/matrix_sizes.h"
 #include "app/plan/passes.h"
 #include "app/run/model_input.h"
+#include "app/run/reference_model.h"
 #include "device/device_values.h"
 #include "dist/comm/agreement.h"
 #include "io/checkpoint/content_digest.h"
@@ -16,16 +17,18 @@
 namespace headspan {
 namespace {
 
-/// The model of a unit and its tokens.
+/// The model of a unit, its tokens, and the reference if there is one.
 struct Prepared {
   ModelInput input;
   Sample sample;
+  std::optional<ModelInput> reference;
 };
 
 /// Reads everything about the unit except the values of its weights. Throws InputError if any of it is wrong.
 /// Local.
 Prepared prepare(const Job& job, const Unit& unit) {
   Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job.predict, job.output)),
+                    {},
                     {}};
   check_references(job.predict, most_heads(job.predict, prepared.input.config));
   if (job.attention.scores) check_attention_scores(prepared.input.config);
@@ -35,6 +38,8 @@ Prepared prepare(const Job& job, const Unit& unit) {
                      "set model.dtype to bfloat16 or float16, or choose float64, float32 or split");
   prepared.sample =
       take_sample(job.tokens, prepared.input.config, prepared.input.config_path, unit.model_name);
+  if (!unit.reference.empty())
+    prepared.reference = open_reference(job.model, unit.reference, prepared.input, prepared.sample);
   return prepared;
 }
 
@@ -50,7 +55,8 @@ bool needs_whole_grams(const Job& job) {
          (ceiling.enabled && ceiling.scope != CeilingScope::layer);
 }
 
-/// Returns the streams of the unit, then the pairs of streams, without their Grams.
+/// Returns the streams of the unit, then the pairs of streams, then the streams with those of the reference,
+/// without their Grams.
 std::vector<StreamEvidence> stream_evidence(const Job& job, const Prepared& prepared) {
   const ModelConfig& config = prepared.input.config;
   const Dtype dtype = prepared.input.dtype;
@@ -67,7 +73,28 @@ std::vector<StreamEvidence> stream_evidence(const Job& job, const Prepared& prep
     origin.target = pair.target;
     streams.push_back({origin, pair_layout(config, pair), rules});
   }
+  if (!prepared.reference) return streams;
+  origin.reference = ReferenceSide::target;
+  for (const Stream stream : job.predict.streams) {
+    origin.stream = stream;
+    origin.target = stream;
+    streams.push_back({origin, reference_layout(config, prepared.reference->config, stream), rules});
+  }
   return streams;
+}
+
+/// Returns what a capture sums, in its order: with a reference its streams come in place of the unit's.
+std::vector<GramStream> captured_streams(const std::vector<StreamEvidence>& streams, bool heldout) {
+  std::vector<GramStream> captured;
+  std::size_t replaced = 0;
+  for (const StreamEvidence& stream : streams) {
+    const GramStream gram = gram_stream(stream.origin, stream.layout, heldout);
+    if (stream.origin.reference == ReferenceSide::none)
+      captured.push_back(gram);
+    else
+      captured[replaced++] = gram;
+  }
+  return captured;
 }
 
 /// Chooses whether the Grams are summed on the GPUs, and in which passes. Returns the names of the passes.
@@ -76,6 +103,10 @@ std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepa
                                        CaptureRequest& request) {
   const ProcessLayout& processes = run.processes;
   if (!processes.gpu()) return {};
+  if (prepared.reference) {
+    run.log.notice(run.unit.name + ": with cross.model the Grams are summed on the CPU");
+    return {};
+  }
   std::int64_t longest = 0;
   for (const Sequence& sequence : prepared.sample.sequences) longest = std::max(longest, sequence.length);
   const PassSetting setting{run.job,
@@ -107,10 +138,18 @@ std::string identify(const Prepared& prepared, const Comm& group, UnitEvidence& 
       evidence.weights_digest = weights_digest(*checkpoint);
       contents += "weights " + evidence.weights_digest + " " + change_times(checkpoint->files()) + "\n";
     }
+    if (const auto& reference = prepared.reference) {
+      const Checkpoint& checkpoint = *reference->checkpoint;
+      evidence.reference_weights_digest = weights_digest(checkpoint);
+      contents += "reference config.json " + reference->config_sha256 + "\nreference weights " +
+                  evidence.reference_weights_digest + " " + change_times(checkpoint.files()) + "\n";
+    }
     contents += "tokens " + sample_digest(prepared.sample) + "\n";
   });
   evidence.config_sha256 = prepared.input.config_sha256;
   evidence.weights_digest = group.broadcast(evidence.weights_digest, 0);
+  if (prepared.reference) evidence.reference_config_sha256 = prepared.reference->config_sha256;
+  evidence.reference_weights_digest = group.broadcast(evidence.reference_weights_digest, 0);
   return group.broadcast(contents, 0);
 }
 
@@ -127,37 +166,55 @@ std::vector<StreamGrams> run_forwards(const UnitRun& run, const Transformer& mod
   return prepared.input.dtype == Dtype::float64 ? capture(0.0) : capture(0.0F);
 }
 
+/// Returns the Grams of `streams` from those captured: of streams of the unit and the reference, then of
+/// pairs. The unit's own are parts of the former.
+std::vector<StreamGrams> with_own_streams(std::vector<StreamGrams> captured,
+                                          const std::vector<StreamEvidence>& streams) {
+  const std::size_t own = streams.size() - captured.size();
+  std::vector<StreamGrams> grams;
+  for (std::size_t s = 0; s < own; ++s) {
+    const HeadLayout& layout = streams[captured.size() + s].layout;
+    grams.push_back({first_stream(captured[s].fit, layout), {}});
+    if (captured[s].heldout) grams.back().heldout = first_stream(*captured[s].heldout, layout);
+  }
+  std::rotate(captured.begin(), captured.begin() + static_cast<std::ptrdiff_t>(own), captured.end());
+  std::move(captured.begin(), captured.end(), std::back_inserter(grams));
+  return grams;
+}
+
 /// Fills in the Grams of the streams, and the moments of attention if they are saved. Loads the weights, and
 /// frees them on return.
 void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidence) {
   const Job& job = run.job;
   const ModelConfig& config = prepared.input.config;
-  const Transformer model = [&] {
+  const auto load = [&](const ModelInput& input, bool logits, const std::string& name) {
     const Profile::Phase phase = run.profile.enter("load");
-    return load_model(job.model, prepared.input, saves_attention(job.predict, job.output), run.processes,
-                      run.log, run.unit.name);
-  }();
+    return load_model(job.model, input, logits, run.processes, run.log, name);
+  };
+  const Transformer model = load(prepared.input, saves_attention(job.predict, job.output), run.unit.name);
+  std::optional<Transformer> reference;
+  if (prepared.reference) reference = load(*prepared.reference, false, run.unit.reference_name);
   CaptureRequest request{job.predict.streams, job.predict.capture, job.predict.precision,
                          batch_tokens(job.run, prepared.sample, run.processes), job.tokens.skip_first};
   request.pairs = job.predict.cross;
+  request.reference = reference ? &*reference : nullptr;
   const std::vector<std::string> passes = choose_passes(run, prepared, request);
   std::optional<AttentionSums> sums;
   if (saves_attention(job.predict, job.output))
     request.attention = &sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
-  std::vector<GramStream> streams;
-  for (const StreamEvidence& stream : evidence.streams)
-    streams.push_back(gram_stream(stream.origin, stream.layout, prepared.sample.has_heldout()));
-  const UnitState state(run, streams, identify(prepared, run.processes.group(), evidence), request.attention,
+  const UnitState state(run, captured_streams(evidence.streams, prepared.sample.has_heldout()),
+                        identify(prepared, run.processes.group(), evidence), request.attention,
                         passes);
   request.state = &state;
   std::map<std::size_t, ResidentGrams> resident;
-  if (!needs_whole_grams(job)) request.resident = &resident;
+  if (!needs_whole_grams(job) && !reference) request.resident = &resident;
   std::vector<StreamGrams> grams = run_forwards(run, model, prepared, request);
   if (job.attention.scores) {
     const Profile::Phase phase = run.profile.enter("scores");
     evidence.scores =
         measure_attention(model, prepared.sample, job.tokens.seed, request.batch_tokens, run.processes);
   }
+  if (reference) grams = with_own_streams(std::move(grams), evidence.streams);
   for (std::size_t s = 0; s < grams.size(); ++s) {
     if (const auto found = resident.find(s); found != resident.end())
       evidence.streams[s].resident = std::move(found->second);
@@ -179,7 +236,9 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
 }  // namespace
 
 void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
-  check_model_sizes(job, prepare(job, unit).input.config, grid);
+  const Prepared prepared = prepare(job, unit);
+  check_model_sizes(job, prepared.input.config, grid,
+                    prepared.reference ? &prepared.reference->config : nullptr);
 }
 
 UnitEvidence run_model(const UnitRun& run) {

@@ -22,7 +22,16 @@ void check_words(const std::string& path, const GramStream& stream) {
 }  // namespace
 
 std::string StreamOrigin::name() const {
-  return target ? name_of({stream, *target}) : word_of(stream_words(), stream);
+  const std::string word = word_of(stream_words(), stream);
+  switch (reference) {
+    case ReferenceSide::source:
+      return "reference-" + word;
+    case ReferenceSide::target:
+      return word + "-reference";
+    case ReferenceSide::none:
+      break;
+  }
+  return target ? name_of({stream, *target}) : word;
 }
 
 std::string StreamOrigin::capture_name() const {
@@ -48,7 +57,8 @@ StreamOrigin stream_origin(const GramStream& stream) {
           *value_of(dtype_words(), stream.forward_dtype),
           *value_of(precision_words(), stream.precision),
           stream.skip_first,
-          std::nullopt};
+          std::nullopt,
+          ReferenceSide::none};
 }
 
 std::vector<GramStream> read_known_streams(const H5File& file) {

@@ -12,6 +12,10 @@
 
 namespace headspan {
 
+/// Whose heads the sources and the targets of two streams are: of one model, or one of them of the reference
+/// (app/run/reference_model.h).
+enum class ReferenceSide { none, source, target };
+
 /// How the values of a stream came about: attributes of its group in the result.
 struct StreamOrigin {
   Stream stream = Stream::k;
@@ -20,8 +24,10 @@ struct StreamOrigin {
   Precision precision = Precision::float64;
   std::int64_t skip_first = 0;
   std::optional<Stream> target{};  ///< if its heads are predicted by those of `stream`; both are captured
+  ReferenceSide reference = ReferenceSide::none;  ///< else `target` is the same stream of another model
 
-  /// Return the words that files and messages use; of two streams, SOURCE-TARGET.
+  /// Return the words that files and messages use; of two streams, SOURCE-TARGET, of which a stream of the
+  /// reference is called `reference`.
   std::string name() const;
   std::string capture_name() const;
 };

@@ -13,7 +13,8 @@
 
 namespace headspan {
 
-/// One stream of a unit, or two of which the first predicts the second. Its Grams are in host memory or on
+/// One stream of a unit, or two of which the first predicts the second, or a stream of the unit and of the
+/// reference, which predict each other. Its Grams are in host memory or on
 /// GPUs; neither before they are captured or read, and after they are analysed.
 struct StreamEvidence {
   StreamOrigin origin;
@@ -24,11 +25,13 @@ struct StreamEvidence {
 };
 
 struct UnitEvidence {
-  std::vector<StreamEvidence> streams;  ///< then the pairs of streams
+  std::vector<StreamEvidence> streams;  ///< then the pairs of streams, then those with the reference
   Sample sample;                        ///< without sequences if the source is Grams
   std::string model_type;
   std::string config_sha256;
   std::string weights_digest;              ///< empty: no weights were read
+  std::string reference_config_sha256;     ///< empty: there is no reference
+  std::string reference_weights_digest;
   std::string input_digest;                ///< of the activations or Gram files; empty for a model
   std::optional<OverlapTable> overlap;     ///< of a model's weights, if the job asks for it
   std::optional<AttentionScores> scores;   ///< of a model's heads, if the job asks for them

@@ -64,7 +64,7 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
     const Profile::Phase counted = profile.enter(phase);
     return work();
   };
-  StreamResult result{{origin, data.layout, data.rules, {}, {}, {}}, {}, {}, {}, {}};
+  StreamResult result{{origin, data.layout, data.rules, {}, {}, {}, {}}, {}, {}, {}, {}};
   timed("pairs", [&] { fit_pairs(data, request, resident ? &*resident : nullptr, result); });
   if (resident) {
     timed("pairs", [&] { copy_selected(*resident, data, result.pairs, request); });
@@ -84,13 +84,17 @@ StreamResult analyse(RegressionData data, const StreamOrigin& origin, const Anal
 
 PairResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
                          const AnalysisRequest& request, Profile& profile) {
-  PairResult result{origin, data.layout, data.rules, {}, {}, {}};
+  PairResult result{origin, data.layout, data.rules, {}, {}, {}, {}};
+  const bool one_model = origin.reference == ReferenceSide::none;
   {
     const Profile::Phase phase = profile.enter("pairs");
     fit_pairs(data, request, nullptr, result);
   }
   const Profile::Phase phase = profile.enter("selection");
-  select_sources(data, request, {SourceScope::causal, SourceScope::all}, result);
+  std::vector<SourceScope> scopes{SourceScope::all};
+  if (one_model) scopes.insert(scopes.begin(), SourceScope::causal);
+  select_sources(data, request, scopes, result);
+  if (!one_model) result.layers = fit_layers(data);
   return result;
 }
 

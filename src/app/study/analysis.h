@@ -11,6 +11,7 @@
 #include "stats/layers/head_angles.h"
 #include "stats/layers/head_summary.h"
 #include "stats/layers/layer_ceiling.h"
+#include "stats/layers/layer_fit.h"
 #include "stats/regression/selection.h"
 #include "stats/regression/similarity.h"
 
@@ -42,7 +43,8 @@ struct PairResult {
   FitRules rules;
   PairTable pairs;
   std::optional<SimilarityTable> similarity;
-  std::vector<Selected> selections;  ///< of two streams in both scopes, else causal
+  std::vector<Selected> selections;  ///< of two streams of a model in both scopes, of two models all, else causal
+  std::optional<LayerFit> layers{};  ///< of two models
 };
 
 /// All tables of one stream.
@@ -64,7 +66,7 @@ bool fits_device(const RegressionData& data, const AnalysisRequest& request, at:
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
                      Profile& profile, std::optional<ResidentGrams> resident = std::nullopt);
 
-/// Computes the tables of two streams (HeadLayout::first_target). Counts the phases pairs and selection of
+/// Computes the tables of two streams (HeadLayout::second), of one model or of two. Counts the phases pairs and selection of
 /// `profile`. Throws AgreedError if a device fails. Collective over the grid of the Grams.
 PairResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
                          const AnalysisRequest& request, Profile& profile);

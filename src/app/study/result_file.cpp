@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
+#include "app/study/result_groups.h"
 #include "base/checked.h"
 #include "base/range.h"
 
 namespace headspan {
 namespace {
-
-std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t length) {
-  std::vector<std::int64_t> values(to_size(length));
-  std::iota(values.begin(), values.end(), first);
-  return values;
-}
 
 /// Returns a table of ints as std::int32_t, which H5Dataset can write.
 std::vector<std::int32_t> to_int32(const std::vector<int>& values) { return {values.begin(), values.end()}; }
@@ -29,11 +23,10 @@ NetcdfAttributes status_attributes() {
   return attributes;
 }
 
-NetcdfAttributes described(const std::string& long_name) { return {{"long_name", long_name}}; }
-
-/// Describes a dimensionless quantity.
-NetcdfAttributes named(const std::string& long_name) {
-  return {{"long_name", long_name}, {"units", std::string("1")}};
+/// Returns the values of some heads.
+template <class T>
+std::vector<T> part_of(const std::vector<T>& values, Range heads) {
+  return {values.begin() + heads.first, values.begin() + heads.first + heads.count};
 }
 
 /// Returns the numbers of the layers that have heads.
@@ -68,17 +61,15 @@ class HeadTables {
         result_(result),
         layout_(result.layout),
         rules_(result.rules),
-        targets_{result.pairs.targets.first - layout_.first_target, result.pairs.targets.count} {}
+        targets_{result.pairs.targets.first - layout_.targets().first, result.pairs.targets.count} {}
 
   bool heldout() const { return rules_.tokens_heldout > 0; }
 
-  /// Defines an axis of the heads from `first` to before `last`.
-  void define_heads(const std::string& axis, std::int64_t first, std::int64_t last) {
-    file_.define_dimension(group_ + axis, count_from(0, last - first),
+  /// Defines an axis of heads.
+  void define_heads(const std::string& axis, Range heads) {
+    file_.define_dimension(group_ + axis, count_from(0, heads.count),
                            described(axis + " head, counted layer by layer"));
-    const auto part = [&](const std::vector<std::int64_t>& values) {
-      return std::vector<std::int64_t>(values.begin() + first, values.begin() + last);
-    };
+    const auto part = [&](const std::vector<std::int64_t>& values) { return part_of(values, heads); };
     file_.define_coordinate(group_ + axis + "_layer", axis, part(layout_.layer),
                             described("layer of the " + axis));
     file_.define_coordinate(group_ + axis + "_head", axis, part(layout_.head),
@@ -86,8 +77,8 @@ class HeadTables {
   }
 
   void define_dimensions() {
-    define_heads("target", layout_.first_target, layout_.heads());
-    define_heads("source", 0, layout_.sources());
+    define_heads("target", layout_.targets());
+    define_heads("source", layout_.sources());
     file_.define_dimension(group_ + "reference", count_from(0, header_.references),
                            described("position of a reference head, best first"));
     file_.define_dimension(group_ + "count", count_from(1, header_.references),
@@ -97,7 +88,7 @@ class HeadTables {
   void write_attributes() {
     const StreamOrigin& origin = result_.origin;
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    const auto d = static_cast<double>(layout_.head_size), m = static_cast<double>(layout_.hidden_size);
+    const auto d = static_cast<double>(layout_.source_size()), m = static_cast<double>(layout_.hidden_size);
     std::vector<double> floor, null;
     for (std::int64_t count = 1; count <= header_.references; ++count) {
       const double p = static_cast<double>(count) * d;
@@ -106,7 +97,7 @@ class HeadTables {
     }
     file_.set_attribute(object_, "n_fit", rules_.tokens);
     file_.set_attribute(object_, "n_heldout", rules_.tokens_heldout);
-    file_.set_attribute(object_, "head_size", layout_.head_size);
+    file_.set_attribute(object_, "head_size", layout_.target_size());
     file_.set_attribute(object_, "hidden_size", layout_.hidden_size);
     file_.set_attribute(object_, "capture", origin.capture_name());
     file_.set_attribute(object_, "forward_dtype", dtype_name(origin.forward_dtype));
@@ -128,11 +119,12 @@ class HeadTables {
   template <class T>
   void pair_rows(const std::string& name, const std::vector<T>& values, const NetcdfAttributes& attributes) {
     const std::vector<std::string> matrix{"target", "source"};
-    if (layout_.sources() == layout_.heads()) return rows(name, matrix, values, attributes);
+    const Range sources = layout_.sources();
+    if (sources.count == layout_.heads()) return rows(name, matrix, values, attributes);
     std::vector<T> of_sources;
     for (std::int64_t t = 0; t < targets_.count; ++t) {
-      const auto row = values.begin() + t * layout_.heads();
-      of_sources.insert(of_sources.end(), row, row + layout_.sources());
+      const auto row = values.begin() + t * layout_.heads() + sources.first;
+      of_sources.insert(of_sources.end(), row, row + sources.count);
     }
     rows(name, matrix, of_sources, attributes);
   }
@@ -143,30 +135,33 @@ class HeadTables {
     pair_rows("r2_weighted", pairs.r2_weighted, named("variance-weighted in-sample R2"));
     if (heldout()) pair_rows("r2_heldout", pairs.r2_heldout, named("R2 on held-out sequences"));
     pair_rows("status", pairs.status, status_attributes());
-    std::vector<std::int32_t> rank = to_int32(pairs.rank);
-    std::vector<double> pivot = pairs.pivot;
-    rank.resize(to_size(layout_.sources()));
-    pivot.resize(to_size(layout_.sources()));
-    file_.write_root(group_ + "rank", {"source"}, rank, named("regressors kept"));
-    file_.write_root(group_ + "pivot", {"source"}, pivot, named("smallest kept pivot"));
+    file_.write_root(group_ + "rank", {"source"}, part_of(to_int32(pairs.rank), layout_.sources()),
+                     named("regressors kept"));
+    file_.write_root(group_ + "pivot", {"source"}, part_of(pairs.pivot, layout_.sources()),
+                     named("smallest kept pivot"));
   }
 
   void write_similarity(const SimilarityTable& table) {
-    const auto d = static_cast<double>(layout_.head_size);
-    const double hidden = static_cast<double>(layout_.hidden_size),
-                 nan = std::numeric_limits<double>::quiet_NaN();
+    const auto null_of = [&](SimilarityMeasure measure, double dimensions) {
+      if (!(dimensions > 0)) return std::numeric_limits<double>::quiet_NaN();
+      return random_similarity(measure, static_cast<double>(layout_.source_size()) / dimensions,
+                               static_cast<double>(layout_.target_size()) / dimensions);
+    };
     for (const auto& [measure, values] : table.values) {
       const std::string name = word_of(similarity_words(), measure);
       pair_rows(name, values, named(meaning_of(measure)));
-      file_.set_attribute(group_ + name, "null", hidden > 0 ? random_similarity(measure, d / hidden) : nan);
+      file_.set_attribute(group_ + name, "null", null_of(measure, static_cast<double>(layout_.hidden_size)));
       file_.set_attribute(group_ + name, "noise_floor",
-                          random_similarity(measure, d / static_cast<double>(rules_.tokens - 1)));
+                          null_of(measure, static_cast<double>(rules_.tokens - 1)));
     }
   }
 
   void write_selection(const std::string& rule, const SelectionTable& table) {
     const std::vector<std::string> by_count{"target", "count"};
-    rows("references_" + rule, {"target", "reference"}, to_int32(table.sources),
+    std::vector<std::int32_t> sources = to_int32(table.sources);
+    for (std::int32_t& source : sources)
+      if (source >= 0) source -= static_cast<std::int32_t>(layout_.sources().first);
+    rows("references_" + rule, {"target", "reference"}, sources,
          described("source heads chosen, -1 where none"));
     rows("r2_" + rule, by_count, table.r2, named("joint in-sample R2 of the first count references"));
     if (heldout())
@@ -180,10 +175,11 @@ class HeadTables {
   void write_fits() {
     write_pairs();
     if (result_.similarity) write_similarity(*result_.similarity);
+    const bool two_models = result_.origin.reference != ReferenceSide::none;
     for (const PairResult::Selected& selected : result_.selections)
-      write_selection(
-          word_of(selection_words(), selected.rule) + (selected.scope == SourceScope::all ? "_all" : ""),
-          selected.table);
+      write_selection(word_of(selection_words(), selected.rule) +
+                          (selected.scope == SourceScope::all && !two_models ? "_all" : ""),
+                      selected.table);
   }
 
   NetcdfFile& file_;
@@ -293,76 +289,22 @@ class CrossGroup : HeadTables {
     write_attributes();
     file_.set_attribute(object_, "source_stream", word_of(stream_words(), result_.origin.stream));
     file_.set_attribute(object_, "target_stream", word_of(stream_words(), *result_.origin.target));
+    if (result_.layers) write_layers(*result_.layers);
     write_fits();
   }
+
+ private:
+  void write_layers(const LayerFit& fit) {
+    const bool to_reference = result_.origin.reference == ReferenceSide::target;
+    file_.set_attribute(object_, "source_model", std::string(to_reference ? "unit" : "reference"));
+    file_.set_attribute(object_, "target_model", std::string(to_reference ? "reference" : "unit"));
+    file_.set_attribute(object_, "source_head_size", layout_.source_size());
+    rows("r2_layer", {"target"}, fit.r2,
+         named("in-sample R2 from all heads of the other model's layer of this number"));
+    if (heldout()) rows("r2_layer_heldout", {"target"}, fit.r2_heldout, named("the same on held-out sequences"));
+    rows("status_layer", {"target"}, fit.status, status_attributes());
+  }
 };
-
-void write_tokens(NetcdfFile& file, const ResultHeader& header) {
-  std::vector<std::int64_t> start, length;
-  for (const Sequence& sequence : header.sequences) {
-    start.push_back(sequence.start);
-    length.push_back(sequence.length);
-  }
-  file.define_dimension("tokens/sequence", count_from(0, static_cast<std::int64_t>(start.size())));
-  file.write_root("tokens/start", {"sequence"}, start, described("position of the first token"));
-  file.write_root("tokens/length", {"sequence"}, length, described("tokens of the sequence"));
-  file.write_root("tokens/heldout", {"sequence"}, header.heldout,
-                  described("1 where the sequence was held out of the fit"));
-}
-
-void write_overlap(NetcdfFile& file, const OverlapTable& table) {
-  const std::string group = "overlap/";
-  file.define_dimension(group + "projection", table.projections, described("projection"));
-  file.define_dimension(group + "effective", table.effective,
-                        described("without or with the gain of q_norm and k_norm"));
-  file.define_dimension(
-      group + "tolerance", table.tolerances,
-      described("of ranks: relative to the layer's largest singular value, or the paper's"));
-  file.define_dimension(group + "layer", count_from(0, table.layers), described("layer"));
-  file.define_dimension(group + "head", count_from(0, table.heads), described("head of a layer"));
-  file.define_dimension(group + "other_head", count_from(0, table.heads),
-                        described("another head of that layer"));
-  file.define_dimension(group + "value", count_from(0, table.values),
-                        described("position of a singular value, largest first"));
-  const std::vector<std::string> by_tolerance{"projection", "effective", "tolerance", "layer"};
-  file.write_root(group + "rank_sum", by_tolerance, table.rank_sum, named("sum of the ranks of the heads"));
-  file.write_root(group + "rank_joint", by_tolerance, table.rank_joint, named("rank of all heads together"));
-  file.write_root(group + "overlap_dimension", by_tolerance, table.overlap_dimension,
-                  named("sum of the ranks of the heads less the joint rank"));
-  file.write_root(group + "singular_values", {"projection", "effective", "layer", "value"},
-                  table.singular_values, named("singular values of a layer's projection"));
-  file.write_root(group + "alignment", {"projection", "layer", "head", "other_head"}, table.alignment,
-                  named("mean squared cosine of the principal angles between the weights of two heads"));
-  file.set_attribute("overlap", "singular_values_from",
-                     std::string(table.from_gram ? "eigenvalues of W^T W" : "W"));
-  file.set_attribute("overlap", "alignment_null", table.alignment_null);
-}
-
-void write_scores(NetcdfFile& file, const AttentionScores& table) {
-  const std::string group = "attention/";
-  const std::int64_t count = table.layers * table.heads;
-  file.define_dimension(group + "query_head", count_from(0, count),
-                        described("query head, in order of layers"));
-  std::vector<std::int64_t> layer, head;
-  for (std::int64_t i = 0; i < count; ++i) {
-    layer.push_back(i / table.heads);
-    head.push_back(i % table.heads);
-  }
-  file.write_root(group + "layer", {"query_head"}, layer, described("layer of the query head"));
-  file.write_root(group + "head", {"query_head"}, head, described("query head within its layer"));
-  const auto write = [&](const std::string& name, std::vector<double> HeadScores::*score,
-                         const std::string& meaning) {
-    file.write_root(group + name, {"query_head"}, table.scores.*score, named(meaning));
-    file.set_attribute(group + name, "uniform", (table.uniform.*score).front());
-  };
-  write("induction", &HeadScores::induction,
-        "mean weight of the token after the query's first occurrence, where random tokens come twice");
-  write("duplicate_token", &HeadScores::duplicate_token,
-        "mean weight of the query's first occurrence, where random tokens come twice");
-  write("previous_token", &HeadScores::previous_token, "mean weight of the token before the query");
-  write("first_token", &HeadScores::first_token, "mean weight of the first token of a sequence");
-  write("entropy", &HeadScores::entropy, "mean entropy of the weights, in nats");
-}
 
 }  // namespace
 
@@ -375,7 +317,7 @@ void write_result(const Comm& comm, const std::string& path, const ResultHeader&
   for (const PairResult& cross : results.cross) CrossGroup(file, header, cross).write();
   if (overlap) write_overlap(file, *overlap);
   if (scores) write_scores(file, *scores);
-  if (!header.sequences.empty()) write_tokens(file, header);
+  if (!header.sequences.empty()) write_tokens(file, header.sequences, header.heldout);
   if (file.independence_causes() != 0)
     throw Error(path + ": HDF5 wrote independently, cause " + std::to_string(file.independence_causes()));
   file.close();
@@ -385,7 +327,8 @@ void verify_result(const std::string& path, const StudyResults& results) {
   const H5File file = H5File::open(path);
   const auto verify = [&](const std::string& group, const HeadLayout& layout) {
     if (!file.has(group + "/r2") || file.open_dataset(group + "/r2").shape() !=
-                                        std::vector<std::int64_t>{layout.targets(), layout.sources()})
+                                        std::vector<std::int64_t>{layout.targets().count,
+                                                                  layout.sources().count})
       throw Error(path + ": " + group + "/r2 is missing or cut short after writing");
   };
   for (const StreamResult& stream : results.streams) verify(stream.origin.name(), stream.layout);

@@ -117,6 +117,11 @@ void analyse_stream(const UnitRun& run, AnalysisRequest request, StreamEvidence&
   if (stream.origin.target) {
     HS_ASSERT(!resident);
     results.cross.push_back(analyse_cross(data, stream.origin, request, run.profile));
+    if (stream.origin.reference == ReferenceSide::none) return;
+    data.layout = reversed(data.layout);
+    StreamOrigin back = stream.origin;
+    back.reference = ReferenceSide::source;
+    results.cross.push_back(analyse_cross(data, back, request, run.profile));
     return;
   }
   results.streams.push_back(

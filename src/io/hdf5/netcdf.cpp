@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 
 #include <hdf5_hl.h>
 
+#include "base/checked.h"
 #include "dist/comm/agreement.h"
 
 namespace headspan {
@@ -36,6 +38,18 @@ void write_values(H5File& file, const std::string& path, const NetcdfValues& val
 }
 
 }  // namespace
+
+NetcdfAttributes described(const std::string& long_name) { return {{"long_name", long_name}}; }
+
+NetcdfAttributes named(const std::string& long_name) {
+  return {{"long_name", long_name}, {"units", std::string("1")}};
+}
+
+std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t length) {
+  std::vector<std::int64_t> values(to_size(length));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
 
 NetcdfFile NetcdfFile::create(const Comm& comm, const std::string& path) {
   return NetcdfFile(comm, H5File::create(comm, path));

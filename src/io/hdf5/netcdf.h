@@ -28,6 +28,13 @@ namespace headspan {
 using NetcdfAttributes = std::vector<std::pair<std::string, H5Value>>;
 using NetcdfValues = std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
 
+/// Return the attributes that describe a variable; `named` for a dimensionless quantity.
+NetcdfAttributes described(const std::string& long_name);
+NetcdfAttributes named(const std::string& long_name);
+
+/// Returns the values first, first + 1, .. of a coordinate.
+std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t length);
+
 /// Returns CF's attributes flag_masks and flag_meanings for a variable of type T (std::int32_t or
 /// std::uint8_t) whose values are sums of these masks.
 template <class T>

@@ -77,7 +77,7 @@ MetricChoice MetricProblem::choose(const std::vector<std::int64_t>& allowed, std
   const std::vector<double> variance = gather(variance_, heads, d_);
   LargeArray<double> workspace;
   for (const std::int64_t at :
-       forward_selection(rules_, d_, {heads, views.data()}, variance.data(), count, workspace))
+       forward_selection(rules_, d_, {heads, views.data(), d_}, variance.data(), count, workspace))
     choice.references.push_back(allowed[to_size(at)]);
   if (!choice.references.empty()) choice.loss = loss_with(choice.references);
   return choice;

@@ -15,6 +15,7 @@ namespace headspan {
 struct ForwardProblem {
   std::vector<std::int64_t> heads;  ///< the candidates by falling pairwise R², then the target
   const TileView* tiles = nullptr;  ///< of the fit part, for `tiles_among(heads)`
+  std::int64_t source_size = 0;     ///< coordinates of a candidate; the columns beyond are 0
 };
 
 /// Chooses at most `count` candidates; returns their positions in `heads`, best first. variance: [heads d], 0

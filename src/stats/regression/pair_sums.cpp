@@ -41,13 +41,17 @@ class HostPairs {
       for (std::int64_t i = first; i < last; i += kHeads * d_)
         result.push_back({source, in_column, i, std::min(last, i + kHeads * d_)});
     };
-    const HeadLayout& layout = data_.layout;
-    for (std::int64_t s = 0; s < layout.sources(); ++s) {
-      const std::int64_t below = std::max(s + 1, layout.first_target);
+    const auto row = [&](std::int64_t head) { return matrix_.rows().local_before(grid_.row(), head * d_); };
+    const auto column = [&](std::int64_t head) {
+      return matrix_.columns().local_before(grid_.column(), head * d_);
+    };
+    const Range sources = data_.layout.sources(), targets = data_.layout.targets();
+    const std::int64_t last_target = targets.first + targets.count;
+    for (std::int64_t s = sources.first; s < sources.first + sources.count; ++s) {
       if (matrix_.columns().owner(s * d_) == grid_.column())
-        cut(s, true, matrix_.rows().local_before(grid_.row(), below * d_), matrix_.local_rows());
-      if (layout.first_target == 0 && matrix_.rows().owner(s * d_) == grid_.row())
-        cut(s, false, 0, matrix_.columns().local_before(grid_.column(), s * d_));
+        cut(s, true, row(std::max(s + 1, targets.first)), row(last_target));
+      if (matrix_.rows().owner(s * d_) == grid_.row())
+        cut(s, false, column(targets.first), column(std::min(s, last_target)));
     }
     return result;
   }

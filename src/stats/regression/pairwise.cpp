@@ -48,7 +48,7 @@ class Pairs {
 
   PairTable compute() {
     PairTable table = empty_table();
-    if (data_.rules.too_few(d_)) {
+    if (data_.rules.too_few(data_.layout.source_size())) {
       mark_too_few(table);
       return table;
     }
@@ -149,7 +149,7 @@ class Pairs {
   }
 
   PairFit score(std::int64_t target, std::int64_t source, const double* gains, const double* errors) const {
-    const Score score = score_head(data_, target, gains, errors, sources_.at(source).rank < d_);
+    const Score score = score_head(data_, target, gains, errors, sources_.at(source).rank < data_.layout.source_size());
     return {static_cast<std::int32_t>(target),
             static_cast<std::int32_t>(source),
             score.r2,

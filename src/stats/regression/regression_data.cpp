@@ -24,22 +24,50 @@ std::vector<double> sums_of_squares(const HeadGram& gram, const FitRules& rules)
 }  // namespace
 
 Range HeadLayout::targets_of(int ranks, int rank) const {
-  const Range range = range_of(targets(), ranks, rank);
-  return {first_target + range.first, range.count};
+  const Range range = range_of(targets().count, ranks, rank);
+  return {targets().first + range.first, range.count};
 }
 
 int HeadLayout::owner_of_target(int ranks, std::int64_t target) const {
-  return range_owner(targets(), ranks, target - first_target);
+  return range_owner(targets().count, ranks, target - targets().first);
 }
 
 HeadLayout cross_layout(const HeadLayout& sources, const HeadLayout& targets, std::int64_t source_delay) {
-  HS_ASSERT(sources.head_size == targets.head_size && sources.first_target == 0 && sources.heads() > 0);
+  HS_ASSERT(sources.second == 0 && targets.second == 0 && sources.heads() > 0);
   HeadLayout layout = sources;
   layout.layer.insert(layout.layer.end(), targets.layer.begin(), targets.layer.end());
   layout.head.insert(layout.head.end(), targets.head.begin(), targets.head.end());
-  layout.first_target = sources.heads();
+  layout.second = sources.heads();
   layout.source_delay = source_delay;
+  if (sources.head_size != targets.head_size) {
+    layout.head_size = std::max(sources.head_size, targets.head_size);
+    layout.sizes = {sources.head_size, targets.head_size};
+  }
   return layout;
+}
+
+HeadLayout reversed(HeadLayout layout) {
+  HS_ASSERT(layout.second > 0);
+  layout.is_backward = !layout.is_backward;
+  return layout;
+}
+
+HeadGram first_stream(const HeadGram& both, const HeadLayout& layout) {
+  HS_ASSERT(layout.second > 0);
+  const std::int64_t wide = layout.head_size, d = layout.sizes ? layout.sizes->front() : wide;
+  const auto column_in_both = [&](std::int64_t column) { return column / d * wide + column % d; };
+  const Matrix& from = both.matrix;
+  const std::int64_t columns = layout.second * d, block = from.rows().block / wide * d;
+  HeadGram part{both.tokens, std::vector<double>(to_size(columns)), Matrix(from.grid(), columns, columns, block)};
+  for (std::int64_t j = 0; j < columns; ++j) part.mean[to_size(j)] = both.mean[to_size(column_in_both(j))];
+  // A head has the same owner in both matrices, and the same place among the heads of its owner.
+  for (std::int64_t j = 0; j < part.matrix.local_columns(); ++j) {
+    const std::int64_t column = part.matrix.columns().global(from.grid().column(), j);
+    const std::int64_t first = part.matrix.rows().local_before(from.grid().row(), column / block * block);
+    for (std::int64_t i = first; i < part.matrix.local_rows(); i += d)
+      std::copy_n(from.at(column_in_both(i), column_in_both(j)), d, part.matrix.at(i, j));
+  }
+  return part;
 }
 
 std::vector<double> diagonal(const Matrix& matrix) {
@@ -69,10 +97,9 @@ RegressionData regression_data(HeadLayout layout, FitRules rules, HeadGram fit,
 
 Score score_head(const RegressionData& data, std::int64_t head, const double* explained, const double* errors,
                  bool deficient) {
-  const std::int64_t d = data.layout.head_size;
-  const auto column = to_size(head * d);
+  const auto column = to_size(head * data.layout.head_size);
   const double* sst_heldout = errors != nullptr ? &data.sst_heldout[column] : nullptr;
-  return score_fit(data.rules, d, {explained, &data.sst[column], errors, sst_heldout}, deficient);
+  return score_fit(data.rules, data.layout.target_size(), {explained, &data.sst[column], errors, sst_heldout}, deficient);
 }
 
 }  // namespace headspan

@@ -3,6 +3,7 @@
 // regressions.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "base/checked.h"
@@ -14,34 +15,50 @@ namespace headspan {
 
 /// The heads of a stream in layer-major order: layer by layer. Head h has the head_size columns from
 /// h * head_size on. Each head predicts each other head. Or the heads of two streams, those of the first
-/// before those of the second, both layer by layer, where each head of the first predicts each of the second.
+/// before those of the second, both layer by layer, where each head of one predicts each of the other.
 struct HeadLayout {
   std::int64_t head_size = 0;
   std::vector<std::int64_t> layer;  ///< [heads] not descending within a stream
   std::vector<std::int64_t> head;   ///< [heads] index within the layer, ascending
   std::int64_t hidden_size = 0;     ///< of the model; 0: unknown
-  std::int64_t first_target = 0;    ///< of two streams: the first head of the second
+  std::int64_t second = 0;          ///< of two streams: the first head of the second
+  bool is_backward = false;         ///< of two streams: the second predicts the first, not vice versa
   std::int64_t source_delay = 0;    ///< a causal source is of a layer at least this far before the target's
+  /// Of two streams whose heads differ in size: the sizes. head_size is the larger one, and the last columns
+  /// of the smaller heads are 0.
+  std::optional<std::array<std::int64_t, 2>> sizes{};
 
   std::int64_t heads() const { return static_cast<std::int64_t>(layer.size()); }
   std::int64_t columns() const { return heads() * head_size; }
-  std::int64_t sources() const { return first_target > 0 ? first_target : heads(); }
-  std::int64_t targets() const { return heads() - first_target; }
+  Range sources() const { return second == 0 ? Range{0, heads()} : stream(is_backward ? 1 : 0); }
+  Range targets() const { return second == 0 ? Range{0, heads()} : stream(is_backward ? 0 : 1); }
+  std::int64_t source_size() const { return sizes ? sizes->at(is_backward ? 1 : 0) : head_size; }
+  std::int64_t target_size() const { return sizes ? sizes->at(is_backward ? 0 : 1) : head_size; }
   /// Returns the targets whose rows a rank has in the tables, and which rank has those of a target.
   Range targets_of(int ranks, int rank) const;
   int owner_of_target(int ranks, std::int64_t target) const;
   /// Returns whether a head predicts another in a table of all pairs.
   bool predicts(std::int64_t source, std::int64_t target) const {
-    return source != target && source < sources() && target >= first_target;
+    return source != target && sources().contains(source) && targets().contains(target);
   }
   /// Returns whether it is also there when the target is computed: of the target's layer or an earlier one.
   bool is_causal(std::int64_t source, std::int64_t target) const {
     return predicts(source, target) && layer[to_size(source)] + source_delay <= layer[to_size(target)];
   }
+
+ private:
+  Range stream(int number) const { return number == 0 ? Range{0, second} : Range{second, heads() - second}; }
 };
 
-/// Returns the layout of two streams, of which the first predicts the second. They have heads of one size.
+/// Returns the layout of two streams, of which the first predicts the second.
 HeadLayout cross_layout(const HeadLayout& sources, const HeadLayout& targets, std::int64_t source_delay);
+
+/// Returns the same two streams with the second predicting the first.
+HeadLayout reversed(HeadLayout layout);
+
+/// Returns the Gram of the first of two streams, a part of the Gram of both, in blocks of as many heads.
+/// Local.
+HeadGram first_stream(const HeadGram& both, const HeadLayout& layout);
 
 /// Vectors are the same on all ranks; those of the held-out part are empty without one.
 struct RegressionData {

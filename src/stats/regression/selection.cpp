@@ -112,7 +112,7 @@ class Selection {
     const RoundTiles tiles = view(data_.fit.matrix, problems);
     std::vector<ForwardProblem> pools;
     for (std::size_t k = 0; k < problems.size(); ++k)
-      pools.push_back({problems[k].heads, &tiles.views.tiles[tiles.first[k]]});
+      pools.push_back({problems[k].heads, &tiles.views.tiles[tiles.first[k]], data_.layout.source_size()});
     std::vector<std::vector<std::int64_t>> choices;
     agree(data_.comm(), [&] { choices = choose_forward(data_, pools, references_, forward_); });
     for (std::size_t k = 0; k < problems.size(); ++k) {
@@ -146,7 +146,7 @@ class Selection {
     for (std::int64_t n = 1; n <= references_; ++n) {
       const std::size_t at = to_size(row + n - 1);
       if (n <= found) table_.sources[at] = static_cast<int>(problem.heads[to_size(n - 1)]);
-      if (n > found || data_.rules.too_few(n * d_))
+      if (n > found || data_.rules.too_few(n * data_.layout.source_size()))
         table_.status[at] = missing_status(problem.target, n);
       else if (n == 1)
         store_pair(problem.target, problem.heads[0], at);
@@ -167,9 +167,9 @@ class Selection {
 
   /// Returns why there is no joint R² of `count` sources.
   std::uint8_t missing_status(std::int64_t target, std::int64_t count) const {
-    if (!data_.rules.too_few(count * d_)) return kNotComputed;
+    if (!data_.rules.too_few(count * data_.layout.source_size())) return kNotComputed;
     std::int64_t sources = 0;
-    for (std::int64_t s = 0; s < data_.layout.sources(); ++s)
+    for (std::int64_t s = 0; s < data_.layout.heads(); ++s)
       sources += is_source(data_.layout, s, target, scope_) ? 1 : 0;
     return count <= sources ? kTooFewTokens : kNotComputed;
   }

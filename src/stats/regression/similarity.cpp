@@ -28,6 +28,24 @@ std::vector<std::int64_t> layer_numbers(const HeadLayout& layout) {
   return numbers;
 }
 
+/// Returns the mean cosine of the principal angles between two random subspaces that have these shares of a
+/// space. Wachter's density of their squares x is sqrt((x - low) (high - x)) / (2 pi small x (1 - x)); if the
+/// shares exceed 1 together, the subspaces have a part in common.
+double mean_cosine(double small, double large) {
+  if (large >= 1) return 1;
+  constexpr double kPi = 3.14159265358979323846;
+  const double centre = small + large - 2 * small * large,
+               radius = 2 * std::sqrt(small * large * (1 - small) * (1 - large));
+  const double common = std::max(0.0, (small + large - 1) / small);
+  constexpr int kSteps = 4096;  // of the angle whose cosine runs from low to high: the integrand is periodic
+  double sum = 0;
+  for (int k = 0; k < kSteps; ++k) {
+    const double angle = kPi * (k + 0.5) / kSteps, x = centre + radius * std::cos(angle);
+    sum += std::pow(radius * std::sin(angle), 2) / (std::sqrt(x) * (1 - x));
+  }
+  return common + sum / (2 * small * kSteps);
+}
+
 /// What the measures of a pair are made of, on the ranks of both heads.
 struct PairSimilarity {
   std::int64_t target, source;
@@ -36,15 +54,17 @@ struct PairSimilarity {
 
 }  // namespace
 
-double random_similarity(SimilarityMeasure measure, double share) {
-  if (measure != SimilarityMeasure::procrustes) return std::min(share, 1.0);
-  if (share >= 1) return 0;
-  // The mean of sqrt(x) over Wachter's density sqrt((edge - x) / x) / (2 pi share (1 - x)) on 0 .. edge; of
-  // two subspaces of more than half of the space a part is common.
-  constexpr double kPi = 3.14159265358979323846;
-  const double edge = std::sqrt(4 * share * (1 - share)), rest = std::abs(1 - 2 * share);
-  const double common = std::max(0.0, 2 - 1 / share);
-  return 1 - common - (edge - rest * std::atan2(edge, rest)) / (kPi * share);
+double random_similarity(SimilarityMeasure measure, double share, double other) {
+  const double small = std::min({share, other, 1.0}), large = std::min(std::max(share, other), 1.0);
+  switch (measure) {
+    case SimilarityMeasure::cka:
+      return std::sqrt(small * large);
+    case SimilarityMeasure::cca:
+      return large;
+    case SimilarityMeasure::procrustes:
+      return 1 - std::sqrt(small / large) * mean_cosine(small, large);
+  }
+  return {};
 }
 
 bool Similarity::has(SimilarityMeasure measure) const {
@@ -80,7 +100,7 @@ PairSums Similarity::beside(PairSums sums) {
       for (std::int64_t j = 0; j < gram.local_columns(); j += d) {
         const std::int64_t row = gram.rows().global(gram.grid().row(), i) / d,
                            column = gram.columns().global(gram.grid().column(), j) / d;
-        if (row == column || (row > column && data.layout.predicts(column, row)))
+        if (row == column || (row > column && (data.layout.predicts(column, row) || data.layout.predicts(row, column))))
           tiles_.push_back({row, column, 0, 0, 0});
       }
     const SingleThreadedBlas single;
@@ -141,7 +161,7 @@ SimilarityTable Similarity::finish(const RegressionData& data, const std::vector
       set(SimilarityMeasure::cca, pair.canonical / std::min(rank[t], rank[s]));
       set(SimilarityMeasure::procrustes, 1 - pair.nuclear / (std::sqrt(traces[t]) * std::sqrt(traces[s])));
     }
-  if (has(SimilarityMeasure::cka) && layout.first_target == 0) table.cka_layer = layer_cka(data);
+  if (has(SimilarityMeasure::cka) && layout.second == 0) table.cka_layer = layer_cka(data);
   return table;
 }
 

@@ -23,10 +23,10 @@ inline const WordList<SimilarityMeasure>& similarity_words() {
   return words;
 }
 
-/// Returns what a measure is on average for two random subspaces of a space of which each has the share
+/// Returns what a measure is on average for two random subspaces of a space of which they have the shares
 /// d / m, for large m: of the hidden state, or of the tokens less one (heads that are pure noise). For
 /// procrustes the law of Wachter (1980) of the cosines of their principal angles.
-double random_similarity(SimilarityMeasure measure, double share);
+double random_similarity(SimilarityMeasure measure, double share, double other);
 
 /// The rows of this rank's targets, `HeadLayout::targets_of`. NaN where the layout has no pair, for heads
 /// that are constant, and everywhere if there are too few tokens for a fit.

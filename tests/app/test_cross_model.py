@@ -147,6 +147,46 @@ class CrossModel(StudyTest):
             with h5py.File(regressed[0][0]) as file, h5py.File(regressed[1][0]) as expected:
                 np.testing.assert_allclose(file["k/r2"][:], expected["k/r2"][:], rtol=0, atol=1e-9)
 
+    def test_saved_grams_of_the_reference(self):
+        """Its own Gram is not summed again: at every number of ranks, for every way of multiplying and size of heads."""
+        for name, model, reference in (("equal", GOLDEN / "olmo2_mha", self.deep), ("wider", GOLDEN / "olmo2_gqa", GOLDEN / "qwen3")):
+            for precision, tolerance in (("float64", 1e-9), ("float32", 1e-4)):
+                keys = {**COMMON, "tokens.path": self.tokens, "predict.capture": "normed", "predict.streams": "k,z",
+                        "predict.precision": precision}
+                self.study(2, f"saved_{name}_{precision}", {**keys, "model.path": reference, "output.save_gram": "true"})
+                gram, = (self.folder / f"saved_{name}_{precision}").rglob("*.gram.h5")
+                summed = self.cross(1, f"summed_{name}_{precision}", model, reference, **keys)
+                for ranks in (1, 2, 3, 4, 6):
+                    read = self.cross(ranks, f"read_{name}_{precision}{ranks}", model, reference, **keys, **{"cross.grams": gram})
+                    with h5py.File(read) as file, h5py.File(summed) as expected, self.subTest(name, precision=precision, ranks=ranks):
+                        self.assertEqual(set(file["cross"]), set(expected["cross"]))
+                        for group, tables in expected["cross"].items():
+                            for variable in ("r2", "r2_heldout", "r2_pairwise", "r2_pairwise_heldout", "r2_layer", "cka", "cca"):
+                                np.testing.assert_allclose(file["cross"][group][variable][:], tables[variable][:], rtol=0, atol=tolerance,
+                                                           err_msg=f"{group}/{variable}")
+
+    def test_refuses_grams_that_are_not_the_references(self):
+        keys = {**COMMON, "tokens.path": self.tokens, "predict.capture": "normed", "predict.streams": "k"}
+        for output, more in (("fit", {}), ("split", {"tokens.seed": 5}), ("roped", {"predict.capture": "roped"}),
+                             ("other", {"model.path": GOLDEN / "olmo2_mha"}), ("queries", {"predict.streams": "q"}),
+                             ("tokens", {"tokens.path": self.write_tokens("others.bin", self.ids[::-1])})):
+            self.study(1, f"of_{output}", {"model.path": self.deep, **keys, **more, "output.save_gram": "true"})
+        gram = {path.parts[-3][3:]: path for path in self.folder.glob("of_*/*/*.gram.h5")}
+        damaged = self.folder / "damaged.gram.h5"
+        shutil.copy(gram["fit"], damaged)
+        with h5py.File(damaged, "r+") as file:
+            file["k/fit/tiles"][0, 0, 0] = np.nan
+        asked = {**keys, "model.path": GOLDEN / "olmo2_mha"}
+        for name, wrong, code in (("split", "is of other tokens or other held-out sequences", 2), ("roped", "this study has normed", 2),
+                                  ("other", "config_sha256", 2), ("queries", "is missing, and this study predicts it", 2),
+                                  ("tokens", "tokens_sha256", 2)):
+            self.assertIn(wrong, self.refusal({**asked, "cross.model": self.deep, "cross.grams": gram[name]}, code))
+        self.assertIn("finite", self.refusal({**asked, "cross.model": self.deep, "cross.grams": damaged}))
+        self.assertIn("none is given", self.refusal({**asked, "cross.grams": gram["fit"]}))
+        self.assertIn("would replace", self.refusal({**asked, "model.path": self.deep, "cross.model": self.deep, "cross.grams": gram["fit"],
+                                                     "output.save_gram": "true", "output.overwrite": "true",
+                                                     "output.directory": gram["fit"].parents[1]}))
+
     def test_planted_heads(self):
         """The reference is the model with its heads in another order and one of them rotated; of one nothing is left."""
         folder, model = self.folder / "planted", GOLDEN / "llama_gqa"
@@ -204,11 +244,25 @@ class CrossModel(StudyTest):
                 else:
                     self.assertLess(np.diag(file["cross/k-reference/r2"][:, :heads]).max(), 0.999)
 
-    def refusal(self, keys):
-        run = self.run_program(2, "study", *(f"--{key}={value}" for key, value in keys.items()),
-                               f"--output.directory={self.folder / 'refused'}")
-        told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]  # the others are mpiexec's
-        self.assertEqual((run.returncode, len(told)), (2, 1), run.stderr)
+    def test_a_reference_that_has_changed_is_noticed(self):
+        folder = self.folder / "changing"
+        shutil.copytree(GOLDEN / "olmo2_mha", folder)
+        keys = {**COMMON, "model.path": GOLDEN / "olmo2_gqa", "tokens.path": self.tokens, "cross.model": folder, "predict.streams": "k",
+                "output.directory": self.folder / "changed"}
+        self.study(1, "changed", keys)
+        weights = read_weights(folder)
+        weights["model.layers.1.self_attn.k_proj.weight"][0] *= 2
+        for path in folder.glob("model*"):
+            path.unlink()
+        write_safetensors(folder / "model.safetensors", weights)
+        self.assertIn("whose contents have changed since", self.refusal(keys))
+
+    def refusal(self, keys, code=2):
+        keys = {"output.directory": self.folder / "refused", **keys}
+        run = self.run_program(2, "study", *(f"--{key}={value}" for key, value in keys.items()))
+        told = [line for line in run.stderr.splitlines()  # the others are mpiexec's
+                if line.startswith("headspan: ") and not line.startswith("headspan: warning")]
+        self.assertEqual((run.returncode, len(told)), (code, 1), run.stderr)
         return told[0]
 
     def copy_of(self, name, vocabulary=None, **config):

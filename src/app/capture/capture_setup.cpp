@@ -29,6 +29,11 @@ CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& requ
     spec.blocks.insert(spec.blocks.end(), to_size(grams_per_stream),
                        gram_block(processes->grid().shape(), heads, layout.head_size));
   }
+  if (!request->sums_reference) {
+    spec.summed = spec.columns;
+    for (std::size_t s = 0; s < request->streams.size(); ++s)
+      spec.summed[s] = layouts[s].second * layouts[s].head_size;
+  }
   if (!passes.empty()) return;
   DeviceShare& everything = passes.emplace_back();
   everything.streams.resize(layouts.size());

@@ -44,6 +44,7 @@ struct CaptureRequest {
   /// Another model, with a forward of the same type, that runs the same tokens: the Gram of each stream is
   /// then that of the model's heads and of this one's (reference_layout). Not on a device or with by_layer.
   const Transformer* reference = nullptr;
+  bool sums_reference = true;  ///< else the reference's own Gram is left 0
 };
 
 /// Returns the heads of a stream in the order of the columns of its Gram.

@@ -73,6 +73,7 @@ struct Job {
 
   struct Cross {
     std::string model;  ///< the reference; cross.streams is Predict::cross
+    std::string grams;
   } cross;
 
   struct Ceiling {

@@ -152,6 +152,9 @@ void Resolver::check_inputs() const {
            "give a model, or leave it out");
   if (!has_model && has("cross.model"))
     refuse("cross.model", "runs beside a model, and " + source + " is none", "give a model, or leave it out");
+  if (has("cross.grams") && !has("cross.model"))
+    refuse("cross.grams", "holds the Grams of a reference, and none is given",
+           "give cross.model, or leave it out");
   if (source != "model.manifest" && job_.model.select != Words{"all"})
     refuse("model.select", "selects from a manifest, and none is given",
            "give model.manifest or leave it out");

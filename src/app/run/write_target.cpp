@@ -58,7 +58,8 @@ std::vector<std::string> input_files(const Job& job) {
        {job.file, job.model.manifest, job.activations.path, job.evaluate.requests, job.evaluate.generate})
     files.push_back(path);
   std::vector<std::string> published = job.grams.paths;
-  if (!job.evaluate.plan.empty()) published.push_back(job.evaluate.plan);
+  for (const std::string& path : {job.evaluate.plan, job.cross.grams})
+    if (!path.empty()) published.push_back(path);
   for (const std::string& path : published)
     for (const char* suffix : {"", ".done"}) files.push_back(path + suffix);
   std::vector<std::string> tokens = job.evaluate.texts;

@@ -9,6 +9,7 @@
 #include "app/plan/passes.h"
 #include "app/run/model_input.h"
 #include "app/run/reference_model.h"
+#include "app/sources/reference_grams.h"
 #include "device/device_values.h"
 #include "dist/comm/agreement.h"
 #include "io/checkpoint/content_digest.h"
@@ -40,6 +41,9 @@ Prepared prepare(const Job& job, const Unit& unit) {
       take_sample(job.tokens, prepared.input.config, prepared.input.config_path, unit.model_name);
   if (!unit.reference.empty())
     prepared.reference = open_reference(job.model, unit.reference, prepared.input, prepared.sample);
+  if (!job.cross.grams.empty())
+    check_reference_grams(job.cross.grams, job.predict, job.tokens, unit, *prepared.reference,
+                          prepared.sample.has_heldout());
   return prepared;
 }
 
@@ -129,7 +133,8 @@ std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepa
 
 /// Sets the digests of `evidence` and returns what a saved state must agree with: the config, the weights in
 /// these very files, and the tokens that are run. The same on every rank. Collective over the group.
-std::string identify(const Prepared& prepared, const Comm& group, UnitEvidence& evidence) {
+std::string identify(const Job::Cross& cross, const Prepared& prepared, const Comm& group,
+                     UnitEvidence& evidence) {
   std::string contents;
   agree(group, [&] {
     if (!group.is_root()) return;
@@ -142,7 +147,8 @@ std::string identify(const Prepared& prepared, const Comm& group, UnitEvidence& 
       const Checkpoint& checkpoint = *reference->checkpoint;
       evidence.reference_weights_digest = weights_digest(checkpoint);
       contents += "reference config.json " + reference->config_sha256 + "\nreference weights " +
-                  evidence.reference_weights_digest + " " + change_times(checkpoint.files()) + "\n";
+                  evidence.reference_weights_digest + " " + change_times(checkpoint.files()) +
+                  "\nreference Gram " + (cross.grams.empty() ? "summed" : "read") + "\n";
     }
     contents += "tokens " + sample_digest(prepared.sample) + "\n";
   });
@@ -198,12 +204,13 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
                          batch_tokens(job.run, prepared.sample, run.processes), job.tokens.skip_first};
   request.pairs = job.predict.cross;
   request.reference = reference ? &*reference : nullptr;
+  request.sums_reference = job.cross.grams.empty();
   const std::vector<std::string> passes = choose_passes(run, prepared, request);
   std::optional<AttentionSums> sums;
   if (saves_attention(job.predict, job.output))
     request.attention = &sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
   const UnitState state(run, captured_streams(evidence.streams, prepared.sample.has_heldout()),
-                        identify(prepared, run.processes.group(), evidence), request.attention,
+                        identify(job.cross, prepared, run.processes.group(), evidence), request.attention,
                         passes);
   request.state = &state;
   std::map<std::size_t, ResidentGrams> resident;
@@ -220,6 +227,10 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
       evidence.streams[s].resident = std::move(found->second);
     else
       evidence.streams[s].grams = std::move(grams[s]);
+  }
+  if (!job.cross.grams.empty()) {
+    const Profile::Phase phase = run.profile.enter("gram");
+    read_reference_grams(job.cross.grams, run, evidence);
   }
   if (!sums) return;
   const std::int64_t tokens = evidence.streams.front().grams->fit.tokens;

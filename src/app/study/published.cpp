@@ -67,6 +67,11 @@ std::vector<Input> inputs(const Job& job, const Unit& unit, std::vector<std::str
   add("config_sha256", config, [&] { return sha256_file(config); });
   if (!unit.random)
     add("weights_digest", unit.path, [&] { return weights_digest(Checkpoint::open(unit.path)); });
+  if (unit.reference.empty()) return all;
+  const std::string reference = unit.reference + "/config.json";
+  add("reference_config_sha256", reference, [&] { return sha256_file(reference); });
+  add("reference_weights_digest", unit.reference,
+      [&] { return weights_digest(Checkpoint::open(unit.reference)); });
   return all;
 }
 
@@ -104,7 +109,8 @@ bool is_published(const Job& job, const Unit& unit, std::vector<std::string>& no
 
 void check_writable(const Job& job, const Unit& unit) {
   std::vector<std::string> inputs = input_files(job), results{unit.result_path(job.output.directory)};
-  for (const std::string& file : checkpoint_files(unit.path)) inputs.push_back(file);
+  for (const std::string& folder : {unit.path, unit.reference})
+    for (const std::string& file : checkpoint_files(folder)) inputs.push_back(file);
   if (job.output.save_gram) results.push_back(unit.gram_path(job.output.directory));
   const auto [key, value] = naming_key(job.model, unit);
   for (const std::string& result : results) {

@@ -48,7 +48,8 @@ Collector<T>::Collector(const Grid& grid, const GramSpec& spec)
     stream.columns = spec.columns[s];
     stream.waiting.resize(spec.parts());
     for (std::size_t part = 0; part < spec.parts(); ++part)
-      stream.sums.emplace_back(grid, spec.columns[s], spec.blocks[s]);
+      stream.sums.emplace_back(grid, spec.columns[s], spec.blocks[s],
+                               spec.summed.empty() ? spec.columns[s] : spec.summed[s]);
   }
 }
 

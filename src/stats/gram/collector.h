@@ -27,6 +27,8 @@ struct GramSpec {
   std::vector<std::int64_t> blocks;   ///< by stream
   Precision precision = Precision::float64;
   bool heldout = false;  ///< whether there is a held-out part
+  /// By stream: the column from which on no products are summed (GramSums::summed). Empty: all are.
+  std::vector<std::int64_t> summed{};
 
   std::size_t parts() const { return heldout ? 2 : 1; }
 };

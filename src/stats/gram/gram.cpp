@@ -36,8 +36,9 @@ void for_column_blocks(std::int64_t tokens, std::int64_t columns, const Add& add
 
 }  // namespace
 
-GramSums::GramSums(const Grid& grid, std::int64_t columns, std::int64_t block)
-    : matrix(grid, columns, columns, block), sum(to_size(columns), 0.0) {
+GramSums::GramSums(const Grid& grid, std::int64_t columns, std::int64_t block,
+                   std::optional<std::int64_t> summed_)
+    : matrix(grid, columns, columns, block), summed(summed_.value_or(columns)), sum(to_size(columns), 0.0) {
   touch_pages(matrix);
 }
 
@@ -129,7 +130,7 @@ void GramUpdater<T>::add(GramSums& sums, const T* z, std::int64_t tokens, const 
 
 template <class T>
 void GramUpdater<T>::multiply(const std::optional<Pending>& panel, const std::function<void()>& progress) {
-  if (panel) product_.add(panel->sums->matrix, panel->operands, *panel->shift, progress);
+  if (panel) product_.add(panel->sums->matrix, panel->operands, *panel->shift, progress, panel->sums->summed);
 }
 
 template <class T>

@@ -49,10 +49,13 @@ void mirror_diagonal_blocks(Matrix& matrix);
 
 /// Sums over the tokens so far, of values less a provisional mean, `shift`.
 struct GramSums {
-  /// Sets all sums to zero. Throws std::bad_alloc. Local.
-  GramSums(const Grid& grid, std::int64_t columns, std::int64_t block);
+  /// Sets all sums to zero. `summed`: see below; all columns if it is not given. Throws std::bad_alloc.
+  /// Local.
+  GramSums(const Grid& grid, std::int64_t columns, std::int64_t block,
+           std::optional<std::int64_t> summed = std::nullopt);
 
   Matrix matrix;
+  std::int64_t summed;      ///< products are summed in the blocks of columns before this one, all rows of them
   std::vector<double> sum;  ///< [D] shifted values of this rank's tokens
   std::int64_t tokens = 0;  ///< of all ranks
 };

@@ -46,9 +46,18 @@ void cover_staircase(const Matrix& gram, std::int64_t first, std::int64_t last, 
   cover_staircase(gram, middle, last, row_end, product);
 }
 
-void cover_lower_tiles(const Matrix& gram, const RectangleProduct& product) {
-  cover_staircase(gram, 0, gram.columns().local_blocks(gram.grid().column()),
-                  gram.rows().local_blocks(gram.grid().row()), product);
+/// Covers those of the first `columns` local columns.
+void cover_lower_tiles(const Matrix& gram, std::int64_t columns, const RectangleProduct& product) {
+  const std::int64_t block = gram.columns().block;
+  cover_staircase(gram, 0, (columns + block - 1) / block, gram.rows().local_blocks(gram.grid().row()),
+                  product);
+}
+
+/// Returns how many local columns are in blocks that begin before the column `summed` of the whole Gram.
+std::int64_t columns_summed(const Matrix& gram, std::int64_t summed) {
+  const BlockCyclic& columns = gram.columns();
+  const std::int64_t end = (summed + columns.block - 1) / columns.block * columns.block;
+  return columns.local_before(gram.grid().column(), std::min(end, columns.size));
 }
 
 /// Returns the first local row on or below the diagonal for each local column.
@@ -107,17 +116,21 @@ PanelOperands<P> copy_of(const PanelOperands<T>& panel, const Matrix& gram, cons
   return copy;
 }
 
-/// Adds the products of a copied panel by BLAS.
-void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::function<void()>& progress) {
+/// Adds the products of a copied panel by BLAS, in the first `columns` local columns.
+void add_product(Matrix& gram, const PanelOperands<double>& panel, std::int64_t columns,
+                 const std::function<void()>& progress) {
   const int tokens = to_int(panel.tokens), ldc = to_int(gram.leading());
   const int lda = to_int(panel.leading_rows), ldb = to_int(panel.leading_columns);
   const double one = 1;
   if (gram.grid().comm().size() == 1) {
-    const int n = to_int(gram.rows().size);
+    const int n = to_int(columns), below = to_int(gram.rows().size - columns);
     dsyrk_("L", "N", &n, &tokens, &one, panel.rows, &lda, &one, gram.data(), &ldc);
+    if (below > 0)
+      dgemm_("N", "T", &below, &n, &tokens, &one, panel.rows + n, &lda, panel.rows, &lda, &one,
+             gram.at(columns, 0), &ldc);
     return;
   }
-  cover_lower_tiles(gram, [&](const Rectangle& r) {
+  cover_lower_tiles(gram, columns, [&](const Rectangle& r) {
     const int m = to_int(r.rows), n = to_int(r.columns);
     dgemm_("N", "T", &m, &n, &tokens, &one, panel.rows + r.row, &lda, panel.columns + r.column, &ldb, &one,
            gram.at(r.row, r.column), &ldc);
@@ -126,8 +139,8 @@ void add_product(Matrix& gram, const PanelOperands<double>& panel, const std::fu
 }
 
 /// The same in FP32, block by block, which are added in FP64. `block`: room.
-void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gemm, LargeArray<float>& block,
-                 const std::function<void()>& progress) {
+void add_product(Matrix& gram, const PanelOperands<float>& panel, std::int64_t columns, FloatGemm& gemm,
+                 LargeArray<float>& block, const std::function<void()>& progress) {
   gemm.open(panel);
   // `lower`: leaves out what is above the diagonal of the block.
   const auto add_block = [&](const Rectangle& r, bool lower) {
@@ -147,13 +160,13 @@ void add_product(Matrix& gram, const PanelOperands<float>& panel, FloatGemm& gem
                   false);
   };
   if (gram.grid().comm().size() > 1)
-    return cover_lower_tiles(gram, [&](const Rectangle& r) {
+    return cover_lower_tiles(gram, columns, [&](const Rectangle& r) {
       add_rectangle(r);
       progress();
     });
   const std::int64_t n = gram.rows().size;
-  for (std::int64_t first = 0; first < n; first += kStripe) {
-    const std::int64_t width = std::min(kStripe, n - first);
+  for (std::int64_t first = 0; first < columns; first += kStripe) {
+    const std::int64_t width = std::min(kStripe, columns - first);
     add_block({first, width, first, width}, true);
     add_rectangle({first + width, n - first - width, first, width});
   }
@@ -174,20 +187,21 @@ PanelProduct::PanelProduct(Precision precision, ProductKind kind)
 
 template <class T>
 void PanelProduct::add(Matrix& gram, const PanelOperands<T>& panel, const std::vector<double>& shift,
-                       const std::function<void()>& progress) {
+                       const std::function<void()>& progress, std::int64_t summed) {
   if (panel.tokens == 0) return;
+  const std::int64_t columns = columns_summed(gram, summed);
   const LocalOrigin origin(shift, gram);
   const auto add = [&](auto& method) {
     using Method = std::decay_t<decltype(method)>;
     if constexpr (std::is_same_v<Method, DoubleBlas>) {
-      add_product(gram, copy_of(panel, gram, origin, precision_, method.copy), progress);
+      add_product(gram, copy_of(panel, gram, origin, precision_, method.copy), columns, progress);
     } else if constexpr (std::is_same_v<Method, FloatLibrary>) {
-      add_product(gram, copy_of(panel, gram, origin, precision_, method.copy), method.gemm, method.block,
-                  progress);
+      add_product(gram, copy_of(panel, gram, origin, precision_, method.copy), columns, method.gemm,
+                  method.block, progress);
     } else {
       const std::vector<std::int64_t> first_row = diagonal_of(gram);
       method.add(panel, {origin.rows.data(), origin.columns.data()},
-                 {gram.data(), gram.leading(), gram.local_rows(), gram.local_columns(), first_row.data()},
+                 {gram.data(), gram.leading(), gram.local_rows(), columns, first_row.data()},
                  progress);
     }
   };
@@ -195,8 +209,8 @@ void PanelProduct::add(Matrix& gram, const PanelOperands<T>& panel, const std::v
 }
 
 template void PanelProduct::add(Matrix&, const PanelOperands<double>&, const std::vector<double>&,
-                                const std::function<void()>&);
+                                const std::function<void()>&, std::int64_t);
 template void PanelProduct::add(Matrix&, const PanelOperands<float>&, const std::vector<double>&,
-                                const std::function<void()>&);
+                                const std::function<void()>&, std::int64_t);
 
 }  // namespace headspan

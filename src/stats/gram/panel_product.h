@@ -26,10 +26,15 @@ class PanelProduct {
   /// Adds gram[i, j] += sum_t x[i, t] y[j, t] for the local elements on and below the diagonal of the whole
   /// Gram; what lies above it in diagonal tiles is undefined afterwards. `shift`: [D]. Calls `progress`
   /// between blocks. Products in FP32 are summed in FP32 for 768 tokens by a kernel, and for the whole panel
-  /// by a library. Throws std::bad_alloc.
+  /// by a library. Leaves out the blocks of columns from `summed` on. Throws std::bad_alloc.
   template <class T>
   void add(Matrix& gram, const PanelOperands<T>& panel, const std::vector<double>& shift,
-           const std::function<void()>& progress);
+           const std::function<void()>& progress, std::int64_t summed);
+  template <class T>
+  void add(Matrix& gram, const PanelOperands<T>& panel, const std::vector<double>& shift,
+           const std::function<void()>& progress) {
+    add(gram, panel, shift, progress, gram.columns().size);
+  }
 
  private:
   /// Libraries multiply a copy of the panel: rows and columns less the shift, rounded.

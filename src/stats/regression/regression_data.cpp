@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "dist/matrix/tile_exchange.h"
 
 namespace headspan {
 namespace {
+
+constexpr std::int64_t kTileNumbers = std::int64_t{1} << 23;  // of tiles that a rank receives at once
 
 /// Returns the SST of each column; 0 if it is nothing but rounding, SST <= n (8 eps |mean|)^2, or underflows.
 std::vector<double> sums_of_squares(const HeadGram& gram, const FitRules& rules) {
@@ -68,6 +71,34 @@ HeadGram first_stream(const HeadGram& both, const HeadLayout& layout) {
       std::copy_n(from.at(column_in_both(i), column_in_both(j)), d, part.matrix.at(i, j));
   }
   return part;
+}
+
+void set_second_stream(HeadGram& both, const HeadLayout& layout, const HeadGram& second) {
+  HS_ASSERT(layout.second > 0);
+  const std::int64_t wide = layout.head_size, d = layout.sizes ? layout.sizes->back() : wide;
+  Matrix& to = both.matrix;
+  const Grid& grid = to.grid();
+  std::vector<Tile> mine;  // of `second`
+  for (std::int64_t j = to.columns().local_before(grid.column(), layout.second * wide); j < to.local_columns();
+       j += wide) {
+    const std::int64_t head = to.columns().global(grid.column(), j) / wide;
+    for (std::int64_t i = to.rows().local_before(grid.row(), head * wide); i < to.local_rows(); i += wide)
+      mine.push_back({to.rows().global(grid.row(), i) / wide - layout.second, head - layout.second});
+  }
+  const std::int64_t step = std::max<std::int64_t>(1, kTileNumbers / (d * d));
+  const auto count = static_cast<std::int64_t>(mine.size()), rounds = grid.comm().max((count + step - 1) / step);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const std::vector<Tile> tiles(mine.begin() + std::min(count, round * step),
+                                  mine.begin() + std::min(count, (round + 1) * step));
+    const TileViews views = view_tiles(second.matrix, d, tiles);
+    for (std::size_t t = 0; t < tiles.size(); ++t) {
+      double* const out = to.at(to.rows().local((layout.second + tiles[t].row) * wide),
+                                to.columns().local((layout.second + tiles[t].column) * wide));
+      for (std::int64_t j = 0; j < d; ++j)
+        std::copy_n(views.tiles[t].values + j * views.tiles[t].leading, d, out + j * to.leading());
+    }
+  }
+  mirror_diagonal_blocks(to);
 }
 
 std::vector<double> diagonal(const Matrix& matrix) {

@@ -60,6 +60,10 @@ HeadLayout reversed(HeadLayout layout);
 /// Local.
 HeadGram first_stream(const HeadGram& both, const HeadLayout& layout);
 
+/// Replaces the Gram of the second of two streams, a part of the Gram of both, but not its mean. `second`: in
+/// any blocks of whole heads. Collective over the grid of both.
+void set_second_stream(HeadGram& both, const HeadLayout& layout, const HeadGram& second);
+
 /// Vectors are the same on all ranks; those of the held-out part are empty without one.
 struct RegressionData {
   HeadLayout layout;

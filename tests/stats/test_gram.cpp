@@ -305,10 +305,11 @@ std::vector<T> operand(const BlockCyclic& axis, int part, std::int64_t local, st
   return values;
 }
 
-/// Returns the local elements on and below the diagonal of the product of a panel of type T.
+/// Returns the local elements on and below the diagonal of the product of a panel of type T, of which the
+/// blocks of columns before `summed` are asked for.
 template <class T>
 std::vector<double> product_of(const Grid& grid, std::int64_t columns, std::int64_t block,
-                               Precision precision, ProductKind kind) {
+                               Precision precision, ProductKind kind, std::int64_t summed) {
   constexpr std::int64_t kTokens = 300;
   Matrix gram(grid, columns, columns, block);
   const std::vector<T> x = operand<T>(gram.rows(), grid.row(), gram.local_rows(), kTokens);
@@ -322,7 +323,7 @@ std::vector<double> product_of(const Grid& grid, std::int64_t columns, std::int6
   }
   std::vector<double> shift;
   for (std::int64_t j = 0; j < columns; ++j) shift.push_back(static_cast<double>(j % 3));
-  PanelProduct(precision, kind).add(gram, panel, shift, [] {});
+  PanelProduct(precision, kind).add(gram, panel, shift, [] {}, summed);
   EXPECT_TRUE(gram.guards_intact());
   std::vector<double> stored;
   for (std::int64_t l = 0; l < gram.local_columns(); ++l)
@@ -332,17 +333,36 @@ std::vector<double> product_of(const Grid& grid, std::int64_t columns, std::int6
   return stored;
 }
 
+/// Returns product_of without the columns that are not asked for.
+std::vector<double> without_last(std::vector<double> product, const Grid& grid, std::int64_t columns,
+                                 std::int64_t block, std::int64_t summed) {
+  const Matrix gram(grid, columns, columns, block);
+  std::size_t i = 0;
+  for (std::int64_t l = 0; l < gram.local_columns(); ++l)
+    for (std::int64_t k = 0; k < gram.local_rows(); ++k) {
+      const std::int64_t column = gram.columns().global(grid.column(), l);
+      if (gram.rows().global(grid.row(), k) < column) continue;
+      if (column / block * block >= summed) product[i] = 0;
+      ++i;
+    }
+  return product;
+}
+
 TEST(PanelProduct, HasTheSameSumsByLibrariesAndByKernels) {
   on_every_layout([](const Grid& grid, const HeadLayout& layout, std::int64_t block) {
-    const std::vector<double> expected =
-        product_of<double>(grid, layout.columns(), block, Precision::float64, ProductKind::library);
-    EXPECT_TRUE(expected.empty() || *std::max_element(expected.begin(), expected.end()) > 0);
-    for (const Precision precision :
-         {Precision::float64, Precision::float32, Precision::split, Precision::bfloat16})
-      for (const ProductKind kind : {ProductKind::kernel, ProductKind::library}) {
-        EXPECT_EQ(product_of<double>(grid, layout.columns(), block, precision, kind), expected);
-        EXPECT_EQ(product_of<float>(grid, layout.columns(), block, precision, kind), expected);
-      }
+    const std::int64_t columns = layout.columns();
+    const std::vector<double> whole =
+        product_of<double>(grid, columns, block, Precision::float64, ProductKind::library, columns);
+    EXPECT_TRUE(whole.empty() || *std::max_element(whole.begin(), whole.end()) > 0);
+    for (const std::int64_t summed : {columns, columns / 2, block}) {
+      const std::vector<double> expected = without_last(whole, grid, columns, block, summed);
+      for (const Precision precision :
+           {Precision::float64, Precision::float32, Precision::split, Precision::bfloat16})
+        for (const ProductKind kind : {ProductKind::kernel, ProductKind::library}) {
+          EXPECT_EQ(product_of<double>(grid, columns, block, precision, kind, summed), expected);
+          EXPECT_EQ(product_of<float>(grid, columns, block, precision, kind, summed), expected);
+        }
+    }
   });
 }
 

@@ -16,6 +16,7 @@ import xarray
 
 from . import __version__
 from .error import EnvironmentFailed, InputError
+from . import reference
 from .measure import AXES, NULLS, VARIABLES, dominance_nulls, layer_scores, measure, nulls
 from .opening import open_checked
 from .result import find_results, one_line, read_result
@@ -25,7 +26,7 @@ from .table import read_losses, read_names
 COORDINATES = ("model_name", "model_type", "init", "step", "training_tokens", "training_seed", "validation_loss", "file", "sha256",
                "date_created", "git")
 USUAL = {"effective": ["raw", "effective"], "rank_tolerance": ["paper", "1e-1", "1e-2", "1e-3", "1e-4"]}  # if no result says
-NUMBERED = ("count", "links", "window", "layer")  # axes that a column's name must give with the label
+NUMBERED = ("count", "links", "window", "layer", "reference_layer")  # axes that a column's name must give with the label
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Row:
     fingerprint: dict
     streams: dict  # name -> Stream without its tables
     figures: dict  # name -> {statistic: array}
-    labels: dict  # labels of the axes effective and rank_tolerance
+    labels: dict  # labels of the axes effective, rank_tolerance and reference_layer
     scores: object  # result.Scores, or None
     extra: object  # what keep(result) returned
 
@@ -132,11 +133,15 @@ def assemble(rows, refused, missing, losses):
 def read_row(path, keep):
     result = read_result(path)
     figures = {name: measure(stream, result.overlap) for name, stream in result.streams.items()}
+    for name, other in result.references.items():
+        figures[name] |= reference.measure_reference(result.streams[name], other)
+    layers = sorted({int(layer) for other in result.references.values() for layer in other.layer})
     extra = keep(result)
     for stream in result.streams.values():
         stream.tables = {}
     overlap = result.overlap
     labels = {"effective": overlap.effective, "rank_tolerance": overlap.tolerances} if overlap else {}
+    labels |= {"reference_layer": layers} if layers else {}
     return Row(result.path, result.attributes, result.sha256, result.fingerprint(), result.streams, figures, labels,
                result.scores, extra)
 
@@ -176,7 +181,8 @@ def build_table(rows, refused, missing, losses):
             **dict.fromkeys(("layer", "other_layer"), np.unique(next(iter(first.streams.values())).layer).tolist()),
             **{axis: unique(label for row in rows for label in row.labels.get(axis, [])) or usual
                for axis, usual in USUAL.items()}}
-    variables = {name: stack(name, rows, streams, axes) for name in VARIABLES}
+    variables = {name: stack(name, VARIABLES[name], rows, streams, axes) for name in VARIABLES}
+    variables |= stack_references(rows, streams, axes)
     variables |= stack_nulls(first, axes["rank_tolerance"])
     for name in ("heads", "head_size", "hidden_size", "n_fit", "n_heldout"):
         variables[name] = ("stream", [getattr(stream, name) for stream in first.streams.values()])
@@ -199,9 +205,18 @@ def unique(values):
     return list(dict.fromkeys(values))
 
 
-def stack(name, rows, streams, axes):
+def stack_references(rows, streams, axes):
+    """Returns what the heads of the rows and of their reference say of each other, whose axes are added; {} without one."""
+    layers = unique(label for row in rows for label in row.labels.get("reference_layer", []))
+    if not layers:
+        return {}
+    axes |= {**reference.AXES, "reference_layer": sorted(layers)}
+    return {name: stack(name, about, rows, streams, axes) for name, about in reference.VARIABLES.items()}
+
+
+def stack(name, about, rows, streams, axes):
     """Returns a statistic of all rows: [checkpoint, stream, ...], NaN (or -1 for heads) if a row does not have it."""
-    inner, long_name = VARIABLES[name]
+    inner, long_name = about
     whole = name in ("head_source", "head_references", "flagged")
     shape = (len(rows), len(streams), *(len(axes[axis]) for axis in inner))
     dtype = np.int32 if whole else np.float32 if "head" in inner else np.float64
@@ -297,7 +312,7 @@ def read_netcdf(path):
 def write_csv(emergence, path):
     """Writes one row per checkpoint and stream, then one for each refused file and each missing row."""
     table = emergence.table
-    names = [name for name in table.data_vars if not {"head", "query_head", "other_layer"} & set(table[name].dims)]
+    names = [name for name in table.data_vars if not {"head", "query_head", "other_layer"} & set(table[name].dims) and name != "reference_map"]
     figures = {column: values for name in names for column, values in columns_of(table, name)}
     coordinates = [name for name in table.coords if table[name].dims == ("checkpoint",) and name != "checkpoint"]
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from .error import InputError
 from .opening import open_checked, open_regular
+from .reference import read_reference
 
 STREAMS = ("k", "q", "v", "z")
 RULES = ("pairwise", "forward")
@@ -89,6 +90,7 @@ class Result:
     streams: dict  # name -> Stream
     overlap: Overlap | None
     scores: Scores | None
+    references: dict  # name of a stream -> Reference; empty without a reference model
 
     def fingerprint(self):
         """What results in one table must have in common, in order: the first difference is reported."""
@@ -97,7 +99,9 @@ class Result:
                 "heads": "; ".join(stream.shape() for stream in self.streams.values()),
                 "tokens_sha256": str(self.attributes.get("tokens_sha256", "")),
                 "mode": str(self.attributes["mode"]), "n_fit": str(first.n_fit), "split": self.split,
-                "capture": first.capture, "skip_first": str(first.skip_first), "references": str(first.references)}
+                "capture": first.capture, "skip_first": str(first.skip_first), "references": str(first.references),
+                "reference": "; ".join(reference.shape() for reference in self.references.values()),
+                "reference_weights": str(self.attributes.get("reference_weights_digest", ""))}
 
 
 def find_results(folders):
@@ -158,8 +162,11 @@ def read_result(path):
             streams = {name: read_stream(path, file[name]) for name in STREAMS if name in file}
             if not streams:
                 raise InputError(path, "k, q, v", "", "are missing", "a result has at least one stream")
+            name = str(attributes.get("reference_model", ""))
+            found = {stream.name: read_reference(path, file, stream, name, table) for stream in streams.values()}
+            references = {stream: reference for stream, reference in found.items() if reference}
             return Result(path, attributes, sha256, split_digest(file), streams, read_overlap(path, file),
-                          read_scores(path, file))
+                          read_scores(path, file), references)
     except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
         raise InputError(path, "", "", f"cannot be read ({one_line(error)})", "run the study again") from error
 

@@ -80,8 +80,10 @@ def make_scores(layer, values, uniform=(.01, .02, .03, .04, 5.)):
     return {"layer": layer, "values": values, "uniform": uniform}
 
 
-def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0, 0), scores=None, **attributes):
-    """Writes folder/MODEL/CHECKPOINT.h5 and its .done. streams: name -> stream. Returns the path."""
+def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0, 0), scores=None, cross=None,
+                 **attributes):
+    """Writes folder/MODEL/CHECKPOINT.h5 and its .done. streams: name -> stream; cross: name of a group -> tables.
+    Returns the path."""
     attributes = {"headspan_schema": "1.0", "title": "a sample", "source": "headspan 0.1.0 (git sample)",
                   "date_created": "2026-01-02T03:04:05Z", "model_name": "tiny", "model_type": "olmo2",
                   "checkpoint": checkpoint, "init": "pretrained", "step": step, "training_tokens": step * 4096,
@@ -96,6 +98,10 @@ def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0,
             group.attrs.update(stream["attributes"])
             for table, values in stream["tables"].items():
                 group[table] = values
+        for name, tables in (cross or {}).items():
+            for table, values in tables.items():
+                file[f"cross/{name}/{table}"] = values
+            file[f"cross/{name}"].attrs["head_size"] = 4
         if split is not None:
             file["tokens/heldout"] = np.array(split, np.uint8)
             file["tokens/start"], file["tokens/length"] = np.arange(len(split)) * 9, np.full(len(split), 9)

@@ -6,7 +6,7 @@ import matplotlib
 
 from ..seeds import over_seeds
 
-from . import findings, likeness, r2, training
+from . import findings, likeness, r2, reference, training
 from .axes import STYLE, WIDE, Absent, files_of, save, style
 
 BEST = "R² of a head from its best causal source (a head of the same or an earlier layer, chosen in-sample)"
@@ -77,7 +77,17 @@ DRAWINGS = (
             "The largest score of the heads of each layer. Induction and duplicate token: mean attention to the token "
             "after the first occurrence of the query's token, and to that occurrence, where random tokens come twice. "
             "Previous token, first token: mean attention to them on the sample; entropy: of the attention, mean over the "
-            "heads of a layer. Dashed: attention spread evenly."))
+            "heads of a layer. Dashed: attention spread evenly."),
+    Drawing("reference_training", "Over training against the reference", "", reference.draw_training, findings.reference_training,
+            "R² of the reference's heads on the same tokens, held-out if there is a held-out part, mean over the heads of a "
+            "layer: from the head of the checkpoint in the same layer and place, from its best head (chosen in-sample), and "
+            "from all heads of its layer together. If the reference is the last checkpoint of the run, a bright cell says "
+            "that the final subspace is already there. Pure noise gives 0 held-out."),
+    Drawing("reference_maps", "Two models: which layers know which", "", reference.draw_maps, findings.reference_maps,
+            "At the last checkpoint that is not the reference itself: R² of the reference's heads, mean over a layer, from the "
+            "best head of each layer of the checkpoint (chosen in-sample; held-out if there is a held-out part). The sentence "
+            "below compares a one-to-one assignment of heads with what it gives if the R² of the heads of every two layers are "
+            "shuffled: no more means that layers correspond, and heads do not."))
 
 
 def draw_all(table, width=WIDE):

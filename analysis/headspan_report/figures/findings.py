@@ -2,6 +2,8 @@
 figure. Draws nothing; returns None if there is nothing to say."""
 import numpy as np
 
+from .axes import Absent
+from .reference import against_reference, other_than_itself, part_of
 from .selection import LETTERS, last_of, trained, untrained_of
 
 FLAT = 0.02  # R² that differ by less count as equal
@@ -288,3 +290,26 @@ def scores(table):
     uniform = f"uniform attention gives {float(rows.uniform_score.sel(score='induction')):.2g}"
     return (f"the largest induction score is {rounded(best[end])}, in layer {layer}, at {when(rows.isel(checkpoint=end))}; "
             f"half of it is there at {when(rows.isel(checkpoint=half))}; {uniform}")
+
+
+def reference_training(table):
+    """Describes from when on the reference's heads can be told from the same layer."""
+    try:
+        rows = against_reference(table)
+    except Absent:
+        return None
+    values = rows.reference_r2.sel(known_from="layer", part=part_of(rows)).mean("reference_layer")
+    return over_training("R² of the reference's heads from the same layer", rows, values, "pure noise gives 0 held-out")
+
+
+def reference_maps(table):
+    """Describes whether the two models have the same heads."""
+    try:
+        last = other_than_itself(table)
+    except Absent:
+        return None
+    part = part_of(last)
+    match = last.reference_r2.sel(known_from="one_to_one", part=part).mean("reference_layer")
+    return levels(last, lambda one: texts_of(match.sel(stream=one.stream), one.match_null.sel(part=part)),
+                  f"matched one to one, the heads of the two models have R² {{}} at {when(last)}, where heads shuffled within layers "
+                  "have {}", "{} against {}", "their layers may still correspond")

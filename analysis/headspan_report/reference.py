@@ -1,0 +1,158 @@
+"""What the heads of a checkpoint and those of a reference model say of each other (cross.model): read from a result, and
+measured: from which heads a head of the reference is known, and whether the two models have the same heads."""
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from . import statistics as st
+from .error import InputError
+
+KNOWN_FROM = ("same", "best", "one_to_one", "layer")
+AXES = {"known_from": KNOWN_FROM}
+SHUFFLES = 5
+
+# Name -> axes, long name; as those of measure.py.
+VARIABLES = {
+    "reference_r2": (("known_from", "part", "reference_layer"), "R2 of the reference's heads, mean over a layer, from the "
+                     "checkpoint's: from the head of the same layer and number, from the best (chosen in-sample), from the "
+                     "one that a one-to-one assignment gives, from all heads of the layer of the same number"),
+    "checkpoint_r2": (("known_from", "part"), "the same of the checkpoint's heads from the reference's, mean over heads"),
+    "match_null": (("part",), "R2 of a one-to-one assignment if the R2 of the heads of every two layers are shuffled among "
+                   "these heads"),
+    "reference_map": (("layer", "reference_layer"), "R2 of the reference's heads, mean over a layer, from the best head of a "
+                      "layer of the checkpoint (chosen in-sample), held-out if there is a held-out part"),
+    "reference_cka": (("known_from", "reference_layer"), "linear CKA of the reference's heads, mean over a layer, with the "
+                      "head of the same layer and number, and with the most alike")}
+
+
+@dataclass
+class Reference:
+    """A stream of one checkpoint and the same stream of the reference."""
+    name: str  # of the reference
+    layer: np.ndarray  # [heads of the reference], ascending or equal
+    head: np.ndarray  # [heads of the reference], within its layer
+    head_size: int  # of the reference
+    of_reference: dict = field(repr=False)  # tables: targets are the reference's heads
+    of_checkpoint: dict = field(repr=False)  # tables: targets are the checkpoint's
+
+    def shape(self):
+        return f"{self.name}: {len(self.layer)} heads of {self.head_size}"
+
+
+def read_reference(path, file, stream, name, table):
+    """Returns the Reference of a Stream, or None if the result has none. table: reads a variable of a given shape."""
+    groups = [f"cross/{stream.name}-reference", f"cross/reference-{stream.name}"]
+    if groups[0] not in file:
+        return None
+    where = f"{path}: {groups[0]}"
+    layer, head = (table(where, file[groups[0]], f"target_{axis}", None) for axis in ("layer", "head"))
+    if len(layer) == 0 or layer.shape != head.shape or np.any(np.diff(layer) < 0) or layer[0] < 0:
+        raise InputError(where, "target_layer", "", "does not count heads layer by layer", "run the study again")
+    found = []
+    for group, shape in zip(groups, ((len(layer), stream.heads), (stream.heads, len(layer)))):
+        names = [each for each in ("r2", "r2_heldout", "cka") if each in file[group] or each == "r2"]
+        rows = [each for each in ("r2_layer", "r2_layer_heldout") if each in file[group] or each == "r2_layer"]
+        found.append({each: table(f"{path}: {group}", file[group], each, shape if each in names else shape[:1])
+                      for each in names + rows})
+    return Reference(name, layer, head, int(file[groups[0]].attrs["head_size"]), *found)
+
+
+def measure_reference(stream, reference):
+    """Returns name -> array over the axes of VARIABLES."""
+    layers = np.unique(reference.layer)
+    member = reference.layer == layers[:, None]  # [layer, head]
+    own, other = (np.stack([of.layer, of.head], 1) for of in (stream, reference))
+    forth = known_from(stream.n_fit, reference.of_reference, own, other, stream.head_size)
+    back = known_from(stream.n_fit, reference.of_checkpoint, other, own, reference.head_size)
+    tables = reference.of_reference
+    found = {"reference_r2": mean_by(forth, member), "checkpoint_r2": mean_of(back),
+             "match_null": match_null(stream, reference),
+             "reference_map": best_by_layer(tables, stream.layer, member)}
+    if "cka" in tables:
+        same, cka = same_place(own, other), tables["cka"]
+        alike = np.full((len(KNOWN_FROM), len(cka)), np.nan)
+        alike[:2] = at(cka, same), cka.max(axis=1)
+        found["reference_cka"] = mean_by(alike, member)
+    return found
+
+
+def same_place(sources, targets):
+    """Returns the index of the source of each target's layer and number, -1 where there is none. [heads, 2] each."""
+    place = {tuple(source): index for index, source in enumerate(sources.tolist())}
+    return np.array([place.get(tuple(target), -1) for target in targets.tolist()])
+
+
+def at(values, sources):
+    """Returns the value of [target, source] at one source of each target; NaN for source -1."""
+    return np.where(sources < 0, np.nan, values[np.arange(len(values)), sources])
+
+
+def assigned(values):
+    """Returns the source of each target, each source once, whose values have the largest sum; -1 for those left over."""
+    sources = np.full(len(values), -1)
+    if np.all(np.isfinite(values)):
+        targets, chosen = linear_sum_assignment(values, maximize=True)
+        sources[targets] = chosen
+    return sources
+
+
+def known_from(n_fit, tables, sources, targets, size):
+    """Returns R² of each target from each of KNOWN_FROM: [known_from, part, target]. sources, targets: [heads, (layer,
+    head)]; size: of a source."""
+    r2 = tables["r2"]
+    known = np.all(np.isfinite(r2), axis=1)
+    best = np.where(known, np.argmax(np.where(np.isfinite(r2), r2, -np.inf), axis=1), -1)
+    in_layer = np.array([np.count_nonzero(sources[:, 0] == layer) for layer in targets[:, 0]])
+    rows = []
+    for chosen in (same_place(sources, targets), best, assigned(r2)):
+        rows.append(three_parts(n_fit, at(r2, chosen), at(tables["r2_heldout"], chosen) if "r2_heldout" in tables else None, size))
+    rows.append(three_parts(n_fit, tables["r2_layer"], tables.get("r2_layer_heldout"), in_layer * size))
+    return np.array(rows)
+
+
+def three_parts(n_fit, in_sample, heldout, regressors):
+    """Returns R² in-sample, adjusted and held-out."""
+    return [in_sample, st.adjusted(in_sample, n_fit, regressors), np.full(in_sample.shape, np.nan) if heldout is None else heldout]
+
+
+def match_null(stream, reference):
+    """Returns the mean over shuffles, in-sample, adjusted and held-out. The same pairs of heads are shuffled in both."""
+    tables, random, found = reference.of_reference, np.random.default_rng(0), []
+    blocks = [np.ix_(np.flatnonzero(reference.layer == target), np.flatnonzero(stream.layer == source))
+              for target in np.unique(reference.layer) for source in np.unique(stream.layer)]
+    parts = [tables["r2"], *([tables["r2_heldout"]] if "r2_heldout" in tables else [])]
+    for _ in range(SHUFFLES):
+        shuffled = [np.array(part) for part in parts]
+        for block in blocks:
+            order = random.permutation(parts[0][block].size)
+            for part in shuffled:
+                part[block] = part[block].ravel()[order].reshape(part[block].shape)
+        chosen = assigned(shuffled[0])
+        values = [at(part, chosen) for part in shuffled]
+        found.append(mean_of(np.array(three_parts(stream.n_fit, values[0], values[1] if len(values) > 1 else None,
+                                                  stream.head_size))))
+    return np.mean(found, axis=0)
+
+
+def best_by_layer(tables, layer, member):
+    """Returns [layer of the sources, layer of the targets]."""
+    scored, rows = tables.get("r2_heldout", tables["r2"]), []
+    for number in np.unique(layer):
+        sources = np.flatnonzero(layer == number)
+        r2 = tables["r2"][:, sources]
+        best = np.argmax(np.where(np.isfinite(r2), r2, -np.inf), axis=1)
+        rows.append(np.where(np.isfinite(r2).all(axis=1), scored[np.arange(len(r2)), sources[best]], np.nan))
+    return mean_by(np.array(rows), member)
+
+
+def mean_of(values):
+    """Returns the means over the last axis without NaN; NaN if there are no others."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, values, 0).sum(axis=-1) / known.sum(axis=-1)
+
+
+def mean_by(values, member):
+    """Returns the means of [..., head] over the heads of each layer: [..., layer]. member: [layer, head]."""
+    return np.stack([mean_of(values[..., heads]) for heads in member], axis=-1)

@@ -187,6 +187,21 @@ class CrossModel(StudyTest):
                                                      "output.save_gram": "true", "output.overwrite": "true",
                                                      "output.directory": gram["fit"].parents[1]}))
 
+    def test_inspect_tells_the_means(self):
+        result = self.cross(2, "inspected", GOLDEN / "olmo2_gqa", self.deep, **{"predict.streams": "k,v", "cross.streams": "v:k"})
+        printed = self.run_program(1, "inspect", result).stdout
+        self.assertIn("or of the reference deep", printed)
+        rows = {words[0]: words[1:] for words in map(str.split, printed.splitlines()) if len(words) > 4 and words[2].isdigit()}
+        self.assertEqual(set(rows), {"v-k", "k-reference", "reference-k", "v-reference", "reference-v"})
+        with h5py.File(result) as file:
+            for name, cells in rows.items():
+                r2, heldout = (file[f"cross/{name}/{table}"][:] for table in ("r2", "r2_heldout"))
+                best = r2.argmax(1)
+                expected = [r2.shape[1], r2.shape[0], r2.max(1).mean(), heldout[np.arange(len(best)), best].mean()]
+                if "reference" in name:
+                    expected.append(np.nanmean(file[f"cross/{name}/r2_layer_heldout"][:]))
+                np.testing.assert_allclose(np.array(cells, float), expected, rtol=0, atol=5.1e-4)
+
     def test_planted_heads(self):
         """The reference is the model with its heads in another order and one of them rotated; of one nothing is left."""
         folder, model = self.folder / "planted", GOLDEN / "llama_gqa"

@@ -50,7 +50,7 @@ TEST(Job, ReadsEveryKey) {
       "heldout = 0.1\nskip_first = 4\nseed = 3\n"
       "\n[predict]\nstreams = v,k\ncapture = proj\nreferences = 3\npool = 8\nselection = forward\n"
       "similarity = procrustes,cka\nmode = corrected\nprecision = split\n"
-      "\n[cross]\nstreams = z:v,q:k\n"
+      "\n[cross]\nstreams = z:v,q:k\nmodel = step 10\ngrams = g.gram.h5\n"
       "\n[ceiling]\nenabled = false\nscope = both\n"
       "\n[overlap]\nenabled = false\nprojections = k\ntolerances = 0.03\neffective = raw\n"
       "\n[attention]\nscores = true\n"
@@ -103,6 +103,11 @@ TEST(Job, RefusesAMissingOrSecondInput) {
          "a.ini: tokens.path = t: is given beside grams.paths; give one of the two");
   expect("[model]\npath = m\n[tokens]\npath = t\n",
          "a.ini: output.directory: is missing; give the folder for the results");
+  expect("[grams]\npaths = g\n[cross]\nmodel = n\n[output]\ndirectory = o\n",
+         "a.ini: cross.model = n: runs beside a model, and grams.paths is none; give a model, or leave it out");
+  expect("[model]\npath = m\n[tokens]\npath = t\n[cross]\ngrams = g\n[output]\ndirectory = o\n",
+         "a.ini: cross.grams = g: holds the Grams of a reference, and none is given; give cross.model, or "
+         "leave it out");
   expect("[model]\npath = m\nselect = step0\n[tokens]\npath = t\n",
          "a.ini: model.select = step0: selects from a manifest, and none is given; give model.manifest or "
          "leave it out");

@@ -25,7 +25,7 @@ class Resume(StudyTest):
         cls.tokens = cls.write_tokens("ids.bin", np.random.default_rng(6).integers(0, 64, 3000))
         cls.keys = {"model.path": GOLDEN / "olmo2_mha", "tokens.path": cls.tokens, "tokens.sequence_length": 40,
                     "tokens.limit": 3000, "model.dtype": "float64", "run.batch_tokens": 200, "predict.references": 2,
-                    "overlap.enabled": "false", "cross.streams": "v:z"}
+                    "overlap.enabled": "false", "cross.streams": "v:z", "cross.model": GOLDEN / "qwen3"}
         cls.undisturbed = {ranks: datasets(cls.study(ranks, f"undisturbed{ranks}", cls.keys)[0]) for ranks in (1, 3)}
 
     def run_once(self, ranks, output, keys=None):
@@ -100,7 +100,8 @@ class Resume(StudyTest):
         z = np.random.default_rng(8).normal(size=(9000, 6, 2)).astype(np.float32)
         path = self.write_activations("a.h5", z, np.repeat([0, 1], 3), np.tile(np.arange(3), 2))
         keys = {"model.path": None, "activations.path": path, "tokens.path": None, "tokens.limit": None,
-                "tokens.sequence_length": None, "model.dtype": None, "cross.streams": None}
+                "tokens.sequence_length": None, "model.dtype": None, "cross.streams": None,
+                "cross.model": None}
         given = {key: value for key, value in {**self.keys, **keys}.items() if value is not None}
         undisturbed = datasets(self.study(2, "activations", given)[0])
         for then, near in ((2, 0), (3, 1e-10)):

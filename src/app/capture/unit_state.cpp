@@ -183,7 +183,10 @@ void UnitState::save(Collector<T>& collector, const ItemsDone& items) const {
         write(file, collector, items);
         file.close();
       },
-      [&](const std::string& temporary) { read_gram_streams(H5File::open(temporary)); });
+      [&](const std::string& temporary) {
+        if (!is_sound(H5File::open(temporary), static_cast<std::int64_t>(items.done.size())))
+          throw Error(temporary + ": the state is incomplete after writing");
+      });
   log("saved", items);
 }
 

@@ -46,7 +46,7 @@ bool holds(const std::string& path, const std::vector<std::string>& any_of) {
 
 bool is_activations(const std::string& path) { return holds(path, {"activations"}); }
 
-bool is_gram(const std::string& path) { return holds(path, {"k/fit", "q/fit", "v/fit"}); }
+bool is_gram(const std::string& path) { return holds(path, {"k/fit", "q/fit", "v/fit", "z/fit"}); }
 
 bool is_plan(const std::string& path) {
   return is_hdf5(path) && H5File::open(path).read_attribute<std::string>("/", "algorithm").has_value();

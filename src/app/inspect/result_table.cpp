@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -129,6 +130,24 @@ std::string format_many(const Results& rows) {
   return kLegend + std::string("\n") + format_table(table);
 }
 
+/// Formats what heads of one stream or model say of those of another; empty if the result does not say.
+std::string format_cross(const ResultSummary& result) {
+  if (result.cross.empty()) return "";
+  std::vector<TextColumn> table{{"", "sources-targets", {}}, {"heads", "sources", {}}, {"heads", "targets", {}},
+                                {"best source", "R2", {}}, {"best source", "held", {}},
+                                {"whole layer", "held", {}}};
+  const auto share = [](double value) { return std::isnan(value) ? "" : format_share(value); };
+  for (const CrossSummary& cross : result.cross) {
+    const std::vector<std::string> row{cross.name, std::to_string(cross.sources), std::to_string(cross.targets),
+                                       share(cross.mean_best), share(cross.mean_best_heldout),
+                                       share(cross.mean_layer_heldout)};
+    for (std::size_t c = 0; c < row.size(); ++c) table[c].cells.push_back(row[c]);
+  }
+  return "\nheads of one stream" +
+         (result.reference.empty() ? std::string() : " or of the reference " + result.reference) +
+         " that predict heads of another, any of them, means over the targets\n\n" + format_table(table);
+}
+
 /// Formats a single result in a transposed table: one row per figure, one column per stream and one per null.
 std::string format_one(const ResultSummary& result) {
   std::vector<TextColumn> table{{"", "", {}}};
@@ -148,7 +167,7 @@ std::string format_one(const ResultSummary& result) {
          result.source + ", " + result.date_created +
          "\nbest source: a head of the same or an earlier layer; null: heads that share nothing, random "
          "projections\n\n" +
-         format_table(table);
+         format_table(table) + format_cross(result);
 }
 
 std::string flagged(const Results& rows) {

@@ -141,6 +141,13 @@ class PairReader {
   std::int64_t pairs_ = 0;
 };
 
+/// Returns the mean of the values without NaN.
+double mean_known(std::vector<double> values) {
+  values.erase(std::remove_if(values.begin(), values.end(), [](double value) { return std::isnan(value); }),
+               values.end());
+  return mean(values);
+}
+
 StreamSummary summarise_stream(const H5File& file, const std::string& name) {
   StreamSummary summary;
   summary.name = name;
@@ -158,11 +165,47 @@ StreamSummary summarise_stream(const H5File& file, const std::string& name) {
   summary.geometric_null = summary.hidden_size > 0 ? d / static_cast<double>(summary.hidden_size) : kNan;
   PairReader(file, summary).run();
   summary.adjusted_best = 1 - (1 - summary.found.mean_best) * (n - 1) / (n - d - 1);
-  std::vector<double> ranks = column<double>(file, name + "/effective_rank", summary.heads);
-  ranks.erase(std::remove_if(ranks.begin(), ranks.end(), [](double rank) { return std::isnan(rank); }),
-              ranks.end());
-  summary.effective_rank = mean(ranks);
+  summary.effective_rank = mean_known(column<double>(file, name + "/effective_rank", summary.heads));
   return summary;
+}
+
+CrossSummary summarise_cross(const H5File& file, const std::string& name) {
+  const std::string group = "cross/" + name + "/";
+  if (!file.has(group + "r2")) refuse(file, group + "r2", "is missing");
+  const auto shape = file.open_dataset(group + "r2").shape();
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) refuse(file, group + "r2", "counts no heads");
+  CrossSummary summary{name, shape[1], shape[0], kNan, kNan, kNan};
+  H5Dataset r2 = dataset(file, group + "r2", shape);
+  std::vector<H5Dataset> heldout;
+  if (count(file, "cross/" + name, "n_heldout") > 0) heldout.push_back(dataset(file, group + "r2_heldout", shape));
+  std::vector<double> best, best_heldout, row(static_cast<std::size_t>(shape[1]));
+  for (std::int64_t target = 0; target < shape[0]; ++target) {
+    r2.read_rows(target, 1, row.data());
+    std::replace_if(row.begin(), row.end(), [](double value) { return std::isnan(value); }, -HUGE_VAL);
+    const auto source = std::max_element(row.begin(), row.end()) - row.begin();
+    if (std::isinf(row[static_cast<std::size_t>(source)])) continue;
+    best.push_back(row[static_cast<std::size_t>(source)]);
+    if (heldout.empty()) continue;
+    heldout.front().read_rows(target, 1, row.data());
+    best_heldout.push_back(row[static_cast<std::size_t>(source)]);
+  }
+  summary.mean_best = mean(best);
+  summary.mean_best_heldout = mean_known(best_heldout);
+  if (file.has(group + "r2_layer_heldout"))
+    summary.mean_layer_heldout = mean_known(column<double>(file, group + "r2_layer_heldout", shape[0]));
+  return summary;
+}
+
+/// Returns the names that groups of two streams or two models may have.
+std::vector<std::string> cross_names() {
+  std::vector<std::string> names;
+  for (const auto& [source, first] : stream_words()) {
+    for (const auto& [target, second] : stream_words())
+      if (first != second) names.push_back(source + "-" + target);
+    names.push_back(source + "-reference");
+    names.push_back("reference-" + source);
+  }
+  return names;
 }
 
 }  // namespace
@@ -184,6 +227,9 @@ ResultSummary summarise_result(const std::string& path) {
   for (const auto& [name, stream] : stream_words())
     if (file.has(name)) summary.streams.push_back(summarise_stream(file, name));
   if (summary.streams.empty()) refuse(file, "", "holds none of k, q, v and z");
+  summary.reference = file.read_attribute<std::string>("/", "reference_model").value_or("");
+  for (const std::string& name : cross_names())
+    if (file.has("cross/" + name)) summary.cross.push_back(summarise_cross(file, name));
   return summary;
 }
 

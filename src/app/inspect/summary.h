@@ -38,6 +38,15 @@ struct StreamSummary {
   double geometric_null = 0;  ///< d / m
 };
 
+/// Heads of one stream or model that predict those of another: the group cross/SOURCE-TARGET.
+struct CrossSummary {
+  std::string name;  ///< SOURCE-TARGET
+  std::int64_t sources = 0, targets = 0;
+  double mean_best = 0;          ///< mean over targets of the in-sample R² from the best of all sources
+  double mean_best_heldout = 0;  ///< of these sources; NaN if nothing is held out
+  double mean_layer_heldout = 0; ///< of two models: from the other model's layer of the same number; else NaN
+};
+
 struct ResultSummary {
   std::string path;
   std::string model_name, model_type, checkpoint;
@@ -46,6 +55,8 @@ struct ResultSummary {
   std::int64_t step = -1;              ///< -1: unknown
   std::int64_t training_tokens = -1;   ///< -1: unknown
   std::vector<StreamSummary> streams;  ///< in the order k, q, v, z
+  std::string reference;               ///< name of the reference model; empty: none
+  std::vector<CrossSummary> cross;
 };
 
 /// Reads a result. Throws InputError, which names what the file lacks.

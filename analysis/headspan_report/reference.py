@@ -18,8 +18,8 @@ VARIABLES = {
                      "checkpoint's: from the head of the same layer and number, from the best (chosen in-sample), from the "
                      "one that a one-to-one assignment gives, from all heads of the layer of the same number"),
     "checkpoint_r2": (("known_from", "part"), "the same of the checkpoint's heads from the reference's, mean over heads"),
-    "match_null": (("part",), "R2 of a one-to-one assignment if the R2 of the heads of every two layers are shuffled among "
-                   "these heads"),
+    "match_null": (("part",), "R2 of a one-to-one assignment if no two heads of two layers were a pair: what is left of R2 "
+                   "after the means of target and source is shuffled among the heads of every two layers"),
     "reference_map": (("layer", "reference_layer"), "R2 of the reference's heads, mean over a layer, from the best head of a "
                       "layer of the checkpoint (chosen in-sample), held-out if there is a held-out part"),
     "reference_cka": (("known_from", "reference_layer"), "linear CKA of the reference's heads, mean over a layer, with the "
@@ -127,12 +127,18 @@ def match_null(stream, reference):
         for block in blocks:
             order = random.permutation(parts[0][block].size)
             for part in shuffled:
-                part[block] = part[block].ravel()[order].reshape(part[block].shape)
+                part[block] = shuffle_residuals(part[block], order)
         chosen = assigned(shuffled[0])
         values = [at(part, chosen) for part in shuffled]
         found.append(mean_of(np.array(three_parts(stream.n_fit, values[0], values[1] if len(values) > 1 else None,
                                                   stream.head_size))))
     return np.mean(found, axis=0)
+
+
+def shuffle_residuals(values, order):
+    """Returns [target, source] with the means of its rows and columns, and the rest in another order."""
+    means = values.mean(axis=1, keepdims=True) + values.mean(axis=0) - values.mean()
+    return means + (values - means).ravel()[order].reshape(values.shape)
 
 
 def best_by_layer(tables, layer, member):

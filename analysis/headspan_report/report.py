@@ -13,11 +13,12 @@ from . import statistics as st
 from .figures import draw_all
 from .figures.axes import NARROW, Absent, count_label
 from .figures.findings import side_by_side
+from .figures.likeness import SCORES as SCORE_WORDS
 from .figures.selection import LETTERS
 from .figures.training import draw_side_by_side
 from .pack import index16, pack, scaled16, share8, signed16
 from .page import Picture, as_image, as_json, environment, picture, plot_library, template_text
-from .result import FLAGS, RULES
+from .result import FLAGS, RULES, SCORES
 from .seeds import over_seeds
 
 LARGEST_MAP = 22_000_000  # characters of packed arrays
@@ -60,6 +61,11 @@ def pack_streams(emergence, shown, number):
                   "source": index16(one.head_source.values),
                   "best": signed16(one.head_best.sel(part=["in_sample", "heldout"]).values),
                   "rank": scaled16(one.head_effective_rank.values, stream.head_size)}
+        scores, measures = head_scores(table, stream), head_measures(one, stream)
+        if scores is not None:
+            largest = np.nanmax(scores, axis=(0, 2), initial=1)
+            arrays["scores"] = scaled16(scores, largest[:, None])
+            measures += score_measures(table, largest)
         for rule in RULES:
             if np.any(one.head_references.sel(rule=rule) >= 0):
                 arrays[f"references_{rule}"] = index16(one.head_references.sel(rule=rule).values)
@@ -67,9 +73,37 @@ def pack_streams(emergence, shown, number):
         blocks[name] = {f"{number}.{name}.{array}": pack(values) for array, values in arrays.items()}
         streams.append({"name": name, "title": LETTERS[name], "layer": stream.layer.tolist(),
                         "head": stream.head.tolist(), "headSize": stream.head_size, "references": stream.references,
-                        "nullBest": as_number(one.null_best.sel(part="in_sample")),
+                        "measures": measures,
                         "nullPairs": as_number(one.null_pairs.sel(part="in_sample"))})
     return streams, blocks
+
+
+def head_scores(table, stream):
+    """Returns what the stream's heads attend to: [checkpoint, score, head]. None if that is unknown, or known of heads
+    in other layers."""
+    of_queries = stream.name in ("q", "z") and "head_score" in table
+    if not of_queries or not np.array_equal(table.score_layer.values, stream.layer):
+        return None
+    return table.head_score.sel(score=list(SCORES)).values
+
+
+def head_measures(one, stream):
+    """Returns what the map can show of a head besides scores: a row of a packed array, in 16 bits from low to high, and
+    its null. The first is shown unless another is chosen."""
+    best = {"array": "best", "rows": 2, "low": -1, "high": 1, "unit": "R²"}
+    nulls = [as_number(one.null_best.sel(part=part)) for part in ("in_sample", "heldout")]
+    measures = [{**best, "name": "best", "label": "R² from the best causal source", "row": 0, "nullValue": nulls[0]},
+                {**best, "name": "heldout", "label": "R² from the best source, held-out", "row": 1, "nullValue": nulls[1]},
+                {"array": "rank", "rows": 1, "low": 0, "high": stream.head_size, "unit": "rank", "name": "rank",
+                 "label": "effective rank", "row": 0, "nullValue": None}]
+    return [measure for measure in measures if stream.n_heldout or measure["name"] != "heldout"]
+
+
+def score_measures(table, largest):
+    """Returns the same of the scores; their null is uniform attention. largest: [SCORES]."""
+    return [{"array": "scores", "rows": len(SCORES), "low": 0, "high": float(largest[row]), "name": score, "row": row,
+             "unit": "nats" if score == "entropy" else "score", "label": SCORE_WORDS[score],
+             "nullValue": as_number(table.uniform_score.sel(score=score))} for row, score in enumerate(SCORES)]
 
 
 def as_number(value):

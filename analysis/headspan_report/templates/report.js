@@ -1,15 +1,18 @@
 "use strict";
-// The map of heads and pairs. State: a study, a stream, a checkpoint, the head that is pointed at, the one that is kept.
+// The map of heads and pairs. State: a study, a stream, a checkpoint, the head that is pointed at, the one that is kept,
+// the measure that colours heads.
 // Arrays come packed (pack.py) and are unpacked when their stream is first shown. Those of the first stream stand before
 // this script, the others behind it: the first map is there before the whole page is read.
 const studies = JSON.parse(document.getElementById("studies").textContent);
 const byId = id => document.getElementById(id);
 const canvases = {heads: byId("heads"), pairs: byId("pairs")};
 const NONE8 = 255, NONE16 = 65535;
-const state = {study: 0, stream: 0, checkpoint: studies[0].checkpoints.length - 1, kept: null, shown: null};
+const state = {study: 0, stream: 0, checkpoint: studies[0].checkpoints.length - 1, kept: null, shown: null, colour: "best"};
 const loaded = {};
 const study = () => studies[state.study];
 const current = () => loaded[`${state.study}.${study().streams[state.stream].name}`];
+const measures = () => study().streams[state.stream].measures;
+const measure = () => measures().find(one => one.name === state.colour) || measures()[0];  // the stream may not have it
 
 // cividis, every 32nd colour: even in lightness, the same to all common kinds of colour vision.
 const STOPS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [99, 101, 112], [126, 125, 120], [157, 150, 118],
@@ -48,11 +51,10 @@ async function load() {
     pairs += upto[t] - 1;
   });
   const id = array => `${name}.${array}`;
-  const data = {...stream, heads, offset, upto, pairCount: pairs, rules: {}};
+  const data = {...stream, heads, offset, upto, pairCount: pairs, rules: {}, ranges: {}};
   data.pairs = await unpack(id("pairs"), Uint8Array, pairs);
   data.source = await unpack(id("source"), Uint16Array, heads);
-  data.best = await unpack(id("best"), Uint16Array, 2 * heads);
-  data.rank = await unpack(id("rank"), Uint16Array, heads);
+  for (const {array, rows} of stream.measures) data[array] ??= await unpack(id(array), Uint16Array, rows * heads);
   for (const rule of ["pairwise", "forward"])
     if (byId(id("references_" + rule)))
       data.rules[rule] = {
@@ -69,10 +71,12 @@ function pairValue(data, c, target, source) {
   return data.pairs[c * data.pairCount + data.offset[target] + source - (source > target ? 1 : 0)];
 }
 
-// part 0: in-sample, 1: held-out.
-function bestOf(data, c, part, head) {
-  const value = data.best[(c * 2 + part) * data.heads + head];
-  return value === NONE16 ? null : value / 32767 - 1;
+// A measure of a head at this checkpoint; null: there is none.
+function measured(data, name, head) {
+  const found = data.measures.find(one => one.name === name);
+  if (!found) return null;
+  const value = data[found.array][(state.checkpoint * found.rows + found.row) * data.heads + head];
+  return value === NONE16 ? null : found.low + value / 65534 * (found.high - found.low);
 }
 
 // The range of a colour scale: from the first to the last hundredth of the values, outward to a twentieth.
@@ -89,13 +93,12 @@ function rangeOf(sorted) {
 
 // Of what the maps show at this checkpoint.
 function ranges(data) {
-  data.ranges = data.ranges || {};
-  const c = state.checkpoint;
-  if (data.ranges[c]) return data.ranges[c];
-  const best = Float64Array.from({length: data.heads}, (_, head) => bestOf(data, c, 0, head) ?? NaN);
-  const pairs = data.pairs.slice(c * data.pairCount, (c + 1) * data.pairCount).filter(value => value !== NONE8).sort();
-  return data.ranges[c] = {heads: rangeOf(best.filter(value => !Number.isNaN(value)).sort()),
-                           pairs: rangeOf(Float32Array.from(pairs, value => value / 254))};
+  const c = state.checkpoint, {name} = measure(), heads = `${name} ${c}`;
+  data.ranges[heads] ??= rangeOf(Float64Array.from({length: data.heads}, (_, head) => measured(data, name, head) ?? NaN)
+    .filter(value => !Number.isNaN(value)).sort());
+  data.ranges[c] ??= rangeOf(Float32Array.from(data.pairs.slice(c * data.pairCount, (c + 1) * data.pairCount)
+    .filter(value => value !== NONE8).sort(), value => value / 254));
+  return {heads: data.ranges[heads], pairs: data.ranges[c]};
 }
 
 function colourOf(value, range) {
@@ -122,13 +125,13 @@ function drawHeads(data) {
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext("2d"), w = canvas.width / data.layers, h = canvas.height / data.perLayer;
   const cell = head => [data.layer[head] * w, canvas.height - (data.head[head] + 1) * h];
-  const range = ranges(data).heads, none = theme("--none");
+  const range = ranges(data).heads, none = theme("--none"), {name} = measure();
   ticks("heads-x", Array.from({length: data.layers}, (_, i) => [(i + 0.5) / data.layers, String(i)]), box.width, 24);
   ticks("heads-y", Array.from({length: data.perLayer}, (_, i) => [1 - (i + 0.5) / data.perLayer, String(i)]), height, 16);
   context.clearRect(0, 0, canvas.width, canvas.height);
   for (let head = 0; head < data.heads; head++) {
-    const best = bestOf(data, state.checkpoint, 0, head), [x, y] = cell(head);
-    context.fillStyle = best === null ? none : `rgb(${colourOf(best, range)})`;
+    const value = measured(data, name, head), [x, y] = cell(head);
+    context.fillStyle = value === null ? none : `rgb(${colourOf(value, range)})`;
     context.fillRect(x + 0.5, y + 0.5, w - 1, h - 1);
   }
   const outline = (head, colour, width) => {
@@ -190,9 +193,9 @@ function drawPairs(data) {
   if (pointed.source !== null) context.strokeRect(pointed.source * scale - 0.5, -1, scale + 1, side + 2);
 }
 
-function drawScale(id, range, nullValue) {
+function drawScale(id, unit, range, nullValue) {
   const [low, high] = byId(id).querySelectorAll("span"), canvas = byId(id).querySelector("canvas");
-  low.textContent = `R² ${range.below ? "≤ " : ""}${show(range.low, 2)}`;
+  low.textContent = `${unit} ${range.below ? "≤ " : ""}${show(range.low, 2)}`;
   high.textContent = `${range.above ? "≥ " : ""}${show(range.high, 2)}`;
   const context = canvas.getContext("2d"), w = canvas.width;
   context.clearRect(0, 0, w, canvas.height);
@@ -253,12 +256,21 @@ function ruleTable(data, target) {
   return wide;
 }
 
+function scoreTable(data, target) {
+  const row = (kind, ...texts) => element("tr", "", ...texts.map(text => element(kind, text)));
+  const scores = data.measures.filter(one => one.array === "scores");
+  const body = scores.map(one => row("td", one.label, show(measured(data, one.name, target)), show(one.nullValue)));
+  return element("table", "", element("thead", "", row("th", "attention", "this head", "null: uniform")),
+                 element("tbody", "", ...body));
+}
+
 function drawDetail(data) {
   const detail = byId("detail"), pointed = state.shown || state.kept;
   detail.replaceChildren();
   detail.classList.toggle("hint", !pointed);
   if (!pointed) return void detail.append(element("p", "Point at a head or at a pair of heads."));
   const {target, source} = pointed, c = state.checkpoint, best = data.source[c * data.heads + target];
+  const of = name => measured(data, name, target);
   detail.append(element("h3", headName(data, target) + (state.kept ? " (kept: click again to let go)" : "")));
   if (source !== null) {
     const value = pairValue(data, c, target, source);
@@ -267,11 +279,11 @@ function drawDetail(data) {
     detail.append(element("p", `From ${headName(data, source)}: ${text}. Null of a pair: ${show(data.nullPairs)}.`));
   }
   detail.append(element("p", best === NONE16 ? "It has no causal source."
-    : `Best from ${headName(data, best)}: R² ${show(bestOf(data, c, 0, target))} in-sample, ` +
-      `${show(bestOf(data, c, 1, target))} held-out. Null: ${show(data.nullBest)}.`));
-  const rank = data.rank[c * data.heads + target];
-  detail.append(element("p", `Effective rank ${rank === NONE16 ? "–" : (rank / 65534 * data.headSize).toFixed(1)} of ` +
-                             `${data.headSize}. Joint R² of its first N references:`));
+    : `Best from ${headName(data, best)}: R² ${show(of("best"))} in-sample, ${show(of("heldout"))} held-out. ` +
+      `Null: ${show(data.measures[0].nullValue)}.`));
+  if (data.scores) detail.append(scoreTable(data, target));
+  detail.append(element("p", `Effective rank ${show(of("rank"), 1)} of ${data.headSize}. ` +
+                             "Joint R² of its first N references:"));
   if (Object.keys(data.rules).length) detail.append(ruleTable(data, target));
 }
 
@@ -288,8 +300,10 @@ async function draw() {
   drawNumbers();
   const data = await load();
   if (number !== state.study || stream !== state.stream) return;  // another was chosen meanwhile
-  drawScale("heads-scale", ranges(data).heads, data.nullBest);
-  drawScale("pairs-scale", ranges(data).pairs, data.nullPairs);
+  const {array, label, unit, nullValue} = measure(), told = `null, uniform attention: ${show(nullValue)}`;
+  byId("heads-title").textContent = `Heads: ${label}${array === "scores" ? ` (${told})` : ""}`;
+  drawScale("heads-scale", unit, ranges(data).heads, nullValue);
+  drawScale("pairs-scale", "R²", ranges(data).pairs, data.nullPairs);
   drawHeads(data); drawPairs(data); drawDetail(data);
   document.body.dataset.drawn = `${data.name} ${state.checkpoint}`;
 }
@@ -350,9 +364,22 @@ function setStreams() {
     input.checked = i === state.stream;
   });
 }
+const colour = byId("colour");
+// The measures of the stream, if one of the study's streams has scores.
+function setColours() {
+  const scored = stream => stream.measures.some(one => one.array === "scores"), {streams} = study();
+  byId("scores-told").hidden = !scored(streams[state.stream]);
+  colour.parentNode.hidden = !streams.some(scored);
+  if (colour.parentNode.hidden) state.colour = "best";
+  colour.replaceChildren(...measures().map(one => new Option(one.label, one.name)));
+  colour.value = measure().name;
+}
+setColours();
+colour.addEventListener("change", () => { state.colour = colour.value; draw(); });
 byId("streams").addEventListener("change", event => {
   state.stream = Number(event.target.value);
   state.kept = state.shown = null;
+  setColours();
   draw();
 });
 const choice = byId("study-choice");
@@ -361,7 +388,7 @@ if (choice) choice.addEventListener("change", () => {
   state.stream = Math.min(state.stream, study().streams.length - 1);
   state.checkpoint = study().checkpoints.length - 1;
   state.kept = state.shown = null;
-  setStreams(); setSlider();
+  setStreams(); setSlider(); setColours();
   draw();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

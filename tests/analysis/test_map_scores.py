@@ -131,7 +131,7 @@ class Scores(WithMap):
                 self.colour_by(name)
                 low, high = np.quantile(values, (0.01, 0.99))
                 low, high = np.floor(20 * low) / 20, np.ceil(20 * high) / 20
-                np.testing.assert_allclose(self.heads_seen(), colours((values - low) / (high - low)), atol=3)
+                np.testing.assert_allclose(self.heads_seen(), colours((values - low) / (high - low)), atol=6)
                 words = self.texts("#heads-scale span")
                 self.assertRegex(words[0], rf"^{unit} (≤ )?{low:.2f}$")
                 self.assertRegex(words[1], rf"^(≥ )?{high:.2f}$")

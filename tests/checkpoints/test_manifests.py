@@ -29,6 +29,53 @@ MODELS = {
     "olmo-2-32b": ("allenai/OLMo-2-0325-32B", 8_388_608, 721_901),
 }
 
+# Of families.py: name -> rows, revisions that model cards, and code and lists of others, name.
+FAMILIES = {
+    "smollm2-135m": (8, "step-240000 step-1200000 step-1920000"),
+    "smollm2-360m": (16, "step-160000 step-320000 step-800000 step-2080000 step-2560000"),
+    "smollm2-1.7b": (41, "step-125000 step-250000 step-1000000 step-4750000 step-5125000"),
+    "smollm3-3b": (86 + 19 + 13, "stage1-step-40000 stage1-step-1720000 stage1-step-3440000 stage2-step-3480000 stage2-step-4000000 "
+                   "stage2-step-4200000 stage3-step-4240000 stage3-step-4480000 stage3-step-4720000"),
+    "smollm3-3b-long-32k": (5, "lc-4k-to-32k-step-4000 lc-4k-to-32k-step-20000"),
+    "smollm3-3b-long-64k": (5, "lc-32k-to-64k-step-4000 lc-32k-to-64k-step-20000"),
+    "olmo-1b": (59, "step1000-tokens4B step2000-tokens8B step5000-tokens20B step10000-tokens41B step20000-tokens83B "
+                "step40000-tokens167B step80000-tokens335B step110000-tokens461B step117850-tokens494B step330000-tokens1383B "
+                "step460000-tokens1928B step620000-tokens2599B step640000-tokens2683B step720000-tokens3018B "
+                "step738000-tokens3094B step738020-tokens3094B"),
+    "olmo-1b-0724": (1455, "step0-tokens0B step1000-tokens2B step5000-tokens10B step11000-tokens23B step56000-tokens117B "
+                     "step135000-tokens283B step288000-tokens603B step643000-tokens1348B step865000-tokens1813B "
+                     "step1243000-tokens2605B step1454000-tokens3048B"),
+    "olmo-7b-0424": (814, "step0-tokens0B step500-tokens2B step9500-tokens39B step98500-tokens412B step160500-tokens672B "
+                     "step280000-tokens1174B step394000-tokens1651B step425000-tokens1781B step451000-tokens1890B "
+                     "step477000-tokens2000B step639650-tokens2681B step650650-tokens2728B step651581-tokens2731B"),
+    "olmo-7b-0724": (813, "step500-tokens2B step9500-tokens39B step98500-tokens413B step367000-tokens1539B step425000-tokens1782B "
+                     "step476000-tokens1996B step639650-tokens2682B step646650-tokens2712B step650650-tokens2729B"),
+    "olmo-3-7b": (1415, "stage1-step0 stage1-step1000 stage1-step141000 stage1-step656000 stage1-step1413814"),
+    "olmo-3-7b-stage2": (48, "stage2-step8000 stage2-step32000 stage2-step47684"),
+    "olmo-3-7b-stage3": (12, "stage3-step1000 stage3-step8000 stage3-step11921"),
+    "olmo-3-32b": (657, "stage1-step0 stage1-step10000 stage1-step337000 stage1-step645000 stage1-step656000"),
+    "olmo-3-32b-ingredient1": (24, "stage2-ingredient1-step4000 stage2-ingredient1-step21000 stage2-ingredient1-step23842"),
+    "olmo-3-32b-ingredient2": (24, ""),
+    "olmo-3-32b-stage3": (12, "stage3-step4000 stage3-step11921"),
+    "marin-8b": (6, "kestrel ocelot jellyfish phoenix starling deeper-starling"),
+}
+
+# Tokens that those sources give: family, revision, tokens, and to how many of them the source is rounded.
+FAMILY_TOKENS = [
+    ("smollm2-135m", "step-240000", 250e9, 2e9), ("smollm2-1.7b", "step-125000", 250e9, 13e9),
+    ("smollm2-360m", "step-320000", 503_316_480_000, 0), ("smollm2-360m", "step-2560000", 4_026_531_840_000, 0),
+    ("smollm3-3b", "stage1-step-40000", 94.4e9, 0.05e9), ("smollm3-3b", "stage3-step-4720000", 11.2e12, 0.1e12),
+    ("olmo-1b", "step738020-tokens3094B", 3.1e12, 0.05e12), ("olmo-1b-0724", "step1454000-tokens3048B", 3.05e12, 0.005e12),
+    ("olmo-7b-0724", "step650650-tokens2729B", 2.75e12, 0.05e12), ("olmo-3-7b", "stage1-step1000", 4_194_304_000, 0),
+    ("olmo-3-7b", "stage1-step1413814", 5_929_965_715_456, 0), ("olmo-3-7b-stage2", "stage2-step47684", 6.03e12, 0.005e12),
+    ("olmo-3-7b-stage3", "stage3-step11921", 6.08e12, 0.005e12), ("olmo-3-32b", "stage1-step1000", 8_388_608_000, 0),
+    ("olmo-3-32b", "stage1-step656000", 5.50e12, 0.005e12),
+    ("olmo-3-32b-ingredient2", "stage2-ingredient2-step23842", 5.60e12, 0.005e12), ("marin-8b", "kestrel", 2.7e12, 0.1e12),
+    ("marin-8b", "ocelot", 3.78e12, 0.005e12), ("marin-8b", "jellyfish", 4.78e12, 0.005e12), ("marin-8b", "phoenix", 11.1e12, 0.05e12),
+    ("marin-8b", "starling", 12.4e12, 0.05e12), ("marin-8b", "deeper-starling", 12.7e12, 0.1e12),
+]
+TOKENS_UNKNOWN = {"amber", "smollm3-3b-long-64k", "olmo-3-32b-stage3"}
+
 # Families in the repository: folder -> model type, seeds, last step
 TINY = {"tiny-olmo2": ("olmo2", [None], 3000), "tiny-pythia": ("gpt_neox", ["1", "2", "3"], 3000)}
 
@@ -157,8 +204,9 @@ class FamiliesTest(unittest.TestCase):
             return list(csv.DictReader(file, delimiter="\t"))
 
     def test_files_are_what_the_script_writes(self):
-        names = sorted(path.stem for path in (CHECKPOINTS / "families").iterdir())
-        self.assertEqual(len(names), 10 + 8 + 5 + 1)
+        names = sorted(path.stem for path in (CHECKPOINTS / "families").glob("*.tsv"))
+        self.assertEqual(len(names), 10 + 8 + 5 + 1 + len(FAMILIES))
+        self.assertEqual(len(list((CHECKPOINTS / "families").iterdir())), len(names) + 1)  # and SOURCES.txt
         for name in names:
             printed = subprocess.run([sys.executable, "-B", CHECKPOINTS / "families.py", name], capture_output=True, text=True,
                                      check=True).stdout
@@ -180,8 +228,53 @@ class FamiliesTest(unittest.TestCase):
                          {(f"EleutherAI/pythia-160m-seed{seed}", str(seed)) for seed in range(1, 10)})
         self.assertEqual(len({row["path"] for row in rows}), len(rows))
 
+    def test_sources_name_each_family_and_say_that_nothing_was_checked(self):
+        text = (CHECKPOINTS / "families" / "SOURCES.txt").read_text()
+        self.assertIn("NOT CHECKED AGAINST THE HUB", text)
+        words = text.split()
+        for path in (CHECKPOINTS / "families").glob("*.tsv"):
+            self.assertIn(path.stem, words)
+        families = [sys.executable, "-B", "-c", "import families; print(families.sources_text(families.rules()), end='')"]
+        self.assertEqual(subprocess.run(families, cwd=CHECKPOINTS, capture_output=True, text=True, check=True).stdout, text)
+
+    def test_known_revisions_follow_from_the_rules(self):
+        for name, (count, known) in FAMILIES.items():
+            with self.subTest(name):
+                revisions = [row["revision"] for row in self.rows(name)]
+                self.assertEqual(len(revisions), count)
+                self.assertEqual([revision for revision in known.split() if revision not in revisions], [])
+                if known:
+                    self.assertEqual(known.split()[-1], revisions[-1])
+
+    def test_rows_grow_and_have_the_step_of_their_revision(self):
+        for name in FAMILIES:
+            with self.subTest(name):
+                rows = self.rows(name)
+                steps = [int(row["step"]) for row in rows]
+                self.assertEqual(steps, sorted(set(steps)))
+                self.assertEqual(len({row["repository"] for row in rows}), 1)
+                for row in rows:
+                    self.assertEqual(row["path"], f"{row['repository'].split('/')[1]}/{row['revision']}")
+                    named = re.search(r"step-?(\d+)", row["revision"])
+                    self.assertEqual(row["step"], named[1] if named else row["step"])
+
+    def test_tokens_are_those_of_the_sources(self):
+        for name, revision, tokens, rounded in FAMILY_TOKENS:
+            with self.subTest(name, revision=revision):
+                row = next(row for row in self.rows(name) if row["revision"] == revision)
+                self.assertLessEqual(abs(int(row["tokens"]) - tokens), rounded)
+        for name in FAMILIES:
+            self.assertEqual({row["tokens"] == "" for row in self.rows(name)}, {name in TOKENS_UNKNOWN}, name)
+
+    def test_no_step_of_olmo_1b_lies_in_the_known_gap(self):
+        steps = [int(row["step"]) for row in self.rows("olmo-1b")]
+        self.assertEqual([step for step in steps if 117_850 < step < 330_000], [])
+
     def test_the_program_accepts_them(self):
-        for name, count in (("pythia-1.4b", 154), ("polypythias-14m", 1386), ("amber", 360)):
+        """One of each rule, because starting the program takes most of the time."""
+        new = ("smollm2-1.7b", "smollm3-3b", "smollm3-3b-long-64k", "olmo-1b", "olmo-3-7b", "olmo-3-32b-stage3", "marin-8b")
+        counts = {"pythia-1.4b": 154, "polypythias-14m": 1386, "amber": 360, **{name: FAMILIES[name][0] for name in new}}
+        for name, count in counts.items():
             run = subprocess.run([PROGRAM, "inspect", CHECKPOINTS / "families" / f"{name}.tsv"], capture_output=True, text=True,
                                  timeout=50)
             self.assertEqual(run.returncode, 0, run.stderr)

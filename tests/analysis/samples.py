@@ -80,6 +80,19 @@ def make_scores(layer, values, uniform=(.01, .02, .03, .04, 5.)):
     return {"layer": layer, "values": values, "uniform": uniform}
 
 
+def make_cross(stream, own, other, r2, layer, heldout=.01):
+    """Returns the groups of a stream and a reference's. own, other: the layer of each head; r2: [reference's head, head]; layer:
+    [reference's head], from a whole layer; heldout: how much lower held-out R² is, 0 without."""
+    head = {name: np.concatenate([np.arange(count) for count in np.bincount(of)]) for name, of in (("own", own), ("other", other))}
+    places = [{"target_layer": target[0], "target_head": target[1], "source_layer": source[0], "source_head": source[1]}
+              for target, source in (((other, head["other"]), (own, head["own"])), ((own, head["own"]), (other, head["other"])))]
+    tables = {"r2": r2, "r2_layer": layer, "cka": r2 / 2}, {"r2": r2.T, "r2_layer": np.resize(layer, len(own)), "cka": r2.T / 2}
+    if heldout:
+        for each in tables:
+            each |= {"r2_heldout": each["r2"] - heldout, "r2_layer_heldout": each["r2_layer"] - heldout}
+    return {f"{stream}-reference": places[0] | tables[0], f"reference-{stream}": places[1] | tables[1]}
+
+
 def write_result(folder, checkpoint, streams, step=0, overlap=None, split=(1, 0, 0), scores=None, cross=None,
                  **attributes):
     """Writes folder/MODEL/CHECKPOINT.h5 and its .done. streams: name -> stream; cross: name of a group -> tables.

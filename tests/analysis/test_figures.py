@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from samples import check_nothing_is_replaced, layers, make_overlap, make_scores, make_similarity, random_stream, run, write_result
+from samples import check_nothing_is_replaced, layers, make_cross, make_overlap, make_scores, make_similarity, random_stream, run, write_result
 from scipy import stats
 
 from headspan_report import figures
@@ -39,7 +39,11 @@ def write_study(folder, whole):
         dimension = np.full((3, 2, 2, 4), i * 2.0) + np.array([[0, 10], [1, 11]])[None, ..., None]
         overlap = make_overlap(["k", "q", "v"], dimension, np.full((3, 4, 3, 3), .2)) if whole else None
         scores = make_scores(LAYER, np.full((5, len(LAYER)), .1 * i + .01 * LAYER)) if whole else None
-        write_result(folder, f"step{step}", streams, step=step, overlap=overlap, scores=scores, validation_loss=9.0 - i)
+        cross = {}
+        for name in "kqv" if whole else "":
+            cross |= make_cross(name, LAYER, LAYER, np.full((len(LAYER), len(LAYER)), .1 + .2 * i), np.full(SHAPE, .2 + .2 * i))
+        write_result(folder, f"step{step}", streams, step=step, overlap=overlap, scores=scores, validation_loss=9.0 - i, cross=cross,
+                     reference_model="end")
 
 
 def labels(axis):

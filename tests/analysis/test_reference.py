@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray
-from samples import layers, make_stream, run, write_result
+from samples import layers, make_cross, make_stream, run, write_result
 
 from headspan_report import figures
 from headspan_report.aggregate import aggregate
@@ -20,15 +20,8 @@ R2 = np.array([[.5, .6, .1, .1], [.3, .7, .1, .1], [.2, .2, .4, .6], [.1, .7, .4
 LAYER = np.array([.8, .8, .9, .9, .95])
 
 
-def make_cross(r2=R2, layer=LAYER, heldout=.01):
-    places = {name: np.concatenate([np.arange(count) for count in np.bincount(of)]) for name, of in (("own", OWN), ("other", OTHER))}
-    forth = {"target_layer": OTHER, "target_head": places["other"], "source_layer": OWN, "source_head": places["own"]}
-    back = {"target_layer": OWN, "target_head": places["own"], "source_layer": OTHER, "source_head": places["other"]}
-    tables = {"r2": r2, "r2_layer": layer, "cka": r2 / 2}, {"r2": r2.T, "r2_layer": layer[:4], "cka": r2.T / 2}
-    if heldout:
-        for each in tables:
-            each |= {"r2_heldout": each["r2"] - heldout, "r2_layer_heldout": each["r2_layer"] - heldout}
-    return {"k-reference": forth | tables[0], "reference-k": back | tables[1]}
+def cross_of(r2=R2, layer=LAYER, heldout=.01):
+    return make_cross("k", OWN, OTHER, r2, layer, heldout)
 
 
 def write(folder, name, step, cross, **attributes):
@@ -43,7 +36,7 @@ class Reference(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         cls.results = Path(temporary.name) / "results"
         for name, step, factor in (("step0", 0, .1), ("step9", 9, 1)):
-            write(cls.results, name, step, make_cross(factor * R2, factor * LAYER))
+            write(cls.results, name, step, cross_of(factor * R2, factor * LAYER))
         cls.out = Path(temporary.name) / "out"
         done = run("aggregate", cls.results, "--output", cls.out)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -81,7 +74,7 @@ class Reference(unittest.TestCase):
             planted = np.full((5, 4), .2)
             planted[[0, 1, 3, 4], [1, 0, 2, 3]] = .9
             for name, step, r2 in (("planted", 1, planted), ("flat", 2, np.full((5, 4), .2))):
-                write(folder, name, step, make_cross(r2, heldout=0))
+                write(folder, name, step, cross_of(r2, heldout=0))
             found = aggregate([folder]).table.sel(stream="k")
         match = found.reference_r2.sel(known_from="one_to_one", part="in_sample").mean("reference_layer")
         null = found.match_null.sel(part="in_sample")
@@ -102,7 +95,7 @@ class Reference(unittest.TestCase):
     def test_another_reference_is_another_study(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("a", "b", "c"):
-                write(folder, name, 1, make_cross(), **({"reference_weights_digest": "other"} if name == "c" else {}))
+                write(folder, name, 1, cross_of(), **({"reference_weights_digest": "other"} if name == "c" else {}))
             found = aggregate([folder])
         self.assertEqual([str(error).count("reference_weights") for error in found.refused], [1])
 

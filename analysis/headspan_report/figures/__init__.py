@@ -82,12 +82,13 @@ DRAWINGS = (
             "R² of the reference's heads on the same tokens, held-out if there is a held-out part, mean over the heads of a "
             "layer: from the head of the checkpoint in the same layer and place, from its best head (chosen in-sample), and "
             "from all heads of its layer together. If the reference is the last checkpoint of the run, a bright cell says "
-            "that the final subspace is already there. Pure noise gives 0 held-out."),
+            "that the final subspace is already there. The line in the scale: what pure noise gives."),
     Drawing("reference_maps", "Two models: which layers know which", "", reference.draw_maps, findings.reference_maps,
             "At the last checkpoint that is not the reference itself: R² of the reference's heads, mean over a layer, from the "
             "best head of each layer of the checkpoint (chosen in-sample; held-out if there is a held-out part). The sentence "
-            "below compares a one-to-one assignment of heads with what it gives if the R² of the heads of every two layers are "
-            "shuffled: no more means that layers correspond, and heads do not."))
+            "below compares a one-to-one assignment of heads with its null, the line in the scale: what it gives if no two heads "
+            "were a pair, their R² shuffled within layers after the means of target and source. No more than the null means "
+            "that layers may correspond, and heads do not."))
 
 
 def draw_all(table, width=WIDE):

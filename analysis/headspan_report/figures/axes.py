@@ -148,6 +148,16 @@ def from_zero(axes, top=None):
         axis.set_ylim(low - 0.03 * (high - low) if low < 0 else 0, top)
 
 
+def colour_bar(figure, axes, image, null):
+    """Draws the scale of an image beside the axes, or below them if they are narrow, with a line at the null."""
+    bar = figure.colorbar(image, ax=np.ravel(axes).tolist(), pad=0.01, **({"location": "bottom", "aspect": 30} if is_narrow() else {}))
+    if np.isfinite(null):
+        mark = bar.ax.axvline if is_narrow() else bar.ax.axhline
+        mark(null, color="#D55E00", linewidth=2.5)
+        bar.ax.text(0.5, 1.02, f"null {null:.2f}", color="#D55E00", fontsize=8, ha="center", va="bottom",
+                    transform=bar.ax.transAxes)
+
+
 def noise_label(one):
     """Returns the label of the noise floor with its value, which is often too small to be seen. one: the rows of one
     stream."""

@@ -4,7 +4,7 @@ from itertools import cycle
 
 import numpy as np
 
-from .axes import SEQUENCE, Absent, StepAxis, from_zero, is_narrow, legend, null_line, panel_list, panels
+from .axes import SEQUENCE, Absent, StepAxis, colour_bar, from_zero, legend, null_line, panel_list, panels
 from .selection import LETTERS, last_of, need, of_stream, trained
 
 LAYER_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A6D00", "#56B4E9")
@@ -51,14 +51,7 @@ def draw_layer_maps(table):
                 side.get_major_locator().set_params(integer=True)
         axes[i, 0].set_ylabel("layer")
     legend(figure, axes)
-    bar = figure.colorbar(image, ax=axes.ravel().tolist(), pad=0.01,
-                          **({"location": "bottom", "aspect": 30} if is_narrow() else {}))
-    null = float(last.null_pairs.sel(part="in_sample").mean())
-    if np.isfinite(null):
-        mark = bar.ax.axvline if is_narrow() else bar.ax.axhline
-        mark(null, color="#D55E00", linewidth=2.5)
-        bar.ax.text(0.5, 1.02, f"null {null:.2f}", color="#D55E00", fontsize=8, ha="center", va="bottom",
-                    transform=bar.ax.transAxes)
+    colour_bar(figure, axes, image, float(last.null_pairs.sel(part="in_sample").mean()))
     return figure
 
 

@@ -2,7 +2,7 @@
 [checkpoint, stream, ...], or raises Absent."""
 import numpy as np
 
-from .axes import SEQUENCE, Absent, count_label, is_narrow, panels
+from .axes import SEQUENCE, Absent, colour_bar, count_label, legend, panels
 from .selection import LETTERS, trained
 
 FROM = {"same": "the same head", "best": "the best head", "layer": "the whole layer"}
@@ -53,7 +53,9 @@ def draw_training(table):
             axis.set_xticks(places, [step_label(rows.isel(checkpoint=i)) for i in places])
             axis.set_xlabel("training step")
         line[0].set_ylabel("layer of the reference")
-    colour_bar(figure, axes, image)
+    legend(figure, axes)
+    noise = 0.0 if part_of(rows) == "heldout" else float(rows.noise_floor.sel(count=1).mean())
+    colour_bar(figure, axes, image, noise)
     return figure
 
 
@@ -67,7 +69,8 @@ def draw_maps(table):
         axis.set_xlabel("layer of the checkpoint")
         axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0, 0].set_ylabel("layer of the reference")
-    colour_bar(figure, axes, image)
+    legend(figure, axes)
+    colour_bar(figure, axes, image, float(last.match_null.sel(part=part_of(last)).mean()))
     return figure
 
 
@@ -81,9 +84,3 @@ def heat_map(axis, values):
     axis.grid(False)
     axis.yaxis.get_major_locator().set_params(integer=True)
     return image
-
-
-def colour_bar(figure, axes, image):
-    bar = figure.colorbar(image, ax=axes.ravel().tolist(), pad=0.01,
-                          **({"location": "bottom", "aspect": 30} if is_narrow() else {}))
-    bar.set_label("R²")

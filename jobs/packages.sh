@@ -40,10 +40,10 @@ report_packages=(
   "python3-h5netcdf               h5netcdf"
   "python3-matplotlib             matplotlib"
   "python3-jinja2                 jinja2"
+  "python3-scipy                  scipy"
 )
 test_packages=(
   "${report_packages[@]}"
-  "python3-scipy                  scipy"
   "python3-sklearn                scikit-learn"
   "chromium                       Chromium, which opens the pages of headspan-report"
   "netcdf-bin                     ncdump of netCDF-4"

@@ -199,7 +199,7 @@ class Several(WithMap):
         four, other = streams_of(0), {"q": random_stream(QUERY, 1)}
         write_result(cls.folder / "none", "step0", {"k": four["k"], "q": four["q"]}, model_name="none")
         write_result(cls.folder / "other", "step0", other, scores=scores_of(0, layers(5, 4, 3)), model_name="other")
-        last = {name: random_stream(layer, 5, n_heldout=0) for name, layer in {"k": KV, "q": QUERY, "v": KV, "z": QUERY}.items()}
+        last = {name: random_stream(layer, 5, n_heldout=0) for name, layer in {"k": QUERY, "q": QUERY, "v": KV, "z": QUERY}.items()}
         write_result(cls.folder / "all", "step0", last, scores=scores_of(0), model_name="all")
         return [cls.folder / name for name in ("none", "other", "all")]
 
@@ -242,6 +242,13 @@ class Several(WithMap):
         self.page.mouse("#heads", 0.5, 0.5)
         self.settle()
         self.assertEqual(len(self.told()), len(SCORES))
+        self.page.mouse("h1")
+
+    def test_keys_have_none_even_if_there_are_as_many(self):
+        self.study(2, 0)
+        self.page.mouse("#heads", 0.5, 0.5)
+        self.settle()
+        self.assertEqual((self.told(), self.offered()), ({}, ["R² from the best causal source", "effective rank"]))
         self.page.mouse("h1")
 
     def test_without_held_out_tokens(self):

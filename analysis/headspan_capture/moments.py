@@ -6,7 +6,7 @@ from .model import NORM_AFTER, OUTPUTS
 
 # Types whose layers are as the moments suppose: norms before attention and a sum after it, or a norm after attention.
 KNOWN = ("apertus", "gemma2", "gemma3_text", "gpt_neox", "llama", "mistral", "olmo", "olmo2", "olmo3", "phi3", "qwen2",
-         "qwen3", "smollm3")
+         "qwen3", "seed_oss", "smollm3")
 
 
 class AttentionMoments:

@@ -29,7 +29,7 @@ from headspan_capture.__main__ import main as capture_main  # noqa: E402
 LENGTH = 30
 # Types of which the capture is also compared before the rotation and the norms.
 MODELS = ("olmo2_gqa", "llama_gqa", "llama3_scaled", "falcon3", "gpt_neox", "gpt_neox_serial", "qwen2_window", "qwen3", "olmo",
-          "olmo_clipped", "olmo3", "smollm3", "mistral_window", "phi3", "phi3_long", "apertus", "gemma2", "gemma3")
+          "olmo_clipped", "olmo3", "smollm3", "seed_oss", "mistral_window", "phi3", "phi3_long", "apertus", "gemma2", "gemma3")
 SMALL = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 OTHERS = {"gpt2": dict(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2),

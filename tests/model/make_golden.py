@@ -46,6 +46,7 @@ MODELS = {
     "smollm3": ("smollm3", dict(rope_parameters=PLAIN, no_rope_layers=[1, 0], tie_word_embeddings=True)),
     "qwen2": ("qwen2", dict(rope_parameters=PLAIN)),
     "mistral": ("mistral", dict(rope_parameters=PLAIN, sliding_window=None)),
+    "seed_oss": ("seed_oss", dict(rope_parameters=PLAIN, head_dim=12)),
     "gpt_neox": ("gpt_neox", dict(num_key_value_heads=None, rope_parameters=dict(PLAIN, partial_rotary_factor=0.25))),
     "gpt_neox_serial": ("gpt_neox", dict(num_key_value_heads=None, use_parallel_residual=False, attention_bias=False,
                                          rope_parameters=dict(PLAIN, partial_rotary_factor=1.0))),

@@ -51,7 +51,7 @@ TEST_P(AttentionWeights, times_values_are_what_heads_gather) {
 INSTANTIATE_TEST_SUITE_P(Models, AttentionWeights,
                          testing::Values("olmo2_gqa", "llama_gqa", "falcon3", "qwen3", "olmo", "olmo3",
                                          "smollm3", "qwen2_window", "mistral_window", "gpt_neox", "apertus",
-                                         "phi3_long", "gemma2", "gemma3"));
+                                         "seed_oss", "phi3_long", "gemma2", "gemma3"));
 
 /// A model of one layer with two query heads that read one KV head.
 ModelConfig small_config(std::int64_t window = 0) {

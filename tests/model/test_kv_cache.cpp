@@ -160,8 +160,8 @@ TEST_P(KvCacheGolden, in_float32_both_agree_to_its_rounding) {
 
 INSTANTIATE_TEST_SUITE_P(Models, KvCacheGolden,
                          testing::Values("olmo2_mha", "olmo2_gqa", "llama_gqa", "falcon3", "qwen3_bias",
-                                         "olmo", "olmo3", "smollm3", "mistral_window", "gpt_neox", "phi3",
-                                         "gemma2", "gemma3"),
+                                         "olmo", "olmo3", "smollm3", "seed_oss", "mistral_window", "gpt_neox",
+                                         "phi3", "gemma2", "gemma3"),
                          [](const auto& info) { return info.param; });
 
 TEST(KvCache, allocates_pages_of_stored_columns_only) {

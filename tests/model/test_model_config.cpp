@@ -135,7 +135,7 @@ TEST_F(ModelConfigFile, wrong_values_are_named_with_what_is_supported) {
   const std::vector<std::pair<Json, std::string>> cases{
       {{{"model_type", "gpt2"}},
        "model_type = \"gpt2\": is not supported; apertus, gemma2, gemma3_text, gpt_neox, "
-       "llama, mistral, olmo, olmo2, olmo3, phi3, qwen2, qwen3 and smollm3 are"},
+       "llama, mistral, olmo, olmo2, olmo3, phi3, qwen2, qwen3, seed_oss and smollm3 are"},
       {{{"hidden_act", "gelu"}}, "hidden_act = \"gelu\": is not supported; only silu is"},
       {{{"hidden_size", 0}}, "hidden_size = 0: "},
       {{{"hidden_size", -4096}}, "hidden_size = -4096: "},

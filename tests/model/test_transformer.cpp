@@ -162,7 +162,7 @@ TEST_P(TransformerGolden, float16_is_float32_up_to_its_rounding) {
 INSTANTIATE_TEST_SUITE_P(Models, TransformerGolden,
                          testing::Values("olmo2_mha", "olmo2_gqa", "llama_gqa", "llama3_scaled", "falcon3",
                                          "qwen3", "qwen3_bias", "olmo2_sharded_bf16", "olmo", "olmo_clipped",
-                                         "olmo3", "smollm3", "qwen2", "qwen2_window", "mistral",
+                                         "olmo3", "smollm3", "qwen2", "qwen2_window", "seed_oss", "mistral",
                                          "mistral_window", "gpt_neox", "gpt_neox_serial", "apertus", "phi3",
                                          "phi3_long", "gemma2", "gemma3"),
                          [](const auto& info) { return info.param; });

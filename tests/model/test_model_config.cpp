@@ -150,6 +150,8 @@ TEST_F(ModelConfigFile, wrong_values_are_named_with_what_is_supported) {
       {{{"attention_bias", 1}}, "attention_bias = 1: "},
       {{{"eos_token_id", {1, "two"}}}, "eos_token_id = [1,\"two\"]: "},
       {{{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types = "},
+      {{{"sliding_window", 8}}, "sliding_window = 8: is no key of llama; leave it out if "},
+      {{{"sliding_window", 8}, {"use_sliding_window", true}}, "sliding_window = 8: is no key of llama; "},
       {{{"rope_parameters", {{"rope_type", "default"}}}}, "rope_scaling = "},
       {{{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 4.0}}}},
        "rope_scaling.rope_type = \"dynamic\": is not supported; default, linear, llama3, yarn and longrope "

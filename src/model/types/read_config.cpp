@@ -80,9 +80,15 @@ void read_special_tokens(const ConfigFields& fields, ModelConfig& config) {
     config.eos.push_back(fields.integer("eos_token_id", id, -1, ConfigFields::kLargest));
 }
 
-/// Refuses layers with another attention than to all earlier tokens, for types that have none.
-void refuse_layer_types(const ConfigFields& fields, const ModelConfig& config) {
-  if (!config.attention.empty() || !fields.has("layer_types")) return;
+/// Refuses layers with another attention than to all earlier tokens, for types that have none. A window that
+/// another key switches off says nothing.
+void refuse_windows(const ConfigFields& fields, const ModelConfig& config) {
+  if (!config.attention.empty()) return;
+  const bool has_switch = fields.has("use_sliding_window") || fields.has("max_window_layers");
+  if (fields.has("sliding_window") && (fields.flag("use_sliding_window") || !has_switch))
+    fields.refuse("sliding_window", "is no key of " + config.model_type,
+                  "leave it out if every layer attends to all earlier tokens");
+  if (!fields.has("layer_types")) return;
   for (const Json& type : fields.at("layer_types"))
     if (type != "full_attention")
       fields.refuse("layer_types", "asks for layers that are not supported",
@@ -111,7 +117,7 @@ ModelConfig read_model_config(const std::string& path) {
   for (const char* key : {"torch_dtype", "dtype"})
     if (fields.has(key)) config.dtype = fields.text(key);
   describe(fields, config);
-  refuse_layer_types(fields, config);
+  refuse_windows(fields, config);
   check_rotation(fields, config);
   return config;
 }

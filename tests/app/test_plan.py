@@ -135,6 +135,11 @@ class Plan(StudyTest):
         self.assertAlmostEqual(flops["forward"] / (n * (2 * products + attention)), 1, delta=1e-3)
         self.assertAlmostEqual(flops["gram"] / (n * (layers * q) ** 2), 1, delta=1e-3)
 
+        own, other = 4 * 2 * 32, 8 * 6 * 64  # columns of the KV heads of gqa and mha; in the Gram of both a head has 64
+        for more, elements in (({}, (2 * own + other) ** 2), ({"cross.grams": "saved.gram.h5"}, (2 * own + other) ** 2 - other**2)):
+            reference = self.job("gqa", **{"predict.streams": "k", "cross.model": self.folder / "mha-stored", **more})
+            self.assertAlmostEqual(self.planned(reference, 2, "flops_of_a_unit")["gram"] / (n * elements), 1, delta=1e-3)
+
         job = self.job("gqa", **{"predict.streams": "k,v", "output.save_gram": "true", "tokens.heldout": 0})
         flops, memory = (self.planned(job, 2, line) for line in ("flops_of_a_unit", "bytes_of_the_fullest_rank"))
 

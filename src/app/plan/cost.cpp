@@ -129,6 +129,14 @@ class PhaseCosts {
     return cost;
   }
 
+  /// Returns how many elements of a Gram are summed, twice those on and below the diagonal. The reference's
+  /// own may be read from a file.
+  double summed_elements(const StreamSize& stream) const {
+    const bool is_read = stream.of == GramOf::models && !job_.cross.grams.empty();
+    const double read = is_read ? stream.targets * stream.head_size() : 0;
+    return stream.columns * stream.columns - read * read;
+  }
+
   PhaseCost gram() const {
     PhaseCost cost{"gram"};
     // Hosts exchange activations in their own type, GPUs in that of the product.
@@ -146,7 +154,7 @@ class PhaseCosts {
     for (std::size_t s = 0; s < streams_.size(); ++s) {
       const StreamSize& stream = streams_[s];
       if (!stream.is_summed()) continue;
-      const double flops = n_ * stream.columns * stream.columns;
+      const double flops = n_ * summed_elements(stream);
       even += flops;
       fullest += flops * fullest_of_gram(stream, group_.grid);
       cost.received += gathers(s) * n_ * others_ * value * stream.columns *

@@ -161,7 +161,7 @@ def sources_text(known):
     names = {}
     for name, (function, *_) in known.items():
         names.setdefault(function, []).append(name)
-    parts = [textwrap.fill(" ".join(of), 120) + "\n" + textwrap.indent(inspect.getdoc(function), "    ") + "\n"
+    parts = [textwrap.fill(" ".join(of), 120) + "\n" + textwrap.indent(inspect.getdoc(function) or "", "    ") + "\n"
              for function, of in names.items()]
     return "\n".join([NOT_CHECKED, *parts])
 

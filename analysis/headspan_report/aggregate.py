@@ -312,7 +312,8 @@ def read_netcdf(path):
 def write_csv(emergence, path):
     """Writes one row per checkpoint and stream, then one for each refused file and each missing row."""
     table = emergence.table
-    names = [name for name in table.data_vars if not {"head", "query_head", "other_layer"} & set(table[name].dims) and name != "reference_map"]
+    maps = {"head", "query_head", "other_layer"}
+    names = [name for name in table.data_vars if not maps & set(table[name].dims) and name != "reference_map"]
     figures = {column: values for name in names for column, values in columns_of(table, name)}
     coordinates = [name for name in table.coords if table[name].dims == ("checkpoint",) and name != "checkpoint"]
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from samples import check_nothing_is_replaced, layers, make_cross, make_overlap, make_scores, make_similarity, random_stream, run, write_result
+from samples import (
+    check_nothing_is_replaced, layers, make_cross, make_overlap, make_scores,
+    make_similarity, random_stream, run, write_result)
 from scipy import stats
 
 from headspan_report import figures

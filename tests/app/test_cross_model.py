@@ -88,7 +88,8 @@ class CrossModel(StudyTest):
         for target in range(len(y)):
             ranked = sorted(range(len(x)), key=lambda s: -expected[target, s, 0])
             np.testing.assert_array_equal(group["references_pairwise"][target], ranked[:REFERENCES])
-            self.compare_greedy(list(group["references_forward"][target]), ranked[:4], lambda chosen: fitted(target, chosen)[0])
+            self.compare_greedy(list(group["references_forward"][target]), ranked[:4],
+                                lambda chosen, target=target: fitted(target, chosen)[0])
             for rule in ("pairwise", "forward"):
                 chosen = group["references_" + rule][target]
                 joint = np.array([fitted(target, chosen[:count]) for count in range(1, REFERENCES + 1)])

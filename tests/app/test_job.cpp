@@ -103,8 +103,9 @@ TEST(Job, RefusesAMissingOrSecondInput) {
          "a.ini: tokens.path = t: is given beside grams.paths; give one of the two");
   expect("[model]\npath = m\n[tokens]\npath = t\n",
          "a.ini: output.directory: is missing; give the folder for the results");
-  expect("[grams]\npaths = g\n[cross]\nmodel = n\n[output]\ndirectory = o\n",
-         "a.ini: cross.model = n: runs beside a model, and grams.paths is none; give a model, or leave it out");
+  expect(
+      "[grams]\npaths = g\n[cross]\nmodel = n\n[output]\ndirectory = o\n",
+      "a.ini: cross.model = n: runs beside a model, and grams.paths is none; give a model, or leave it out");
   expect("[model]\npath = m\n[tokens]\npath = t\n[cross]\ngrams = g\n[output]\ndirectory = o\n",
          "a.ini: cross.grams = g: holds the Grams of a reference, and none is given; give cross.model, or "
          "leave it out");

@@ -105,8 +105,8 @@ class Plan(StudyTest):
     def test_traffic_within_a_quarter(self):
         models = {"cross.model": self.folder / "gqa-stored"}
         for name, ranks, tensor_parallel, keys in (
-                ("mha", 1, 1, {}), ("mha", 2, 1, {}), ("mha", 4, 2, {}), ("mha", 6, 1, {}), ("gqa", 2, 2, {}), ("gqa", 4, 1, {}), ("gqa", 6, 2, {}),
-                ("mha", 4, 2, {"cross.streams": "q:k"}), ("gqa", 6, 1, {"cross.streams": "q:k"}), ("mha", 4, 2, models),
+                ("mha", 1, 1, {}), ("mha", 2, 1, {}), ("mha", 4, 2, {}), ("mha", 6, 1, {}), ("gqa", 2, 2, {}), ("gqa", 4, 1, {}),
+                ("gqa", 6, 2, {}), ("mha", 4, 2, {"cross.streams": "q:k"}), ("gqa", 6, 1, {"cross.streams": "q:k"}), ("mha", 4, 2, models),
                 ("gqa", 3, 1, models)):
             with self.subTest(model=name, ranks=ranks, tensor_parallel=tensor_parallel, keys=keys):
                 job = self.job(name, **{"run.tensor_parallel": tensor_parallel, **keys})

@@ -323,7 +323,9 @@ std::vector<double> product_of(const Grid& grid, std::int64_t columns, std::int6
   }
   std::vector<double> shift;
   for (std::int64_t j = 0; j < columns; ++j) shift.push_back(static_cast<double>(j % 3));
-  PanelProduct(precision, kind).add(gram, panel, shift, [] {}, summed);
+  PanelProduct(precision, kind)
+      .add(
+          gram, panel, shift, [] {}, summed);
   EXPECT_TRUE(gram.guards_intact());
   std::vector<double> stored;
   for (std::int64_t l = 0; l < gram.local_columns(); ++l)

@@ -19,9 +19,8 @@ CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& requ
   const Transformer* const reference = request->reference;
   HS_ASSERT(reference == nullptr || (!request->by_layer && !request->on_device));
   for (const Stream stream : request->streams)
-    layouts.push_back(reference != nullptr
-                          ? reference_layout(model->config(), reference->config(), stream)
-                          : stream_layout(model->config(), stream));
+    layouts.push_back(reference != nullptr ? reference_layout(model->config(), reference->config(), stream)
+                                           : stream_layout(model->config(), stream));
   for (const StreamPair& pair : request->pairs) layouts.push_back(pair_layout(model->config(), pair));
   for (const HeadLayout& layout : layouts) {
     const std::int64_t heads = layout.heads() / grams_per_stream;

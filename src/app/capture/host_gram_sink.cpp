@@ -50,7 +50,7 @@ class HostGramSink : public GramSink<T> {
  private:
   /// The heads of one layer that a rank has of a token, and where they go in a row of a Gram.
   struct Heads {
-    std::int64_t count, size;              // of a token's values
+    std::int64_t count, size;            // of a token's values
     std::int64_t head_columns, columns;  // of a row
 
     std::int64_t width() const { return count * size; }

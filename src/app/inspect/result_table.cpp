@@ -133,13 +133,16 @@ std::string format_many(const Results& rows) {
 /// Formats what heads of one stream or model say of those of another; empty if the result does not say.
 std::string format_cross(const ResultSummary& result) {
   if (result.cross.empty()) return "";
-  std::vector<TextColumn> table{{"", "sources-targets", {}}, {"heads", "sources", {}}, {"heads", "targets", {}},
-                                {"best source", "R2", {}}, {"best source", "held", {}},
-                                {"whole layer", "held", {}}};
+  std::vector<TextColumn> table{{"", "sources-targets", {}}, {"heads", "sources", {}},
+                                {"heads", "targets", {}},    {"best source", "R2", {}},
+                                {"best source", "held", {}}, {"whole layer", "held", {}}};
   const auto share = [](double value) { return std::isnan(value) ? "" : format_share(value); };
   for (const CrossSummary& cross : result.cross) {
-    const std::vector<std::string> row{cross.name, std::to_string(cross.sources), std::to_string(cross.targets),
-                                       share(cross.mean_best), share(cross.mean_best_heldout),
+    const std::vector<std::string> row{cross.name,
+                                       std::to_string(cross.sources),
+                                       std::to_string(cross.targets),
+                                       share(cross.mean_best),
+                                       share(cross.mean_best_heldout),
                                        share(cross.mean_layer_heldout)};
     for (std::size_t c = 0; c < row.size(); ++c) table[c].cells.push_back(row[c]);
   }

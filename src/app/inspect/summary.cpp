@@ -177,11 +177,13 @@ CrossSummary summarise_cross(const H5File& file, const std::string& name) {
   CrossSummary summary{name, shape[1], shape[0], kNan, kNan, kNan};
   H5Dataset r2 = dataset(file, group + "r2", shape);
   std::vector<H5Dataset> heldout;
-  if (count(file, "cross/" + name, "n_heldout") > 0) heldout.push_back(dataset(file, group + "r2_heldout", shape));
+  if (count(file, "cross/" + name, "n_heldout") > 0)
+    heldout.push_back(dataset(file, group + "r2_heldout", shape));
   std::vector<double> best, best_heldout, row(static_cast<std::size_t>(shape[1]));
   for (std::int64_t target = 0; target < shape[0]; ++target) {
     r2.read_rows(target, 1, row.data());
-    std::replace_if(row.begin(), row.end(), [](double value) { return std::isnan(value); }, -HUGE_VAL);
+    std::replace_if(
+        row.begin(), row.end(), [](double value) { return std::isnan(value); }, -HUGE_VAL);
     const auto source = std::max_element(row.begin(), row.end()) - row.begin();
     if (std::isinf(row[static_cast<std::size_t>(source)])) continue;
     best.push_back(row[static_cast<std::size_t>(source)]);

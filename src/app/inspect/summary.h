@@ -44,7 +44,8 @@ struct CrossSummary {
   std::int64_t sources = 0, targets = 0;
   double mean_best = 0;          ///< mean over targets of the in-sample R² from the best of all sources
   double mean_best_heldout = 0;  ///< of these sources; NaN if nothing is held out
-  double mean_layer_heldout = 0; ///< of two models: from the other model's layer of the same number; else NaN
+  double mean_layer_heldout =
+      0;  ///< of two models: from the other model's layer of the same number; else NaN
 };
 
 struct ResultSummary {

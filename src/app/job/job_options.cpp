@@ -132,12 +132,13 @@ ValueKind<StreamPair> stream_pair() {
 }
 
 std::vector<JobOption> cross_options() {
-  return {option("cross.streams", &Job::predict, &Job::Predict::cross, or_none(list_of(stream_pair())),
-                 "pairs of streams, as in q:k,z:v: heads of the first predict heads of the second"),
-          option("cross.model", &Job::cross, &Job::Cross::model, text("a path"),
-                 "reference: a checkpoint, or its name in the manifest, that predicts each unit and vice versa"),
-          option("cross.grams", &Job::cross, &Job::Cross::grams, text("a path"),
-                 "the reference's Grams of the same tokens, which need not be summed again then")};
+  return {
+      option("cross.streams", &Job::predict, &Job::Predict::cross, or_none(list_of(stream_pair())),
+             "pairs of streams, as in q:k,z:v: heads of the first predict heads of the second"),
+      option("cross.model", &Job::cross, &Job::Cross::model, text("a path"),
+             "reference: a checkpoint, or its name in the manifest, that predicts each unit and vice versa"),
+      option("cross.grams", &Job::cross, &Job::Cross::grams, text("a path"),
+             "the reference's Grams of the same tokens, which need not be summed again then")};
 }
 
 /// [ceiling], [overlap] and [attention].

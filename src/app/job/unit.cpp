@@ -209,8 +209,8 @@ bool says_nothing(const std::string& line) {
 
 /// Returns whether a key changes the numbers of a unit, not only where or how they are computed.
 bool changes_numbers(const std::string& key) {
-  static const std::vector<std::string> kNot{"model.path", "model.manifest", "model.select", "model.init",
-                                             "model.name", "cross.grams"};
+  static const std::vector<std::string> kNot{"model.path", "model.manifest", "model.select",
+                                             "model.init", "model.name",     "cross.grams"};
   return key.rfind("run.", 0) != 0 && key.rfind("output.", 0) != 0 &&
          std::find(kNot.begin(), kNot.end(), key) == kNot.end();
 }

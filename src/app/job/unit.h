@@ -23,8 +23,8 @@ struct Unit {
   std::int64_t training_tokens = -1;
   std::int64_t training_seed = -1;
   std::optional<double> validation_loss;
-  std::string revision;       ///< repository, revision and commit, from the manifest
-  std::string reference;      ///< checkpoint folder of cross.model; empty: none
+  std::string revision;   ///< repository, revision and commit, from the manifest
+  std::string reference;  ///< checkpoint folder of cross.model; empty: none
   std::string reference_name;
   std::string tokens_sha256;  ///< of the job's token file (empty until set_token_digests), or of the Grams'
   std::string tokens_cut_digest;  ///< of the files that say how it is cut (app/run/sample.h)

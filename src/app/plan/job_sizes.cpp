@@ -89,8 +89,7 @@ double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape
   return real(std::max(batch, std::min(tokens.longest, tokens.total())));
 }
 
-double remote_tile_bytes(std::int64_t pool, const StreamSize& stream,
-                         double ranks) {
+double remote_tile_bytes(std::int64_t pool, const StreamSize& stream, double ranks) {
   const double side = (real(pool) + 1) * stream.head_size();
   return stream.targets / ranks * side * side / 2 * 8 * (ranks - 1) / ranks;
 }

@@ -82,8 +82,7 @@ double batch_of(const Job::Run& run, const TokenCounts& tokens, const GroupShape
 
 /// Returns the bytes of the tiles that the joint regressions of one rank's targets fetch from other ranks.
 /// `pool`: predict.pool.
-double remote_tile_bytes(std::int64_t pool, const StreamSize& stream,
-                         double ranks);
+double remote_tile_bytes(std::int64_t pool, const StreamSize& stream, double ranks);
 
 /// Returns the columns of a block of the stream's Gram, which is block-cyclic.
 std::int64_t block_of(const StreamSize& stream, const GridShape& grid);

@@ -52,12 +52,11 @@ double statistics_bytes(const Job::Predict& predict, const std::vector<StreamSiz
     const double fits = stream.sources * stream.targets / ranks * (measures > 0 ? 96 : 48) *
                         (group.ranks > 1 ? 2 : 1);  // while they are sent to the ranks of their targets
     // Of two models a layer of sources with the targets of that layer beside it, and its factor.
-    const double layer = stream.of == GramOf::pair     ? 0
-                         : stream.of == GramOf::models ? width * width * 8 * (parts_of(tokens) + 1)
-                                                       : 4 * width * width * 8 * parts_of(tokens) /
-                                                             (width >= kWideLayer ? ranks : 1);
-    const double remote =
-        2 * std::min(kRemoteTilesBytes, remote_tile_bytes(predict.pool, stream, ranks));
+    const double layer = stream.of == GramOf::pair ? 0
+                         : stream.of == GramOf::models
+                             ? width * width * 8 * (parts_of(tokens) + 1)
+                             : 4 * width * width * 8 * parts_of(tokens) / (width >= kWideLayer ? ranks : 1);
+    const double remote = 2 * std::min(kRemoteTilesBytes, remote_tile_bytes(predict.pool, stream, ranks));
     work = std::max({work, records + fits, remote, layer});
   }
   return tables + work;

@@ -65,9 +65,8 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
   double bytes = 0, widest = 0;
   for (const std::size_t s : pass.streams) {
     const double columns = streams[s].columns;
-    const std::int64_t elements =
-        most_elements(group.grid, static_cast<std::int64_t>(columns),
-                      block_of(streams[s], group.grid), pass.slice.of);
+    const std::int64_t elements = most_elements(group.grid, static_cast<std::int64_t>(columns),
+                                                block_of(streams[s], group.grid), pass.slice.of);
     const double waiting = (panel / real(group.ranks) + 2 * batch) * columns * bytes_of(setting.dtype);
     bytes += parts * (sizeof(double) * real(elements) + waiting);
     widest = std::max(widest, columns);

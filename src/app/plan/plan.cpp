@@ -149,16 +149,17 @@ void print_passes(const Job& job, const Planned& planned) {
   const double beside = bytes_beside_passes(setting);
   line("bytes_of_the_fullest_gpu", {{"beside", beside}, {"sums", largest}, {"peak", beside + largest}});
   if (planned.passes.empty())
-    std::printf("passes=0: %s summed on the CPU\n", planned.reference ? "with cross.model the Grams are"
-                                                                      : "the Grams do not fit the GPUs and are");
+    std::printf("passes=0: %s summed on the CPU\n", planned.reference
+                                                        ? "with cross.model the Grams are"
+                                                        : "the Grams do not fit the GPUs and are");
   else
     std::printf("passes=%zu: %s\n", planned.passes.size(), names.c_str());
 }
 
 void print(const Job& job, const PlanRequest& request, const Planned& planned, const MemoryCost& memory) {
   const GroupShape& group = planned.group;
-  const std::vector<PhaseCost> costs =
-      phase_costs(job, planned.config, planned.dtype, planned.tokens, group, planned.passes, planned.beside());
+  const std::vector<PhaseCost> costs = phase_costs(job, planned.config, planned.dtype, planned.tokens, group,
+                                                   planned.passes, planned.beside());
   double read = study_weight_bytes(job, planned.config, planned.dtype, 1);
   if (planned.reference) read += reference_weight_bytes(*planned.reference, planned.dtype, 1);
   const Rates rates = request.rates.empty() ? Rates() : read_rates(request.rates);
@@ -202,8 +203,8 @@ int plan(const Job& job, const PlanRequest& request, const Comm& world) {
   agree(world, [&] {
     if (!world.is_root()) return;
     const Planned planned = make_planned(job, request);
-    MemoryCost memory = memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group,
-                                    planned.beside());
+    MemoryCost memory =
+        memory_cost(job, planned.config, planned.dtype, planned.tokens, planned.group, planned.beside());
     if (!planned.passes.empty()) memory = beside_gpus(memory);
     memory.program = idle_process_bytes();
     print(job, request, planned, memory);

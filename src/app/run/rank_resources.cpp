@@ -85,7 +85,8 @@ int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const s
   if (!first.random) checkpoint = Checkpoint::open(first.path);
   const Dtype dtype = forward_dtype(model.dtype, configs.at(first.path), checkpoint ? &*checkpoint : nullptr);
   std::map<std::string, ModelConfig> reference;
-  if (!first.reference.empty()) reference = {{first.reference, read_model_config(config_of(first.reference))}};
+  if (!first.reference.empty())
+    reference = {{first.reference, read_model_config(config_of(first.reference))}};
   return choose_tensor_parallel(run, model, {configs, dtype, logits, reference}, ranks, memory);
 }
 

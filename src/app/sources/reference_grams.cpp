@@ -91,8 +91,7 @@ void read_reference_grams(const std::string& path, const UnitRun& run, UnitEvide
     });
     const auto set = [&](HeadGram& gram, const HeadGram& file) {
       const std::vector<double> squares = diagonal(file.matrix);
-      agree(group,
-            [&] { check_means(path, own->origin.name(), both.layout, gram, file, squares); });
+      agree(group, [&] { check_means(path, own->origin.name(), both.layout, gram, file, squares); });
       set_second_stream(gram, both.layout, file);
     };
     set(both.grams->fit, own->grams->fit);

@@ -28,9 +28,8 @@ struct Prepared {
 /// Reads everything about the unit except the values of its weights. Throws InputError if any of it is wrong.
 /// Local.
 Prepared prepare(const Job& job, const Unit& unit) {
-  Prepared prepared{open_model(job.model, unit.path, unit.random, saves_attention(job.predict, job.output)),
-                    {},
-                    {}};
+  Prepared prepared{
+      open_model(job.model, unit.path, unit.random, saves_attention(job.predict, job.output)), {}, {}};
   check_references(job.predict, most_heads(job.predict, prepared.input.config));
   if (job.attention.scores) check_attention_scores(prepared.input.config);
   const Dtype dtype = prepared.input.dtype;

@@ -29,8 +29,8 @@ struct UnitEvidence {
   Sample sample;                        ///< without sequences if the source is Grams
   std::string model_type;
   std::string config_sha256;
-  std::string weights_digest;              ///< empty: no weights were read
-  std::string reference_config_sha256;     ///< empty: there is no reference
+  std::string weights_digest;           ///< empty: no weights were read
+  std::string reference_config_sha256;  ///< empty: there is no reference
   std::string reference_weights_digest;
   std::string input_digest;                ///< of the activations or Gram files; empty for a model
   std::optional<OverlapTable> overlap;     ///< of a model's weights, if the job asks for it

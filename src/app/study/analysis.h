@@ -43,7 +43,8 @@ struct PairResult {
   FitRules rules;
   PairTable pairs;
   std::optional<SimilarityTable> similarity;
-  std::vector<Selected> selections;  ///< of two streams of a model in both scopes, of two models all, else causal
+  std::vector<Selected>
+      selections;  ///< of two streams of a model in both scopes, of two models all, else causal
   std::optional<LayerFit> layers{};  ///< of two models
 };
 
@@ -66,8 +67,8 @@ bool fits_device(const RegressionData& data, const AnalysisRequest& request, at:
 StreamResult analyse(RegressionData data, const StreamOrigin& origin, const AnalysisRequest& request,
                      Profile& profile, std::optional<ResidentGrams> resident = std::nullopt);
 
-/// Computes the tables of two streams (HeadLayout::second), of one model or of two. Counts the phases pairs and selection of
-/// `profile`. Throws AgreedError if a device fails. Collective over the grid of the Grams.
+/// Computes the tables of two streams (HeadLayout::second), of one model or of two. Counts the phases pairs
+/// and selection of `profile`. Throws AgreedError if a device fails. Collective over the grid of the Grams.
 PairResult analyse_cross(const RegressionData& data, const StreamOrigin& origin,
                          const AnalysisRequest& request, Profile& profile);
 

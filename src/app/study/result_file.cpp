@@ -301,7 +301,8 @@ class CrossGroup : HeadTables {
     file_.set_attribute(object_, "source_head_size", layout_.source_size());
     rows("r2_layer", {"target"}, fit.r2,
          named("in-sample R2 from all heads of the other model's layer of this number"));
-    if (heldout()) rows("r2_layer_heldout", {"target"}, fit.r2_heldout, named("the same on held-out sequences"));
+    if (heldout())
+      rows("r2_layer_heldout", {"target"}, fit.r2_heldout, named("the same on held-out sequences"));
     rows("status_layer", {"target"}, fit.status, status_attributes());
   }
 };
@@ -326,9 +327,9 @@ void write_result(const Comm& comm, const std::string& path, const ResultHeader&
 void verify_result(const std::string& path, const StudyResults& results) {
   const H5File file = H5File::open(path);
   const auto verify = [&](const std::string& group, const HeadLayout& layout) {
-    if (!file.has(group + "/r2") || file.open_dataset(group + "/r2").shape() !=
-                                        std::vector<std::int64_t>{layout.targets().count,
-                                                                  layout.sources().count})
+    if (!file.has(group + "/r2") ||
+        file.open_dataset(group + "/r2").shape() !=
+            std::vector<std::int64_t>{layout.targets().count, layout.sources().count})
       throw Error(path + ": " + group + "/r2 is missing or cut short after writing");
   };
   for (const StreamResult& stream : results.streams) verify(stream.origin.name(), stream.layout);

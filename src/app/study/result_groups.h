@@ -1,5 +1,5 @@
-// The groups of a result that hold no fits: the sequences that were run, the overlap of a model's weights, and
-// what its query heads attend to. Not those of streams and pairs of streams (app/study/result_file.h).
+// The groups of a result that hold no fits: the sequences that were run, the overlap of a model's weights,
+// and what its query heads attend to. Not those of streams and pairs of streams (app/study/result_file.h).
 #pragma once
 
 #include <vector>

@@ -55,7 +55,7 @@ struct GramSums {
            std::optional<std::int64_t> summed = std::nullopt);
 
   Matrix matrix;
-  std::int64_t summed;      ///< products are summed in the blocks of columns before this one, all rows of them
+  std::int64_t summed;  ///< products are summed in the blocks of columns before this one, all rows of them
   std::vector<double> sum;  ///< [D] shifted values of this rank's tokens
   std::int64_t tokens = 0;  ///< of all ranks
 };

@@ -201,8 +201,7 @@ void PanelProduct::add(Matrix& gram, const PanelOperands<T>& panel, const std::v
     } else {
       const std::vector<std::int64_t> first_row = diagonal_of(gram);
       method.add(panel, {origin.rows.data(), origin.columns.data()},
-                 {gram.data(), gram.leading(), gram.local_rows(), columns, first_row.data()},
-                 progress);
+                 {gram.data(), gram.leading(), gram.local_rows(), columns, first_row.data()}, progress);
     }
   };
   std::visit(add, method_);

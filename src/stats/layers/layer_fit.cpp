@@ -92,8 +92,7 @@ class LayerFitter {
     LargeArray<double> moment;
     if (data_.heldout) moment = gather_moments(data_.heldout->matrix, share);
     if (share.targets.count == 0) return;
-    const std::int64_t p = static_cast<std::int64_t>(share.sources.size()) * d_,
-                       m = share.targets.count * d_;
+    const std::int64_t p = static_cast<std::int64_t>(share.sources.size()) * d_, m = share.targets.count * d_;
     const std::vector<double> variance = gather(data_.sst, share.sources, d_);
     const Factor factor = factor_regressors(gram.data(), p, p + m, variance.data(),
                                             data_.rules.pivot_tolerance(regressors(share)));
@@ -101,10 +100,10 @@ class LayerFitter {
     const std::vector<double> gains = explained(x, m);
     std::vector<double> errors;
     if (data_.heldout)
-      errors = heldout_errors(
-          solve_maps(factor, p, std::move(x), m), p,
-          {moment.data(), moment.data() + p, p + m, &data_.moment_diagonal[to_size(share.targets.first * d_)]},
-          m);
+      errors = heldout_errors(solve_maps(factor, p, std::move(x), m), p,
+                              {moment.data(), moment.data() + p, p + m,
+                               &data_.moment_diagonal[to_size(share.targets.first * d_)]},
+                              m);
     for (std::int64_t t = 0; t < share.targets.count; ++t) {
       const std::size_t row = to_size(share.targets.first + t - fit_.targets.first), at = to_size(t * d_);
       const Score score = score_head(data_, share.targets.first + t, &gains[at],

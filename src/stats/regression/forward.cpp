@@ -42,8 +42,7 @@ class ForwardSelection {
     room_ = d_ * std::min(count, pool_);
     projections_.reserve((pool_ + 1) * d_ * room_);
     while (remaining_ > 0) {
-      const std::int64_t regressors =
-          problem_.source_size * static_cast<std::int64_t>(chosen.size() + 1);
+      const std::int64_t regressors = problem_.source_size * static_cast<std::int64_t>(chosen.size() + 1);
       if (rules_.too_few(regressors)) break;
       const std::int64_t best = chosen.empty() ? 0 : best_slot(regressors);
       chosen.push_back(head_[to_size(best)]);

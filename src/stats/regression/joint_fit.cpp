@@ -10,8 +10,8 @@ JointFit fit_jointly(const RegressionData& data, const std::vector<std::int64_t>
                      regressors = sources * data.layout.source_size();
   const std::int64_t ld = static_cast<std::int64_t>(heads.size()) * d, target_row = ld - d;
   const std::vector<double> variance = gather(data.sst, heads, d);
-  const Factor factor = factor_regressors(gram, p, ld, variance.data(),
-                                          data.rules.pivot_tolerance(regressors));
+  const Factor factor =
+      factor_regressors(gram, p, ld, variance.data(), data.rules.pivot_tolerance(regressors));
   std::vector<double> x = whiten(factor, gram + target_row, ld, d);
   const std::vector<double> gains = explained(x, d);
   std::vector<double> errors;

@@ -149,7 +149,8 @@ class Pairs {
   }
 
   PairFit score(std::int64_t target, std::int64_t source, const double* gains, const double* errors) const {
-    const Score score = score_head(data_, target, gains, errors, sources_.at(source).rank < data_.layout.source_size());
+    const Score score =
+        score_head(data_, target, gains, errors, sources_.at(source).rank < data_.layout.source_size());
     return {static_cast<std::int32_t>(target),
             static_cast<std::int32_t>(source),
             score.r2,

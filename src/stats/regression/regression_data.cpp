@@ -61,7 +61,8 @@ HeadGram first_stream(const HeadGram& both, const HeadLayout& layout) {
   const auto column_in_both = [&](std::int64_t column) { return column / d * wide + column % d; };
   const Matrix& from = both.matrix;
   const std::int64_t columns = layout.second * d, block = from.rows().block / wide * d;
-  HeadGram part{both.tokens, std::vector<double>(to_size(columns)), Matrix(from.grid(), columns, columns, block)};
+  HeadGram part{both.tokens, std::vector<double>(to_size(columns)),
+                Matrix(from.grid(), columns, columns, block)};
   for (std::int64_t j = 0; j < columns; ++j) part.mean[to_size(j)] = both.mean[to_size(column_in_both(j))];
   // A head has the same owner in both matrices, and the same place among the heads of its owner.
   for (std::int64_t j = 0; j < part.matrix.local_columns(); ++j) {
@@ -79,14 +80,15 @@ void set_second_stream(HeadGram& both, const HeadLayout& layout, const HeadGram&
   Matrix& to = both.matrix;
   const Grid& grid = to.grid();
   std::vector<Tile> mine;  // of `second`
-  for (std::int64_t j = to.columns().local_before(grid.column(), layout.second * wide); j < to.local_columns();
-       j += wide) {
+  for (std::int64_t j = to.columns().local_before(grid.column(), layout.second * wide);
+       j < to.local_columns(); j += wide) {
     const std::int64_t head = to.columns().global(grid.column(), j) / wide;
     for (std::int64_t i = to.rows().local_before(grid.row(), head * wide); i < to.local_rows(); i += wide)
       mine.push_back({to.rows().global(grid.row(), i) / wide - layout.second, head - layout.second});
   }
   const std::int64_t step = std::max<std::int64_t>(1, kTileNumbers / (d * d));
-  const auto count = static_cast<std::int64_t>(mine.size()), rounds = grid.comm().max((count + step - 1) / step);
+  const auto count = static_cast<std::int64_t>(mine.size()),
+             rounds = grid.comm().max((count + step - 1) / step);
   for (std::int64_t round = 0; round < rounds; ++round) {
     const std::vector<Tile> tiles(mine.begin() + std::min(count, round * step),
                                   mine.begin() + std::min(count, (round + 1) * step));
@@ -130,7 +132,8 @@ Score score_head(const RegressionData& data, std::int64_t head, const double* ex
                  bool deficient) {
   const auto column = to_size(head * data.layout.head_size);
   const double* sst_heldout = errors != nullptr ? &data.sst_heldout[column] : nullptr;
-  return score_fit(data.rules, data.layout.target_size(), {explained, &data.sst[column], errors, sst_heldout}, deficient);
+  return score_fit(data.rules, data.layout.target_size(), {explained, &data.sst[column], errors, sst_heldout},
+                   deficient);
 }
 
 }  // namespace headspan

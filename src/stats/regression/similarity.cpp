@@ -100,7 +100,8 @@ PairSums Similarity::beside(PairSums sums) {
       for (std::int64_t j = 0; j < gram.local_columns(); j += d) {
         const std::int64_t row = gram.rows().global(gram.grid().row(), i) / d,
                            column = gram.columns().global(gram.grid().column(), j) / d;
-        if (row == column || (row > column && (data.layout.predicts(column, row) || data.layout.predicts(row, column))))
+        if (row == column ||
+            (row > column && (data.layout.predicts(column, row) || data.layout.predicts(row, column))))
           tiles_.push_back({row, column, 0, 0, 0});
       }
     const SingleThreadedBlas single;

@@ -188,6 +188,26 @@ class CrossModel(StudyTest):
                                                      "output.save_gram": "true", "output.overwrite": "true",
                                                      "output.directory": gram["fit"].parents[1]}))
 
+    def test_a_study_of_both_models_heads_in_one_file_says_the_same(self):
+        """The file has them layer by layer, so that those of the two models alternate."""
+        model = GOLDEN / "olmo2_mha"
+        result = self.cross(3, "of_two", model, self.deep, **{"predict.streams": "k", "predict.similarity": "cka,cca,procrustes"})
+        heads = [self.capture(folder, "k") for folder in (model, self.deep)]
+        values = [(layer, which, head, z) for which, of in enumerate(heads) for (layer, head), z in of.items()]
+        order = sorted(range(len(values)), key=lambda i: values[i][:3])
+        layer = np.array([values[i][0] for i in order])
+        sequences = cut(list(self.ids), [2], COMMON["tokens.sequence_length"], COMMON["tokens.limit"])
+        path = self.write_activations("both.h5", np.stack([values[i][3] for i in order], 1), layer,
+                                      np.concatenate([np.arange(count) for count in np.bincount(layer)]),
+                                      sequence=np.repeat(np.arange(len(sequences)), [length for _, length in sequences]))
+        both, = self.study(2, "in_one_file", {"activations.path": path, "predict.similarity": "cka,cca,procrustes"})
+        place, own = np.argsort(order), len(heads[0])
+        with h5py.File(result) as file, h5py.File(both) as whole:
+            for name in ("r2", "r2_weighted", "r2_heldout", "cka", "cca", "procrustes"):
+                values = whole["k"][name][:]
+                for group, targets, sources in (("k-reference", place[own:], place[:own]), ("reference-k", place[:own], place[own:])):
+                    np.testing.assert_allclose(file[f"cross/{group}/{name}"][:], values[np.ix_(targets, sources)], rtol=0, atol=1e-10)
+
     def test_inspect_tells_the_means(self):
         result = self.cross(2, "inspected", GOLDEN / "olmo2_gqa", self.deep, **{"predict.streams": "k,v", "cross.streams": "v:k"})
         printed = self.run_program(1, "inspect", result).stdout

@@ -1,7 +1,9 @@
 // Weights: what is read, converted, refused and drawn, on every way to lay out the ranks.
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -93,25 +95,67 @@ void rename_tensor(Json& header, const std::string& name, const std::string& to)
   header.erase(name);
 }
 
-TEST(Weights, a_group_reads_each_byte_once) {
+/// Returns the weights of this rank in float32, and how many bytes it read for them.
+std::pair<Weights, std::int64_t> load_slices(const std::string& folder, const Layout& layout,
+                                             WeightReading reading) {
+  const ModelConfig config = read_model_config(folder + "/config.json");
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  const Comm& row = layout.tensor_parallel.host();
+  Weights weights =
+      allocate_weights(config, {config.layers, true}, {row.rank(), row.size()}, at::kFloat, at::kCPU);
+  load_weights(checkpoint, config, weights, row, layout.data_parallel, reading);
+  return {std::move(weights), checkpoint.bytes_read()};
+}
+
+TEST(Weights, are_read_once_by_each_node_or_by_each_rank) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   for (const std::string model : {"olmo2_gqa", "qwen3", "olmo2_sharded_bf16"}) {
     for (const int size : {1, 2}) {
       if (world.size() % size != 0) continue;
       const Layout layout(size);
-      const ModelConfig config = read_model_config(golden_folder(model) + "/config.json");
       const Checkpoint checkpoint = Checkpoint::open(golden_folder(model));
-      std::int64_t stored = 0;
+      std::int64_t stored = 0, needed = 0;
       for (const std::string& name : checkpoint.names()) stored += checkpoint.entry(name).bytes();
 
-      Transformer::load(config, checkpoint, {Dtype::float32, {2, true}}, layout.tensor_parallel,
-                        layout.data_parallel);
+      const auto [ours, read_by_rank] = load_slices(golden_folder(model), layout, WeightReading::all);
+      auto [shared, read] = load_slices(golden_folder(model), layout, WeightReading::divided);
 
-      std::int64_t read = checkpoint.bytes_read();
       world.sum(&read, 1);
       EXPECT_EQ(read, stored) << model << " tensor parallel " << size;
+      for (std::size_t i = 0; i < ours.slices.size(); ++i) {
+        const WeightSlice& slice = ours.slices[i];
+        const auto& entry = checkpoint.entry(slice.name);
+        needed +=
+            slice.values.numel() * (entry.bytes() / std::accumulate(entry.shape.begin(), entry.shape.end(),
+                                                                    std::int64_t{1}, std::multiplies<>()));
+        EXPECT_TRUE(at::equal(slice.values, shared.slices[i].values)) << slice.name;
+      }
+      EXPECT_EQ(read_by_rank, needed) << model << " tensor parallel " << size;
     }
   }
+}
+
+TEST(Weights, the_output_layer_of_gpt_neox_has_two_names) {
+  const Comm world = Comm::duplicate(MPI_COMM_WORLD);
+  const Layout layout(1);
+  SpoiledCheckpoint renamed(world);
+  renamed.make("gpt_neox", [](Json& header, std::string&) {
+    const bool is_old = header.contains("embed_out.weight");
+    rename_tensor(header, is_old ? "embed_out.weight" : "lm_head.weight",
+                  is_old ? "lm_head.weight" : "embed_out.weight");
+  });
+
+  const Weights expected = load_slices(golden_folder("gpt_neox"), layout, WeightReading::all).first;
+  const Weights found = load_slices(renamed.folder(), layout, WeightReading::all).first;
+
+  for (std::size_t i = 0; i < expected.slices.size(); ++i)
+    EXPECT_TRUE(at::equal(found.slices[i].values, expected.slices[i].values)) << expected.slices[i].name;
+}
+
+TEST(Weights, ranks_of_one_node_do_not_divide_the_reading) {
+  const Layout layout(1);
+
+  EXPECT_EQ(weight_reading(layout.tensor_parallel.host(), layout.data_parallel), WeightReading::all);
 }
 
 TEST(Weights, only_what_captures_need_is_read) {
@@ -123,9 +167,7 @@ TEST(Weights, only_what_captures_need_is_read) {
                     layout.data_parallel);
 
   const std::int64_t embedding = 64 * 32, projections = 3 * 32 * 32, norms = 2 * 32;
-  std::int64_t read = checkpoint.bytes_read();
-  layout.world.sum(&read, 1);
-  EXPECT_EQ(read, 4 * (embedding + projections + norms));
+  EXPECT_EQ(checkpoint.bytes_read(), 4 * (embedding + projections + norms));
   EXPECT_EQ(weight_bytes(config, {1, false}, 1, Dtype::float32), 4 * (embedding + projections + norms));
   EXPECT_EQ(weight_bytes(config, {1, false}, 2, Dtype::float32), 2 * (embedding + projections + norms));
 }

@@ -49,7 +49,8 @@ Transformer Transformer::load(const ModelConfig& config, const Checkpoint& check
           allocate_weights(config, options.extent, shard_of(tensor_parallel), types, options.device);
     });
   });
-  load_weights(checkpoint, config, model.weights_, tensor_parallel.host(), data_parallel);
+  const Comm& row = tensor_parallel.host();
+  load_weights(checkpoint, config, model.weights_, row, data_parallel, weight_reading(row, data_parallel));
   return model;
 }
 

@@ -236,11 +236,19 @@ void check_weights(const Checkpoint& checkpoint, const ModelConfig& config, Exte
   check_tensors(checkpoint, config, allocate_weights(config, extent, {}, at::kByte, at::kMeta).slices);
 }
 
+WeightReading weight_reading(const Comm& tensor_parallel, const Comm& data_parallel) {
+  const auto share_node = [](const Comm& comm) { return comm.split_shared().size() == comm.size(); };
+  const bool rows = share_node(tensor_parallel), columns = share_node(data_parallel);
+  const double together = tensor_parallel.min(data_parallel.min(rows && columns ? 1.0 : 0.0));
+  return together > 0 ? WeightReading::all : WeightReading::divided;
+}
+
 void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
-                  const Comm& tensor_parallel, const Comm& data_parallel) {
+                  const Comm& tensor_parallel, const Comm& data_parallel, WeightReading reading) {
   agree_all(tensor_parallel, data_parallel, [&] { check_tensors(checkpoint, config, weights.slices); });
   const std::vector<Chunk> chunks = make_chunks(checkpoint, weights);
   const auto read = [&](std::size_t i) {
+    if (reading == WeightReading::all) return Reading(checkpoint, chunks[i], {0, chunks[i].raw.size(0)});
     const bool mine = !chunks[i].slice->shared || tensor_parallel.is_root();
     return mine ? Reading(checkpoint, chunks[i], part_of(chunks[i], data_parallel, data_parallel.rank()))
                 : Reading();
@@ -255,7 +263,7 @@ void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weigh
       failure = std::current_exception();
     }
     if (i + 1 < chunks.size()) ahead = read(i + 1);
-    share(chunk, tensor_parallel, data_parallel);
+    if (reading == WeightReading::divided) share(chunk, tensor_parallel, data_parallel);
     if (!chunk.raw.is_same(chunk.values)) chunk.values.copy_(chunk.raw);
     if (!chunk.ends_slice) continue;
     agree_all(tensor_parallel, data_parallel, [&] {

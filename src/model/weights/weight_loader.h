@@ -1,4 +1,5 @@
-// Loads the weights of one rank from a checkpoint. A rank needs only the byte ranges of its own slices. The
+// Loads the weights of one rank from a checkpoint. A rank needs only the byte ranges of its own slices. Ranks
+// of one node each read all of theirs, which the node's page cache has after the first. On several nodes the
 // data-parallel ranks, which have the same slices, each read a part of every chunk and send it to the others,
 // so that no byte is read twice. All threads of a rank read, ahead of exchange and conversion.
 #pragma once
@@ -16,11 +17,18 @@ namespace headspan {
 /// file and tensor. Local.
 void check_weights(const Checkpoint& checkpoint, const ModelConfig& config, Extent extent);
 
+/// Whether a rank reads all that it needs, or what others need as well is divided among them and sent.
+enum class WeightReading { all, divided };
+
+/// Returns `all` if the ranks of both communicators, those of each rank of the other included, are on one
+/// node. Collective over both.
+WeightReading weight_reading(const Comm& tensor_parallel, const Comm& data_parallel);
+
 /// Checks the tensors of `weights` as check_weights does, then reads them and refuses NaN and infinity.
 /// Converts dtypes where they differ. Collective over both communicators: `tensor_parallel` joins the shards,
 /// `data_parallel` the ranks that hold the same shard. Throws AgreedError naming file and tensor.
 void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
-                  const Comm& tensor_parallel, const Comm& data_parallel);
+                  const Comm& tensor_parallel, const Comm& data_parallel, WeightReading reading);
 
 /// Reads one slice as stored: [rows.count, columns.count] or [rows.count]. Throws InputError naming file and
 /// tensor if it holds NaN or infinity. Local.

@@ -65,6 +65,7 @@ class PhaseCosts {
     return 1;
   }
 
+  /// What the ranks of one node read by themselves is received if they are on several (weight_loader.h).
   PhaseCost load() const {
     PhaseCost cost{"load"};
     const double rows = real(group_.data_parallel());

@@ -312,4 +312,4 @@ def reference_maps(table):
     match = last.reference_r2.sel(known_from="one_to_one", part=part).mean("reference_layer")
     return levels(last, lambda one: texts_of(match.sel(stream=one.stream), one.match_null.sel(part=part)),
                   f"matched one to one, the heads of the two models have R² {{}} at {when(last)}, where heads "
-                  "that are no pairs have {}", "{} against {}", "their layers may still correspond")
+                  "that are no pairs have {}", "{} against {}", "above that heads correspond, at it at most their layers do")

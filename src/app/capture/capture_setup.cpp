@@ -17,7 +17,7 @@ CaptureSetup::CaptureSetup(const Transformer& model_, const CaptureRequest& requ
       passes(request_.passes) {
   HS_ASSERT(request->pairs.empty() || !request->by_layer);
   const Transformer* const reference = request->reference;
-  HS_ASSERT(reference == nullptr || (!request->by_layer && !request->on_device));
+  HS_ASSERT(reference == nullptr || !request->by_layer);
   for (const Stream stream : request->streams)
     layouts.push_back(reference != nullptr ? reference_layout(model->config(), reference->config(), stream)
                                            : stream_layout(model->config(), stream));
@@ -63,6 +63,13 @@ std::vector<CaptureSetup::Place> CaptureSetup::places(const DeviceShare& pass, s
     if (pair.target == stream) found.push_back({s, (layouts[s].second + head) * d, d});
   }
   return found;
+}
+
+std::vector<Stream> CaptureSetup::reference_streams(const DeviceShare& pass) const {
+  std::vector<Stream> needed;
+  for (const std::size_t s : pass.streams)
+    if (s < request->streams.size()) needed.push_back(request->streams[s]);
+  return needed;
 }
 
 CaptureSetup::Place CaptureSetup::reference_place(std::int64_t layer, Stream stream) const {

@@ -42,7 +42,8 @@ struct CaptureRequest {
   /// Pairs of streams, whose heads have a Gram together. They count as further streams. Not with by_layer.
   std::vector<StreamPair> pairs{};
   /// Another model, with a forward of the same type, that runs the same tokens: the Gram of each stream is
-  /// then that of the model's heads and of this one's (reference_layout). Not on a device or with by_layer.
+  /// then that of the model's heads and of this one's (reference_layout). Not with by_layer, and on a device
+  /// only if its heads have the size of the model's.
   const Transformer* reference = nullptr;
   bool sums_reference = true;  ///< else the reference's own Gram is left 0
 };
@@ -79,6 +80,8 @@ struct CaptureSetup {
   };
   /// Returns the places in the Grams of a pass, none if it does not sum the stream.
   std::vector<Place> places(const DeviceShare& pass, std::int64_t layer, Stream stream) const;
+  /// Returns the streams that a pass needs from the reference.
+  std::vector<Stream> reference_streams(const DeviceShare& pass) const;
   /// Returns the place of a layer of the reference's stream; it must be one of the request's.
   Place reference_place(std::int64_t layer, Stream stream) const;
   /// Returns the index of the Gram that a layer of stream or pair `s` goes into.

@@ -1,5 +1,6 @@
 #include "app/capture/device_gram_sink.h"
 
+#include "base/checked.h"
 #include "base/range.h"
 #include "device/device_collector.h"
 #include "device/device_values.h"
@@ -16,6 +17,7 @@ class DeviceGramSink : public GramSink<T> {
         device_(setup.model->device()),
         collector_(setup.processes->grid(), setup.processes->group_device(), setup.spec, device_,
                    setup.model->dtype()) {
+    for (const HeadLayout& layout : setup.layouts) HS_ASSERT(!layout.sizes);
     for (auto& rows : rows_) rows.resize(setup.spec.columns.size());
   }
 
@@ -32,11 +34,16 @@ class DeviceGramSink : public GramSink<T> {
     setup_.model->capture_tensors(
         batch, setup_.request->point, setup_.streams(pass(), static_cast<bool>(queries)),
         [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
-          add(layer, stream, values);
+          for (const CaptureSetup::Place& place : setup_.places(pass(), layer, stream)) add(place, values);
           if (queries && stream == Stream::q)
             on_host<T>(values, [&](const T* host) { queries(layer, host); });
         },
         mean_squares);
+    if (const Transformer* const reference = setup_.request->reference)
+      reference->capture_tensors(batch, setup_.request->point, setup_.reference_streams(pass()),
+                                 [&](std::int64_t layer, Stream stream, const at::Tensor& values) {
+                                   add(setup_.reference_place(layer, stream), values);
+                                 });
   }
 
   /// Copies the Grams to the host: a saved state is the same whether they are summed there or on a GPU.
@@ -63,14 +70,13 @@ class DeviceGramSink : public GramSink<T> {
  private:
   const DeviceShare& pass() const { return setup_.passes[pass_]; }
 
-  /// Adds values: [tokens, heads of this rank, head_size] of one layer.
-  void add(std::int64_t layer, Stream stream, const at::Tensor& values) {
-    for (const CaptureSetup::Place& place : setup_.places(pass(), layer, stream))
-      for (const Part part : share_.parts) {
-        const auto p = static_cast<std::size_t>(part);
-        copy_tokens(setup_.processes->tensor_device(), values, positions_[p], place.first_column,
-                    rows_[p][place.gram]);
-      }
+  /// Adds values: [tokens, heads of this rank, head_size] of one layer of a model.
+  void add(const CaptureSetup::Place& place, const at::Tensor& values) {
+    for (const Part part : share_.parts) {
+      const auto p = static_cast<std::size_t>(part);
+      copy_tokens(setup_.processes->tensor_device(), values, positions_[p], place.first_column,
+                  rows_[p][place.gram]);
+    }
   }
 
   const CaptureSetup& setup_;

@@ -35,7 +35,7 @@ class HostGramSink : public GramSink<T> {
         },
         mean_squares);
     if (const Transformer* const reference = setup_.request->reference)
-      reference->capture<T>(batch, setup_.request->point, setup_.request->streams,
+      reference->capture<T>(batch, setup_.request->point, setup_.reference_streams(setup_.passes[0]),
                             [&](std::int64_t layer, Stream stream, const T* values) {
                               add(*reference, kept, setup_.reference_place(layer, stream), stream, values);
                             });

@@ -30,6 +30,19 @@ double panel_bytes(const PassSetting& setting, double columns, double tokens) {
   return 2 * (3 * local + gathered * value) + gathered * copy;
 }
 
+/// Returns the sizes of the Grams that are summed, in the order of a capture: with a reference the streams of
+/// both models come in place of the unit's.
+std::vector<StreamSize> summed_sizes(const PassSetting& setting) {
+  std::vector<StreamSize> summed;
+  std::size_t replaced = 0;
+  for (const StreamSize& size : stream_sizes(setting.job.predict, setting.config, setting.reference))
+    if (size.of == GramOf::models)
+      summed[replaced++] = size;
+    else
+      summed.push_back(size);
+  return summed;
+}
+
 /// Returns how many streams and pairs of streams have a Gram.
 std::size_t captured(const Job::Predict& predict) { return predict.streams.size() + predict.cross.size(); }
 
@@ -57,7 +70,7 @@ std::vector<DeviceShare> make_passes(const PassSetting& setting, std::size_t run
 
 double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
   const GroupShape& group = setting.group;
-  const std::vector<StreamSize> streams = stream_sizes(setting.job.predict, setting.config);
+  const std::vector<StreamSize> streams = summed_sizes(setting);
   const double panel = real(tokens_of_panel(streams, setting.job.predict.precision, setting.dtype,
                                             setting.heldout, group)),
                batch = real(setting.batch) / real(group.tensor_parallel),
@@ -77,10 +90,15 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
 
 double bytes_beside_passes(const PassSetting& setting) {
   const double tensor_parallel = real(setting.group.tensor_parallel);
-  const double weights =
+  double weights =
       study_weight_bytes(setting.job, setting.config, setting.dtype, setting.group.tensor_parallel);
-  return weights + forward_bytes(setting.config, setting.dtype, real(setting.batch), tensor_parallel) +
-         kLibraries;
+  double forward = forward_bytes(setting.config, setting.dtype, real(setting.batch), tensor_parallel);
+  if (const ModelConfig* const reference = setting.reference) {
+    weights += reference_weight_bytes(*reference, setting.dtype, setting.group.tensor_parallel);
+    forward =
+        std::max(forward, forward_bytes(*reference, setting.dtype, real(setting.batch), tensor_parallel));
+  }
+  return weights + forward + kLibraries;
 }
 
 std::vector<DeviceShare> plan_passes(const PassSetting& setting, double bytes) {

@@ -38,6 +38,7 @@ struct Planned {
   std::vector<DeviceShare> passes;  // on GPUs; empty: the Grams are summed on the CPU
 
   const ModelConfig* beside() const { return reference ? &*reference : nullptr; }
+  bool sums_on_gpus() const { return !reference || reference->head_size == config.head_size; }
 };
 
 /// Returns the counts for tokens.limit tokens in sequences of full length.
@@ -75,7 +76,8 @@ PassSetting pass_setting(const Job& job, const Planned& planned) {
           planned.tokens.heldout > 0,
           std::max(planned.tokens.longest,
                    batch_tokens(job.run, planned.tokens.total(), planned.group.data_parallel(), true)),
-          planned.group};
+          planned.group,
+          planned.beside()};
 }
 
 Planned make_planned(const Job& job, const PlanRequest& request) {
@@ -111,7 +113,7 @@ Planned make_planned(const Job& job, const PlanRequest& request) {
   planned.group.grid = job.run.grid.value_or(squarest_grid(planned.group.ranks));
   check_model_sizes(job, planned.config, planned.group.grid, planned.beside());
   planned.tokens = count_tokens(job.tokens, planned.config, config_path);
-  if (on_gpus && !planned.reference) planned.passes = plan_passes(pass_setting(job, planned), memory);
+  if (on_gpus && planned.sums_on_gpus()) planned.passes = plan_passes(pass_setting(job, planned), memory);
   return planned;
 }
 
@@ -149,9 +151,9 @@ void print_passes(const Job& job, const Planned& planned) {
   const double beside = bytes_beside_passes(setting);
   line("bytes_of_the_fullest_gpu", {{"beside", beside}, {"sums", largest}, {"peak", beside + largest}});
   if (planned.passes.empty())
-    std::printf("passes=0: %s summed on the CPU\n", planned.reference
-                                                        ? "with cross.model the Grams are"
-                                                        : "the Grams do not fit the GPUs and are");
+    std::printf("passes=0: %s summed on the CPU\n", planned.sums_on_gpus()
+                                                        ? "the Grams do not fit the GPUs and are"
+                                                        : "with heads of two sizes the Grams are");
   else
     std::printf("passes=%zu: %s\n", planned.passes.size(), names.c_str());
 }

@@ -106,8 +106,10 @@ std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepa
                                        CaptureRequest& request) {
   const ProcessLayout& processes = run.processes;
   if (!processes.gpu()) return {};
-  if (prepared.reference) {
-    run.log.notice(run.unit.name + ": with cross.model the Grams are summed on the CPU");
+  const ModelConfig* const reference = prepared.reference ? &prepared.reference->config : nullptr;
+  if (reference != nullptr && reference->head_size != prepared.input.config.head_size) {
+    run.log.notice(run.unit.name +
+                   ": its heads and those of cross.model differ in size: the Grams are summed on the CPU");
     return {};
   }
   std::int64_t longest = 0;
@@ -117,7 +119,8 @@ std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepa
                             prepared.input.dtype,
                             prepared.sample.has_heldout(),
                             std::max(longest, request.batch_tokens),
-                            {processes.group().size(), processes.tensor().size(), processes.grid().shape()}};
+                            {processes.group().size(), processes.tensor().size(), processes.grid().shape()},
+                            reference};
   request.passes = plan_passes(setting, processes.gpu_memory());
   request.on_device = !request.passes.empty();
   std::vector<std::string> names;

@@ -183,6 +183,16 @@ class Plan(StudyTest):
         self.assertEqual(self.planned_passes(3)[0], [])  # not even one stripe: on the CPU
         self.assertEqual(len(self.planned_passes(7, ranks=4)[0]), 1)
 
+        # With a reference of equal size Grams have four times the elements. Those of heads of two sizes are summed on the CPU.
+        sums = {}
+        for reference in ("", self.folder / "passes", self.folder / "gqa"):
+            job = self.job("passes", **{"cross.model": reference} if reference else {})
+            code, printed, told = self.plan(*job, "--run.device=cuda", "--run.gpu_memory_gib=80", "--ranks=1")
+            self.assertEqual(code, 0, told)
+            sums[reference] = float(re.search(r"^bytes_of_the_fullest_gpu .*sums=(\S+)", printed, re.MULTILINE)[1])
+            self.assertIn("passes=0: with heads of two sizes" if reference == self.folder / "gqa" else "passes=1: k,q,v", printed)
+        self.assertAlmostEqual(sums[self.folder / "passes"] / sums[""], 3.5, delta=0.5)  # rows and panels twice
+
         code, _, told = self.plan(*self.job("passes"), "--run.device=cuda", "--ranks=1")
         self.assertEqual(code, 2)
         self.assertRegex(told, r"^headspan: run.gpu_memory_gib = auto: is not known where nothing is run; ")

@@ -174,23 +174,26 @@ std::vector<StreamGrams> run_forwards(const UnitRun& run, const Transformer& mod
   return prepared.input.dtype == Dtype::float64 ? capture(0.0) : capture(0.0F);
 }
 
-/// Returns the Grams of `streams` from those captured: of streams of the unit and the reference, then of
-/// pairs. The unit's own are parts of the former.
-std::vector<StreamGrams> with_own_streams(std::vector<StreamGrams> captured,
-                                          const std::vector<StreamEvidence>& streams) {
-  const std::size_t own = streams.size() - captured.size();
-  std::vector<StreamGrams> grams;
-  for (std::size_t s = 0; s < own; ++s) {
-    const HeadLayout& layout = streams[captured.size() + s].layout;
-    grams.push_back({first_stream(captured[s].fit, layout), {}});
-    if (captured[s].heldout) grams.back().heldout = first_stream(*captured[s].heldout, layout);
-  }
-  std::rotate(captured.begin(), captured.begin() + static_cast<std::ptrdiff_t>(own), captured.end());
-  std::move(captured.begin(), captured.end(), std::back_inserter(grams));
-  return grams;
+/// Returns the index of the stream of the evidence that a captured Gram is of: with a reference the streams
+/// of both models, which come last there, are captured in place of the unit's.
+std::size_t stream_of_gram(std::size_t gram, const Job::Predict& predict, bool has_reference) {
+  const std::size_t own = predict.streams.size();
+  return has_reference && gram < own ? own + predict.cross.size() + gram : gram;
 }
 
-/// Fills in the Grams of the streams, and the moments of attention if they are saved. Loads the weights, and
+/// Fills in the Grams of the unit's streams, which are parts of those of both models.
+void copy_own_streams(std::vector<StreamEvidence>& streams) {
+  for (StreamEvidence& own : streams) {
+    if (own.origin.target) continue;
+    const auto both = std::find_if(streams.begin(), streams.end(), [&](const StreamEvidence& stream) {
+      return stream.origin.reference == ReferenceSide::target && stream.origin.stream == own.origin.stream;
+    });
+    own.grams = StreamGrams{first_stream(both->grams->fit, both->layout), {}};
+    if (both->grams->heldout) own.grams->heldout = first_stream(*both->grams->heldout, both->layout);
+  }
+}
+
+/// Fills in the captured Grams, and the moments of attention if they are saved. Loads the weights, and
 /// frees them on return.
 void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidence) {
   const Job& job = run.job;
@@ -223,19 +226,15 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
     evidence.scores =
         measure_attention(model, prepared.sample, job.tokens.seed, request.batch_tokens, run.processes);
   }
-  if (reference) grams = with_own_streams(std::move(grams), evidence.streams);
-  for (std::size_t s = 0; s < grams.size(); ++s) {
-    if (const auto found = resident.find(s); found != resident.end())
-      evidence.streams[s].resident = std::move(found->second);
+  const std::int64_t tokens = grams.front().fit.tokens;
+  for (std::size_t g = 0; g < grams.size(); ++g) {
+    StreamEvidence& stream = evidence.streams[stream_of_gram(g, job.predict, reference.has_value())];
+    if (const auto found = resident.find(g); found != resident.end())
+      stream.resident = std::move(found->second);
     else
-      evidence.streams[s].grams = std::move(grams[s]);
-  }
-  if (!job.cross.grams.empty()) {
-    const Profile::Phase phase = run.profile.enter("gram");
-    read_reference_grams(job.cross.grams, run, evidence);
+      stream.grams = std::move(grams[g]);
   }
   if (!sums) return;
-  const std::int64_t tokens = evidence.streams.front().grams->fit.tokens;
   AttentionMoments moments = finish_attention(*sums, model, run.processes, tokens);
   evidence.attention = GramAttention{tokens,
                                      moments.layers,
@@ -268,6 +267,11 @@ UnitEvidence run_model(const UnitRun& run) {
   UnitEvidence evidence;
   evidence.streams = stream_evidence(job, prepared);
   capture(run, prepared, evidence);
+  if (prepared.reference) {
+    const Profile::Phase phase = run.profile.enter("gram");
+    copy_own_streams(evidence.streams);
+    if (!job.cross.grams.empty()) read_reference_grams(job.cross.grams, run, evidence);
+  }
   if (const auto gpu = run.processes.gpu())
     release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)));
   if (job.overlap.enabled) {

@@ -203,9 +203,11 @@ std::vector<std::string> cross_names() {
   std::vector<std::string> names;
   for (const auto& [source, first] : stream_words()) {
     for (const auto& [target, second] : stream_words())
-      if (first != second) names.push_back(source + "-" + target);
-    names.push_back(source + "-reference");
-    names.push_back("reference-" + source);
+      if (first != second) names.push_back(name_of({first, second}));
+    names.push_back(source);
+    names.back() += "-reference";
+    names.push_back("reference-");
+    names.back() += source;
   }
   return names;
 }

@@ -74,8 +74,8 @@ def both_names(a, b):
 
 def compression(arguments):
     from .aggregate import replace
-    from .compression import render
-    from .plan import files_of_folders, read_folders
+    from .compression.page import render
+    from .compression.plan import files_of_folders, read_folders
     check_targets([arguments.output], files_of_folders(arguments.folders))
     models, refused = read_folders(arguments.folders)
     page = render(models, refused)

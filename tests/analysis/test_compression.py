@@ -12,7 +12,7 @@ from samples import check_nothing_is_replaced, lead_away, replace_by_fifo, run, 
 
 from headspan_report.figures import compression as compression_figures
 from headspan_report.error import InputError
-from headspan_report.plan import read_folder, read_plan
+from headspan_report.compression.plan import read_folder, read_plan
 
 INT8, LATENT, WHOLE = "quantise-8", "latent-0.25", "latent-whole-kv-0.5"
 KEYS, VALUES, HEADS = "headspan-k-0.5", "headspan-v-0.5", "headspan-kv-0.5"

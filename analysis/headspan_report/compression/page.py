@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 
-from . import __version__
-from .charts import rate_chart
-from .figures import compression as figures
-from .figures.selection import LETTERS
-from .page import as_json, environment, picture, plot_library, template_text
+from .. import __version__
+from ..charts import rate_chart
+from ..figures import compression as figures
+from ..figures.selection import LETTERS
+from ..page import as_json, environment, picture, plot_library, template_text
 from .plan import STREAMS, domain_of
 
 LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page makes recommendations, descending

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .error import InputError
-from .opening import open_checked, open_regular
-from .result import check_complete, check_schema, one_line, plain
+from ..error import InputError
+from ..opening import open_checked, open_regular
+from ..result import check_complete, check_schema, one_line, plain
 
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "quantise")
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}

@@ -1,0 +1,1 @@
+"""The page about compressed caches: plans and how well they do."""

@@ -1,12 +1,9 @@
-"""What the heads of a checkpoint and those of a reference model say of each other (cross.model): read from a result, and
-measured: from which heads a head of the reference is known, and whether the two models have the same heads."""
-from dataclasses import dataclass, field
-
+"""What the heads of a checkpoint and those of a reference model say of each other (cross.model): from which heads a head
+of the reference is known, and whether the two models have the same heads. Reads nothing (result.py)."""
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from . import statistics as st
-from .error import InputError
+from .measure import parts_of
 
 KNOWN_FROM = ("same", "best", "one_to_one", "layer")
 AXES = {"known_from": KNOWN_FROM}
@@ -26,45 +23,13 @@ VARIABLES = {
                       "head of the same layer and number, and with the most alike")}
 
 
-@dataclass
-class Reference:
-    """A stream of one checkpoint and the same stream of the reference."""
-    name: str  # of the reference
-    layer: np.ndarray  # [heads of the reference], ascending or equal
-    head: np.ndarray  # [heads of the reference], within its layer
-    head_size: int  # of the reference
-    of_reference: dict = field(repr=False)  # tables: targets are the reference's heads
-    of_checkpoint: dict = field(repr=False)  # tables: targets are the checkpoint's
-
-    def shape(self):
-        return f"{self.name}: {len(self.layer)} heads of {self.head_size}"
-
-
-def read_reference(path, file, stream, name, table):
-    """Returns the Reference of a Stream, or None if the result has none. table: reads a variable of a given shape."""
-    groups = [f"cross/{stream.name}-reference", f"cross/reference-{stream.name}"]
-    if groups[0] not in file:
-        return None
-    where = f"{path}: {groups[0]}"
-    layer, head = (table(where, file[groups[0]], f"target_{axis}", None) for axis in ("layer", "head"))
-    if len(layer) == 0 or layer.shape != head.shape or np.any(np.diff(layer) < 0) or layer[0] < 0:
-        raise InputError(where, "target_layer", "", "does not count heads layer by layer", "run the study again")
-    found = []
-    for group, shape in zip(groups, ((len(layer), stream.heads), (stream.heads, len(layer)))):
-        names = [each for each in ("r2", "r2_heldout", "cka") if each in file[group] or each == "r2"]
-        rows = [each for each in ("r2_layer", "r2_layer_heldout") if each in file[group] or each == "r2_layer"]
-        found.append({each: table(f"{path}: {group}", file[group], each, shape if each in names else shape[:1])
-                      for each in names + rows})
-    return Reference(name, layer, head, int(file[groups[0]].attrs["head_size"]), *found)
-
-
 def measure_reference(stream, reference):
     """Returns name -> array over the axes of VARIABLES."""
     layers = np.unique(reference.layer)
     member = reference.layer == layers[:, None]  # [layer, head]
     own, other = (np.stack([of.layer, of.head], 1) for of in (stream, reference))
-    forth = known_from(stream.n_fit, reference.of_reference, own, other, stream.head_size)
-    back = known_from(stream.n_fit, reference.of_checkpoint, other, own, reference.head_size)
+    forth = known_from(stream, reference.of_reference, own, other, stream.head_size)
+    back = known_from(stream, reference.of_checkpoint, other, own, reference.head_size)
     tables = reference.of_reference
     found = {"reference_r2": mean_by(forth, member), "checkpoint_r2": mean_of(back),
              "match_null": match_null(stream, reference),
@@ -97,23 +62,19 @@ def assigned(values):
     return sources
 
 
-def known_from(n_fit, tables, sources, targets, size):
+def known_from(stream, tables, sources, targets, size):
     """Returns R² of each target from each of KNOWN_FROM: [known_from, part, target]. sources, targets: [heads, (layer,
-    head)]; size: of a source."""
+    head)]; size: of a source; stream: for its number of tokens."""
     r2 = tables["r2"]
     known = np.all(np.isfinite(r2), axis=1)
     best = np.where(known, np.argmax(np.where(np.isfinite(r2), r2, -np.inf), axis=1), -1)
     in_layer = np.array([np.count_nonzero(sources[:, 0] == layer) for layer in targets[:, 0]])
     rows = []
     for chosen in (same_place(sources, targets), best, assigned(r2)):
-        rows.append(three_parts(n_fit, at(r2, chosen), at(tables["r2_heldout"], chosen) if "r2_heldout" in tables else None, size))
-    rows.append(three_parts(n_fit, tables["r2_layer"], tables.get("r2_layer_heldout"), in_layer * size))
+        heldout = at(tables["r2_heldout"], chosen) if "r2_heldout" in tables else None
+        rows.append(parts_of(stream, at(r2, chosen), heldout, size))
+    rows.append(parts_of(stream, tables["r2_layer"], tables.get("r2_layer_heldout"), in_layer * size))
     return np.array(rows)
-
-
-def three_parts(n_fit, in_sample, heldout, regressors):
-    """Returns R² in-sample, adjusted and held-out."""
-    return [in_sample, st.adjusted(in_sample, n_fit, regressors), np.full(in_sample.shape, np.nan) if heldout is None else heldout]
 
 
 def match_null(stream, reference):
@@ -129,9 +90,8 @@ def match_null(stream, reference):
             for part in shuffled:
                 part[block] = shuffle_residuals(part[block], order)
         chosen = assigned(shuffled[0])
-        values = [at(part, chosen) for part in shuffled]
-        found.append(mean_of(np.array(three_parts(stream.n_fit, values[0], values[1] if len(values) > 1 else None,
-                                                  stream.head_size))))
+        in_sample, heldout = [*(at(part, chosen) for part in shuffled), None][:2]
+        found.append(mean_of(np.array(parts_of(stream, in_sample, heldout, stream.head_size))))
     return np.mean(found, axis=0)
 
 

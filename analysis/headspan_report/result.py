@@ -14,7 +14,6 @@ import numpy as np
 
 from .error import InputError
 from .opening import open_checked, open_regular
-from .reference import read_reference
 
 STREAMS = ("k", "q", "v", "z")
 RULES = ("pairwise", "forward")
@@ -79,6 +78,20 @@ class Scores:
     layer: np.ndarray  # [query heads], ascending or equal
     values: np.ndarray = field(repr=False)  # [SCORES, query heads]
     uniform: np.ndarray = field(repr=False)  # [SCORES] of a head that attends to all tokens alike
+
+
+@dataclass
+class Reference:
+    """A stream of one checkpoint and the same stream of the reference."""
+    name: str  # of the reference
+    layer: np.ndarray  # [heads of the reference], ascending or equal
+    head: np.ndarray  # [heads of the reference], within its layer
+    head_size: int  # of the reference
+    of_reference: dict = field(repr=False)  # tables: targets are the reference's heads
+    of_checkpoint: dict = field(repr=False)  # tables: targets are the checkpoint's
+
+    def shape(self):
+        return f"{self.name}: {len(self.layer)} heads of {self.head_size}"
 
 
 @dataclass
@@ -163,7 +176,7 @@ def read_result(path):
             if not streams:
                 raise InputError(path, "k, q, v", "", "are missing", "a result has at least one stream")
             name = str(attributes.get("reference_model", ""))
-            found = {stream.name: read_reference(path, file, stream, name, table) for stream in streams.values()}
+            found = {stream.name: read_reference(path, file, stream, name) for stream in streams.values()}
             references = {stream: reference for stream, reference in found.items() if reference}
             return Result(path, attributes, sha256, split_digest(file), streams, read_overlap(path, file),
                           read_scores(path, file), references)
@@ -174,9 +187,8 @@ def read_result(path):
 def read_stream(path, group):
     where = f"{path}: {group.name[1:]}"
     layer, number = (table(where, group, f"target_{name}", None) for name in ("layer", "head"))
+    check_layers(where, "target_layer", layer, number)
     heads = len(layer)
-    if heads == 0 or layer.shape != number.shape or np.any(np.diff(layer) < 0) or layer[0] < 0:
-        raise InputError(where, "target_layer", "", "does not count heads layer by layer", "run the study again")
     for name, expected in (("layer", layer), ("head", number)):
         if not np.array_equal(table(where, group, f"source_{name}", (heads,)), expected):
             raise InputError(where, f"source_{name}", "", f"is not target_{name}", "run the study again")
@@ -223,10 +235,33 @@ def read_scores(path, file):
         return None
     group, where = file["attention"], f"{path}: attention"
     layer = table(where, group, "layer", None)
-    if len(layer) == 0 or np.any(np.diff(layer) < 0) or layer[0] < 0:
-        raise InputError(where, "layer", "", "does not count heads layer by layer", "run the study again")
+    check_layers(where, "layer", layer)
     values = np.array([table(where, group, name, layer.shape) for name in SCORES])
     return Scores(layer, values, np.array([float(group[name].attrs["uniform"]) for name in SCORES]))
+
+
+def read_reference(path, file, stream, name):
+    """Returns the Reference of a Stream, or None if the result has none. name: of the reference."""
+    groups = [f"cross/{stream.name}-reference", f"cross/reference-{stream.name}"]
+    if groups[0] not in file:
+        return None
+    where = f"{path}: {groups[0]}"
+    layer, head = (table(where, file[groups[0]], f"target_{axis}", None) for axis in ("layer", "head"))
+    check_layers(where, "target_layer", layer, head)
+    found = []
+    for group, shape in zip(groups, ((len(layer), stream.heads), (stream.heads, len(layer)))):
+        names = [each for each in ("r2", "r2_heldout", "cka") if each in file[group] or each == "r2"]
+        rows = [each for each in ("r2_layer", "r2_layer_heldout") if each in file[group] or each == "r2_layer"]
+        found.append({each: table(f"{path}: {group}", file[group], each, shape if each in names else shape[:1])
+                      for each in names + rows})
+    return Reference(name, layer, head, int(file[groups[0]].attrs["head_size"]), *found)
+
+
+def check_layers(where, name, layer, head=None):
+    """Raises InputError unless the heads are counted layer by layer. layer, head: [heads]."""
+    alike = head is None or layer.shape == head.shape
+    if len(layer) == 0 or not alike or np.any(np.diff(layer) < 0) or layer[0] < 0:
+        raise InputError(where, name, "", "does not count heads layer by layer", "run the study again")
 
 
 def table(where, group, name, shape):

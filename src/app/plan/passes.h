@@ -17,8 +17,7 @@ struct PassSetting {
   bool heldout;
   std::int64_t batch;  ///< tokens that a data-parallel row runs at once
   GroupShape group;
-  const ModelConfig* reference =
-      nullptr;  ///< of a reference whose heads have the same size; null without one
+  const ModelConfig* reference = nullptr;  ///< whose heads have the same size; null: there is none
 };
 
 /// Returns the bytes that a pass takes on the GPU of the rank that has most: its sums, waiting rows, and the

@@ -86,16 +86,20 @@ std::vector<StreamEvidence> stream_evidence(const Job& job, const Prepared& prep
   return streams;
 }
 
-/// Returns what a capture sums, in its order: with a reference its streams come in place of the unit's.
-std::vector<GramStream> captured_streams(const std::vector<StreamEvidence>& streams, bool heldout) {
+/// Returns the index of the stream of the evidence that a captured Gram is of: with a reference the streams
+/// of both models, which come last there, are captured in place of the unit's.
+std::size_t stream_of_gram(std::size_t gram, const Job::Predict& predict, bool has_reference) {
+  const std::size_t own = predict.streams.size();
+  return has_reference && gram < own ? own + predict.cross.size() + gram : gram;
+}
+
+/// Returns what a capture sums, in its order.
+std::vector<GramStream> captured_streams(const Job::Predict& predict, bool has_reference,
+                                         const std::vector<StreamEvidence>& streams, bool heldout) {
   std::vector<GramStream> captured;
-  std::size_t replaced = 0;
-  for (const StreamEvidence& stream : streams) {
-    const GramStream gram = gram_stream(stream.origin, stream.layout, heldout);
-    if (stream.origin.reference == ReferenceSide::none)
-      captured.push_back(gram);
-    else
-      captured[replaced++] = gram;
+  for (std::size_t g = 0; g < predict.streams.size() + predict.cross.size(); ++g) {
+    const StreamEvidence& stream = streams[stream_of_gram(g, predict, has_reference)];
+    captured.push_back(gram_stream(stream.origin, stream.layout, heldout));
   }
   return captured;
 }
@@ -174,13 +178,6 @@ std::vector<StreamGrams> run_forwards(const UnitRun& run, const Transformer& mod
   return prepared.input.dtype == Dtype::float64 ? capture(0.0) : capture(0.0F);
 }
 
-/// Returns the index of the stream of the evidence that a captured Gram is of: with a reference the streams
-/// of both models, which come last there, are captured in place of the unit's.
-std::size_t stream_of_gram(std::size_t gram, const Job::Predict& predict, bool has_reference) {
-  const std::size_t own = predict.streams.size();
-  return has_reference && gram < own ? own + predict.cross.size() + gram : gram;
-}
-
 /// Fills in the Grams of the unit's streams, which are parts of those of both models.
 void copy_own_streams(std::vector<StreamEvidence>& streams) {
   for (StreamEvidence& own : streams) {
@@ -214,9 +211,10 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   std::optional<AttentionSums> sums;
   if (saves_attention(job.predict, job.output))
     request.attention = &sums.emplace(config.layers, config.heads, config.kv_heads, config.head_size);
-  const UnitState state(run, captured_streams(evidence.streams, prepared.sample.has_heldout()),
-                        identify(job.cross, prepared, run.processes.group(), evidence), request.attention,
-                        passes);
+  const UnitState state(
+      run,
+      captured_streams(job.predict, reference.has_value(), evidence.streams, prepared.sample.has_heldout()),
+      identify(job.cross, prepared, run.processes.group(), evidence), request.attention, passes);
   request.state = &state;
   std::map<std::size_t, ResidentGrams> resident;
   if (!needs_whole_grams(job) && !reference) request.resident = &resident;

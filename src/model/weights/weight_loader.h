@@ -26,7 +26,8 @@ WeightReading weight_reading(const Comm& tensor_parallel, const Comm& data_paral
 
 /// Checks the tensors of `weights` as check_weights does, then reads them and refuses NaN and infinity.
 /// Converts dtypes where they differ. Collective over both communicators: `tensor_parallel` joins the shards,
-/// `data_parallel` the ranks that hold the same shard. Throws AgreedError naming file and tensor.
+/// `data_parallel` the ranks that hold the same shard; `reading` is the same on all ranks. Throws AgreedError
+/// naming file and tensor.
 void load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Weights& weights,
                   const Comm& tensor_parallel, const Comm& data_parallel, WeightReading reading);
 

@@ -58,7 +58,11 @@ class WithPage(unittest.TestCase):
         self.settle()
 
     def settle(self):
-        self.page.evaluate("new Promise(done => setTimeout(done, 120))")
+        """Waits until the page has answered a change of its size or theme, and its pictures are decoded."""
+        self.page.evaluate("""new Promise(done => setTimeout(done, 120))
+            .then(() => Promise.all([...document.images].filter(image => image.offsetWidth).map(image => image.decode())))
+            .then(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))))
+            .then(() => true)""")
 
     def texts(self, selector):
         return self.page.evaluate(f"[...document.querySelectorAll('{selector}')].map(e => e.textContent.trim())")

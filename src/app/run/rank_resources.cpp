@@ -53,19 +53,20 @@ int choose_tensor_parallel(const Job::Run& run, const Job::Model& model, const L
     check_divides(*run.tensor_parallel, loaded.reference);
     return to_int(*run.tensor_parallel);
   }
+  const auto divides_heads = [](int t) {
+    return [t](const auto& entry) { return entry.second.kv_heads % t == 0; };
+  };
   const auto fits = [&](const ModelConfig& config, int t) {
     double bytes = weight_bytes(config, {config.layers, loaded.logits}, t,
                                 planned_weight_dtype(model, config, loaded.dtype));
-    bool divides = config.kv_heads % t == 0;
-    for (const auto& [path, reference] : loaded.reference) {
+    for (const auto& [path, reference] : loaded.reference)
       bytes += weight_bytes(reference, {reference.layers, false}, t,
                             weight_dtype(loaded.dtype, reference, nullptr));
-      divides = divides && reference.kv_heads % t == 0;
-    }
-    return divides && bytes <= 0.5 * memory;
+    return bytes <= 0.5 * memory;
   };
   for (int t = 1; t <= ranks; ++t)
-    if (ranks % t == 0 &&
+    if (ranks % t == 0 && std::all_of(configs.begin(), configs.end(), divides_heads(t)) &&
+        std::all_of(loaded.reference.begin(), loaded.reference.end(), divides_heads(t)) &&
         std::all_of(configs.begin(), configs.end(), [&](const auto& entry) { return fits(entry.second, t); }))
       return t;
   throw InputError("", "run.tensor_parallel", "auto",

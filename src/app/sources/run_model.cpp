@@ -10,6 +10,7 @@
 #include "app/run/model_input.h"
 #include "app/run/reference_model.h"
 #include "app/sources/reference_grams.h"
+#include "base/process/memory.h"
 #include "device/device_values.h"
 #include "dist/comm/agreement.h"
 #include "io/checkpoint/content_digest.h"
@@ -265,6 +266,7 @@ UnitEvidence run_model(const UnitRun& run) {
   UnitEvidence evidence;
   evidence.streams = stream_evidence(job, prepared);
   capture(run, prepared, evidence);
+  return_freed_memory();
   if (prepared.reference) {
     const Profile::Phase phase = run.profile.enter("gram");
     copy_own_streams(evidence.streams);

@@ -1,6 +1,7 @@
 #include "base/process/memory.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -32,5 +33,7 @@ double idle_process_bytes() {
     throw Error("headspan --version cannot be run to see how much memory that takes");
   return 1024.0 * static_cast<double>(usage.ru_maxrss);
 }
+
+void return_freed_memory() { malloc_trim(0); }
 
 }  // namespace headspan

@@ -11,4 +11,8 @@ double peak_process_bytes();
 /// than before (PyTorch's CUDA libraries 100 MB). Throws Error.
 double idle_process_bytes();
 
+/// Gives memory that was freed back to the system. The C library keeps arrays below 32 MiB for what is
+/// allocated next, but larger ones never use them. Local.
+void return_freed_memory();
+
 }  // namespace headspan

@@ -177,10 +177,33 @@ struct Room {
   std::vector<LargeArray<float>> weight;  // by thread
 };
 
-/// Computes rows of y from some terms of their sums; the threads of the process share the rows of weight.
+/// A block of y that one thread computes.
+struct Block {
+  Range rows, tokens;
+};
+
+/// Cuts y into blocks that threads take in turn: first blocks of rows, and the last of these by tokens as
+/// well, so that threads end together, and all have work where there are few rows.
+std::vector<Block> cut_blocks(std::int64_t rows, std::int64_t tokens, std::int64_t threads) {
+  const std::vector<Range> by_rows = row_blocks(0, rows, threads);
+  const std::int64_t last = threads == 1 ? 0 : 2 * threads, steps = (tokens + kTokenStep - 1) / kTokenStep;
+  std::vector<Block> blocks;
+  for (std::size_t i = 0; i < by_rows.size(); ++i) {
+    const bool is_cut = static_cast<std::int64_t>(by_rows.size() - i) <= last;
+    const std::int64_t parts = is_cut ? std::min(steps, last) : 1;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const Range range = range_of(steps, parts, part);
+      const std::int64_t first = range.first * kTokenStep;
+      blocks.push_back({by_rows[i], {first, std::min(range.count * kTokenStep, tokens - first)}});
+    }
+  }
+  return blocks;
+}
+
+/// Computes rows of y from some terms of their sums; the threads of the process share its blocks.
 template <class W>
 void multiply_terms(int lanes, const Rows<float>& x, const Rows<W>& weight, Room& room, const Result& y) {
-  const std::vector<Range> blocks = row_blocks(0, weight.count, omp_get_max_threads());
+  const std::vector<Block> blocks = cut_blocks(weight.count, x.count, omp_get_max_threads());
   float* const packed_x = room.x.data();
 #pragma omp parallel
   {
@@ -192,9 +215,12 @@ void multiply_terms(int lanes, const Rows<float>& x, const Rows<W>& weight, Room
     float* const packed = room.weight[static_cast<std::size_t>(omp_get_thread_num())].data();
 #pragma omp for schedule(dynamic)
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      const Rows<W> rows = weight.part(blocks[i].first, blocks[i].count);
-      const Result part{y.values + blocks[i].first, y.outputs, y.tokens, rows.count, y.adds};
-      run_with<MultiplyRows<W>>(lanes, &rows, packed, static_cast<const float*>(packed_x), &part);
+      const auto& [of_rows, of_tokens] = blocks[i];
+      const Rows<W> rows = weight.part(of_rows.first, of_rows.count);
+      const Result part{y.values + of_tokens.first * y.outputs + of_rows.first, y.outputs, of_tokens.count,
+                        rows.count, y.adds};
+      const float* const tokens = packed_x + of_tokens.first * x.terms;
+      run_with<MultiplyRows<W>>(lanes, &rows, packed, tokens, &part);
     }
   }
 }

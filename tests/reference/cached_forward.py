@@ -10,7 +10,11 @@ from dataclasses import dataclass
 import h5py
 import numpy as np
 
-from latents import quantise, restore
+from latents import restore
+from rounding import read_back
+
+
+ROUNDING = "quantise", "hadamard", "rotated-q4", "rotated-q8"
 
 
 @dataclass
@@ -47,9 +51,8 @@ class Cache:
         group, rows = self.plan.streams[s][layer], x.reshape(len(x), -1)
         if self.plan.algorithm == "latent":
             out = restore(rows, group).reshape(x.shape)
-        elif self.plan.algorithm == "quantise":
-            bits, = set(map(int, group["band_bits"]))
-            out = quantise(rows, group["band_columns"], bits).reshape(x.shape)
+        elif self.plan.algorithm in ROUNDING:
+            out = read_back(self.plan.algorithm, group, x)
         else:
             out = self.predict(s, group, x)
         out[:self.plan.exact_first] = x[:self.plan.exact_first]

@@ -7,7 +7,7 @@ namespace headspan {
 
 SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
                                   double memory) {
-  if (ranks == 1 || plan.algorithm == CompressionAlgorithm::quantise) return SharedBlocks::replicated;
+  if (ranks == 1 || rounds_columns(plan.algorithm)) return SharedBlocks::replicated;
   std::int64_t record = 0;
   std::size_t numbers = 0;
   for (const auto& [stream, blocks] : plan.streams)

@@ -9,6 +9,7 @@
 #include <c10/util/Half.h>
 
 #include "base/error.h"
+#include "model/kernels/normal_levels.h"
 #include "model/kernels/row_kernels.h"
 
 namespace headspan {
@@ -82,25 +83,34 @@ c10::Half to_half(double value) {
   return static_cast<c10::Half>(static_cast<float>(std::clamp(value, -kLargest, kLargest)));
 }
 
-std::int64_t scale_bytes(const Band& band) { return band.offset ? 4 : 2; }
+std::int64_t scale_bytes(const Band& band) { return 2 * scales_of(band); }
+
+/// Returns what code 0 means where the step is 1 and no number beside the step is stored.
+double lowest_level(const Band& band) {
+  const double half = std::exp2(band.bits - 1);
+  return band.coding == Coding::gguf ? -half : 0.5 - half;
+}
+
+/// Returns the step from one code to the next for numbers from `smallest` to `largest`.
+double step_of(const Band& band, double smallest, double largest) {
+  const double levels = std::exp2(band.bits);
+  if (band.coding == Coding::range) return (largest - smallest) / (levels - 1);
+  const double magnitude = std::max(std::abs(smallest), std::abs(largest));
+  if (band.coding == Coding::symmetric) return magnitude / (levels / 2 - 0.5);
+  if (band.bits == 8) return magnitude / (levels / 2 - 1);
+  return (largest > -smallest ? -magnitude : magnitude) / (levels / 2);
+}
 
 /// Writes the scale of z as the record stores it and returns it as it will be read.
 template <class T>
 Scale write_scale(const Band& band, const T* z, std::byte* out) {
-  c10::Half stored[2];
-  const auto [smallest, largest] = std::minmax_element(z, z + band.columns);
-  const double levels = std::exp2(band.bits);
-  if (band.offset) {
-    stored[0] = to_half(static_cast<double>(*smallest));
-    stored[1] = to_half(static_cast<double>(*largest - *smallest) / (levels - 1));
-  } else {
-    const double magnitude = std::max<double>(std::abs(*smallest), std::abs(*largest));
-    stored[0] = to_half(magnitude / (levels / 2 - 0.5));
-  }
-  std::memcpy(out, stored, static_cast<std::size_t>(scale_bytes(band)));
-  const float first = stored[0];
-  if (band.offset) return {first, stored[1]};
-  return {first * static_cast<float>(0.5 - levels / 2), first};
+  const auto [first, last] = std::minmax_element(z, z + band.columns);
+  const auto smallest = static_cast<double>(*first), largest = static_cast<double>(*last);
+  const c10::Half step = to_half(step_of(band, smallest, largest)), base = to_half(smallest);
+  if (band.coding == Coding::range) std::memcpy(out, &base, sizeof base);
+  std::memcpy(out + scale_bytes(band) - 2, &step, sizeof step);
+  if (band.coding == Coding::range) return {base, step};
+  return {step * static_cast<float>(lowest_level(band)), step};
 }
 
 constexpr std::int64_t kRecords = 64;  // scales read at a time
@@ -111,9 +121,9 @@ void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std
                  float* base, float* step) {
   std::uint32_t words[kRecords] = {};
   for (std::int64_t r = 0; r < records; ++r) std::memcpy(words + r, in + r * stride, sizeof words[0]);
-  expand_halves(words, band.offset ? 16 : 0, kRecords, step);
-  if (band.offset) return expand_halves(words, 0, kRecords, base);
-  const auto lowest = static_cast<float>(0.5 - std::exp2(band.bits - 1));
+  expand_halves(words, band.coding == Coding::range ? 16 : 0, kRecords, step);
+  if (band.coding == Coding::range) return expand_halves(words, 0, kRecords, base);
+  const auto lowest = static_cast<float>(lowest_level(band));
   for (std::int64_t r = 0; r < kRecords; ++r) base[r] = step[r] * lowest;
 }
 
@@ -121,6 +131,17 @@ void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std
 CodedRows coded_rows(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records) {
   return {reinterpret_cast<const std::uint8_t*>(in) + scale_bytes(band), stride, records, band.bits,
           band.columns};
+}
+
+/// Reads the levels that codes stand for, times a gain for each record.
+template <class T>
+void read_levels(const CodedRows& codes, const float* gain, T* out, std::int64_t leading) {
+  static const std::vector<float> zeros(kRecords, 0), ones(kRecords, 1);
+  const std::vector<float>& levels = normal_levels(codes.bits);
+  expand_codes(codes, zeros.data(), ones.data(), out, leading);
+  for (std::int64_t r = 0; r < codes.rows; ++r)
+    for (T* z = out + r * leading; z < out + r * leading + codes.count; ++z)
+      *z = static_cast<T>(levels[static_cast<std::size_t>(*z)] * gain[r]);
 }
 
 template <class T>
@@ -131,30 +152,57 @@ void read_codes(const Band& band, const std::byte* in, std::int64_t stride, std:
     const std::int64_t count = std::min(kRecords, records - r);
     const std::byte* first = in + r * stride;
     read_scales(band, first, stride, count, base, step);
-    expand_codes(coded_rows(band, first, stride, count), base, step, out + r * leading, leading);
+    if (band.coding == Coding::normal) {
+      read_levels(coded_rows(band, first, stride, count), step, out + r * leading, leading);
+    } else {
+      expand_codes(coded_rows(band, first, stride, count), base, step, out + r * leading, leading);
+    }
   }
 }
 
 constexpr std::int64_t kGroup = 8;      // codes that fill whole bytes
 constexpr std::int64_t kColumns = 256;  // coded at a time
 
+/// Writes codes end to end, the lowest bit first.
+void write_bits(const std::uint32_t* codes, std::int64_t count, int bits, std::byte* out) {
+  for (std::int64_t i = 0; i < count; i += kGroup) {
+    const std::int64_t group = std::min(kGroup, count - i);
+    std::uint64_t word = 0;
+    for (std::int64_t k = 0; k < group; ++k) word |= static_cast<std::uint64_t>(codes[i + k]) << k * bits;
+    std::memcpy(out + i / kGroup * bits, &word, static_cast<std::size_t>((group * bits + 7) / 8));
+  }
+}
+
 template <class T>
 void write_codes(const Band& band, const Scale& scale, const T* z, std::byte* out) {
-  const double inverse = scale.step > 0 ? 1.0 / static_cast<double>(scale.step) : 0;
+  const double inverse = scale.step != 0 ? 1.0 / static_cast<double>(scale.step) : 0;
   const double base = static_cast<double>(scale.base);
   const auto last = static_cast<std::uint32_t>((1 << band.bits) - 1);
   std::uint32_t codes[kColumns];
   for (std::int64_t begin = 0; begin < band.columns; begin += kColumns) {
     const std::int64_t count = std::min(kColumns, band.columns - begin);
     round_codes(z + begin, count, base, inverse, last, codes);
-    for (std::int64_t i = 0; i < count; i += kGroup) {
-      std::uint64_t word = 0;
-      for (std::int64_t k = 0; k < std::min(kGroup, count - i); ++k)
-        word |= static_cast<std::uint64_t>(codes[i + k]) << k * band.bits;
-      const std::int64_t bits = std::min(kGroup, count - i) * band.bits;
-      std::memcpy(out + (begin + i) / kGroup * band.bits, &word, static_cast<std::size_t>((bits + 7) / 8));
-    }
+    write_bits(codes, count, band.bits, out + begin / kGroup * band.bits);
   }
+}
+
+/// Writes the codes of the levels nearest to z / rms(z), and the gain with which they have the length of z.
+template <class T>
+void write_levels(const Band& band, const T* z, std::byte* out) {
+  const std::vector<float>& levels = normal_levels(band.bits);
+  double squares = 0, coded = 0;
+  for (std::int64_t i = 0; i < band.columns; ++i) squares += static_cast<double>(z[i]) * static_cast<double>(z[i]);
+  const double inverse = squares > 0 ? std::sqrt(static_cast<double>(band.columns) / squares) : 0;
+  std::vector<std::uint32_t> codes(static_cast<std::size_t>(band.columns));
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto x = static_cast<float>(static_cast<double>(z[i]) * inverse);
+    const auto above = std::upper_bound(levels.begin() + 1, levels.end() - 1, x);
+    codes[i] = static_cast<std::uint32_t>(above - levels.begin() - (x - above[-1] < *above - x ? 1 : 0));
+    coded += static_cast<double>(levels[codes[i]]) * static_cast<double>(levels[codes[i]]);
+  }
+  const c10::Half gain = to_half(std::sqrt(squares / coded));
+  std::memcpy(out, &gain, sizeof gain);
+  write_bits(codes.data(), band.columns, band.bits, out + scale_bytes(band));
 }
 
 }  // namespace
@@ -175,6 +223,10 @@ void RecordFormat::pack(const T* z, std::byte* record) const {
     std::byte* out = record + placed.offset;
     if (!placed.is_coded()) {
       write_plain(plain_, z + placed.first, band.columns, out);
+      continue;
+    }
+    if (band.coding == Coding::normal) {
+      write_levels(band, z + placed.first, out);
       continue;
     }
     const Scale scale = write_scale(band, z + placed.first, out);
@@ -205,10 +257,10 @@ std::vector<ColumnRun> RecordFormat::column_runs(std::int64_t first, std::int64_
   for (const PlacedBand& placed : bands_) {
     const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
-    if (!placed.is_coded() && !runs.empty() && !runs.back().coded)
+    if (!placed.has_steps() && !runs.empty() && !runs.back().coded)
       runs.back().count += end - begin;
     else
-      runs.push_back({begin, end - begin, placed.is_coded()});
+      runs.push_back({begin, end - begin, placed.has_steps()});
   }
   return runs;
 }

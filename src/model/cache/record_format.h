@@ -1,11 +1,17 @@
 // How the stored columns of one token are laid out in bytes, and how those that get few bits are quantised. A
 // record is a sequence of bands. A plain band holds its numbers in the cache's type. A coded band holds one
-// scale of 16 bits (with an offset: two such numbers), then its codes, the lowest bit first, without gaps,
-// padded to a whole byte.
+// scale a of 16 bits (range: two such numbers), then its codes k = 0 .. 2^b - 1, the lowest bit first, without
+// gaps, padded to a whole byte. z is stored as
 //
-//   symmetric   a = max|z| / (2^(b-1) - 1/2);  z is stored as (k + 1/2) a, k = round(z / a - 1/2)
+//   symmetric   (k - 2^(b-1) + 1/2) a,  a = max|z| / (2^(b-1) - 1/2)
 //
-//   offset      z is stored as smallest + k * step, step = (largest - smallest) / (2^b - 1), k = 0 .. 2^b - 1
+//   range       smallest + k a,  a = (largest - smallest) / (2^b - 1)
+//
+//   gguf        (k - 2^(b-1)) a,  a = -m / 2^(b-1) with m the number of largest magnitude, which may be
+//               negative; with 8 bits a = |m| / 127. In blocks of 32 these are q4_0, q5_0 and q8_0 of llama.cpp
+//
+//   normal      l_k a,  l the levels of model/kernels/normal_levels.h, the nearest to z / s with s^2 the mean
+//               of z^2, and a such that the record has the same sum of squares as z
 //
 // Scales are rounded to float16 before they are used, k to the nearest even and clipped.
 #pragma once
@@ -24,7 +30,7 @@ namespace headspan {
 struct ColumnRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
-  bool coded = false;  ///< the run is one band of codes, which a kernel may read as they are
+  bool coded = false;  ///< the run is one band of evenly spaced codes, which a kernel may read as they are
 };
 
 class RecordFormat {
@@ -71,6 +77,7 @@ class RecordFormat {
 
     std::int64_t end() const { return first + band.columns; }
     bool is_coded() const { return band.bits != kPlainBits; }
+    bool has_steps() const { return is_coded() && band.coding != Coding::normal; }
   };
 
   bool has_codes() const;

@@ -110,6 +110,7 @@ std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, s
     on_device.block = layer.block;
     on_device.block.mean = moved(layer.block.mean);
     on_device.block.projection = moved(layer.block.projection);
+    on_device.block.rotation = moved(layer.block.rotation);
     on_device.bias = moved(layer.bias);
     on_device.attention = layer.attention;
     on_device.bands = device_bands(layer.block, device);

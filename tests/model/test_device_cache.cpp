@@ -50,6 +50,7 @@ std::vector<Case> cases() {
           {"latent", {{2, kPlainBits}, {13, 5}, {7, 4, Coding::range}}, "k"},
           {"latent", {}, ""},
           {"quantise", {{kColumns / 2, 4, Coding::range}, {kColumns / 2, 4, Coding::range}}, ""},
+          {"rotated-q4", std::vector<Band>(2 * kKvHeads, {kHeadSize / 2, 4, Coding::gguf}), ""},
           {"headspan", {}, ""},
           {"headspan", {}, "v"}};
 }
@@ -277,6 +278,14 @@ TEST(DeviceCache, stores_what_records_have) {
     EXPECT_EQ(cache.bytes().stored, streams * kSequences * room * record);
     EXPECT_EQ(cache.bytes().exact, streams * kSequences * (5 + 3) * d * 2);
   }
+}
+
+TEST(DeviceCache, refuses_levels_that_are_not_evenly_spaced) {
+  const ModelConfig config = small_model();
+  const std::vector<Band> bands(kKvHeads, {kHeadSize, 4, Coding::normal});
+  const CachePlan plan = make_cache_plan(config, PlanMaker(config, "hadamard").make(bands, 0), {0, kKvHeads},
+                                         at::kFloat, SharedBlocks::replicated, "plan");
+  EXPECT_THROW(make_device_plan(plan, at::kFloat, at::kCPU), InputError);
 }
 
 }  // namespace

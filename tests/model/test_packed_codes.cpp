@@ -20,16 +20,16 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const int bits : {2, 3, 4, 5, 6, 8})
-    for (const bool offset : {false, true})
+    for (const Coding coding : {Coding::symmetric, Coding::range, Coding::gguf})
       for (const std::int64_t columns : {1, 5, 7, 8, 13, 64})
         for (const at::ScalarType type : {at::kFloat, at::kDouble})
-          all.push_back({{columns, bits, offset}, type});
+          all.push_back({{columns, bits, coding}, type});
   return all;
 }
 
 std::string name_of(const Case& one) {
-  return std::to_string(one.band.bits) + " bits, " + std::to_string(one.band.columns) + " columns" +
-         (one.band.offset ? ", offset" : "");
+  return std::to_string(one.band.bits) + " bits, " + std::to_string(one.band.columns) + " columns, " +
+         word_of(coding_words(), one.band.coding);
 }
 
 /// Rows of all magnitudes, one of zeros and one of a single number.

@@ -22,14 +22,15 @@ std::vector<double> draw(std::int64_t count, double scale, unsigned seed) {
 
 double half(double x) { return static_cast<double>(static_cast<float>(c10::Half(static_cast<float>(x)))); }
 
-/// The levels of J. Max, "Quantizing for minimum distortion" (1960), Table I, good to three digits: those above
-/// 0, by bits.
+/// The levels of J. Max, "Quantizing for minimum distortion" (1960), Table I, good to three digits: those
+/// above 0, by bits.
 const std::map<int, std::vector<double>> kMax{
     {2, {0.4528, 1.510}},
     {3, {0.2451, 0.7560, 1.344, 2.152}},
     {4, {0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733}},
-    {5, {0.06590, 0.1981, 0.3314, 0.4668, 0.6050, 0.7473, 0.8947, 1.049,
-         1.212,   1.387,  1.577,  1.788,  2.029,  2.319,  2.692,  3.263}}};
+    {5,
+     {0.06590, 0.1981, 0.3314, 0.4668, 0.6050, 0.7473, 0.8947, 1.049, 1.212, 1.387, 1.577, 1.788, 2.029,
+      2.319, 2.692, 3.263}}};
 
 double nearest_level(int bits, double x) {
   double nearest = 0, distance = 1e9;
@@ -123,7 +124,8 @@ TEST(RecordFormat, levels_are_those_that_max_published) {
     const std::vector<float>& levels = normal_levels(bits);
     ASSERT_EQ(levels.size(), 2 * positive.size());
     for (std::size_t i = 0; i < positive.size(); ++i) {
-      EXPECT_NEAR(static_cast<double>(levels[positive.size() + i]), positive[i], 1e-3 * positive[i]) << bits << " bits";
+      EXPECT_NEAR(static_cast<double>(levels[positive.size() + i]), positive[i], 1e-3 * positive[i])
+          << bits << " bits";
       EXPECT_EQ(levels[positive.size() - 1 - i], -levels[positive.size() + i]);
     }
   }
@@ -138,7 +140,8 @@ TEST(RecordFormat, normal_numbers_lose_what_max_published) {
   std::vector<double> z(kMany);
   for (double& value : z) value = normal(engine);
   for (const auto& [bits, published] : lost) {
-    const std::vector<double> out = round_trip<double>(RecordFormat({{kMany, bits, Coding::normal}}, Dtype::float64), z);
+    const std::vector<double> out =
+        round_trip<double>(RecordFormat({{kMany, bits, Coding::normal}}, Dtype::float64), z);
     double lossless = 0, error = 0;
     for (std::size_t i = 0; i < z.size(); ++i) {
       lossless += z[i] * z[i];
@@ -159,10 +162,8 @@ TEST(RecordFormat, a_block_of_q4_0_keeps_its_largest_number_and_zero) {
 
 TEST(RecordFormat, plain_columns_are_kept_in_the_caches_type) {
   const std::vector<double> z = draw(70 * 5, 1, 3);
-  const std::vector<double> wide =
-      round_trip<double>(RecordFormat({{5, kPlainBits}}, Dtype::float64), z);
-  const std::vector<double> halves =
-      round_trip<double>(RecordFormat({{5, kPlainBits}}, Dtype::float16), z);
+  const std::vector<double> wide = round_trip<double>(RecordFormat({{5, kPlainBits}}, Dtype::float64), z);
+  const std::vector<double> halves = round_trip<double>(RecordFormat({{5, kPlainBits}}, Dtype::float16), z);
 
   EXPECT_EQ(wide, z);
   for (std::size_t i = 0; i < z.size(); ++i) EXPECT_EQ(halves[i], half(z[i]));
@@ -170,8 +171,7 @@ TEST(RecordFormat, plain_columns_are_kept_in_the_caches_type) {
 }
 
 TEST(RecordFormat, mixed_bands_lie_one_behind_the_other_and_pages_begin_anew) {
-  const RecordFormat format({{3, 8}, {0, 6}, {5, 2}, {4, kPlainBits}},
-                            Dtype::float32);
+  const RecordFormat format({{3, 8}, {0, 6}, {5, 2}, {4, kPlainBits}}, Dtype::float32);
   EXPECT_EQ(format.columns(), 12);
   EXPECT_EQ(format.bytes(), (2 + 3) + (2 + 2) + 16);
   const std::vector<double> z = draw(12 * 150, 1, 5);

@@ -7,7 +7,7 @@
 namespace headspan {
 namespace {
 
-constexpr int kHadamardBits = 4;           // where compress.bits says nothing
+constexpr int kHadamardBits = 4;            // where compress.bits says nothing
 constexpr std::int64_t kBlockColumns = 32;  // of llama.cpp's types
 
 /// How an algorithm rounds: each unit of columns in groups of at most some width.

@@ -1,7 +1,8 @@
 // Plans of the algorithms that round all columns of keys and values, without calibration: what users have
 // elsewhere, to compare with.
 //
-//   quantise     every number as it is, from the smallest to the largest of whole heads of at least 64 columns
+//   quantise     every number as it is, from the smallest to the largest of whole heads of at least 64
+//   columns
 //
 //   hadamard     each head rotated, in compress.bits bits at the levels for a normal distribution, with one
 //                gain (TurboQuant, arXiv:2504.19874, without its residual; vLLM's turboquant)

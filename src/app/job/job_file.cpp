@@ -212,16 +212,15 @@ void Resolver::check_bits() const {
     refuse("compress.bits", what, "give 5, 4, 3 or 2");
   if (algorithm == Algorithm::latent && bits.is_quantised())
     refuse("compress.bits", what, "give auto, 16 or bands");
-  const bool takes_bits = algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard ||
-                          algorithm == Algorithm::latent;
+  const bool takes_bits =
+      algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard || algorithm == Algorithm::latent;
   if (!takes_bits && !bits.is_automatic()) refuse("compress.bits", what, "leave it out");
 }
 
 void Resolver::resolve_calibrate() const {
   using Algorithm = CompressionAlgorithm;
   const Job::Compress& compress = job_.compress;
-  const bool rounds = rounds_columns(compress.algorithm),
-             latent = compress.algorithm == Algorithm::latent;
+  const bool rounds = rounds_columns(compress.algorithm), latent = compress.algorithm == Algorithm::latent;
   const bool measured = compress.units == LossUnits::measured;
   const bool grams = has("grams.paths");
   check_one_checkpoint();

@@ -212,7 +212,8 @@ class PlanReader {
                "is no number of columns of a layer, which has " + std::to_string(plan_.columns()));
       if (coding == Coding::normal && bits[b] > kMostNormalBits)
         refuse(group + ": band_bits", std::to_string(bits[b]),
-               "is more than the " + std::to_string(kMostNormalBits) + " that band_coding = normal has levels for");
+               "is more than the " + std::to_string(kMostNormalBits) +
+                   " that band_coding = normal has levels for");
       block.bands.push_back({columns[b], to_int(bits[b]), coding});
     }
   }
@@ -220,8 +221,7 @@ class PlanReader {
   /// Plans of `quantise` that do not name their coding have ranges.
   Coding read_coding(const std::string& group) const {
     const auto word = file_.read_attribute<std::string>(group, "band_coding");
-    if (!word)
-      return plan_.algorithm == CompressionAlgorithm::quantise ? Coding::range : Coding::symmetric;
+    if (!word) return plan_.algorithm == CompressionAlgorithm::quantise ? Coding::range : Coding::symmetric;
     const std::optional<Coding> coding = value_of(coding_words(), *word);
     if (!coding) refuse(group + ": band_coding", *word, "is not known to this version of headspan");
     return *coding;

@@ -191,7 +191,8 @@ template <class T>
 void write_levels(const Band& band, const T* z, std::byte* out) {
   const std::vector<float>& levels = normal_levels(band.bits);
   double squares = 0, coded = 0;
-  for (std::int64_t i = 0; i < band.columns; ++i) squares += static_cast<double>(z[i]) * static_cast<double>(z[i]);
+  for (std::int64_t i = 0; i < band.columns; ++i)
+    squares += static_cast<double>(z[i]) * static_cast<double>(z[i]);
   const double inverse = squares > 0 ? std::sqrt(static_cast<double>(band.columns) / squares) : 0;
   std::vector<std::uint32_t> codes(static_cast<std::size_t>(band.columns));
   for (std::size_t i = 0; i < codes.size(); ++i) {

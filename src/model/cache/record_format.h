@@ -1,14 +1,15 @@
 // How the stored columns of one token are laid out in bytes, and how those that get few bits are quantised. A
 // record is a sequence of bands. A plain band holds its numbers in the cache's type. A coded band holds one
-// scale a of 16 bits (range: two such numbers), then its codes k = 0 .. 2^b - 1, the lowest bit first, without
-// gaps, padded to a whole byte. z is stored as
+// scale a of 16 bits (range: two such numbers), then its codes k = 0 .. 2^b - 1, the lowest bit first,
+// without gaps, padded to a whole byte. z is stored as
 //
 //   symmetric   (k - 2^(b-1) + 1/2) a,  a = max|z| / (2^(b-1) - 1/2)
 //
 //   range       smallest + k a,  a = (largest - smallest) / (2^b - 1)
 //
 //   gguf        (k - 2^(b-1)) a,  a = -m / 2^(b-1) with m the number of largest magnitude, which may be
-//               negative; with 8 bits a = |m| / 127. In blocks of 32 these are q4_0, q5_0 and q8_0 of llama.cpp
+//               negative; with 8 bits a = |m| / 127. In blocks of 32 these are q4_0, q5_0 and q8_0 of
+//               llama.cpp
 //
 //   normal      l_k a,  l the levels of model/kernels/normal_levels.h, the nearest to z / s with s^2 the mean
 //               of z^2, and a such that the record has the same sum of squares as z

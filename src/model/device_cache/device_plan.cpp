@@ -17,6 +17,9 @@ std::vector<DeviceBand> device_bands(const StoredBlock& block, at::Device device
   for (const Band& band : block.bands) {
     if (band.columns == 0) continue;
     bands.push_back({first, band.columns, {}});
+    if (band.bits != kPlainBits && band.coding == Coding::normal)
+      throw InputError("", "run.device", "cuda",
+                       "reads no plan of hadamard, whose levels are not evenly spaced", "leave it out");
     if (band.bits != kPlainBits) bands.back().codes.emplace(band, device);
     first += band.columns;
   }

@@ -21,7 +21,8 @@ std::vector<float> find_levels(int bits) {
   constexpr double kFar = 40;  // beyond which nothing is left of the distribution
   const std::size_t half = std::size_t{1} << (bits - 1);
   std::vector<double> level(half);
-  for (std::size_t i = 0; i < half; ++i) level[i] = 3.0 * (static_cast<double>(i) + 0.5) / static_cast<double>(half);
+  for (std::size_t i = 0; i < half; ++i)
+    level[i] = 3.0 * (static_cast<double>(i) + 0.5) / static_cast<double>(half);
   for (double change = 1; change > 1e-12;) {
     const std::vector<double> before = level;
     change = 0;

@@ -85,7 +85,7 @@ wanted() {
 }
 
 # Returns whether a method rounds columns without having seen any text.
-uncalibrated() { [[ $1 == quantise-* || $1 == hadamard-* || $1 == rotated-* ]]; }
+uncalibrated() { [[ $1 == quantise-* || $1 == hadamard-* || $1 == rotated-* || $1 == kivi-* ]]; }
 
 # try NAME [--compress.key value ...]: runs $step with each FIT.bin. If there are several, the domain is added to the name.
 try() {
@@ -117,6 +117,9 @@ plans() {
   done
   for bits in 5 4 3 2; do
     try "hadamard-$bits" --compress.algorithm hadamard --compress.bits "$bits"
+  done
+  for bits in 4 2; do
+    try "kivi-$bits" --compress.algorithm kivi --compress.bits "$bits"
   done
   try rotated-q8 --compress.algorithm rotated-q8
   try rotated-q4 --compress.algorithm rotated-q4

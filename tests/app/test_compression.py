@@ -183,7 +183,7 @@ class Compression(StudyTest):
 
     def test_losses_are_those_of_a_forward_with_replaced_keys_and_values(self):
         cases = (("latent", {"stored": 0.3}), ("latent", {"bits": "3x8,5x3"}), ("quantise", {"bits": 4}),
-                 ("hadamard", {}), ("hadamard", {"bits": 3}), ("rotated-q4", {}), ("rotated-q8", {}))
+                 ("hadamard", {}), ("hadamard", {"bits": 3}), ("rotated-q4", {}), ("rotated-q8", {}), ("kivi", {}), ("kivi", {"bits": 4}))
         for number, (algorithm, more) in enumerate(cases):
             model = MODELS[number % len(MODELS)]
             name = f"{model}{algorithm}{number}"

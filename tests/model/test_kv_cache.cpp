@@ -103,6 +103,7 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
                                 {"quantise", {{all - d, 4, Coding::range}, {d, 4, Coding::range}}},
                                 {"hadamard", in_groups(all, d, {d, 3, Coding::normal})},
                                 {"rotated-q4", in_groups(all, d, {3, 4, Coding::gguf})},
+                                {"kivi", {{all, 2, Coding::range, 4}}},
                                 {"headspan", {}}};
   for (const int size : {1, 2}) {
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;

@@ -53,7 +53,7 @@ void expect_records(const Case& one) {
     format.pack(z.data_ptr<T>() + r * one.band.columns, expected.data() + r * format.bytes());
   const std::int64_t leading = RecordFormat::leading(one.band.columns);
   at::Tensor values = at::empty({kRows, leading}, one.type);
-  format.unpack(expected.data(), kRows, 0, one.band.columns, values.data_ptr<T>(), leading);
+  format.unpack(expected.data(), kRows, 0, 0, one.band.columns, values.data_ptr<T>(), leading);
 
   const PackedRows packed = fields.pack(z);
   const CodeScales scales = fields.read_scales(packed.scales);

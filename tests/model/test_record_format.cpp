@@ -160,6 +160,53 @@ TEST(RecordFormat, a_block_of_q4_0_keeps_its_largest_number_and_zero) {
   EXPECT_EQ(out, (std::vector<double>{0, 4, -1.5, 4, -3.5, 0.5, 0, 1}));
 }
 
+/// Each column of a group is a band of its own, along the tokens.
+TEST(RecordFormat, groups_of_tokens_are_quantised_by_column) {
+  for (const std::int64_t columns : {1, 31, 33, 64})
+    for (const int bits : {2, 4}) {
+      constexpr std::int64_t kTokens = 2 * kGroupTokens + 5;
+      const RecordFormat format({{3}, {columns, bits, Coding::range, kGroupTokens}}, Dtype::float64);
+      EXPECT_EQ(format.bytes(), 24 + (columns * bits + 7) / 8 + 4 * ((columns + 31) / 32));
+      const std::vector<double> z = draw(kTokens * (columns + 3), 2.5, 3), out = round_trip<double>(format, z);
+
+      const auto at = [&](std::int64_t token, std::int64_t column) {
+        return static_cast<std::size_t>(token * (columns + 3) + column);
+      };
+      for (std::int64_t column = 0; column < columns + 3; ++column)
+        for (std::int64_t first = 0; first < kTokens; first += kGroupTokens) {
+          const std::int64_t count = std::min(kGroupTokens, kTokens - first);
+          std::vector<double> values, defined(static_cast<std::size_t>(count), 0.0);
+          for (std::int64_t t = 0; t < count; ++t) values.push_back(z[at(first + t, column)]);
+          if (column < 3)
+            defined = values;
+          else if (count == kGroupTokens)
+            defined = expected({kGroupTokens, bits, Coding::range}, values);
+          for (std::int64_t t = 0; t < count; ++t)
+            EXPECT_NEAR(out[at(first + t, column)], defined[static_cast<std::size_t>(t)], 1e-5)
+                << columns << " columns, " << bits << " bits, token " << first + t << ", column " << column;
+        }
+    }
+}
+
+TEST(RecordFormat, groups_are_read_from_any_token_and_rewritten) {
+  const RecordFormat format({{5, 2, Coding::range, kGroupTokens}}, Dtype::float64);
+  const std::vector<double> z = draw(5 * 128, 1, 5), other = draw(5 * 32, 1, 6);
+  const std::vector<double> all = round_trip<double>(format, z), changed = round_trip<double>(format, other);
+  BlockPages pages(format);
+  for (std::int64_t t = 0; t < 128; ++t) pages.append(z.data() + 5 * t, 1);
+  pages.rewrite(32, other.data(), 32);
+
+  std::vector<double> part(static_cast<std::size_t>(60 * RecordFormat::leading(5)));
+  std::int64_t leading = 0;
+  const double* read = pages.read(41, 101, 0, 5, part.data(), leading);
+
+  for (std::int64_t t = 41; t < 101; ++t)
+    for (std::int64_t j = 0; j < 5; ++j)
+      EXPECT_EQ(read[(t - 41) * leading + j], t < 64 ? changed[static_cast<std::size_t>((t - 32) * 5 + j)]
+                                                     : all[static_cast<std::size_t>(t * 5 + j)])
+          << t;
+}
+
 TEST(RecordFormat, plain_columns_are_kept_in_the_caches_type) {
   const std::vector<double> z = draw(70 * 5, 1, 3);
   const std::vector<double> wide = round_trip<double>(RecordFormat({{5, kPlainBits}}, Dtype::float64), z);

@@ -11,10 +11,10 @@ import h5py
 import numpy as np
 
 from latents import restore
-from rounding import read_back
+from rounding import kivi, read_back
 
 
-ROUNDING = "quantise", "hadamard", "rotated-q4", "rotated-q8"
+ROUNDING = "quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi"
 
 
 @dataclass
@@ -49,6 +49,8 @@ class Cache:
         """Returns x^ for x: [tokens, heads, d] of one layer."""
         self.stored[s].append(x)
         group, rows = self.plan.streams[s][layer], x.reshape(len(x), -1)
+        if self.plan.algorithm == "kivi":
+            return kivi(s, x, int(group["band_bits"][0]), self.plan.exact_first)
         if self.plan.algorithm == "latent":
             out = restore(rows, group).reshape(x.shape)
         elif self.plan.algorithm in ROUNDING:

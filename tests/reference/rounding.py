@@ -40,6 +40,33 @@ def read_back(algorithm, group, x):
     return np.concatenate(parts, axis=2) @ h
 
 
+def kivi(s, x, bits, first):
+    """Returns what each query sees of x: [query, tokens, heads, d]. Behind the first tokens, keys are rounded by column in
+    groups of 32 tokens and values by token in groups of 32 columns of a head; a query sees a token as it is until the
+    token's group is complete."""
+    tokens, heads, d = x.shape
+    rounded = x.copy()
+    for begin in range(first, tokens - BLOCK + 1, BLOCK):
+        part = x[begin:begin + BLOCK]
+        if s == "k":
+            rounded[begin:begin + BLOCK] = by_range(part, bits, 0)
+        else:
+            for column in range(0, d, BLOCK):
+                rounded[begin:begin + BLOCK, :, column:column + BLOCK] = by_range(part[..., column:column + BLOCK], bits, 2)
+    query, token = np.arange(tokens)[:, None], np.arange(tokens)
+    exact = token >= first + np.maximum(0, query + 1 - first) // BLOCK * BLOCK
+    return np.where(exact[..., None, None], x, rounded)
+
+
+def by_range(x, bits, axis):
+    """Rounds to steps from the smallest number along the axis to the largest, both float16."""
+    low, high = x.min(axis, keepdims=True), x.max(axis, keepdims=True)
+    step = ((high - low) / (2.0**bits - 1)).astype(np.float16).astype(float)
+    low = low.astype(np.float16).astype(float)
+    codes = np.rint(np.divide(x - low, step, out=np.zeros_like(x), where=step > 0))
+    return low + np.clip(codes, 0, 2**bits - 1) * step
+
+
 def hadamard(d):
     """H_ij = (-1)^(number of ones that i and j share), in blocks of the largest power of two that divides d."""
     size = math.gcd(d, 1 << 20)

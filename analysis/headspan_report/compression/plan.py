@@ -12,7 +12,7 @@ from ..error import InputError
 from ..opening import open_checked, open_regular
 from ..result import check_complete, check_schema, one_line, plain
 
-UNCALIBRATED = ("quantise", "hadamard", "rotated-q4", "rotated-q8")
+UNCALIBRATED = ("quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi")
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", *UNCALIBRATED)
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
 REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", "bits", "model_type",
@@ -63,6 +63,8 @@ class Plan:
             return f"int{bits}"
         if self.algorithm == "hadamard":
             return f"Hadamard, {self.bits_of_all} bits"
+        if self.algorithm == "kivi":
+            return f"KIVI, {self.bits_of_all} bits"
         if self.algorithm in UNCALIBRATED:
             return f"Hadamard, {self.algorithm.removeprefix('rotated-')}_0"
         if self.algorithm == "latent":

@@ -9,6 +9,9 @@
 //
 //   rotated-q4   each head rotated, in blocks of 32 as llama.cpp's q4_0 (4.5 bits) or q8_0 (8.5 bits), which
 //   rotated-q8   rotates so whenever it quantises a cache
+//   kivi         keys by column, in groups of 32 tokens; values by token, in groups of 32 columns; from the
+//                smallest to the largest, in compress.bits bits. Tokens whose group is not complete, or of
+//                which some are recent (evaluate.exact_recent), stay as they are (KIVI, arXiv:2402.02750)
 #pragma once
 
 #include "app/compress/calibration.h"

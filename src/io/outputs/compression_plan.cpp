@@ -51,6 +51,8 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   const Coding coding = block.bands.empty() ? Coding::symmetric : block.bands.front().coding;
   if (coding != Coding::symmetric)
     file.write_attribute(group, "band_coding", word_of(coding_words(), coding));
+  if (!block.bands.empty() && block.bands.front().tokens > 1)
+    file.write_attribute(group, "band_tokens", block.bands.front().tokens);
   file.write_attribute(group, "expected_loss", block.expected_loss);
   const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
   if (plan.algorithm == CompressionAlgorithm::latent) {
@@ -204,6 +206,10 @@ class PlanReader {
     if (columns.size() != bits.size())
       refuse(group, "", "names other bands in band_columns than in band_bits");
     const Coding coding = read_coding(group);
+    const std::int64_t tokens = file_.read_attribute<std::int64_t>(group, "band_tokens").value_or(1);
+    if (tokens != 1 && (tokens != kGroupTokens || coding != Coding::range))
+      refuse(group + ": band_tokens", std::to_string(tokens),
+             "is not 1, nor " + std::to_string(kGroupTokens) + " with band_coding = range");
     for (std::size_t b = 0; b < bits.size(); ++b) {
       if (known.count(bits[b]) == 0)
         refuse(group + ": band_bits", std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
@@ -214,7 +220,7 @@ class PlanReader {
         refuse(group + ": band_bits", std::to_string(bits[b]),
                "is more than the " + std::to_string(kMostNormalBits) +
                    " that band_coding = normal has levels for");
-      block.bands.push_back({columns[b], to_int(bits[b]), coding});
+      block.bands.push_back({columns[b], to_int(bits[b]), coding, tokens});
     }
   }
 
@@ -310,6 +316,14 @@ double CompressionPlan::read_bytes() const {
       bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(heads.size()));
     }
   return bytes;
+}
+
+std::int64_t CompressionPlan::group_tokens() const {
+  std::int64_t tokens = 1;
+  for (const auto& [stream, blocks] : streams)
+    for (const PlannedBlock& block : blocks)
+      for (const Band& band : block.bands) tokens = std::max(tokens, band.tokens);
+  return tokens;
 }
 
 double CompressionPlan::map_bytes() const {

@@ -4,8 +4,8 @@
 //   /                 attributes: headspan_schema, the members of CompressionPlan, and others that describe
 //                     the run
 //
-//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss, and band_coding where it is not
-//   symmetric
+//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss; band_coding where it is not symmetric,
+//                     band_tokens where tokens are quantised together
 //
 //   latents           mean: [D]; projection: [D, r]; lift: [r, D]; bias: [D]; eigenvalues: [D]
 //
@@ -41,7 +41,8 @@ enum class CompressionAlgorithm {
   quantise,
   hadamard,
   rotated_q4,
-  rotated_q8
+  rotated_q8,
+  kivi
 };
 
 inline const WordList<CompressionAlgorithm>& algorithm_words() {
@@ -49,7 +50,8 @@ inline const WordList<CompressionAlgorithm>& algorithm_words() {
       {"latent", CompressionAlgorithm::latent},         {"headspan", CompressionAlgorithm::headspan},
       {"paper-text", CompressionAlgorithm::paper_text}, {"paper-code", CompressionAlgorithm::paper_code},
       {"quantise", CompressionAlgorithm::quantise},     {"hadamard", CompressionAlgorithm::hadamard},
-      {"rotated-q4", CompressionAlgorithm::rotated_q4}, {"rotated-q8", CompressionAlgorithm::rotated_q8}};
+      {"rotated-q4", CompressionAlgorithm::rotated_q4}, {"rotated-q8", CompressionAlgorithm::rotated_q8},
+                                                    {"kivi", CompressionAlgorithm::kivi}};
   return words;
 }
 
@@ -57,12 +59,14 @@ inline const WordList<CompressionAlgorithm>& algorithm_words() {
 inline bool rounds_columns(CompressionAlgorithm algorithm) {
   using Algorithm = CompressionAlgorithm;
   return algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard ||
-         algorithm == Algorithm::rotated_q4 || algorithm == Algorithm::rotated_q8;
+         algorithm == Algorithm::rotated_q4 || algorithm == Algorithm::rotated_q8 ||
+         algorithm == Algorithm::kivi;
 }
 
 /// Returns whether each head is stored in the coordinates of a Hadamard matrix.
 inline bool rotates_heads(CompressionAlgorithm algorithm) {
-  return rounds_columns(algorithm) && algorithm != CompressionAlgorithm::quantise;
+  return rounds_columns(algorithm) && algorithm != CompressionAlgorithm::quantise &&
+         algorithm != CompressionAlgorithm::kivi;
 }
 
 /// The plan of a layer of a stream. What the algorithm does not use is empty.
@@ -97,6 +101,9 @@ struct CompressionPlan {
   double stored_bytes() const;  ///< of a token in the compressed cache
   double read_bytes() const;    ///< read per token by a decode step: earlier layers may be read again
   double map_bytes() const;     ///< of the maps themselves, with 16 bits per number
+
+  /// Returns how many tokens are quantised together; 1 if none are.
+  std::int64_t group_tokens() const;
 };
 
 /// Writes a plan with further attributes of its root. Throws Error. Local.

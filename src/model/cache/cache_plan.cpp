@@ -218,6 +218,7 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
   CachePlan cached = sharded ? sharded_full_plan(config) : full_plan(config, heads);
   const Range readers = sharded ? Range{0, config.kv_heads} : heads;
   cached.exact.first = plan.exact_first;
+  cached.exact.group = plan.group_tokens();
   for (const auto& [stream, blocks] : plan.streams) {
     const PlanBuilder builder(plan, stream, heads, readers, dtype);
     auto& layers = stream == Stream::k ? cached.keys : cached.values;
@@ -232,6 +233,7 @@ CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan,
                          std::int64_t layer, Range heads, at::ScalarType dtype) {
   CachePlan cached = full_plan(config, heads);
   cached.exact.first = plan.exact_first;
+  cached.exact.group = plan.group_tokens();
   (stream == Stream::k ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
       PlanBuilder(plan, stream, heads, heads, dtype).layer(layer);
   set_attention(config, cached);

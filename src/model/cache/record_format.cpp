@@ -83,8 +83,6 @@ c10::Half to_half(double value) {
   return static_cast<c10::Half>(static_cast<float>(std::clamp(value, -kLargest, kLargest)));
 }
 
-std::int64_t scale_bytes(const Band& band) { return 2 * scales_of(band); }
-
 /// Returns what code 0 means where the step is 1 and no number beside the step is stored.
 double lowest_level(const Band& band) {
   const double half = std::exp2(band.bits - 1);
@@ -114,6 +112,11 @@ Scale write_scale(const Band& band, const T* z, std::byte* out) {
 }
 
 constexpr std::int64_t kRecords = 64;  // scales read at a time
+
+/// Records begin .. end.
+struct RecordRange {
+  std::int64_t begin, end;
+};
 
 /// Reads the scales of at most kRecords records that are `stride` bytes apart. base, step: [kRecords]; zero
 /// after the last record.
@@ -206,11 +209,61 @@ void write_levels(const Band& band, const T* z, std::byte* out) {
   write_bits(codes.data(), band.columns, band.bits, out + scale_bytes(band));
 }
 
+/// Returns where the scales of a column lie among the records of a group, which are `stride` bytes apart.
+std::int64_t scale_place(const Band& band, std::int64_t column, std::int64_t stride) {
+  const std::int64_t each = (band.columns + band.tokens - 1) / band.tokens;
+  return column / each * stride + column % each * 2 * scales_of(band);
+}
+
+/// Quantises the columns of a group of tokens, each by itself. z: [band.tokens, columns], rows `leading`
+/// apart; out: records `stride` bytes apart.
+template <class T>
+void write_group(const Band& band, const T* z, std::int64_t leading, std::byte* out, std::int64_t stride) {
+  const Band of_column{band.tokens, band.bits, band.coding};
+  const auto last = static_cast<std::uint32_t>((1 << band.bits) - 1);
+  const std::size_t tokens = static_cast<std::size_t>(band.tokens);
+  std::vector<T> column(tokens);
+  std::vector<std::uint32_t> codes(tokens), by_token(tokens * static_cast<std::size_t>(band.columns));
+  for (std::int64_t c = 0; c < band.columns; ++c) {
+    for (std::size_t t = 0; t < tokens; ++t) column[t] = z[static_cast<std::int64_t>(t) * leading + c];
+    const Scale scale = write_scale(of_column, column.data(), out + scale_place(band, c, stride));
+    const double inverse = scale.step != 0 ? 1.0 / static_cast<double>(scale.step) : 0;
+    round_codes(column.data(), band.tokens, static_cast<double>(scale.base), inverse, last, codes.data());
+    for (std::size_t t = 0; t < tokens; ++t)
+      by_token[t * static_cast<std::size_t>(band.columns) + static_cast<std::size_t>(c)] = codes[t];
+  }
+  for (std::int64_t t = 0; t < band.tokens; ++t)
+    write_bits(by_token.data() + t * band.columns, band.columns, band.bits, out + t * stride + scale_bytes(band));
+}
+
+/// Reads records of groups; `records` counts from the first record of the group that `in` lies in.
+template <class T>
+void read_groups(const Band& band, const std::byte* in, std::int64_t stride, const RecordRange& records, T* out,
+                 std::int64_t leading) {
+  static const float zero = 0, one = 1;
+  const std::byte* const all = in - records.begin * stride;
+  std::vector<float> base(static_cast<std::size_t>(band.columns)), step(base.size());
+  for (std::int64_t r = records.begin; r < records.end; ++r, out += leading) {
+    const std::byte* const group = all + r / band.tokens * band.tokens * stride;
+    if (r == records.begin || r % band.tokens == 0)
+      for (std::size_t c = 0; c < base.size(); ++c) {
+        c10::Half stored[2];
+        std::memcpy(stored, group + scale_place(band, static_cast<std::int64_t>(c), stride), sizeof stored);
+        base[c] = stored[0];
+        step[c] = stored[1];
+      }
+    expand_codes(coded_rows(band, all + r * stride, stride, 1), &zero, &one, out, leading);
+    for (std::size_t c = 0; c < base.size(); ++c) out[c] = static_cast<T>(base[c] + static_cast<float>(out[c]) * step[c]);
+  }
+}
+
 }  // namespace
 
 RecordFormat::RecordFormat(const std::vector<Band>& bands, Dtype plain) : plain_(plain) {
   for (const Band& band : bands) {
     if (band.columns == 0) continue;
+    HS_ASSERT(band.tokens == 1 || band.coding == Coding::range);
+    group_ = std::max(group_, band.tokens);
     bands_.push_back({band, columns_, bytes_});
     columns_ += band.columns;
     bytes_ += bands_.back().is_coded() ? band_bytes(band) : band.columns * plain_bytes(plain);
@@ -222,6 +275,7 @@ void RecordFormat::pack(const T* z, std::byte* record) const {
   for (const PlacedBand& placed : bands_) {
     const Band& band = placed.band;
     std::byte* out = record + placed.offset;
+    if (band.tokens > 1) continue;
     if (!placed.is_coded()) {
       write_plain(plain_, z + placed.first, band.columns, out);
       continue;
@@ -236,15 +290,25 @@ void RecordFormat::pack(const T* z, std::byte* record) const {
 }
 
 template <class T>
-void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::int64_t first,
-                          std::int64_t count, T* out, std::int64_t leading) const {
+void RecordFormat::pack_group(const T* z, std::byte* record) const {
+  for (const PlacedBand& placed : bands_)
+    if (placed.band.tokens > 1)
+      write_group(placed.band, z + placed.first, columns_, record + placed.offset, bytes_);
+}
+
+template <class T>
+void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::int64_t in_group,
+                          std::int64_t first, std::int64_t count, T* out, std::int64_t leading) const {
   for (const PlacedBand& placed : bands_) {
     const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
     const std::byte* in = record + placed.offset;
     if (placed.is_coded()) {
       HS_ASSERT(end - begin == placed.band.columns);
-      read_codes(placed.band, in, bytes_, records, out + begin - first, leading);
+      if (placed.band.tokens > 1)
+        read_groups(placed.band, in, bytes_, {in_group, in_group + records}, out + begin - first, leading);
+      else
+        read_codes(placed.band, in, bytes_, records, out + begin - first, leading);
     } else {
       in += (begin - placed.first) * plain_bytes(plain_);
       for (std::int64_t r = 0; r < records; ++r)
@@ -292,12 +356,14 @@ bool RecordFormat::is_plain() const {
 }
 
 template void RecordFormat::pack<float>(const float*, std::byte*) const;
-template void RecordFormat::unpack<float>(const std::byte*, std::int64_t, std::int64_t, std::int64_t, float*,
-                                          std::int64_t) const;
+template void RecordFormat::pack_group<float>(const float*, std::byte*) const;
+template void RecordFormat::unpack<float>(const std::byte*, std::int64_t, std::int64_t, std::int64_t,
+                                          std::int64_t, float*, std::int64_t) const;
 template bool RecordFormat::is_plain<float>() const;
 template void RecordFormat::pack<double>(const double*, std::byte*) const;
+template void RecordFormat::pack_group<double>(const double*, std::byte*) const;
 template void RecordFormat::unpack<double>(const std::byte*, std::int64_t, std::int64_t, std::int64_t,
-                                           double*, std::int64_t) const;
+                                           std::int64_t, double*, std::int64_t) const;
 template bool RecordFormat::is_plain<double>() const;
 
 }  // namespace headspan

@@ -14,6 +14,9 @@
 //   normal      l_k a,  l the levels of model/kernels/normal_levels.h, the nearest to z / s with s^2 the mean
 //               of z^2, and a such that the record has the same sum of squares as z
 //
+// A band whose `tokens` is above 1 holds the same for every column of that many consecutive records, its group
+// (KIVI's keys): each record its own codes and an equal part of the scales, in the order of the columns.
+//
 // Scales are rounded to float16 before they are used, k to the nearest even and clipped.
 #pragma once
 
@@ -42,9 +45,17 @@ class RecordFormat {
   std::int64_t columns() const { return columns_; }
   std::int64_t bytes() const { return bytes_; }  ///< per record
 
-  /// Writes z: [columns()] as one record. T: float or double.
+  /// Writes z: [columns()] as one record, except for bands that are quantised in groups. T: float or double.
   template <class T>
   void pack(const T* z, std::byte* record) const;
+
+  /// Returns how many records make a group; 1 if no band needs groups.
+  std::int64_t group() const { return group_; }
+
+  /// Writes those bands of a group of records that are quantised together. z: [group(), columns()]; `record`:
+  /// the first.
+  template <class T>
+  void pack_group(const T* z, std::byte* record) const;
 
   /// Returns how many bytes after the last record `unpack` may read: none where no band is coded.
   std::int64_t slack() const;
@@ -54,10 +65,10 @@ class RecordFormat {
 
   /// Reads columns first .. first + count of `records` consecutive records: [records, count], rows `leading`
   /// >= count + 7 apart; what lies between rows may be overwritten. A coded band is read as a whole or not at
-  /// all.
+  /// all. `in_group`: how many records of its group lie before the first one.
   template <class T>
-  void unpack(const std::byte* record, std::int64_t records, std::int64_t first, std::int64_t count, T* out,
-              std::int64_t leading) const;
+  void unpack(const std::byte* record, std::int64_t records, std::int64_t in_group, std::int64_t first,
+              std::int64_t count, T* out, std::int64_t leading) const;
 
   /// Splits columns first .. first + count, which are whole bands where they are coded, into the fewest runs.
   std::vector<ColumnRun> column_runs(std::int64_t first, std::int64_t count) const;
@@ -78,7 +89,7 @@ class RecordFormat {
 
     std::int64_t end() const { return first + band.columns; }
     bool is_coded() const { return band.bits != kPlainBits; }
-    bool has_steps() const { return is_coded() && band.coding != Coding::normal; }
+    bool has_steps() const { return is_coded() && band.coding != Coding::normal && band.tokens == 1; }
   };
 
   bool has_codes() const;
@@ -87,6 +98,7 @@ class RecordFormat {
   Dtype plain_;
   std::int64_t columns_ = 0;
   std::int64_t bytes_ = 0;
+  std::int64_t group_ = 1;
 };
 
 }  // namespace headspan

@@ -20,6 +20,9 @@ std::vector<DeviceBand> device_bands(const StoredBlock& block, at::Device device
     if (band.bits != kPlainBits && band.coding == Coding::normal)
       throw InputError("", "run.device", "cuda",
                        "reads no plan of hadamard, whose levels are not evenly spaced", "leave it out");
+    if (band.tokens > 1)
+      throw InputError("", "run.device", "cuda", "reads no plan of kivi, which quantises tokens in groups",
+                       "leave it out");
     if (band.bits != kPlainBits) bands.back().codes.emplace(band, device);
     first += band.columns;
   }

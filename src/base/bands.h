@@ -9,8 +9,8 @@
 
 namespace headspan {
 
-constexpr int kPlainBits = 16;      ///< means "as the model computes it"
-constexpr int kMostNormalBits = 5;  ///< of Coding::normal
+constexpr int kPlainBits = 16;             ///< means "as the model computes it"
+constexpr int kMostNormalBits = 5;         ///< of Coding::normal
 constexpr std::int64_t kGroupTokens = 32;  ///< of bands whose tokens share scales
 
 /// What the codes of a band mean, k = 0 .. 2^b - 1. model/cache/record_format.h has the formulas.
@@ -34,7 +34,8 @@ struct Band {
   std::int64_t columns = 0;
   int bits = kPlainBits;  ///< 2, 3, 4, 5, 6 or 8, or kPlainBits
   Coding coding = Coding::symmetric;
-  std::int64_t tokens = 1;  ///< that share the scales of each column (range); 1: columns share those of a token
+  std::int64_t tokens =
+      1;  ///< that share the scales of each column (range); 1: columns share those of a token
 };
 
 /// Returns how many numbers of 16 bits a coded band holds beside its codes.

@@ -148,12 +148,14 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
     });
   };
   const auto line = [](const std::string& algorithm, const std::string& bits, const std::string& instead) {
-    return "a.ini: compress.bits = " + bits + ": is not for compress.algorithm = " + algorithm + "; " + instead;
+    return "a.ini: compress.bits = " + bits + ": is not for compress.algorithm = " + algorithm + "; " +
+           instead;
   };
-  for (const char* given : {"hadamard 5", "hadamard 2", "hadamard auto", "quantise 8", "quantise 3", "kivi auto",
-                            "kivi 2", "kivi 4", "rotated-q4 auto", "rotated-q8 auto"}) {
+  for (const char* given : {"hadamard 5", "hadamard 2", "hadamard auto", "quantise 8", "quantise 3",
+                            "kivi auto", "kivi 2", "kivi 4", "rotated-q4 auto", "rotated-q8 auto"}) {
     const std::string text = given;
-    EXPECT_EQ(refused(text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)), "") << text;
+    EXPECT_EQ(refused(text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)), "nothing was refused")
+        << text;
   }
   EXPECT_EQ(refused("hadamard", "8"), line("hadamard", "8", "give 5, 4, 3 or 2"));
   EXPECT_EQ(refused("hadamard", "3x8"), line("hadamard", "3x8", "give 5, 4, 3 or 2"));

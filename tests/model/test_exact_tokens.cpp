@@ -45,7 +45,9 @@ TEST(ExactTokens, of_groups_are_recent_until_all_of_them_are_far) {
         EXPECT_EQ(split.far, far) << where;
         EXPECT_EQ(std::max(split.recent_begin, split.exact), split.exact + far) << where;
         const TokenSplit next = split_tokens({first, recent, 4}, tokens + 1);
-        EXPECT_LE(tokens - std::max(next.recent_begin, next.exact), (ExactTokens{first, recent, 4}).kept_recent()) << where;
+        EXPECT_LE(tokens - std::max(next.recent_begin, next.exact),
+                  (ExactTokens{first, recent, 4}).kept_recent())
+            << where;
       }
 }
 

@@ -167,7 +167,8 @@ TEST(RecordFormat, groups_of_tokens_are_quantised_by_column) {
       constexpr std::int64_t kTokens = 2 * kGroupTokens + 5;
       const RecordFormat format({{3}, {columns, bits, Coding::range, kGroupTokens}}, Dtype::float64);
       EXPECT_EQ(format.bytes(), 24 + (columns * bits + 7) / 8 + 4 * ((columns + 31) / 32));
-      const std::vector<double> z = draw(kTokens * (columns + 3), 2.5, 3), out = round_trip<double>(format, z);
+      const std::vector<double> z = draw(kTokens * (columns + 3), 2.5, 3),
+                                out = round_trip<double>(format, z);
 
       const auto at = [&](std::int64_t token, std::int64_t column) {
         return static_cast<std::size_t>(token * (columns + 3) + column);

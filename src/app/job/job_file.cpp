@@ -214,7 +214,8 @@ void Resolver::check_bits() const {
     refuse("compress.bits", what, "give 4 or 2");
   if (algorithm == Algorithm::latent && bits.is_quantised())
     refuse("compress.bits", what, "give auto, 16 or bands");
-  const bool takes_bits = algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard || algorithm == Algorithm::kivi || algorithm == Algorithm::latent;
+  const bool takes_bits = algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard ||
+                          algorithm == Algorithm::kivi || algorithm == Algorithm::latent;
   if (!takes_bits && !bits.is_automatic()) refuse("compress.bits", what, "leave it out");
 }
 

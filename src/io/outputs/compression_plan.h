@@ -4,7 +4,8 @@
 //   /                 attributes: headspan_schema, the members of CompressionPlan, and others that describe
 //                     the run
 //
-//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss; band_coding where it is not symmetric,
+//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss; band_coding where it is not
+//   symmetric,
 //                     band_tokens where tokens are quantised together
 //
 //   latents           mean: [D]; projection: [D, r]; lift: [r, D]; bias: [D]; eigenvalues: [D]
@@ -46,11 +47,14 @@ enum class CompressionAlgorithm {
 };
 
 inline const WordList<CompressionAlgorithm>& algorithm_words() {
-  static const WordList<CompressionAlgorithm> words{
-      {"latent", CompressionAlgorithm::latent},         {"headspan", CompressionAlgorithm::headspan},
-      {"paper-text", CompressionAlgorithm::paper_text}, {"paper-code", CompressionAlgorithm::paper_code},
-      {"quantise", CompressionAlgorithm::quantise},     {"hadamard", CompressionAlgorithm::hadamard},
-      {"rotated-q4", CompressionAlgorithm::rotated_q4}, {"rotated-q8", CompressionAlgorithm::rotated_q8},
+  static const WordList<CompressionAlgorithm> words{{"latent", CompressionAlgorithm::latent},
+                                                    {"headspan", CompressionAlgorithm::headspan},
+                                                    {"paper-text", CompressionAlgorithm::paper_text},
+                                                    {"paper-code", CompressionAlgorithm::paper_code},
+                                                    {"quantise", CompressionAlgorithm::quantise},
+                                                    {"hadamard", CompressionAlgorithm::hadamard},
+                                                    {"rotated-q4", CompressionAlgorithm::rotated_q4},
+                                                    {"rotated-q8", CompressionAlgorithm::rotated_q8},
                                                     {"kivi", CompressionAlgorithm::kivi}};
   return words;
 }

@@ -79,8 +79,8 @@ class StoringCache : public KvCache {
   virtual at::Tensor decode_appended(Stream stream, std::int64_t layer,
                                      const std::vector<std::int64_t>& counts) = 0;
 
-  /// For tokens that are quantised in groups, which only a PagedCache has: returns those of the groups that the last `counts` tokens
-  /// complete, as the plan reconstructs them, [tokens, kv_heads, d].
+  /// For tokens that are quantised in groups, which only a PagedCache has: returns those of the groups that
+  /// the last `counts` tokens complete, as the plan reconstructs them, [tokens, kv_heads, d].
   virtual at::Tensor decode_groups(Stream stream, std::int64_t layer,
                                    const std::vector<std::int64_t>& counts);
 

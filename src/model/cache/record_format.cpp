@@ -233,13 +233,14 @@ void write_group(const Band& band, const T* z, std::int64_t leading, std::byte* 
       by_token[t * static_cast<std::size_t>(band.columns) + static_cast<std::size_t>(c)] = codes[t];
   }
   for (std::int64_t t = 0; t < band.tokens; ++t)
-    write_bits(by_token.data() + t * band.columns, band.columns, band.bits, out + t * stride + scale_bytes(band));
+    write_bits(by_token.data() + t * band.columns, band.columns, band.bits,
+               out + t * stride + scale_bytes(band));
 }
 
 /// Reads records of groups; `records` counts from the first record of the group that `in` lies in.
 template <class T>
-void read_groups(const Band& band, const std::byte* in, std::int64_t stride, const RecordRange& records, T* out,
-                 std::int64_t leading) {
+void read_groups(const Band& band, const std::byte* in, std::int64_t stride, const RecordRange& records,
+                 T* out, std::int64_t leading) {
   static const float zero = 0, one = 1;
   const std::byte* const all = in - records.begin * stride;
   std::vector<float> base(static_cast<std::size_t>(band.columns)), step(base.size());
@@ -253,7 +254,8 @@ void read_groups(const Band& band, const std::byte* in, std::int64_t stride, con
         step[c] = stored[1];
       }
     expand_codes(coded_rows(band, all + r * stride, stride, 1), &zero, &one, out, leading);
-    for (std::size_t c = 0; c < base.size(); ++c) out[c] = static_cast<T>(base[c] + static_cast<float>(out[c]) * step[c]);
+    for (std::size_t c = 0; c < base.size(); ++c)
+      out[c] = static_cast<T>(base[c] + static_cast<float>(out[c]) * step[c]);
   }
 }
 

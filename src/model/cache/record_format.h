@@ -14,8 +14,9 @@
 //   normal      l_k a,  l the levels of model/kernels/normal_levels.h, the nearest to z / s with s^2 the mean
 //               of z^2, and a such that the record has the same sum of squares as z
 //
-// A band whose `tokens` is above 1 holds the same for every column of that many consecutive records, its group
-// (KIVI's keys): each record its own codes and an equal part of the scales, in the order of the columns.
+// A band whose `tokens` is above 1 holds the same for every column of that many consecutive records, its
+// group (KIVI's keys): each record its own codes and an equal part of the scales, in the order of the
+// columns.
 //
 // Scales are rounded to float16 before they are used, k to the nearest even and clipped.
 #pragma once

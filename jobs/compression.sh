@@ -84,6 +84,9 @@ wanted() {
   return 1
 }
 
+# Returns whether a method rounds columns without having seen any text.
+uncalibrated() { [[ $1 == quantise-* || $1 == hadamard-* || $1 == rotated-* || $1 == kivi-* ]]; }
+
 # try NAME [--compress.key value ...]: runs $step with each FIT.bin. If there are several, the domain is added to the name.
 try() {
   local name=$1 fit domain
@@ -91,7 +94,7 @@ try() {
   wanted "$name" || return 0
   for fit in "${fits[@]}"; do
     domain=
-    if ((${#fits[@]} > 1)) && [[ $name != quantise-* ]]; then # quantise needs no calibration
+    if ((${#fits[@]} > 1)) && ! uncalibrated "$name"; then
       domain=$(basename "$fit" .bin)
       domain=-${domain%.fit}
     fi
@@ -112,6 +115,14 @@ plans() {
   for bits in 8 4 3; do
     try "quantise-$bits" --compress.algorithm quantise --compress.bits "$bits"
   done
+  for bits in 5 4 3 2; do
+    try "hadamard-$bits" --compress.algorithm hadamard --compress.bits "$bits"
+  done
+  for bits in 4 2; do
+    try "kivi-$bits" --compress.algorithm kivi --compress.bits "$bits"
+  done
+  try rotated-q8 --compress.algorithm rotated-q8
+  try rotated-q4 --compress.algorithm rotated-q4
   for stored in 0.5 0.27 0.2 0.16 0.125; do
     try "latent-$stored" --compress.stored "$stored" "${units[@]}"
     heads k,v "$stored"

@@ -326,6 +326,20 @@ class TestFolders(unittest.TestCase):
         np.testing.assert_array_equal(compression_figures.columns_by_bits(plan, "v", [16, 8, 4]),
                                       [[0, 0, 0], [2, 2, 2], [3, 3, 3]])
 
+    def test_rounded_caches_of_others(self):
+        folder = self.folder / "rounded"
+        for name, algorithm, stored, bits, asked in (("hadamard-3", "hadamard", 0.2, 3, "3"), ("hadamard", "hadamard", 0.27, 4, "auto"),
+                                                     ("rotated-q4", "rotated-q4", 0.28, 4, "auto"),
+                                                     ("rotated-q8", "rotated-q8", 0.53, 8, "auto"), ("kivi-2", "kivi", 0.19, 2, "2")):
+            write_run(folder, name, algorithm, stored, on_both(stored, 0.01, stored, 0.01), ((8, bits),), bits=asked)
+        runs, _ = read_folder(folder)
+        self.assertEqual({run.plan.method: run.plan.calibration for run in runs},
+                         {"Hadamard, 3 bits": "", "Hadamard, 4 bits": "", "Hadamard, q4_0": "", "Hadamard, q8_0": "", "KIVI, 2 bits": ""})
+        axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
+        drawn = {one.get_label(): one.lines[0].get_xydata().tolist() for one in axes[0].containers}
+        self.assertEqual(drawn, {"Hadamard, Lloyd's levels": [[0.2, 0.2], [0.27, 0.27]],
+                                 "Hadamard, q8_0, q4_0": [[0.28, 0.28], [0.53, 0.53]], "KIVI": [[0.19, 0.19]]})
+
     def test_lines_of_the_figure(self):
         runs, _ = read_folder(self.folder / "one")
         axes = compression_figures.draw_text(runs, "docs.heldout", False).axes

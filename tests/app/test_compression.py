@@ -182,9 +182,11 @@ class Compression(StudyTest):
             self.assertLess(ours, 1.1 * theirs, stored)
 
     def test_losses_are_those_of_a_forward_with_replaced_keys_and_values(self):
-        cases = (("latent", {"stored": 0.3}), ("latent", {"bits": "3x8,5x3"}), ("quantise", {"bits": 4}))
-        for model, (algorithm, more) in zip(MODELS, cases):
-            name = f"{model}{algorithm}"
+        cases = (("latent", {"stored": 0.3}), ("latent", {"bits": "3x8,5x3"}), ("quantise", {"bits": 4}),
+                 ("hadamard", {}), ("hadamard", {"bits": 3}), ("rotated-q4", {}), ("rotated-q8", {}), ("kivi", {}), ("kivi", {"bits": 4}))
+        for number, (algorithm, more) in enumerate(cases):
+            model = MODELS[number % len(MODELS)]
+            name = f"{model}{algorithm}{number}"
             path = self.calibrate(1, model, name, algorithm=algorithm, exact_first=2, **more)
             expected = cached_forward.summary(Model(GOLDEN / model), self.sequences, cached_forward.read_plan(path))
             for ranks, cache in ((1, "simulated"), (1, "compressed"), (3, "compressed")):

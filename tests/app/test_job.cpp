@@ -139,6 +139,33 @@ TEST(Job, QuantisesWithoutTokens) {
   EXPECT_EQ(make_job(Command::calibrate, "a.ini", given).tokens.path, "");
 }
 
+TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
+  const auto refused = [](const std::string& algorithm, const std::string& bits) {
+    return input_error_of([&] {
+      make_job(Command::calibrate, "a.ini",
+               read_job_text("a.ini", "[model]\npath = m\n[compress]\nalgorithm = " + algorithm +
+                                          "\nbits = " + bits + "\nplan = p.h5\n"));
+    });
+  };
+  const auto line = [](const std::string& algorithm, const std::string& bits, const std::string& instead) {
+    return "a.ini: compress.bits = " + bits + ": is not for compress.algorithm = " + algorithm + "; " +
+           instead;
+  };
+  for (const char* given : {"hadamard 5", "hadamard 2", "hadamard auto", "quantise 8", "quantise 3",
+                            "kivi auto", "kivi 2", "kivi 4", "rotated-q4 auto", "rotated-q8 auto"}) {
+    const std::string text = given;
+    EXPECT_EQ(refused(text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)), "nothing was refused")
+        << text;
+  }
+  EXPECT_EQ(refused("hadamard", "8"), line("hadamard", "8", "give 5, 4, 3 or 2"));
+  EXPECT_EQ(refused("hadamard", "3x8"), line("hadamard", "3x8", "give 5, 4, 3 or 2"));
+  EXPECT_EQ(refused("quantise", "auto"), line("quantise", "auto", "give 8, 4 or 3"));
+  EXPECT_EQ(refused("quantise", "5"), line("quantise", "5", "give 8, 4 or 3"));
+  EXPECT_EQ(refused("kivi", "3"), line("kivi", "3", "give 4 or 2"));
+  EXPECT_EQ(refused("rotated-q4", "4"), line("rotated-q4", "4", "leave it out"));
+  EXPECT_EQ(refused("rotated-q8", "16"), line("rotated-q8", "16", "leave it out"));
+}
+
 TEST(Job, CompressesOneCheckpointAsItIsStored) {
   const auto expect = [](const std::string& key, const std::string& line) {
     const GivenKeys given = read_job_text("a.ini", "[model]\npath = m\n" + key +

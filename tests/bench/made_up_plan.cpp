@@ -20,7 +20,7 @@ std::vector<T> draw(std::int64_t count, std::mt19937& engine) {
 PlannedBlock latents(std::int64_t columns, std::mt19937& engine) {
   const std::int64_t eighth = columns / 8, r = 7 * eighth;
   PlannedBlock block;
-  block.bands = {{eighth, 8, false}, {3 * eighth, 5, false}, {3 * eighth, 3, false}};
+  block.bands = {{eighth, 8}, {3 * eighth, 5}, {3 * eighth, 3}};
   block.mean = block.bias = draw<double>(columns, engine);
   block.projection = draw<float>(columns * r, engine);
   block.reconstruction = draw<float>(r * columns, engine);
@@ -31,7 +31,7 @@ PlannedBlock kept_heads(std::int64_t layer, std::int64_t heads, std::int64_t d, 
   PlannedBlock block;
   for (std::int64_t head = 0; head < heads; head += 2) block.kept.push_back(head);
   const auto kept = static_cast<std::int64_t>(block.kept.size());
-  block.bands = {{kept * d, kPlainBits, false}};
+  block.bands = {{kept * d, kPlainBits}};
   for (std::int64_t head = 1; head < heads; head += 2) {
     block.targets.push_back(head);
     for (std::int64_t i = 0; i < 2; ++i)

@@ -43,7 +43,7 @@ class PlanMaker {
   PlannedBlock columns(const std::vector<Band>& bands) {
     PlannedBlock block;
     block.bands = bands;
-    if (plan_.algorithm == CompressionAlgorithm::quantise) return block;
+    if (rounds_columns(plan_.algorithm)) return block;
     std::int64_t r = 0;
     for (const Band& band : bands) r += band.columns;
     block.mean = block.bias = draw<double>(plan_.columns());
@@ -58,7 +58,7 @@ class PlanMaker {
     const std::int64_t last = plan_.kv_heads - 1, first = last > 1 ? 0 : last, d = plan_.head_size;
     PlannedBlock block;
     block.kept = first == last ? std::vector<std::int64_t>{last} : std::vector<std::int64_t>{first, last};
-    block.bands = {{static_cast<std::int64_t>(block.kept.size()) * d, kPlainBits, false}};
+    block.bands = {{static_cast<std::int64_t>(block.kept.size()) * d}};
     for (std::int64_t head = 0; head < last; ++head) {
       if (head == first) continue;
       block.targets.push_back(head);

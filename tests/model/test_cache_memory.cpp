@@ -56,11 +56,11 @@ struct Case {
 
 std::vector<Case> cases() {
   StoredBlock full, latents, kept;
-  full.bands = {{kColumns, kPlainBits, false}};
-  latents.bands = {{128, 8, false}, {256, 4, false}, {128, 2, false}};
+  full.bands = {{kColumns, kPlainBits}};
+  latents.bands = {{128, 8}, {256, 4}, {128, 2}};
   latents.mean = at::zeros({kColumns});
   latents.projection = at::randn({kColumns, 128 + 256 + 128});
-  kept.bands = {{6 * kHeadSize, kPlainBits, false}};
+  kept.bands = {{6 * kHeadSize, kPlainBits}};
   kept.kept = std::vector<std::int64_t>{0, 3, 4, 9, 10, 15};
   return {{"full", full, 2 * 1024},
           {"latents", latents, (128 + 2) + (256 / 2 + 2) + (128 / 4 + 2), 8},

@@ -142,7 +142,7 @@ void expect_everywhere(const CompressionPlan& plan, const Expected& expected) {
 
 TEST(CachePlan, OfLatentsReadsWhatThePlanLifts) {
   const ModelConfig config = small_config();
-  const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}, {3, 3, false}}, 0);
+  const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8}, {3, 3}}, 0);
 
   expect_everywhere(plan, [&](Stream stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
     return of_latents(plan.streams.at(stream)[at_of(layer)], token()[layer], head, j);
@@ -170,7 +170,8 @@ TEST(CachePlan, OfHeadsReadsReferencesOfEarlierLayersToo) {
 TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
   const ModelConfig config = small_config();
   const CompressionPlan plan =
-      PlanMaker(config, "quantise").make({{4, 4, true}, {4, 4, true}, {4, 4, true}}, 0);
+      PlanMaker(config, "quantise")
+          .make({{4, 4, Coding::range}, {4, 4, Coding::range}, {4, 4, Coding::range}}, 0);
 
   expect_heads(plan, SharedBlocks::replicated, kHeads,
                [&](Stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
@@ -182,12 +183,12 @@ TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
   EXPECT_EQ(half.keys[0].block.bands[0].columns, 4);
   EXPECT_EQ(half.keys[0].block.bands[1].columns, 2);  // what is left of its heads
   EXPECT_EQ(half.keys[0].block.bands[1].bits, 4);
-  EXPECT_TRUE(half.keys[0].block.bands[1].offset);
+  EXPECT_EQ(half.keys[0].block.bands[1].coding, Coding::range);
 }
 
 TEST(CachePlan, LeavesAStreamThatThePlanDoesNotHaveAsItIs) {
   const ModelConfig config = small_config();
-  CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 3);
+  CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8}}, 3);
   plan.streams.erase(Stream::k);
 
   expect_everywhere(plan, [&](Stream stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
@@ -201,7 +202,7 @@ TEST(CachePlan, LeavesAStreamThatThePlanDoesNotHaveAsItIs) {
 
 TEST(CachePlan, OfOneBlockLeavesAllOthersAsTheyAre) {
   const ModelConfig config = small_config();
-  const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 3);
+  const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8}}, 3);
 
   const CachePlan cached = one_block_plan(config, plan, Stream::v, 1, {0, kHeads}, at::kDouble);
 
@@ -214,7 +215,7 @@ TEST(CachePlan, OfOneBlockLeavesAllOthersAsTheyAre) {
 
 TEST(CachePlan, OfAnotherModelIsRefused) {
   const ModelConfig config = small_config();
-  const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8, false}}, 0);
+  const CompressionPlan plan = PlanMaker(config, "latent").make({{2, 8}}, 0);
   ModelConfig other = config;
   other.kv_heads = 2;
 

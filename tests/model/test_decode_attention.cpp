@@ -34,20 +34,20 @@ struct Case {
 /// Where nothing is coded the two differ by the rounding of float32, else by that of 16-bit integers, too:
 /// 1e-4 is allowed.
 std::vector<Case> cases() {
-  return {{"latents as they are", "latent", {{50, kPlainBits, false}}, 5e-6},
-          {"latents in many bits", "latent", {{10, 8, false}, {30, 6, false}}, 1e-4},
-          {"latents in few bits",
-           "latent",
-           {{20, 5, false}, {26, 4, false}, {33, 3, false}, {9, 2, false}},
-           1e-4},
-          {"latents of every kind",
-           "latent",
-           {{3, kPlainBits, false}, {9, 8, false}, {20, 4, false}, {7, 6, false}, {40, 3, false}},
-           1e-4},
+  return {{"latents as they are", "latent", {{50, kPlainBits}}, 5e-6},
+          {"latents in many bits", "latent", {{10, 8}, {30, 6}}, 1e-4},
+          {"latents in few bits", "latent", {{20, 5}, {26, 4}, {33, 3}, {9, 2}}, 1e-4},
+          {"latents of every kind", "latent", {{3, kPlainBits}, {9, 8}, {20, 4}, {7, 6}, {40, 3}}, 1e-4},
           {"heads, some of another layer", "headspan", {}, 5e-6},
-          {"a group for each head", "quantise", {{32, 4, true}, {32, 4, true}, {32, 4, true}}, 1e-4},
-          {"groups across heads", "quantise", {{48, 4, true}, {48, 4, true}}, 5e-6},
-          {"groups in 8 bits", "quantise", {{32, 8, true}, {32, 8, true}, {32, 8, true}}, 1e-4}};
+          {"a group for each head",
+           "quantise",
+           {{32, 4, Coding::range}, {32, 4, Coding::range}, {32, 4, Coding::range}},
+           1e-4},
+          {"groups across heads", "quantise", {{48, 4, Coding::range}, {48, 4, Coding::range}}, 5e-6},
+          {"groups in 8 bits",
+           "quantise",
+           {{32, 8, Coding::range}, {32, 8, Coding::range}, {32, 8, Coding::range}},
+           1e-4}};
 }
 
 struct Tokens {

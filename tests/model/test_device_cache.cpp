@@ -45,11 +45,12 @@ struct Case {
 
 std::vector<Case> cases() {
   return {{"full", {}, ""},
-          {"latent", {{20, kPlainBits, false}}, ""},
-          {"latent", {{3, 8, false}, {5, 6, false}, {0, 5, false}, {11, 3, false}, {9, 2, false}}, ""},
-          {"latent", {{2, kPlainBits, false}, {13, 5, false}, {7, 4, true}}, "k"},
+          {"latent", {{20, kPlainBits}}, ""},
+          {"latent", {{3, 8}, {5, 6}, {0, 5}, {11, 3}, {9, 2}}, ""},
+          {"latent", {{2, kPlainBits}, {13, 5}, {7, 4, Coding::range}}, "k"},
           {"latent", {}, ""},
-          {"quantise", {{kColumns / 2, 4, true}, {kColumns / 2, 4, true}}, ""},
+          {"quantise", {{kColumns / 2, 4, Coding::range}, {kColumns / 2, 4, Coding::range}}, ""},
+          {"rotated-q4", std::vector<Band>(2 * kKvHeads, {kHeadSize / 2, 4, Coding::gguf}), ""},
           {"headspan", {}, ""},
           {"headspan", {}, "v"}};
 }
@@ -202,7 +203,7 @@ TEST(DeviceCache, takes_long_sequences_in_parts) {
   const Ranks ranks{Dtype::float64, Dtype::float64};
   if (ranks.own.count != kKvHeads) GTEST_SKIP() << "fewer heads: nothing to part";
   constexpr std::int64_t kMany = 16;
-  const CachePlan plan = ranks.plan({"latent", {{13, 5, true}}, ""}, 0, 0);
+  const CachePlan plan = ranks.plan({"latent", {{13, 5, Coding::range}}, ""}, 0, 0);
   const DevicePlan on_device = make_device_plan(plan, at::kDouble, at::kCPU);
   DeviceCache cache(on_device, kMany, ranks.types(), ranks.layout.tensor_parallel);
   PagedCache host(plan, kMany, ranks.types(), ranks.layout.tensor_parallel);
@@ -258,7 +259,7 @@ TEST(DeviceCache, simulates_what_the_host_gives) {
 
 TEST(DeviceCache, stores_what_records_have) {
   const Ranks ranks{Dtype::float32, Dtype::float16};
-  const Case mixed{"latent", {{2, kPlainBits, false}, {13, 5, false}, {7, 4, true}}, ""};
+  const Case mixed{"latent", {{2, kPlainBits}, {13, 5}, {7, 4, Coding::range}}, ""};
   const CachePlan plan = ranks.plan(mixed, 5, 4);
   const DevicePlan on_device = make_device_plan(plan, at::kFloat, at::kCPU);
   DeviceCache cache(on_device, kSequences, ranks.types(), ranks.layout.tensor_parallel);
@@ -277,6 +278,14 @@ TEST(DeviceCache, stores_what_records_have) {
     EXPECT_EQ(cache.bytes().stored, streams * kSequences * room * record);
     EXPECT_EQ(cache.bytes().exact, streams * kSequences * (5 + 3) * d * 2);
   }
+}
+
+TEST(DeviceCache, refuses_levels_that_are_not_evenly_spaced) {
+  const ModelConfig config = small_model();
+  const std::vector<Band> bands(kKvHeads, {kHeadSize, 4, Coding::normal});
+  const CachePlan plan = make_cache_plan(config, PlanMaker(config, "hadamard").make(bands, 0), {0, kKvHeads},
+                                         at::kFloat, SharedBlocks::replicated, "plan");
+  EXPECT_THROW(make_device_plan(plan, at::kFloat, at::kCPU), InputError);
 }
 
 }  // namespace

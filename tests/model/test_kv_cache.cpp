@@ -81,6 +81,15 @@ TEST_P(KvCacheGolden, a_full_cache_gives_the_logits_of_transformers) {
   }
 }
 
+/// Returns bands like `group`, in which each head of d columns begins a new one.
+std::vector<Band> in_groups(std::int64_t columns, std::int64_t d, const Band& group) {
+  std::vector<Band> bands;
+  for (std::int64_t head = 0; head < columns; head += d)
+    for (std::int64_t left = d; left > 0; left -= group.columns)
+      bands.push_back({std::min(left, group.columns), group.bits, group.coding});
+  return bands;
+}
+
 TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const std::int64_t d = input_.config.head_size, all = input_.config.kv_heads * d;
@@ -88,10 +97,13 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
     std::string algorithm;
     std::vector<Band> bands;
   };
-  const std::vector<Case> cases{{"latent", {{2, 8, false}, {3, 4, false}, {all / 4, 2, false}}},
-                                {"latent", {{all / 2, kPlainBits, false}}},
+  const std::vector<Case> cases{{"latent", {{2, 8}, {3, 4}, {all / 4, 2}}},
+                                {"latent", {{all / 2, kPlainBits}}},
                                 {"latent", {}},
-                                {"quantise", {{all - d, 4, true}, {d, 4, true}}},
+                                {"quantise", {{all - d, 4, Coding::range}, {d, 4, Coding::range}}},
+                                {"hadamard", in_groups(all, d, {d, 3, Coding::normal})},
+                                {"rotated-q4", in_groups(all, d, {3, 4, Coding::gguf})},
+                                {"kivi", {{all, 2, Coding::range, 4}}},
                                 {"headspan", {}}};
   for (const int size : {1, 2}) {
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
@@ -124,8 +136,11 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
   if (world.size() % 2 != 0 || input_.config.kv_heads % 2 != 0)
     GTEST_SKIP() << "no two ranks can share the heads";
   const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
-  for (const std::string algorithm : {"latent", "headspan"}) {
-    const CompressionPlan plan = PlanMaker(input_.config, algorithm).make({{all / 2, kPlainBits, false}}, 1);
+  for (const std::string algorithm : {"latent", "headspan", "hadamard"}) {
+    const std::vector<Band> bands = algorithm == "hadamard"
+                                        ? in_groups(all, input_.config.head_size, {5, 4, Coding::normal})
+                                        : std::vector<Band>{{all / 2, kPlainBits}};
+    const CompressionPlan plan = PlanMaker(input_.config, algorithm).make(bands, 1);
     std::vector<at::Tensor> logits;
     for (const int size : {1, 2}) {
       const Layout layout(size);
@@ -145,7 +160,7 @@ TEST_P(KvCacheGolden, in_float32_both_agree_to_its_rounding) {
   const ProcessLayout processes(world, 1, 1, std::nullopt);
   const Transformer model = load(layout, Dtype::float32);
   const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
-  const CompressionPlan plan = PlanMaker(input_.config, "latent").make({{all / 2, kPlainBits, false}}, 2);
+  const CompressionPlan plan = PlanMaker(input_.config, "latent").make({{all / 2, kPlainBits}}, 2);
   const CachedModel cached(model, input_, processes, plan, {"plan"});
   const std::size_t count = golden_.batch.lengths.size();
   const auto simulated = cached.make_cache(CacheKind::simulated, count),
@@ -173,7 +188,7 @@ TEST(KvCache, allocates_pages_of_stored_columns_only) {
   const ModelConfig& config = input.config;
   const Transformer model =
       Transformer::random(config, 1, {input.dtype, {config.layers, true}}, layout.tensor_parallel);
-  const CompressionPlan plan = PlanMaker(config, "latent").make({{5, 4, false}}, 3);
+  const CompressionPlan plan = PlanMaker(config, "latent").make({{5, 4}}, 3);
   const CachedModel cached(model, input, processes, plan, {"plan"});
   const auto cache = cached.make_cache(CacheKind::compressed, 2),
              full = cached.make_cache(CacheKind::full, 2);

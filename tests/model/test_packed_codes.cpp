@@ -20,16 +20,16 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const int bits : {2, 3, 4, 5, 6, 8})
-    for (const bool offset : {false, true})
+    for (const Coding coding : {Coding::symmetric, Coding::range, Coding::gguf})
       for (const std::int64_t columns : {1, 5, 7, 8, 13, 64})
         for (const at::ScalarType type : {at::kFloat, at::kDouble})
-          all.push_back({{columns, bits, offset}, type});
+          all.push_back({{columns, bits, coding}, type});
   return all;
 }
 
 std::string name_of(const Case& one) {
-  return std::to_string(one.band.bits) + " bits, " + std::to_string(one.band.columns) + " columns" +
-         (one.band.offset ? ", offset" : "");
+  return std::to_string(one.band.bits) + " bits, " + std::to_string(one.band.columns) + " columns, " +
+         word_of(coding_words(), one.band.coding);
 }
 
 /// Rows of all magnitudes, one of zeros and one of a single number.
@@ -53,7 +53,7 @@ void expect_records(const Case& one) {
     format.pack(z.data_ptr<T>() + r * one.band.columns, expected.data() + r * format.bytes());
   const std::int64_t leading = RecordFormat::leading(one.band.columns);
   at::Tensor values = at::empty({kRows, leading}, one.type);
-  format.unpack(expected.data(), kRows, 0, one.band.columns, values.data_ptr<T>(), leading);
+  format.unpack(expected.data(), kRows, 0, 0, one.band.columns, values.data_ptr<T>(), leading);
 
   const PackedRows packed = fields.pack(z);
   const CodeScales scales = fields.read_scales(packed.scales);

@@ -73,11 +73,11 @@ struct Case {
 
 std::vector<Case> cases(const ModelConfig& config, bool coded) {
   const std::int64_t half = config.kv_heads * config.head_size / 2;
-  std::vector<Case> all{{"latent", {{half, kPlainBits, false}}, true},
-                        {"latent", {{half, kPlainBits, false}}, false},
+  std::vector<Case> all{{"latent", {{half, kPlainBits}}, true},
+                        {"latent", {{half, kPlainBits}}, false},
                         {"headspan", {}, true},
                         {"headspan", {}, false}};
-  if (coded) all.push_back({"latent", {{2, 8, false}, {half / 2, 2, false}}, true});
+  if (coded) all.push_back({"latent", {{2, 8}, {half / 2, 2}}, true});
   if (coded) all.push_back({"latent", {}, true});
   return all;
 }
@@ -138,7 +138,7 @@ TEST(ShardedCacheBytes, fall_with_the_ranks) {
   constexpr std::int64_t kExact = 3, kPages = 8 + 9 + 4, kRecord = 2 * 5;
   const Shard shard("olmo2_mha", Dtype::bfloat16);
   const ModelConfig& config = shard.input.config;
-  const CompressionPlan plan = PlanMaker(config, "latent").make({{5, kPlainBits, false}}, kExact);
+  const CompressionPlan plan = PlanMaker(config, "latent").make({{5, kPlainBits}}, kExact);
   std::vector<std::int64_t> lengths;
   for (const std::int64_t length : stored) lengths.push_back(length + kExact);
   const std::int64_t streams = 2 * config.layers, page = kPage * kRecord, ranks = world_size();
@@ -159,7 +159,7 @@ TEST(ShardedCacheBytes, fall_with_the_ranks) {
 
 TEST(ShardedCacheBytes, choose_the_way) {
   const ModelConfig config = open_model({}, golden_folder("olmo2_mha"), false, true).config;
-  const CompressionPlan plan = PlanMaker(config, "latent").make({{5, kPlainBits, false}}, 0);
+  const CompressionPlan plan = PlanMaker(config, "latent").make({{5, kPlainBits}}, 0);
   const double token = 2 * 2 * 5 * 4, maps = 2 * 2 * (5 * 32 + 32) * 4;  // streams, layers, columns, float32
   const auto choice = [&](int ranks, double tokens, double memory) {
     return choose_shared_blocks(plan, Dtype::float32, ranks, tokens, memory);
@@ -171,7 +171,7 @@ TEST(ShardedCacheBytes, choose_the_way) {
   EXPECT_EQ(choice(1, 1000, 1), SharedBlocks::replicated) << "nothing is shared";
   EXPECT_EQ(choice(4, 10, 1), SharedBlocks::replicated) << "maps of all heads are more than the blocks";
 
-  CompressionPlan quantised = PlanMaker(config, "quantise").make({{32, 4, true}}, 0);
+  CompressionPlan quantised = PlanMaker(config, "quantise").make({{32, 4, Coding::range}}, 0);
   EXPECT_EQ(choose_shared_blocks(quantised, Dtype::float32, 4, 1000, 1), SharedBlocks::replicated);
 }
 

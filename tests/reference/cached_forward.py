@@ -10,7 +10,11 @@ from dataclasses import dataclass
 import h5py
 import numpy as np
 
-from latents import quantise, restore
+from latents import restore
+from rounding import kivi, read_back
+
+
+ROUNDING = "quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi"
 
 
 @dataclass
@@ -45,11 +49,12 @@ class Cache:
         """Returns x^ for x: [tokens, heads, d] of one layer."""
         self.stored[s].append(x)
         group, rows = self.plan.streams[s][layer], x.reshape(len(x), -1)
+        if self.plan.algorithm == "kivi":
+            return kivi(s, x, int(group["band_bits"][0]), self.plan.exact_first)
         if self.plan.algorithm == "latent":
             out = restore(rows, group).reshape(x.shape)
-        elif self.plan.algorithm == "quantise":
-            bits, = set(map(int, group["band_bits"]))
-            out = quantise(rows, group["band_columns"], bits).reshape(x.shape)
+        elif self.plan.algorithm in ROUNDING:
+            out = read_back(self.plan.algorithm, group, x)
         else:
             out = self.predict(s, group, x)
         out[:self.plan.exact_first] = x[:self.plan.exact_first]

@@ -3,7 +3,8 @@ import numpy as np
 
 import elimination
 import latents
-from cached_forward import Plan
+import rounding
+from cached_forward import ROUNDING, Plan
 from moments import moments, run
 
 CODE_LEAST, CODE_MOST = 4, 6  # references of a target in the paper's code
@@ -11,15 +12,14 @@ CODE_LEAST, CODE_MOST = 4, 6  # references of a target in the paper's code
 
 def calibrate(model, fit, heldout, algorithm="latent", scope="layer", streams="kv", stored=0.25, bits="auto", references=5,
               exact_first=4, skip_first=0, ridge=0.0):
-    """Returns the Plan, its expected loss (NaN for quantise), and the share of the streams' bytes that it stores.
+    """Returns the Plan, its expected loss (NaN where columns are rounded), and the share of the streams' bytes that it stores.
 
     fit, heldout: the token ids of each sequence. references: their number; for paper-text also m of Algorithm 1.
     """
-    if algorithm == "quantise":
-        columns = latents.quantise_groups(model.kv_heads, model.d)
-        group = {"band_columns": columns, "band_bits": [int(bits)] * len(columns)}
-        share = (int(bits) * sum(columns) + 32 * len(columns)) / (16 * sum(columns))
-        return Plan(algorithm, exact_first, {s: [group] * model.layers for s in streams}), np.nan, share
+    if algorithm in ROUNDING:
+        group = rounding.group_of(algorithm, model.kv_heads, model.d, 4 if bits == "auto" else bits)
+        plan = Plan(algorithm, exact_first, {s: [group] * model.layers for s in streams})
+        return plan, np.nan, rounding.share_of(algorithm, group)
     first = max(exact_first, skip_first)
     found = moments(model, fit, first)
     if algorithm == "latent":

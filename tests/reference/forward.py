@@ -96,15 +96,15 @@ class Model:
         return {"proj": proj, "normed": normed, "roped": self.rope(normed)}
 
     def attention_weights(self, q, k):
-        """Returns [query heads, query, key]."""
-        keys = np.repeat(k, self.heads // self.kv_heads, 1)
-        scores = np.einsum("thd,shd->hts", q, keys) / np.sqrt(self.d) + np.triu(np.full((len(q), len(q)), -np.inf), 1)
+        """Returns [query heads, query, key]. k: [tokens, heads, d], or what each query sees, [query, tokens, heads, d]."""
+        keys = np.repeat(k, self.heads // self.kv_heads, -2)
+        scores = np.einsum("thd,tshd->hts" if k.ndim == 4 else "thd,shd->hts", q, keys) / np.sqrt(self.d) + np.triu(np.full((len(q), len(q)), -np.inf), 1)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         return weights / weights.sum(-1, keepdims=True)
 
     def attend(self, q, k, v):
-        values = np.repeat(v, self.heads // self.kv_heads, 1)
-        return np.einsum("hts,shd->thd", self.attention_weights(q, k), values).reshape(len(q), -1)
+        values = np.repeat(v, self.heads // self.kv_heads, -2)
+        return np.einsum("hts,tshd->thd" if v.ndim == 4 else "hts,shd->thd", self.attention_weights(q, k), values).reshape(len(q), -1)
 
     def mlp(self, x, name):
         gate = self.linear(x, name + ".gate_proj")
@@ -116,7 +116,8 @@ class Model:
     def attention(self, x, layer, cached=None):
         """Returns {stream: {point: values}}, and the block's output before it is normalised or added: [tokens, hidden].
 
-        cached(layer, k, v): returns the keys and values that attention reads instead of the roped ones.
+        cached(layer, k, v): returns the keys and values that attention reads instead of the roped ones, for all queries
+        or for each.
         """
         name = f"model.layers.{layer}"
         inner = x if self.norm_after else self.norm(x, name + ".input_layernorm.weight")

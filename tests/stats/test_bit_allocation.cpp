@@ -108,7 +108,7 @@ TEST(BitAllocation, whole_columns_go_to_the_largest_eigenvalues) {
 
 TEST(BitAllocation, given_bands_lose_what_they_leave_out) {
   const Spectrum spectrum{4, 1, 0.25, 0.1};
-  const std::vector<Band> bands{{1, 8, false}, {2, 3, false}};
+  const std::vector<Band> bands{{1, 8}, {2, 3}};
 
   const Allocation found = allocate_bands({spectrum, spectrum}, bands);
 

@@ -10,7 +10,7 @@ from ..charts import rate_chart
 from ..figures import compression as figures
 from ..figures.selection import LETTERS
 from ..page import as_json, environment, picture, plot_library, template_text
-from .plan import STREAMS, domain_of
+from .plan import STREAMS, UNCALIBRATED, domain_of
 
 LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page makes recommendations, descending
 ROUNDING = 1e-9
@@ -74,7 +74,7 @@ def method_cells(run, several):
 
 def table_rows(runs, texts, several):
     """Returns one row per run: both streams first, then by algorithm, largest first."""
-    order = sorted(runs, key=lambda run: (list(STREAMS).index(run.plan.streams), run.plan.algorithm != "quantise",
+    order = sorted(runs, key=lambda run: (list(STREAMS).index(run.plan.streams), run.plan.algorithm not in UNCALIBRATED,
                                           run.plan.method, run.plan.calibration, -run.plan.stored))
     return [[*method_cells(run, several), f"{run.plan.stored:.3f}",
              *(cell for text in texts for cell in loss_cells(run, text)), *byte_cells(run), *speed_cells(run)]

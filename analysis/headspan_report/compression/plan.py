@@ -12,7 +12,8 @@ from ..error import InputError
 from ..opening import open_checked, open_regular
 from ..result import check_complete, check_schema, one_line, plain
 
-ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "quantise")
+UNCALIBRATED = ("quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi")
+ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", *UNCALIBRATED)
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
 REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", "bits", "model_type",
             "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "bytes_read",
@@ -60,9 +61,21 @@ class Plan:
         bits = str(self.bits)
         if self.algorithm == "quantise":
             return f"int{bits}"
+        if self.algorithm == "hadamard":
+            return f"Hadamard, {self.bits_of_all} bits"
+        if self.algorithm == "kivi":
+            return f"KIVI, {self.bits_of_all} bits"
+        if self.algorithm in UNCALIBRATED:
+            return f"Hadamard, {self.algorithm.removeprefix('rotated-')}_0"
         if self.algorithm == "latent":
             return {"auto": "latent", "16": "latent, whole columns"}.get(bits, f"latent, bits {bits}")
         return f"headspan, {self.scope}" if self.algorithm == "headspan" else str(self.algorithm)
+
+    @property
+    def bits_of_all(self):
+        """The bits of every number, where all have the same."""
+        bits, = {int(b) for stream in self.stored_by.values() for layer in stream for b in layer.bits}
+        return bits
 
     @property
     def sixteen_bits(self):
@@ -77,7 +90,7 @@ class Plan:
     @property
     def calibration(self):
         """The domain of the calibration, "" if there was none."""
-        return "" if self.algorithm == "quantise" else domain_of(Path(str(self.tokens_path)).stem)
+        return "" if self.algorithm in UNCALIBRATED else domain_of(Path(str(self.tokens_path)).stem)
 
 
 @dataclass

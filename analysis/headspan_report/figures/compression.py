@@ -7,19 +7,21 @@ from .axes import NULL_COLOUR, SEQUENCE, legend, panel_list, panels
 from .selection import LETTERS
 
 METHODS = {"int": ("#D55E00", "s"), "latent,": ("#56B4E9", "D"), "latent": ("#0072B2", "o"),
-           "headspan": ("#009E73", "^"), "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P")}
+           "headspan": ("#009E73", "^"), "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P"),
+           "Hadamard, q": ("#56B4E9", "X"), "Hadamard": ("#6F4EAE", "*"), "KIVI": ("#444444", "p")}
 TICKS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1)
 
 
 def style_of(method):
-    """Returns (colour, marker) of a method: int8, int4 and int3 have the same, and so have all latents of equal bits.
-    """
+    """Returns (colour, marker) of a method: those that differ only in their bits have the same."""
     return next(style for start, style in METHODS.items() if method.startswith(start))
 
 
 def family(run):
     """Returns what the runs on one line have in common."""
-    method = "int8, int4, int3" if run.plan.algorithm == "quantise" else run.plan.method
+    families = {"quantise": "int8, int4, int3", "hadamard": "Hadamard, Lloyd's levels",
+                "rotated-q4": "Hadamard, q8_0, q4_0", "rotated-q8": "Hadamard, q8_0, q4_0", "kivi": "KIVI"}
+    method = families.get(run.plan.algorithm, run.plan.method)
     return method, run.plan.calibration
 
 

@@ -9,6 +9,7 @@
 #include "app/compress/measured_kl.h"
 #include "app/compress/plan_heads.h"
 #include "app/compress/plan_latents.h"
+#include "app/compress/plan_rounded.h"
 #include "app/compress/self_generated_text.h"
 #include "app/job/job_file.h"
 #include "app/job/job_rules.h"
@@ -42,7 +43,7 @@ struct Prepared {
   Sample sample;
 };
 
-bool needs_tokens(const Job::Compress& rule) { return rule.algorithm != CompressionAlgorithm::quantise; }
+bool needs_tokens(const Job::Compress& rule) { return !rounds_columns(rule.algorithm); }
 
 /// Throws InputError unless `fit` tokens suffice.
 void check_fit_tokens(std::int64_t fit, std::int64_t columns, const Job::Tokens& tokens) {
@@ -189,8 +190,8 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   plan.kv_heads = config.kv_heads;
   plan.head_size = config.head_size;
   plan.exact_first = job.compress.exact_first;
-  if (plan.algorithm == CompressionAlgorithm::quantise) {
-    plan.streams = plan_quantised(job.compress, config);
+  if (rounds_columns(plan.algorithm)) {
+    plan.streams = plan_rounded(job.compress, config);
     return plan;
   }
   plan.weights_digest = prepared.origin.weights_digest;

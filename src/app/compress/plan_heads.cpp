@@ -50,7 +50,7 @@ class HeadMaps {
     PlannedBlock block;
     for (std::int64_t h = 0; h < heads; ++h)
       (references_[to_size(layer * heads + h)].empty() ? block.kept : block.targets).push_back(h);
-    block.bands = {{static_cast<std::int64_t>(block.kept.size()) * d_, kPlainBits, false}};
+    block.bands = {{static_cast<std::int64_t>(block.kept.size()) * d_}};
     const std::size_t targets = block.targets.size();
     block.references.assign(targets * to_size(max_references_), -1);
     block.map.assign(targets * to_size(max_references_ * d_ * d_), 0);

@@ -258,14 +258,4 @@ std::map<Stream, std::vector<double>> loss_scale(const Job::Compress& rule, cons
   return LatentPlanner(rule, calibration).loss_scale(measure);
 }
 
-PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config) {
-  const std::int64_t d = config.head_size, group = std::min(config.kv_heads, (64 + d - 1) / d) * d;
-  PlannedBlock block;
-  for (std::int64_t left = config.kv_heads * d; left > 0; left -= group)
-    block.bands.push_back({std::min(left, group), *rule.bits.width, true});
-  PlannedStreams planned;
-  for (const Stream stream : rule.streams) planned[stream].assign(to_size(config.layers), block);
-  return planned;
-}
-
 }  // namespace headspan

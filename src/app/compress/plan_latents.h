@@ -1,4 +1,4 @@
-// Plans what a layer stores: latents in few bits, or its columns in few bits.
+// Plans what a layer stores where it stores latents: in few bits, or as whole columns.
 #pragma once
 
 #include "app/compress/calibration.h"
@@ -19,8 +19,5 @@ PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibr
 /// latents as whole columns. The same on every rank. Collective over the grid of the Grams.
 std::map<Stream, std::vector<double>> loss_scale(const Job::Compress& rule, const Calibration& calibration,
                                                  const MeasuredKl& measure);
-
-/// Plans every column in compress.bits bits, in groups of whole heads of at least 64 columns. Local.
-PlannedStreams plan_quantised(const Job::Compress& rule, const ModelConfig& config);
 
 }  // namespace headspan

@@ -110,7 +110,7 @@ Json compare_weights(const Job::Evaluate& rule, const std::string& model, const 
                      const Log& log) {
   const std::string& weights = prepared.weights_digest;
   Json found{{"digest", weights}, {"plan", nullptr}, {"same", nullptr}};
-  if (!prepared.plan || prepared.plan->algorithm == CompressionAlgorithm::quantise)
+  if (!prepared.plan || rounds_columns(prepared.plan->algorithm))
     return found;  // no maps that depend on the weights
   const std::string& planned = prepared.plan->weights_digest;
   if (planned.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdlib>
+#include <initializer_list>
 #include <sstream>
 
 #include "app/job/job_options.h"
@@ -102,6 +103,7 @@ class Resolver {
     check_predict();
     if (job_.output.directory.empty()) missing("output.directory", "give the folder for the results");
   }
+  void check_bits() const;
   void resolve_calibrate() const;
   void resolve_evaluate() const;
 
@@ -194,17 +196,39 @@ void Resolver::check_one_checkpoint() const {
   if (job_.model.select != Words{"all"}) refuse("model.select", "selects from a manifest", right);
 }
 
+/// Throws InputError unless compress.bits suits compress.algorithm.
+void Resolver::check_bits() const {
+  using Algorithm = CompressionAlgorithm;
+  const Job::Compress& compress = job_.compress;
+  const StoredBits& bits = compress.bits;
+  const Algorithm algorithm = compress.algorithm;
+  const std::string what = "is not for compress.algorithm = " + word_of(algorithm_words(), algorithm);
+  const auto is_one_of = [&](std::initializer_list<int> widths) {
+    return bits.width && std::find(widths.begin(), widths.end(), *bits.width) != widths.end();
+  };
+  if (algorithm == Algorithm::quantise && !is_one_of({8, 4, 3}))
+    refuse("compress.bits", what, "give 8, 4 or 3");
+  if (algorithm == Algorithm::hadamard && !bits.is_automatic() && !is_one_of({5, 4, 3, 2}))
+    refuse("compress.bits", what, "give 5, 4, 3 or 2");
+  if (algorithm == Algorithm::kivi && !bits.is_automatic() && !is_one_of({4, 2}))
+    refuse("compress.bits", what, "give 4 or 2");
+  if (algorithm == Algorithm::latent && bits.is_quantised())
+    refuse("compress.bits", what, "give auto, 16 or bands");
+  const bool takes_bits = algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard ||
+                          algorithm == Algorithm::kivi || algorithm == Algorithm::latent;
+  if (!takes_bits && !bits.is_automatic()) refuse("compress.bits", what, "leave it out");
+}
+
 void Resolver::resolve_calibrate() const {
   using Algorithm = CompressionAlgorithm;
   const Job::Compress& compress = job_.compress;
-  const bool quantise = compress.algorithm == Algorithm::quantise,
-             latent = compress.algorithm == Algorithm::latent;
+  const bool rounds = rounds_columns(compress.algorithm), latent = compress.algorithm == Algorithm::latent;
   const bool measured = compress.units == LossUnits::measured;
   const bool grams = has("grams.paths");
   check_one_checkpoint();
   if (!grams && !has("model.path"))
     missing("model.path", "give the checkpoint that is to be compressed, or grams.paths");
-  if (!grams && !has("tokens.path") && !quantise) missing("tokens.path", "give the tokens to calibrate on");
+  if (!grams && !has("tokens.path") && !rounds) missing("tokens.path", "give the tokens to calibrate on");
   if (grams && has("tokens.path"))
     refuse("tokens.path", "is given beside grams.paths", "give one of the two");
   if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
@@ -213,19 +237,13 @@ void Resolver::resolve_calibrate() const {
            "give model.path and tokens.path in place of grams.paths, or residual");
   if (measured && !latent && compress.algorithm != Algorithm::headspan)
     refuse("compress.units", "is for compress.algorithm = latent or headspan", "leave it out");
-  if (compress.own_text > 0 && (grams || quantise))
+  const std::string algorithm = word_of(algorithm_words(), compress.algorithm);
+  if (compress.own_text > 0 && (grams || rounds))
     refuse("compress.own_text",
-           grams ? "runs the model, and Grams are given" : "calibrates, and quantise does not",
+           grams ? "runs the model, and Grams are given" : "calibrates, and " + algorithm + " does not",
            "leave it out");
-  if (quantise && !compress.bits.is_quantised())
-    refuse("compress.bits", "is not for compress.algorithm = quantise", "give 8, 4 or 3");
-  if (!quantise && compress.bits.is_quantised())
-    refuse("compress.bits", "is for compress.algorithm = quantise", "give auto, 16 or bands");
-  if (!quantise && !latent && !compress.bits.is_automatic())
-    refuse("compress.bits",
-           "is not for compress.algorithm = " + word_of(algorithm_words(), compress.algorithm),
-           "leave it out");
-  if (has("compress.stored") && (quantise || !compress.bits.bands.empty()))
+  check_bits();
+  if (has("compress.stored") && (rounds || !compress.bits.bands.empty()))
     refuse("compress.stored", "follows from compress.bits here", "leave it out");
 }
 

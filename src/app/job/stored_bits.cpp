@@ -6,7 +6,7 @@ namespace headspan {
 namespace {
 
 const WordList<int>& width_words() {
-  static const WordList<int> words{{"16", kPlainBits}, {"8", 8}, {"4", 4}, {"3", 3}};
+  static const WordList<int> words{{"16", kPlainBits}, {"8", 8}, {"5", 5}, {"4", 4}, {"3", 3}, {"2", 2}};
   return words;
 }
 
@@ -19,7 +19,7 @@ std::vector<Band> read_bands(const std::string& text) {
                        bits = integer(2).read(part.substr(cross + 1));
     if (bits > 8 || bits == 7) throw BadValue("has a band of " + std::to_string(bits) + " bits");
     if (!bands.empty() && bits >= bands.back().bits) throw BadValue("has bands of rising bits");
-    bands.push_back({columns, to_int(bits), false});
+    bands.push_back({columns, to_int(bits)});
   }
   return bands;
 }
@@ -35,7 +35,8 @@ std::string write_bands(const std::vector<Band>& bands) {
 
 ValueKind<StoredBits> stored_bits() {
   return {
-      "auto, 16, 8, 4, 3, or bands COUNTxBITS such as 16x8,32x6 with 2, 3, 4, 5, 6 or 8 bits, more before "
+      "auto, 16, 8, 5, 4, 3, 2, or bands COUNTxBITS such as 16x8,32x6 with 2, 3, 4, 5, 6 or 8 bits, more "
+      "before "
       "fewer",
       [](const std::string& text) -> StoredBits {
         if (const auto width = value_of(width_words(), text)) return {width, {}};

@@ -11,7 +11,7 @@ namespace headspan {
 
 /// Either a width or bands. If there is neither, bits are chosen for each layer (auto).
 struct StoredBits {
-  std::optional<int> width;  ///< of every number: 16 (as the model computes it), 8, 4 or 3
+  std::optional<int> width;  ///< of every number: 16 (as the model computes it), 8, 5, 4, 3 or 2
   std::vector<Band> bands;   ///< of every layer, more bits before fewer
 
   bool is_automatic() const { return !width && bands.empty(); }
@@ -19,7 +19,7 @@ struct StoredBits {
   bool is_quantised() const { return width && *width != kPlainBits; }
 };
 
-/// auto, 16, 8, 4, 3 or COUNTxBITS,...
+/// auto, 16, 8, 5, 4, 3, 2 or COUNTxBITS,...
 ValueKind<StoredBits> stored_bits();
 
 }  // namespace headspan

@@ -7,7 +7,7 @@ namespace headspan {
 
 SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int ranks, double tokens,
                                   double memory) {
-  if (ranks == 1 || plan.algorithm == CompressionAlgorithm::quantise) return SharedBlocks::replicated;
+  if (ranks == 1 || rounds_columns(plan.algorithm)) return SharedBlocks::replicated;
   std::int64_t record = 0;
   std::size_t numbers = 0;
   for (const auto& [stream, blocks] : plan.streams)
@@ -35,6 +35,7 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input, cons
                                          options.shared, options.plan_path);
   CachePlan replaced = full_.host;
   compressed.exact.recent = replaced.exact.recent = options.exact_recent;
+  if (compressed.exact.group > 1) replaced.exact = compressed.exact;  // groups begin behind the first tokens
   compressed_ = make_plan(std::move(compressed));
   replaced_ = make_plan(std::move(replaced));
 }

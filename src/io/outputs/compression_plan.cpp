@@ -48,6 +48,11 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
   }
   file.write_attribute(group, "band_columns", columns);
   file.write_attribute(group, "band_bits", bits);
+  const Coding coding = block.bands.empty() ? Coding::symmetric : block.bands.front().coding;
+  if (coding != Coding::symmetric)
+    file.write_attribute(group, "band_coding", word_of(coding_words(), coding));
+  if (!block.bands.empty() && block.bands.front().tokens > 1)
+    file.write_attribute(group, "band_tokens", block.bands.front().tokens);
   file.write_attribute(group, "expected_loss", block.expected_loss);
   const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
   if (plan.algorithm == CompressionAlgorithm::latent) {
@@ -56,7 +61,7 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
     write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
     write_array(file, group + "/projection", block.projection, {all, r});
     write_array(file, group + "/lift", block.reconstruction, {r, all});
-  } else if (plan.algorithm != CompressionAlgorithm::quantise) {
+  } else if (!rounds_columns(plan.algorithm)) {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
     write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});
     write_array(file, group + "/targets", block.targets, {targets});
@@ -176,7 +181,7 @@ class PlanReader {
     read_bands(group, block);
     block.expected_loss = loss(group);
     const std::int64_t all = plan_.columns(), r = stored_columns(block);
-    if (plan_.algorithm == CompressionAlgorithm::quantise) {
+    if (rounds_columns(plan_.algorithm)) {
       if (r != all) refuse(group, "", "must store every column");
     } else if (plan_.algorithm == CompressionAlgorithm::latent) {
       if (r > all) refuse(group, "", "stores more columns than there are");
@@ -200,14 +205,32 @@ class PlanReader {
     static const std::set<std::int64_t> known{2, 3, 4, 5, 6, 8, kPlainBits};
     if (columns.size() != bits.size())
       refuse(group, "", "names other bands in band_columns than in band_bits");
+    const Coding coding = read_coding(group);
+    const std::int64_t tokens = file_.read_attribute<std::int64_t>(group, "band_tokens").value_or(1);
+    if (tokens != 1 && (tokens != kGroupTokens || coding != Coding::range))
+      refuse(group + ": band_tokens", std::to_string(tokens),
+             "is not 1, nor " + std::to_string(kGroupTokens) + " with band_coding = range");
     for (std::size_t b = 0; b < bits.size(); ++b) {
       if (known.count(bits[b]) == 0)
         refuse(group + ": band_bits", std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
       if (columns[b] < 0 || columns[b] > plan_.columns())
         refuse(group + ": band_columns", std::to_string(columns[b]),
                "is no number of columns of a layer, which has " + std::to_string(plan_.columns()));
-      block.bands.push_back({columns[b], to_int(bits[b]), plan_.algorithm == CompressionAlgorithm::quantise});
+      if (coding == Coding::normal && bits[b] > kMostNormalBits)
+        refuse(group + ": band_bits", std::to_string(bits[b]),
+               "is more than the " + std::to_string(kMostNormalBits) +
+                   " that band_coding = normal has levels for");
+      block.bands.push_back({columns[b], to_int(bits[b]), coding, tokens});
     }
+  }
+
+  /// Plans of `quantise` that do not name their coding have ranges.
+  Coding read_coding(const std::string& group) const {
+    const auto word = file_.read_attribute<std::string>(group, "band_coding");
+    if (!word) return plan_.algorithm == CompressionAlgorithm::quantise ? Coding::range : Coding::symmetric;
+    const std::optional<Coding> coding = value_of(coding_words(), *word);
+    if (!coding) refuse(group + ": band_coding", *word, "is not known to this version of headspan");
+    return *coding;
   }
 
   void read_targets(const std::string& group, PlannedBlock& block) {
@@ -293,6 +316,14 @@ double CompressionPlan::read_bytes() const {
       bytes += static_cast<double>(2 * head_size * static_cast<std::int64_t>(heads.size()));
     }
   return bytes;
+}
+
+std::int64_t CompressionPlan::group_tokens() const {
+  std::int64_t tokens = 1;
+  for (const auto& [stream, blocks] : streams)
+    for (const PlannedBlock& block : blocks)
+      for (const Band& band : block.bands) tokens = std::max(tokens, band.tokens);
+  return tokens;
 }
 
 double CompressionPlan::map_bytes() const {

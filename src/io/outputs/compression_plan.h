@@ -4,7 +4,9 @@
 //   /                 attributes: headspan_schema, the members of CompressionPlan, and others that describe
 //                     the run
 //
-//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss
+//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss; band_coding where it is not
+//   symmetric,
+//                     band_tokens where tokens are quantised together
 //
 //   latents           mean: [D]; projection: [D, r]; lift: [r, D]; bias: [D]; eigenvalues: [D]
 //
@@ -14,8 +16,8 @@
 // D = kv_heads * d is the number of columns of a layer. A plan of latents stores z = (x - mean) projection
 // and reconstructs x as z lift + bias. A plan of heads stores the kept heads and reconstructs target t as the
 // columns of its references, side by side, times map[t], plus bias[t]. `kept` and `targets` number the heads
-// of the layer, `references` those of the stream in layer-major order, -1 for none. `quantise` stores the
-// columns themselves, in bands with an offset.
+// of the layer, `references` those of the stream in layer-major order, -1 for none. The algorithms that round
+// columns store the columns themselves, those of each head rotated where the algorithm says so.
 #pragma once
 
 #include <map>
@@ -30,16 +32,45 @@
 namespace headspan {
 
 /// How a plan stores keys and values: latents in few bits; whole heads, of which others are predicted, chosen
-/// by what they cost or by the paper's text or code; or plain columns in few bits.
-enum class CompressionAlgorithm { latent, headspan, paper_text, paper_code, quantise };
+/// by what they cost or by the paper's text or code; or all columns rounded to few bits, as they are or each
+/// head rotated by a Hadamard matrix.
+enum class CompressionAlgorithm {
+  latent,
+  headspan,
+  paper_text,
+  paper_code,
+  quantise,
+  hadamard,
+  rotated_q4,
+  rotated_q8,
+  kivi
+};
 
 inline const WordList<CompressionAlgorithm>& algorithm_words() {
   static const WordList<CompressionAlgorithm> words{{"latent", CompressionAlgorithm::latent},
                                                     {"headspan", CompressionAlgorithm::headspan},
                                                     {"paper-text", CompressionAlgorithm::paper_text},
                                                     {"paper-code", CompressionAlgorithm::paper_code},
-                                                    {"quantise", CompressionAlgorithm::quantise}};
+                                                    {"quantise", CompressionAlgorithm::quantise},
+                                                    {"hadamard", CompressionAlgorithm::hadamard},
+                                                    {"rotated-q4", CompressionAlgorithm::rotated_q4},
+                                                    {"rotated-q8", CompressionAlgorithm::rotated_q8},
+                                                    {"kivi", CompressionAlgorithm::kivi}};
   return words;
+}
+
+/// Returns whether an algorithm rounds all columns, with nothing that depends on a model's weights.
+inline bool rounds_columns(CompressionAlgorithm algorithm) {
+  using Algorithm = CompressionAlgorithm;
+  return algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard ||
+         algorithm == Algorithm::rotated_q4 || algorithm == Algorithm::rotated_q8 ||
+         algorithm == Algorithm::kivi;
+}
+
+/// Returns whether each head is stored in the coordinates of a Hadamard matrix.
+inline bool rotates_heads(CompressionAlgorithm algorithm) {
+  return rounds_columns(algorithm) && algorithm != CompressionAlgorithm::quantise &&
+         algorithm != CompressionAlgorithm::kivi;
 }
 
 /// The plan of a layer of a stream. What the algorithm does not use is empty.
@@ -74,6 +105,9 @@ struct CompressionPlan {
   double stored_bytes() const;  ///< of a token in the compressed cache
   double read_bytes() const;    ///< read per token by a decode step: earlier layers may be read again
   double map_bytes() const;     ///< of the maps themselves, with 16 bits per number
+
+  /// Returns how many tokens are quantised together; 1 if none are.
+  std::int64_t group_tokens() const;
 };
 
 /// Writes a plan with further attributes of its root. Throws Error. Local.

@@ -17,14 +17,22 @@ class BlockPages {
   static constexpr std::int64_t kPageTokens = 64;
 
   /// `format` must outlive the pages.
-  explicit BlockPages(const RecordFormat& format) : format_(&format) {}
+  explicit BlockPages(const RecordFormat& format);
 
   std::int64_t tokens() const { return tokens_; }
+
+  /// Returns the bytes of pages, without the tokens of a group that waits for more: caches keep those as they
+  /// are.
   std::int64_t allocated_bytes() const;
 
-  /// rows: [count, columns]. T: float or double.
+  /// rows: [count, columns]. What is quantised in groups reads as 0 until its group is complete. T: float or
+  /// double.
   template <class T>
   void append(const T* rows, std::int64_t count);
+
+  /// Replaces tokens begin .. begin + count, whole groups. rows: [count, columns].
+  template <class T>
+  void rewrite(std::int64_t begin, const T* rows, std::int64_t count);
 
   /// Returns columns first .. first + columns of tokens begin .. end as [end - begin, columns] and sets
   /// `leading` to the distance of rows: in place for numbers of type T within one page, else unpacked into
@@ -51,10 +59,11 @@ class BlockPages {
 
   std::int64_t page_bytes() const { return kPageTokens * format_->bytes() + format_->slack(); }
   void add_page();
-  const std::byte* record(std::int64_t token) const;
+  std::byte* record(std::int64_t token) const;
 
   const RecordFormat* format_;
   std::int64_t tokens_ = 0;
+  std::vector<double> waiting_;  // rows of the last group, if it is not complete
   std::vector<std::unique_ptr<std::byte, Free>> pages_;
 };
 

@@ -1,6 +1,7 @@
 #include "model/cache/cache_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -33,7 +34,16 @@ CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d, 
 }
 
 CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d) {
-  return plain_layer(layer, heads, d, {{heads * d, kPlainBits, false}});
+  return plain_layer(layer, heads, d, {{heads * d}});
+}
+
+/// Returns the Hadamard matrix of the largest power of two that divides d, normalised, as often along the
+/// diagonal as it fits: [d, d], symmetric and its own inverse.
+at::Tensor hadamard(std::int64_t d, at::ScalarType dtype) {
+  const std::int64_t size = d & -d;
+  at::Tensor block = at::ones({1, 1}, at::kDouble);
+  while (block.size(0) < size) block = at::cat({at::cat({block, block}, 1), at::cat({block, -block}, 1)}, 0);
+  return at::kron(at::eye(d / size, at::kDouble), block / std::sqrt(static_cast<double>(size))).to(dtype);
 }
 
 /// Builds one stream of a cache plan: `local` are the heads of this rank, which contribute to its blocks;
@@ -52,19 +62,29 @@ class PlanBuilder {
 
   CachedLayer layer(std::int64_t layer) const {
     const PlannedBlock& block = blocks_[static_cast<std::size_t>(layer)];
-    if (plan_.algorithm == CompressionAlgorithm::quantise)
-      return plain_layer(layer, heads_.count, d_,
-                         heads_.count == plan_.kv_heads ? block.bands : local_groups(block));
+    if (rounds_columns(plan_.algorithm)) return rounded_columns(layer, block);
     return plan_.algorithm == CompressionAlgorithm::latent ? latents(layer, block) : head_maps(layer, block);
   }
 
  private:
-  /// Divides this rank's columns into groups at most as wide as those of the plan.
-  std::vector<Band> local_groups(const PlannedBlock& block) const {
+  CachedLayer rounded_columns(std::int64_t layer, const PlannedBlock& block) const {
+    CachedLayer cached = plain_layer(layer, heads_.count, d_, local_bands(block));
+    if (!rotates_heads(plan_.algorithm)) return cached;
+    const at::Tensor rotation = hadamard(d_, dtype_);
+    cached.block.rotation = rotation.expand({heads_.count, d_, d_});
+    for (HeadDecoder& decoder : cached.slices.front().decoders) decoder.matrix = rotation.unsqueeze(0);
+    return cached;
+  }
+
+  /// Divides this rank's columns as the plan divides those of the first heads.
+  std::vector<Band> local_bands(const PlannedBlock& block) const {
     std::vector<Band> bands;
-    const Band& first = block.bands.front();
-    for (std::int64_t left = heads_.count * d_; left > 0; left -= first.columns)
-      bands.push_back({std::min(left, first.columns), first.bits, true});
+    std::int64_t left = heads_.count * d_;
+    for (Band band : block.bands) {
+      band.columns = std::min(left, band.columns);
+      if (band.columns > 0) bands.push_back(band);
+      left -= band.columns;
+    }
     return bands;
   }
 
@@ -194,10 +214,11 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
                          std::to_string(config.kv_heads) + ", " + std::to_string(config.head_size) + ")",
                      "give a plan that was calibrated on this model");
   const bool sharded = shared == SharedBlocks::sharded && heads.count != config.kv_heads &&
-                       plan.algorithm != CompressionAlgorithm::quantise && config.has_plain_attention();
+                       !rounds_columns(plan.algorithm) && config.has_plain_attention();
   CachePlan cached = sharded ? sharded_full_plan(config) : full_plan(config, heads);
   const Range readers = sharded ? Range{0, config.kv_heads} : heads;
   cached.exact.first = plan.exact_first;
+  cached.exact.group = plan.group_tokens();
   for (const auto& [stream, blocks] : plan.streams) {
     const PlanBuilder builder(plan, stream, heads, readers, dtype);
     auto& layers = stream == Stream::k ? cached.keys : cached.values;
@@ -212,6 +233,7 @@ CachePlan one_block_plan(const ModelConfig& config, const CompressionPlan& plan,
                          std::int64_t layer, Range heads, at::ScalarType dtype) {
   CachePlan cached = full_plan(config, heads);
   cached.exact.first = plan.exact_first;
+  cached.exact.group = plan.group_tokens();
   (stream == Stream::k ? cached.keys : cached.values)[static_cast<std::size_t>(layer)] =
       PlanBuilder(plan, stream, heads, heads, dtype).layer(layer);
   set_attention(config, cached);

@@ -34,12 +34,14 @@ namespace headspan {
 /// it is, both are sharded.
 enum class SharedBlocks { replicated, sharded };
 
-/// How one layer of a stream is stored: z = (x - mean) projection, or the columns of some heads, or x itself.
+/// How one layer of a stream is stored: z = (x - mean) projection, or the columns of some heads, or those of
+/// every head times its rotation, or x itself.
 struct StoredBlock {
   std::vector<Band> bands;
   bool shared = false;    ///< computed from the heads of all tensor-parallel ranks
   at::Tensor mean;        ///< [D of this rank]; defined where `projection` is
   at::Tensor projection;  ///< [D of this rank, r]; undefined: columns are taken as they are
+  at::Tensor rotation;    ///< [kv_heads of this rank, d, d]; undefined: none
   std::optional<std::vector<std::int64_t>> kept;  ///< among all heads of the layer; nothing: all of this rank
 };
 

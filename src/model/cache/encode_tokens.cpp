@@ -22,6 +22,8 @@ at::Tensor encode_tokens(const StoredBlock& block, const at::Tensor& x, const De
       if (head >= 0 && head < heads.count)
         z.narrow(1, static_cast<std::int64_t>(i) * x.size(2), x.size(2)).copy_(x.select(1, head));
     }
+  } else if (block.rotation.defined()) {
+    return at::bmm(x.transpose(0, 1), block.rotation).transpose(0, 1).reshape({x.size(0), -1});
   } else {
     return flat;
   }

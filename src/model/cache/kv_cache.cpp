@@ -2,6 +2,7 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include "base/error.h"
 #include "model/cache/encode_tokens.h"
 
 namespace headspan {
@@ -38,6 +39,15 @@ at::Tensor StoringCache::attend_appended(std::int64_t layer, const at::Tensor& q
   return attend_stored(layer, q.to(compute_).contiguous(), k, v, counts).to(q.scalar_type());
 }
 
+at::Tensor StoringCache::decode_groups(Stream, std::int64_t, const std::vector<std::int64_t>&) {
+  HS_ASSERT(false);
+  return {};
+}
+
+void StoringCache::rewrite_groups(Stream, std::int64_t, const at::Tensor&, const std::vector<std::int64_t>&) {
+  HS_ASSERT(false);
+}
+
 SimulatedCache::SimulatedCache(std::unique_ptr<StoringCache> stored, std::unique_ptr<StoringCache> full)
     : KvCache(static_cast<std::int64_t>(stored->lengths().size())),
       stored_(std::move(stored)),
@@ -47,8 +57,11 @@ at::Tensor SimulatedCache::attend(std::int64_t layer, const at::Tensor& q, const
                                   const at::Tensor& v, const std::vector<std::int64_t>& counts) {
   stored_->append(Stream::k, layer, k, counts);
   stored_->append(Stream::v, layer, v, counts);
-  full_->append(Stream::k, layer, stored_->decode_appended(Stream::k, layer, counts), counts);
-  full_->append(Stream::v, layer, stored_->decode_appended(Stream::v, layer, counts), counts);
+  for (const Stream stream : {Stream::k, Stream::v}) {
+    full_->append(stream, layer, stored_->decode_appended(stream, layer, counts), counts);
+    if (stored_->exact().group > 1)
+      full_->rewrite_groups(stream, layer, stored_->decode_groups(stream, layer, counts), counts);
+  }
   return full_->attend_appended(layer, q, k, v, counts);
 }
 

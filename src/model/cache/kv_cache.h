@@ -79,6 +79,17 @@ class StoringCache : public KvCache {
   virtual at::Tensor decode_appended(Stream stream, std::int64_t layer,
                                      const std::vector<std::int64_t>& counts) = 0;
 
+  /// For tokens that are quantised in groups, which only a PagedCache has: returns those of the groups that
+  /// the last `counts` tokens complete, as the plan reconstructs them, [tokens, kv_heads, d].
+  virtual at::Tensor decode_groups(Stream stream, std::int64_t layer,
+                                   const std::vector<std::int64_t>& counts);
+
+  /// Replaces what is stored of the same tokens by x: [tokens, kv_heads, d].
+  virtual void rewrite_groups(Stream stream, std::int64_t layer, const at::Tensor& x,
+                              const std::vector<std::int64_t>& counts);
+
+  const ExactTokens& exact() const { return exact_; }
+
  protected:
   StoringCache(std::int64_t sequences, const ExactTokens& exact, const CacheTypes& types,
                const DeviceComm& tensor_parallel);

@@ -156,8 +156,9 @@ class RecentTokens {
       : keys_(keys), values_(values) {
     if (!keys.recent.defined()) return;
     const at::Tensor token = at::arange(keys.recent.size(0), at::kLong) + keys.recent_begin;
-    const at::Tensor query = at::tensor(seen, at::kLong).unsqueeze(1) - 1;
-    near_ = (query - token).lt(keys.kept.recent);
+    std::vector<std::int64_t> begins;
+    for (const std::int64_t tokens : seen) begins.push_back(split_tokens(keys.kept, tokens).recent_begin);
+    near_ = token.ge(at::tensor(begins, at::kLong).unsqueeze(1));
   }
 
   void replace_scores(const at::Tensor& scores, const at::Tensor& rows) const {

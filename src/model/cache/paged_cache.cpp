@@ -66,6 +66,14 @@ void append_rows(BlockPages& pages, const PageShard& shard, std::int64_t begin, 
   });
 }
 
+/// Returns the stored tokens whose groups `count` more tokens complete.
+Range completed_groups(const ExactTokens& kept, std::int64_t past, std::int64_t count) {
+  const auto complete = [&](std::int64_t tokens) {
+    return split_tokens(kept, tokens).stored / kept.group * kept.group;
+  };
+  return {complete(past), complete(past + count) - complete(past)};
+}
+
 /// Returns whether each sequence has one query, in float32, so that attend_step can compute it.
 bool is_step(const at::Tensor& q, const std::vector<std::int64_t>& counts, std::int64_t kv_heads) {
   return q.scalar_type() == at::kFloat && q.size(1) / kv_heads <= kMostSkinnyRows &&
@@ -162,7 +170,7 @@ std::vector<StreamView> PagedCache::views_with_recent(StreamCache& cache, std::i
   std::int64_t row = 0;
   for (std::size_t s = 0; s < counts.size(); ++s) {
     views.push_back(view(cache, layer, s));
-    if (exact_.recent > 0 && counts[s] > 0) {
+    if (exact_.keeps_recent() && counts[s] > 0) {
       at::Tensor& kept = cache.sequences[to_size(layer)][s].recent;
       at::Tensor recent = x.narrow(0, row, counts[s]);
       if (kept.defined()) recent = at::cat({kept, recent});
@@ -258,6 +266,32 @@ at::Tensor PagedCache::decode_appended(Stream stream, std::int64_t layer,
     parts.push_back(decode_pages(blocks, plan_.head_size, past.stored, all.stored, compute_));
   }
   return at::cat(parts);
+}
+
+at::Tensor PagedCache::decode_groups(Stream stream, std::int64_t layer,
+                                     const std::vector<std::int64_t>& counts) {
+  std::vector<at::Tensor> parts;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    const Range completed = completed_groups(exact_, lengths()[s], counts[s]);
+    parts.push_back(decode_pages(view(stream_cache(stream), layer, s), plan_.head_size, completed.first,
+                                 completed.first + completed.count, compute_));
+  }
+  return at::cat(parts);
+}
+
+void PagedCache::rewrite_groups(Stream stream, std::int64_t layer, const at::Tensor& x,
+                                const std::vector<std::int64_t>& counts) {
+  const at::Tensor rows = x.to(compute_).contiguous();
+  std::int64_t row = 0;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    const Range completed = completed_groups(exact_, lengths()[s], counts[s]);
+    BlockPages& pages = stream_cache(stream).sequences[to_size(layer)][s].pages;
+    const auto rewrite = [&](const auto* values) {
+      pages.rewrite(completed.first, values + row * x.size(1) * x.size(2), completed.count);
+    };
+    compute_ == at::kDouble ? rewrite(rows.data_ptr<double>()) : rewrite(rows.data_ptr<float>());
+    row += completed.count;
+  }
 }
 
 CacheBytes PagedCache::bytes() const {

@@ -26,6 +26,10 @@ class PagedCache : public StoringCache {
   CacheBytes bytes() const override;
   at::Tensor decode_appended(Stream stream, std::int64_t layer,
                              const std::vector<std::int64_t>& counts) override;
+  at::Tensor decode_groups(Stream stream, std::int64_t layer,
+                           const std::vector<std::int64_t>& counts) override;
+  void rewrite_groups(Stream stream, std::int64_t layer, const at::Tensor& x,
+                      const std::vector<std::int64_t>& counts) override;
 
  protected:
   const StoredBlock& stored_block(Stream stream, std::int64_t layer) const override;

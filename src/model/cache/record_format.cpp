@@ -9,6 +9,7 @@
 #include <c10/util/Half.h>
 
 #include "base/error.h"
+#include "model/kernels/normal_levels.h"
 #include "model/kernels/row_kernels.h"
 
 namespace headspan {
@@ -82,28 +83,40 @@ c10::Half to_half(double value) {
   return static_cast<c10::Half>(static_cast<float>(std::clamp(value, -kLargest, kLargest)));
 }
 
-std::int64_t scale_bytes(const Band& band) { return band.offset ? 4 : 2; }
+/// Returns what code 0 means where the step is 1 and no number beside the step is stored.
+double lowest_level(const Band& band) {
+  const double half = std::exp2(band.bits - 1);
+  return band.coding == Coding::gguf ? -half : 0.5 - half;
+}
+
+/// Returns the step from one code to the next for numbers from `smallest` to `largest`.
+double step_of(const Band& band, double smallest, double largest) {
+  const double levels = std::exp2(band.bits);
+  if (band.coding == Coding::range) return (largest - smallest) / (levels - 1);
+  const double magnitude = std::max(std::abs(smallest), std::abs(largest));
+  if (band.coding == Coding::symmetric) return magnitude / (levels / 2 - 0.5);
+  if (band.bits == 8) return magnitude / (levels / 2 - 1);
+  return (largest > -smallest ? -magnitude : magnitude) / (levels / 2);
+}
 
 /// Writes the scale of z as the record stores it and returns it as it will be read.
 template <class T>
 Scale write_scale(const Band& band, const T* z, std::byte* out) {
-  c10::Half stored[2];
-  const auto [smallest, largest] = std::minmax_element(z, z + band.columns);
-  const double levels = std::exp2(band.bits);
-  if (band.offset) {
-    stored[0] = to_half(static_cast<double>(*smallest));
-    stored[1] = to_half(static_cast<double>(*largest - *smallest) / (levels - 1));
-  } else {
-    const double magnitude = std::max<double>(std::abs(*smallest), std::abs(*largest));
-    stored[0] = to_half(magnitude / (levels / 2 - 0.5));
-  }
-  std::memcpy(out, stored, static_cast<std::size_t>(scale_bytes(band)));
-  const float first = stored[0];
-  if (band.offset) return {first, stored[1]};
-  return {first * static_cast<float>(0.5 - levels / 2), first};
+  const auto [first, last] = std::minmax_element(z, z + band.columns);
+  const auto smallest = static_cast<double>(*first), largest = static_cast<double>(*last);
+  const c10::Half step = to_half(step_of(band, smallest, largest)), base = to_half(smallest);
+  if (band.coding == Coding::range) std::memcpy(out, &base, sizeof base);
+  std::memcpy(out + scale_bytes(band) - 2, &step, sizeof step);
+  if (band.coding == Coding::range) return {base, step};
+  return {step * static_cast<float>(lowest_level(band)), step};
 }
 
 constexpr std::int64_t kRecords = 64;  // scales read at a time
+
+/// Records begin .. end.
+struct RecordRange {
+  std::int64_t begin, end;
+};
 
 /// Reads the scales of at most kRecords records that are `stride` bytes apart. base, step: [kRecords]; zero
 /// after the last record.
@@ -111,9 +124,9 @@ void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std
                  float* base, float* step) {
   std::uint32_t words[kRecords] = {};
   for (std::int64_t r = 0; r < records; ++r) std::memcpy(words + r, in + r * stride, sizeof words[0]);
-  expand_halves(words, band.offset ? 16 : 0, kRecords, step);
-  if (band.offset) return expand_halves(words, 0, kRecords, base);
-  const auto lowest = static_cast<float>(0.5 - std::exp2(band.bits - 1));
+  expand_halves(words, band.coding == Coding::range ? 16 : 0, kRecords, step);
+  if (band.coding == Coding::range) return expand_halves(words, 0, kRecords, base);
+  const auto lowest = static_cast<float>(lowest_level(band));
   for (std::int64_t r = 0; r < kRecords; ++r) base[r] = step[r] * lowest;
 }
 
@@ -121,6 +134,17 @@ void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std
 CodedRows coded_rows(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records) {
   return {reinterpret_cast<const std::uint8_t*>(in) + scale_bytes(band), stride, records, band.bits,
           band.columns};
+}
+
+/// Reads the levels that codes stand for, times a gain for each record.
+template <class T>
+void read_levels(const CodedRows& codes, const float* gain, T* out, std::int64_t leading) {
+  static const std::vector<float> zeros(kRecords, 0), ones(kRecords, 1);
+  const std::vector<float>& levels = normal_levels(codes.bits);
+  expand_codes(codes, zeros.data(), ones.data(), out, leading);
+  for (std::int64_t r = 0; r < codes.rows; ++r)
+    for (T* z = out + r * leading; z < out + r * leading + codes.count; ++z)
+      *z = static_cast<T>(levels[static_cast<std::size_t>(*z)] * gain[r]);
 }
 
 template <class T>
@@ -131,29 +155,107 @@ void read_codes(const Band& band, const std::byte* in, std::int64_t stride, std:
     const std::int64_t count = std::min(kRecords, records - r);
     const std::byte* first = in + r * stride;
     read_scales(band, first, stride, count, base, step);
-    expand_codes(coded_rows(band, first, stride, count), base, step, out + r * leading, leading);
+    if (band.coding == Coding::normal) {
+      read_levels(coded_rows(band, first, stride, count), step, out + r * leading, leading);
+    } else {
+      expand_codes(coded_rows(band, first, stride, count), base, step, out + r * leading, leading);
+    }
   }
 }
 
 constexpr std::int64_t kGroup = 8;      // codes that fill whole bytes
 constexpr std::int64_t kColumns = 256;  // coded at a time
 
+/// Writes codes end to end, the lowest bit first.
+void write_bits(const std::uint32_t* codes, std::int64_t count, int bits, std::byte* out) {
+  for (std::int64_t i = 0; i < count; i += kGroup) {
+    const std::int64_t group = std::min(kGroup, count - i);
+    std::uint64_t word = 0;
+    for (std::int64_t k = 0; k < group; ++k) word |= static_cast<std::uint64_t>(codes[i + k]) << k * bits;
+    std::memcpy(out + i / kGroup * bits, &word, static_cast<std::size_t>((group * bits + 7) / 8));
+  }
+}
+
 template <class T>
 void write_codes(const Band& band, const Scale& scale, const T* z, std::byte* out) {
-  const double inverse = scale.step > 0 ? 1.0 / static_cast<double>(scale.step) : 0;
+  const double inverse = scale.step != 0 ? 1.0 / static_cast<double>(scale.step) : 0;
   const double base = static_cast<double>(scale.base);
   const auto last = static_cast<std::uint32_t>((1 << band.bits) - 1);
   std::uint32_t codes[kColumns];
   for (std::int64_t begin = 0; begin < band.columns; begin += kColumns) {
     const std::int64_t count = std::min(kColumns, band.columns - begin);
     round_codes(z + begin, count, base, inverse, last, codes);
-    for (std::int64_t i = 0; i < count; i += kGroup) {
-      std::uint64_t word = 0;
-      for (std::int64_t k = 0; k < std::min(kGroup, count - i); ++k)
-        word |= static_cast<std::uint64_t>(codes[i + k]) << k * band.bits;
-      const std::int64_t bits = std::min(kGroup, count - i) * band.bits;
-      std::memcpy(out + (begin + i) / kGroup * band.bits, &word, static_cast<std::size_t>((bits + 7) / 8));
-    }
+    write_bits(codes, count, band.bits, out + begin / kGroup * band.bits);
+  }
+}
+
+/// Writes the codes of the levels nearest to z / rms(z), and the gain with which they have the length of z.
+template <class T>
+void write_levels(const Band& band, const T* z, std::byte* out) {
+  const std::vector<float>& levels = normal_levels(band.bits);
+  double squares = 0, coded = 0;
+  for (std::int64_t i = 0; i < band.columns; ++i)
+    squares += static_cast<double>(z[i]) * static_cast<double>(z[i]);
+  const double inverse = squares > 0 ? std::sqrt(static_cast<double>(band.columns) / squares) : 0;
+  std::vector<std::uint32_t> codes(static_cast<std::size_t>(band.columns));
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto x = static_cast<float>(static_cast<double>(z[i]) * inverse);
+    const auto above = std::upper_bound(levels.begin() + 1, levels.end() - 1, x);
+    codes[i] = static_cast<std::uint32_t>(above - levels.begin() - (x - above[-1] < *above - x ? 1 : 0));
+    coded += static_cast<double>(levels[codes[i]]) * static_cast<double>(levels[codes[i]]);
+  }
+  const c10::Half gain = to_half(std::sqrt(squares / coded));
+  std::memcpy(out, &gain, sizeof gain);
+  write_bits(codes.data(), band.columns, band.bits, out + scale_bytes(band));
+}
+
+/// Returns where the scales of a column lie among the records of a group, which are `stride` bytes apart.
+std::int64_t scale_place(const Band& band, std::int64_t column, std::int64_t stride) {
+  const std::int64_t each = (band.columns + band.tokens - 1) / band.tokens;
+  return column / each * stride + column % each * 2 * scales_of(band);
+}
+
+/// Quantises the columns of a group of tokens, each by itself. z: [band.tokens, columns], rows `leading`
+/// apart; out: records `stride` bytes apart.
+template <class T>
+void write_group(const Band& band, const T* z, std::int64_t leading, std::byte* out, std::int64_t stride) {
+  const Band of_column{band.tokens, band.bits, band.coding};
+  const auto last = static_cast<std::uint32_t>((1 << band.bits) - 1);
+  const std::size_t tokens = static_cast<std::size_t>(band.tokens);
+  std::vector<T> column(tokens);
+  std::vector<std::uint32_t> codes(tokens), by_token(tokens * static_cast<std::size_t>(band.columns));
+  for (std::int64_t c = 0; c < band.columns; ++c) {
+    for (std::size_t t = 0; t < tokens; ++t) column[t] = z[static_cast<std::int64_t>(t) * leading + c];
+    const Scale scale = write_scale(of_column, column.data(), out + scale_place(band, c, stride));
+    const double inverse = scale.step != 0 ? 1.0 / static_cast<double>(scale.step) : 0;
+    round_codes(column.data(), band.tokens, static_cast<double>(scale.base), inverse, last, codes.data());
+    for (std::size_t t = 0; t < tokens; ++t)
+      by_token[t * static_cast<std::size_t>(band.columns) + static_cast<std::size_t>(c)] = codes[t];
+  }
+  for (std::int64_t t = 0; t < band.tokens; ++t)
+    write_bits(by_token.data() + t * band.columns, band.columns, band.bits,
+               out + t * stride + scale_bytes(band));
+}
+
+/// Reads records of groups; `records` counts from the first record of the group that `in` lies in.
+template <class T>
+void read_groups(const Band& band, const std::byte* in, std::int64_t stride, const RecordRange& records,
+                 T* out, std::int64_t leading) {
+  static const float zero = 0, one = 1;
+  const std::byte* const all = in - records.begin * stride;
+  std::vector<float> base(static_cast<std::size_t>(band.columns)), step(base.size());
+  for (std::int64_t r = records.begin; r < records.end; ++r, out += leading) {
+    const std::byte* const group = all + r / band.tokens * band.tokens * stride;
+    if (r == records.begin || r % band.tokens == 0)
+      for (std::size_t c = 0; c < base.size(); ++c) {
+        c10::Half stored[2];
+        std::memcpy(stored, group + scale_place(band, static_cast<std::int64_t>(c), stride), sizeof stored);
+        base[c] = stored[0];
+        step[c] = stored[1];
+      }
+    expand_codes(coded_rows(band, all + r * stride, stride, 1), &zero, &one, out, leading);
+    for (std::size_t c = 0; c < base.size(); ++c)
+      out[c] = static_cast<T>(base[c] + static_cast<float>(out[c]) * step[c]);
   }
 }
 
@@ -162,6 +264,8 @@ void write_codes(const Band& band, const Scale& scale, const T* z, std::byte* ou
 RecordFormat::RecordFormat(const std::vector<Band>& bands, Dtype plain) : plain_(plain) {
   for (const Band& band : bands) {
     if (band.columns == 0) continue;
+    HS_ASSERT(band.tokens == 1 || band.coding == Coding::range);
+    group_ = std::max(group_, band.tokens);
     bands_.push_back({band, columns_, bytes_});
     columns_ += band.columns;
     bytes_ += bands_.back().is_coded() ? band_bytes(band) : band.columns * plain_bytes(plain);
@@ -173,8 +277,13 @@ void RecordFormat::pack(const T* z, std::byte* record) const {
   for (const PlacedBand& placed : bands_) {
     const Band& band = placed.band;
     std::byte* out = record + placed.offset;
+    if (band.tokens > 1) continue;
     if (!placed.is_coded()) {
       write_plain(plain_, z + placed.first, band.columns, out);
+      continue;
+    }
+    if (band.coding == Coding::normal) {
+      write_levels(band, z + placed.first, out);
       continue;
     }
     const Scale scale = write_scale(band, z + placed.first, out);
@@ -183,15 +292,25 @@ void RecordFormat::pack(const T* z, std::byte* record) const {
 }
 
 template <class T>
-void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::int64_t first,
-                          std::int64_t count, T* out, std::int64_t leading) const {
+void RecordFormat::pack_group(const T* z, std::byte* record) const {
+  for (const PlacedBand& placed : bands_)
+    if (placed.band.tokens > 1)
+      write_group(placed.band, z + placed.first, columns_, record + placed.offset, bytes_);
+}
+
+template <class T>
+void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::int64_t in_group,
+                          std::int64_t first, std::int64_t count, T* out, std::int64_t leading) const {
   for (const PlacedBand& placed : bands_) {
     const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
     const std::byte* in = record + placed.offset;
     if (placed.is_coded()) {
       HS_ASSERT(end - begin == placed.band.columns);
-      read_codes(placed.band, in, bytes_, records, out + begin - first, leading);
+      if (placed.band.tokens > 1)
+        read_groups(placed.band, in, bytes_, {in_group, in_group + records}, out + begin - first, leading);
+      else
+        read_codes(placed.band, in, bytes_, records, out + begin - first, leading);
     } else {
       in += (begin - placed.first) * plain_bytes(plain_);
       for (std::int64_t r = 0; r < records; ++r)
@@ -205,10 +324,10 @@ std::vector<ColumnRun> RecordFormat::column_runs(std::int64_t first, std::int64_
   for (const PlacedBand& placed : bands_) {
     const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
-    if (!placed.is_coded() && !runs.empty() && !runs.back().coded)
+    if (!placed.has_steps() && !runs.empty() && !runs.back().coded)
       runs.back().count += end - begin;
     else
-      runs.push_back({begin, end - begin, placed.is_coded()});
+      runs.push_back({begin, end - begin, placed.has_steps()});
   }
   return runs;
 }
@@ -239,12 +358,14 @@ bool RecordFormat::is_plain() const {
 }
 
 template void RecordFormat::pack<float>(const float*, std::byte*) const;
-template void RecordFormat::unpack<float>(const std::byte*, std::int64_t, std::int64_t, std::int64_t, float*,
-                                          std::int64_t) const;
+template void RecordFormat::pack_group<float>(const float*, std::byte*) const;
+template void RecordFormat::unpack<float>(const std::byte*, std::int64_t, std::int64_t, std::int64_t,
+                                          std::int64_t, float*, std::int64_t) const;
 template bool RecordFormat::is_plain<float>() const;
 template void RecordFormat::pack<double>(const double*, std::byte*) const;
+template void RecordFormat::pack_group<double>(const double*, std::byte*) const;
 template void RecordFormat::unpack<double>(const std::byte*, std::int64_t, std::int64_t, std::int64_t,
-                                           double*, std::int64_t) const;
+                                           std::int64_t, double*, std::int64_t) const;
 template bool RecordFormat::is_plain<double>() const;
 
 }  // namespace headspan

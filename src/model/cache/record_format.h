@@ -1,11 +1,22 @@
 // How the stored columns of one token are laid out in bytes, and how those that get few bits are quantised. A
 // record is a sequence of bands. A plain band holds its numbers in the cache's type. A coded band holds one
-// scale of 16 bits (with an offset: two such numbers), then its codes, the lowest bit first, without gaps,
-// padded to a whole byte.
+// scale a of 16 bits (range: two such numbers), then its codes k = 0 .. 2^b - 1, the lowest bit first,
+// without gaps, padded to a whole byte. z is stored as
 //
-//   symmetric   a = max|z| / (2^(b-1) - 1/2);  z is stored as (k + 1/2) a, k = round(z / a - 1/2)
+//   symmetric   (k - 2^(b-1) + 1/2) a,  a = max|z| / (2^(b-1) - 1/2)
 //
-//   offset      z is stored as smallest + k * step, step = (largest - smallest) / (2^b - 1), k = 0 .. 2^b - 1
+//   range       smallest + k a,  a = (largest - smallest) / (2^b - 1)
+//
+//   gguf        (k - 2^(b-1)) a,  a = -m / 2^(b-1) with m the number of largest magnitude, which may be
+//               negative; with 8 bits a = |m| / 127. In blocks of 32 these are q4_0, q5_0 and q8_0 of
+//               llama.cpp
+//
+//   normal      l_k a,  l the levels of model/kernels/normal_levels.h, the nearest to z / s with s^2 the mean
+//               of z^2, and a such that the record has the same sum of squares as z
+//
+// A band whose `tokens` is above 1 holds the same for every column of that many consecutive records, its
+// group (KIVI's keys): each record its own codes and an equal part of the scales, in the order of the
+// columns.
 //
 // Scales are rounded to float16 before they are used, k to the nearest even and clipped.
 #pragma once
@@ -24,7 +35,7 @@ namespace headspan {
 struct ColumnRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
-  bool coded = false;  ///< the run is one band of codes, which a kernel may read as they are
+  bool coded = false;  ///< the run is one band of evenly spaced codes, which a kernel may read as they are
 };
 
 class RecordFormat {
@@ -35,9 +46,17 @@ class RecordFormat {
   std::int64_t columns() const { return columns_; }
   std::int64_t bytes() const { return bytes_; }  ///< per record
 
-  /// Writes z: [columns()] as one record. T: float or double.
+  /// Writes z: [columns()] as one record, except for bands that are quantised in groups. T: float or double.
   template <class T>
   void pack(const T* z, std::byte* record) const;
+
+  /// Returns how many records make a group; 1 if no band needs groups.
+  std::int64_t group() const { return group_; }
+
+  /// Writes those bands of a group of records that are quantised together. z: [group(), columns()]; `record`:
+  /// the first.
+  template <class T>
+  void pack_group(const T* z, std::byte* record) const;
 
   /// Returns how many bytes after the last record `unpack` may read: none where no band is coded.
   std::int64_t slack() const;
@@ -47,10 +66,10 @@ class RecordFormat {
 
   /// Reads columns first .. first + count of `records` consecutive records: [records, count], rows `leading`
   /// >= count + 7 apart; what lies between rows may be overwritten. A coded band is read as a whole or not at
-  /// all.
+  /// all. `in_group`: how many records of its group lie before the first one.
   template <class T>
-  void unpack(const std::byte* record, std::int64_t records, std::int64_t first, std::int64_t count, T* out,
-              std::int64_t leading) const;
+  void unpack(const std::byte* record, std::int64_t records, std::int64_t in_group, std::int64_t first,
+              std::int64_t count, T* out, std::int64_t leading) const;
 
   /// Splits columns first .. first + count, which are whole bands where they are coded, into the fewest runs.
   std::vector<ColumnRun> column_runs(std::int64_t first, std::int64_t count) const;
@@ -71,6 +90,7 @@ class RecordFormat {
 
     std::int64_t end() const { return first + band.columns; }
     bool is_coded() const { return band.bits != kPlainBits; }
+    bool has_steps() const { return is_coded() && band.coding != Coding::normal && band.tokens == 1; }
   };
 
   bool has_codes() const;
@@ -79,6 +99,7 @@ class RecordFormat {
   Dtype plain_;
   std::int64_t columns_ = 0;
   std::int64_t bytes_ = 0;
+  std::int64_t group_ = 1;
 };
 
 }  // namespace headspan

@@ -17,6 +17,12 @@ std::vector<DeviceBand> device_bands(const StoredBlock& block, at::Device device
   for (const Band& band : block.bands) {
     if (band.columns == 0) continue;
     bands.push_back({first, band.columns, {}});
+    if (band.bits != kPlainBits && band.coding == Coding::normal)
+      throw InputError("", "run.device", "cuda",
+                       "reads no plan of hadamard, whose levels are not evenly spaced", "leave it out");
+    if (band.tokens > 1)
+      throw InputError("", "run.device", "cuda", "reads no plan of kivi, which quantises tokens in groups",
+                       "leave it out");
     if (band.bits != kPlainBits) bands.back().codes.emplace(band, device);
     first += band.columns;
   }
@@ -110,6 +116,7 @@ std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, s
     on_device.block = layer.block;
     on_device.block.mean = moved(layer.block.mean);
     on_device.block.projection = moved(layer.block.projection);
+    on_device.block.rotation = moved(layer.block.rotation);
     on_device.bias = moved(layer.bias);
     on_device.attention = layer.attention;
     on_device.bands = device_bands(layer.block, device);

@@ -53,17 +53,25 @@ PackedCodes::PackedCodes(const Band& band, at::Device device) : band_(band) {
   lowest_ = on_device(lowest, at::kDouble, device);
 }
 
+/// smallest, largest: [rows, 1], float64.
+at::Tensor PackedCodes::make_scales(const at::Tensor& smallest, const at::Tensor& largest) const {
+  const double levels = std::exp2(band_.bits);
+  if (band_.coding == Coding::range)
+    return at::cat({to_half(smallest), to_half((largest - smallest) / (levels - 1))}, 1);
+  const at::Tensor magnitude = at::maximum(smallest.abs(), largest.abs());
+  if (band_.coding == Coding::symmetric) return to_half(magnitude / (levels / 2 - 0.5));
+  HS_ASSERT(band_.coding == Coding::gguf);
+  if (band_.bits == 8) return to_half(magnitude / (levels / 2 - 1));
+  return to_half(at::where(largest > -smallest, -magnitude, magnitude) / (levels / 2));
+}
+
 PackedRows PackedCodes::pack(const at::Tensor& z) const {
   const double levels = std::exp2(band_.bits);
   const at::Tensor smallest = z.amin({1}, true), largest = z.amax({1}, true);
-  const at::Tensor scales =
-      band_.offset ? at::cat({to_half(smallest.to(at::kDouble)),
-                              to_half((largest - smallest).to(at::kDouble) / (levels - 1))},
-                             1)
-                   : to_half(at::maximum(smallest.abs(), largest.abs()).to(at::kDouble) / (levels / 2 - 0.5));
+  const at::Tensor scales = make_scales(smallest.to(at::kDouble), largest.to(at::kDouble));
   const CodeScales rounded = read_scales(scales);
   const at::Tensor step = rounded.step.to(at::kDouble).unsqueeze(1);
-  const at::Tensor inverse = at::where(step > 0, step.reciprocal(), at::zeros_like(step));
+  const at::Tensor inverse = at::where(step != 0, step.reciprocal(), at::zeros_like(step));
   const at::Tensor codes =
       ((z.to(at::kDouble) - rounded.base.unsqueeze(1)) * inverse).clamp_(0, levels - 1).round_();
   const at::Tensor fields = codes.index_select(1, columns_).mul_(inverse_).floor_().to(at::kLong);
@@ -83,8 +91,9 @@ at::Tensor PackedCodes::unpack(const at::Tensor& bytes, at::ScalarType type) con
 CodeScales PackedCodes::read_scales(const at::Tensor& scales) const {
   const at::Tensor numbers = scales.to(at::kFloat);
   const at::Tensor first = numbers.select(-1, 0);
-  if (band_.offset) return {first, numbers.select(-1, 1)};
-  return {first * (0.5 - std::exp2(band_.bits - 1)), first};
+  if (band_.coding == Coding::range) return {first, numbers.select(-1, 1)};
+  const double lowest = (band_.coding == Coding::gguf ? 0 : 0.5) - std::exp2(band_.bits - 1);
+  return {first * lowest, first};
 }
 
 at::Tensor PackedCodes::on_fields(const at::Tensor& maps) const {

@@ -17,7 +17,7 @@ namespace headspan {
 
 /// Rows of one band, packed.
 struct PackedRows {
-  at::Tensor scales;  ///< [rows, 1], or with an offset [rows, 2]: float16
+  at::Tensor scales;  ///< [rows, scales]: float16
   at::Tensor bytes;   ///< [rows, bytes]: uint8
 };
 
@@ -28,12 +28,12 @@ struct CodeScales {
 
 class PackedCodes {
  public:
-  /// `band` has few bits and at least one column.
+  /// `band` has few bits, at least one column, and evenly spaced levels.
   PackedCodes(const Band& band, at::Device device);
 
   std::int64_t bytes() const { return masks_.size(0); }   ///< per token
   std::int64_t fields() const { return masks_.numel(); }  ///< per token; unused bits are fields of 0
-  std::int64_t scales() const { return band_.offset ? 2 : 1; }
+  std::int64_t scales() const { return scales_of(band_); }
 
   /// Quantises and packs z: [rows, columns], float32 or float64.
   PackedRows pack(const at::Tensor& z) const;
@@ -53,6 +53,8 @@ class PackedCodes {
   const at::Tensor& lowest() const { return lowest_; }
 
  private:
+  at::Tensor make_scales(const at::Tensor& smallest, const at::Tensor& largest) const;
+
   Band band_;
   at::Tensor masks_;    // [bytes, fields of a byte], uint8
   at::Tensor columns_;  // [fields], int64

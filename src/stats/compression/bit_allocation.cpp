@@ -57,7 +57,7 @@ class BandSearch {
     Choice choice;
     std::size_t at = 0;
     for (; next[at] != 0; at = next[at]) {
-      choice.bands.push_back({begin_[next[at]] - begin_[at], kWidths[width[at]], false});
+      choice.bands.push_back({begin_[next[at]] - begin_[at], kWidths[width[at]]});
       choice.loss += error(at, next[at], width[at]);
       choice.bytes += bytes(at, next[at], width[at]);
     }
@@ -70,7 +70,7 @@ class BandSearch {
     return static_cast<double>(begin_[last] - begin_[first]);
   }
   std::int64_t bytes(std::size_t first, std::size_t last, std::size_t w) const {
-    return band_bytes({begin_[last] - begin_[first], kWidths[w], false});
+    return band_bytes({begin_[last] - begin_[first], kWidths[w]});
   }
   std::size_t index(std::size_t first, std::size_t last, std::size_t w) const {
     return (first * begin_.size() + last) * kWidths.size() + w;
@@ -163,7 +163,7 @@ Allocation allocate_columns(const std::vector<Spectrum>& spectra, std::int64_t c
     if (static_cast<std::int64_t>(k) >= count)
       allocation.loss[block] += spectra[block][latent];
     else if (allocation.bands[block].empty())
-      allocation.bands[block].push_back({1, kPlainBits, false});
+      allocation.bands[block].push_back({1});
     else
       ++allocation.bands[block].front().columns;
   }

@@ -1,0 +1,24 @@
+// Plans of the algorithms that round all columns of keys and values, without calibration: what users have
+// elsewhere, to compare with.
+//
+//   quantise     every number as it is, from the smallest to the largest of whole heads of at least 64
+//   columns
+//
+//   hadamard     each head rotated, in compress.bits bits at the levels for a normal distribution, with one
+//                gain (TurboQuant, arXiv:2504.19874, without its residual; vLLM's turboquant)
+//
+//   rotated-q4   each head rotated, in blocks of 32 as llama.cpp's q4_0 (4.5 bits) or q8_0 (8.5 bits), which
+//   rotated-q8   rotates so whenever it quantises a cache
+//   kivi         keys by column, in groups of 32 tokens; values by token, in groups of 32 columns; from the
+//                smallest to the largest, in compress.bits bits. Tokens whose group is not complete, or of
+//                which some are recent (evaluate.exact_recent), stay as they are (KIVI, arXiv:2402.02750)
+#pragma once
+
+#include "app/compress/calibration.h"
+
+namespace headspan {
+
+/// Plans every column in few bits. rule.algorithm rounds columns. Local.
+PlannedStreams plan_rounded(const Job::Compress& rule, const ModelConfig& config);
+
+}  // namespace headspan

@@ -50,7 +50,7 @@ std::vector<Case> cases() {
           {"latent", {{2, kPlainBits}, {13, 5}, {7, 4, Coding::range}}, "k"},
           {"latent", {}, ""},
           {"quantise", {{kColumns / 2, 4, Coding::range}, {kColumns / 2, 4, Coding::range}}, ""},
-          {"rotated-q4", std::vector<Band>(2 * kKvHeads, {kHeadSize / 2, 4, Coding::gguf}), ""},
+          {"rotated-q4", {{kColumns / 2, 4, Coding::gguf}, {kColumns / 2, 4, Coding::gguf}}, ""},
           {"headspan", {}, ""},
           {"headspan", {}, "v"}};
 }

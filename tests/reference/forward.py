@@ -98,7 +98,8 @@ class Model:
     def attention_weights(self, q, k):
         """Returns [query heads, query, key]. k: [tokens, heads, d], or what each query sees, [query, tokens, heads, d]."""
         keys = np.repeat(k, self.heads // self.kv_heads, -2)
-        scores = np.einsum("thd,tshd->hts" if k.ndim == 4 else "thd,shd->hts", q, keys) / np.sqrt(self.d) + np.triu(np.full((len(q), len(q)), -np.inf), 1)
+        subscripts = "thd,tshd->hts" if k.ndim == 4 else "thd,shd->hts"
+        scores = np.einsum(subscripts, q, keys) / np.sqrt(self.d) + np.triu(np.full((len(q), len(q)), -np.inf), 1)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         return weights / weights.sum(-1, keepdims=True)
 

@@ -44,7 +44,7 @@ def kivi(s, x, bits, first):
     """Returns what each query sees of x: [query, tokens, heads, d]. Behind the first tokens, keys are rounded by column in
     groups of 32 tokens and values by token in groups of 32 columns of a head; a query sees a token as it is until the
     token's group is complete."""
-    tokens, heads, d = x.shape
+    tokens, _, d = x.shape
     rounded = x.copy()
     for begin in range(first, tokens - BLOCK + 1, BLOCK):
         part = x[begin:begin + BLOCK]
@@ -71,7 +71,7 @@ def hadamard(d):
     """H_ij = (-1)^(number of ones that i and j share), in blocks of the largest power of two that divides d."""
     size = math.gcd(d, 1 << 20)
     i = np.arange(size)
-    ones = np.vectorize(lambda n: bin(n).count("1"))(i[:, None] & i)
+    ones = np.vectorize(lambda n: int(n).bit_count())(i[:, None] & i)
     return np.kron(np.eye(d // size), (-1.0) ** ones / np.sqrt(size))
 
 

@@ -50,7 +50,7 @@ void all_bands(std::int64_t size, std::vector<Band>& so_far, std::vector<std::ve
   all.push_back(so_far);
   for (std::int64_t columns = 1; columns <= size; ++columns)
     for (const int bits : {2, 3, 4, 5, 6, 8}) {
-      so_far.push_back({columns, bits, false});
+      so_far.push_back({columns, bits});
       all_bands(size - columns, so_far, all);
       so_far.pop_back();
     }

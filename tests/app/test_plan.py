@@ -89,11 +89,12 @@ class Plan(StudyTest):
         measure.write_text(MEASURE)
         cross = {"cross.streams": "q:k"}
         models = [{"predict.streams": "k,v", "cross.model": self.folder / f"{name}-stored"} for name in SHAPES]  # and so larger heads
-        for name, ranks, keys in (("mha", 1, {}), ("mha", 2, {}), ("mha", 4, {}), ("gqa", 1, {}), ("gqa", 2, {}), ("gqa", 4, {}),
-                                  ("mha", 1, cross), ("mha", 4, cross), ("mha", 1, models[0]), ("mha", 1, models[1]), ("mha", 4, models[0]),
-                                  ("gqa", 2, models[0]), ("mha", 2, models[1])):
+        cases = (("mha", 1, {}), ("mha", 2, {}), ("mha", 4, {}), ("gqa", 1, {}), ("gqa", 2, {}), ("gqa", 4, {}),
+                 ("mha", 1, cross), ("mha", 4, cross), ("mha", 1, models[0]), ("mha", 1, models[1]), ("mha", 4, models[0]),
+                 ("gqa", 2, models[0]), ("mha", 2, models[1]))
+        for number, (name, ranks, keys) in enumerate(cases):
             with self.subTest(model=name, ranks=ranks, keys=keys):
-                out, job = self.folder / f"{name}{ranks}{len(keys)}{len(str(keys))}.peaks", self.job(name, **keys)
+                out, job = self.folder / f"{number}.peaks", self.job(name, **keys)
                 self.run_study(job, ranks, (sys.executable, measure, out))
                 peaks = [int(line) for line in out.read_text().splitlines()]
                 self.assertEqual(len(peaks), ranks)

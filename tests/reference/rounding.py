@@ -61,10 +61,14 @@ def kivi(s, x, bits, first):
 def by_range(x, bits, axis):
     """Rounds to steps from the smallest number along the axis to the largest, both float16."""
     low, high = x.min(axis, keepdims=True), x.max(axis, keepdims=True)
-    step = ((high - low) / (2.0**bits - 1)).astype(np.float16).astype(float)
-    low = low.astype(np.float16).astype(float)
+    low, step = half(low), half((high - low) / (2.0**bits - 1))
     codes = np.rint(np.divide(x - low, step, out=np.zeros_like(x), where=step > 0))
     return low + np.clip(codes, 0, 2**bits - 1) * step
+
+
+def half(x):
+    """Rounds to float16, through float32 as the program does: 1 of 8192 numbers would otherwise be rounded elsewhere."""
+    return x.astype(np.float32).astype(np.float16).astype(float)
 
 
 def hadamard(d):
@@ -79,7 +83,7 @@ def gguf(y, bits):
     """q4_0 and q8_0 of llama.cpp (ggml-quants.c), the last axis being a block."""
     extreme = np.take_along_axis(y, np.abs(y).argmax(-1)[..., None], -1)
     step = np.abs(extreme) / 127 if bits == 8 else extreme / -2.0 ** (bits - 1)
-    step = step.astype(np.float16).astype(float)
+    step = half(step)
     codes = np.rint(np.divide(y, step, out=np.zeros_like(y), where=step != 0))
     return np.clip(codes, -2.0 ** (bits - 1), 2.0 ** (bits - 1) - 1) * step
 
@@ -90,7 +94,7 @@ def normal(y, bits):
     length = np.linalg.norm(y, axis=-1, keepdims=True)
     unit = y * np.sqrt(y.shape[-1]) / np.where(length > 0, length, 1)
     read = levels[np.abs(unit[..., None] - levels).argmin(-1)]
-    return read * (length / np.linalg.norm(read, axis=-1, keepdims=True)).astype(np.float16).astype(float)
+    return read * half(length / np.linalg.norm(read, axis=-1, keepdims=True))
 
 
 @lru_cache

@@ -144,7 +144,7 @@ void read_levels(const CodedRows& codes, const float* gain, T* out, std::int64_t
   expand_codes(codes, zeros.data(), ones.data(), out, leading);
   for (std::int64_t r = 0; r < codes.rows; ++r)
     for (T* z = out + r * leading; z < out + r * leading + codes.count; ++z)
-      *z = static_cast<T>(levels[static_cast<std::size_t>(*z)] * gain[r]);
+      *z = static_cast<T>(levels[static_cast<std::size_t>(*z)]) * static_cast<T>(gain[r]);
 }
 
 template <class T>
@@ -255,7 +255,7 @@ void read_groups(const Band& band, const std::byte* in, std::int64_t stride, con
       }
     expand_codes(coded_rows(band, all + r * stride, stride, 1), &zero, &one, out, leading);
     for (std::size_t c = 0; c < base.size(); ++c)
-      out[c] = static_cast<T>(base[c] + static_cast<float>(out[c]) * step[c]);
+      out[c] = static_cast<T>(base[c]) + out[c] * static_cast<T>(step[c]);
   }
 }
 

@@ -182,8 +182,8 @@ class Compression(StudyTest):
             self.assertLess(ours, 1.1 * theirs, stored)
 
     def test_losses_are_those_of_a_forward_with_replaced_keys_and_values(self):
-        self.check_losses(("latent", {"stored": 0.3}), ("latent", {"bits": "3x8,5x3"}), ("quantise", {"bits": 4}), ("rotated-q4", {}),
-                          ("rotated-q8", {}))
+        self.check_losses(("latent", {"stored": 0.3}), ("latent", {"bits": "3x8,5x3"}), ("quantise", {"bits": 4}),
+                          ("rotated-q4", {}), ("rotated-q8", {}))
 
     def test_losses_of_what_only_the_host_stores(self):
         self.check_losses(("hadamard", {}), ("hadamard", {"bits": 3}), ("kivi", {}), ("kivi", {"bits": 4}))
@@ -373,7 +373,6 @@ class Compression(StudyTest):
                     self.assertIn(message, printed)
                     self.assertEqual(len(re.findall("^headspan: (?!notice)", printed, re.M)), 1, printed)
         self.assertFalse((self.folder / "p.h5").exists())
-
 
     def test_grams_that_do_not_fit_the_memory_are_refused(self):
         config = json.loads((GOLDEN / "olmo2_mha" / "config.json").read_text())

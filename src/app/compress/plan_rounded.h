@@ -1,14 +1,17 @@
 // Plans of the algorithms that round all columns of keys and values, without calibration: what users have
 // elsewhere, to compare with.
 //
-//   quantise     every number as it is, from the smallest to the largest of whole heads of at least 64
-//   columns
+//   quantise     every number as it is, from the smallest to the largest of whole heads, which have at
+//                least 64 columns together
 //
 //   hadamard     each head rotated, in compress.bits bits at the levels for a normal distribution, with one
 //                gain (TurboQuant, arXiv:2504.19874, without its residual; vLLM's turboquant)
 //
-//   rotated-q4   each head rotated, in blocks of 32 as llama.cpp's q4_0 (4.5 bits) or q8_0 (8.5 bits), which
-//   rotated-q8   rotates so whenever it quantises a cache
+//   rotated-q4   each head rotated, in blocks of 32 as llama.cpp's q4_0 (4.5 bits), which rotates so whenever
+//                it quantises a cache
+//
+//   rotated-q8   the same as q8_0 (8.5 bits)
+//
 //   kivi         keys by column, in groups of 32 tokens; values by token, in groups of 32 columns; from the
 //                smallest to the largest, in compress.bits bits. Tokens whose group is not complete, or of
 //                which some are recent (evaluate.exact_recent), stay as they are (KIVI, arXiv:2402.02750)

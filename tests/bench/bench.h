@@ -18,6 +18,16 @@ namespace headspan {
 
 struct ModelConfig;
 
+/// What bounds a figure on a machine, as the benchmark `machine` measures it.
+enum class Resource {
+  none,  ///< nothing simple
+  fp64,
+  fp32,  ///< GF/s of fused products and sums
+  read,
+  copy,  ///< GB/s of memory
+  disk   ///< GB/s of files that are not in the page cache
+};
+
 struct BenchOptions {
   std::string name;
   std::int64_t layers = 8;
@@ -26,7 +36,7 @@ struct BenchOptions {
   std::int64_t tokens = 0;
   std::int64_t sequence_length = 256;  ///< of memory, forward and cache
   std::int64_t repeats = 5;            ///< counted runs; one more before them warms up
-  std::string precision = "float64";   ///< of the Gram's products: float64 or float32
+  std::string precision = "float64";   ///< of the Gram's products: float64, float32 or split
   std::string folder;                  ///< a checkpoint, or for memory one with config.json alone
   std::string plan;                    ///< of cache; empty: the full cache alone
   std::int64_t batch = 1;              ///< of cache: sequences that decode together
@@ -40,7 +50,12 @@ struct BenchOptions {
     return 1e-9 * static_cast<double>(tokens) * static_cast<double>(columns()) *
            static_cast<double>(columns() + 1);
   }
-  Precision product() const { return precision == "float64" ? Precision::float64 : Precision::float32; }
+  Precision product() const { return value_of(precision_words(), precision).value(); }
+  /// Returns what bounds the products.
+  Resource product_resource() const {
+    if (product() == Precision::split) return Resource::none;
+    return product() == Precision::float64 ? Resource::fp64 : Resource::fp32;
+  }
 };
 
 /// Of a non-empty list.
@@ -66,16 +81,6 @@ TurnTimes time_in_turn(
     const std::function<void()>& routine, const std::function<void()>& prepare = [] {});
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-/// What bounds a figure on a machine, as the benchmark `machine` measures it.
-enum class Resource {
-  none,  ///< nothing simple
-  fp64,
-  fp32,  ///< GF/s of fused products and sums
-  read,
-  copy,  ///< GB/s of memory
-  disk   ///< GB/s of files that are not in the page cache
-};
 
 /// How much of a resource a figure uses.
 struct Use {

@@ -49,10 +49,17 @@ void bare_syrk(const BenchOptions& options, std::int64_t step, const std::vector
 }
 
 Use gram_use(const BenchOptions& options, double seconds) {
-  return {options.product() == Precision::float64 ? Resource::fp64 : Resource::fp32,
-          options.gram_gflop() / seconds};
+  return {options.product_resource(), options.gram_gflop() / seconds};
 }
 
+/// Returns the least ratio to BLAS; products of integers are to be faster than FP64.
+double required_of(const BenchOptions& options) {
+  if (options.product() == Precision::split)
+    return fastest_product(Precision::split) == ProductKind::integers ? 1.3 : kNone;
+  return options.threads == 1 ? 0.97 : 0.95;
+}
+
+/// T: the type of the products of BLAS.
 template <class T>
 bool against_syrk(const BenchOptions& options, const Comm& comm) {
   const Grid grid(comm, 1, 1);
@@ -67,8 +74,7 @@ bool against_syrk(const BenchOptions& options, const Comm& comm) {
   const std::string routine = std::is_same_v<T, double> ? "dsyrk" : "ssyrk";
   return report(options, comm,
                 {"Gram, " + options.precision + ", against bare " + routine, "GF/s", gflop / times.routine,
-                 gflop / times.limit, times.speed, options.threads == 1 ? 0.97 : 0.95,
-                 gram_use(options, times.routine)});
+                 gflop / times.limit, times.speed, required_of(options), gram_use(options, times.routine)});
 }
 
 bool against_one_rank(const BenchOptions& options, const Comm& comm) {
@@ -92,7 +98,7 @@ bool against_one_rank(const BenchOptions& options, const Comm& comm) {
 }  // namespace
 
 bool bench_gram(const BenchOptions& options, const Comm& comm) {
-  const bool in_double = options.product() == Precision::float64;
+  const bool in_double = multiplies_doubles(options.product());
   if (comm.size() > 1) return against_one_rank(options, comm);
   return in_double ? against_syrk<double>(options, comm) : against_syrk<float>(options, comm);
 }

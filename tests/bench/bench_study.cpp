@@ -26,7 +26,7 @@ bool bench_study(const BenchOptions& options, const Comm& comm) {
   });
   const double forward = median_seconds(
       comm, options.repeats, [&] { select(*data, *pairs, SelectionRule::forward, kReferences, kPool); });
-  const Resource products = options.product() == Precision::float64 ? Resource::fp64 : Resource::fp32;
+  const Resource products = options.product_resource();
   report(options, comm,
          {"Gram, all pairs and top-5",
           "s",

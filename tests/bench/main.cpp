@@ -72,7 +72,7 @@ po::options_description describe(BenchOptions& o) {
       "of cache: a compression plan beside the full cache: a file, or latent or headspan, made up");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");
   add("precision", po::value(&o.precision)->default_value(o.precision),
-      "of the Gram's products: float64 or float32");
+      "of the Gram's products: float64, float32 or split");
   add("folder", po::value(&o.folder),
       "of load, forward and cache: a checkpoint; of memory, scaling and device: config.json is enough; of "
       "machine: the files that are read, none by default");
@@ -83,8 +83,8 @@ po::options_description describe(BenchOptions& o) {
 void check(const BenchOptions& o) {
   if (benchmarks().count(o.name) == 0)
     throw InputError("", "NAME", o.name, "is no benchmark", "use one of " + names());
-  if (o.precision != "float64" && o.precision != "float32")
-    throw InputError("", "--precision", o.precision, "is not known", "use float64 or float32");
+  if (o.precision != "float64" && o.precision != "float32" && o.precision != "split")
+    throw InputError("", "--precision", o.precision, "is not known", "use float64, float32 or split");
   if (o.device != "cpu" && o.device != "cuda")
     throw InputError("", "--device", o.device, "is not known", "use cpu or cuda");
   if (benchmarks().at(o.name).needs_folder && o.folder.empty())

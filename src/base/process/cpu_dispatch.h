@@ -83,6 +83,26 @@ inline int best_lanes() {
   return 4;
 }
 
+/// Returns whether run_with_vnni can be called: whether this processor has AVX-512's fused products of
+/// integers.
+inline bool has_vnni() {
+#if HS_SEVERAL_PROCESSORS
+  static const bool found = best_lanes() == 16 && __builtin_cpu_supports("avx512vnni") != 0;
+  return found;
+#else
+  return false;
+#endif
+}
+
+#if HS_SEVERAL_PROCESSORS
+/// Calls Kernel::run<16, true>(arguments...), which is HS_INLINED and may use these products.
+template <class Kernel, class... Arguments>
+HS_COMPILED_FOR("arch=x86-64-v4,avx512vnni")
+auto run_with_vnni(Arguments... arguments) {
+  return Kernel::template run<16, true>(arguments...);
+}
+#endif
+
 /// Calls Kernel::run<Lanes>(arguments...), which is HS_INLINED, with vectors of `lanes` <= best_lanes().
 template <class Kernel, class... Arguments>
 auto run_with(int lanes, Arguments... arguments) {

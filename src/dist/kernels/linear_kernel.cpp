@@ -100,7 +100,7 @@ HS_INLINED inline void pack_panel(const Rows<T>& rows, float* to) {
 struct PackTokens {
   template <int Lanes>
   HS_INLINED static void run(const Rows<float>* rows, float* to) {
-    constexpr int kWidth = Tile<Lanes, float>::kColumns;
+    constexpr int kWidth = RegisterTile<Lanes, float>::kColumns;
     for (std::int64_t i = 0; i < rows->count; i += kWidth)
       pack_panel<Lanes, kWidth>(rows->part(i, kWidth), to + i * rows->terms);
   }
@@ -108,8 +108,8 @@ struct PackTokens {
 
 /// Sets or adds to a whole tile of y: [Tile::kColumns tokens, Tile::kRows].
 template <int Lanes>
-HS_INLINED inline void store_sums(const typename Tile<Lanes, float>::Sums& sums, const Result& y) {
-  using Shape = Tile<Lanes, float>;
+HS_INLINED inline void store_sums(const typename RegisterTile<Lanes, float>::Sums& sums, const Result& y) {
+  using Shape = RegisterTile<Lanes, float>;
 #pragma GCC unroll 8
   for (int j = 0; j < Shape::kColumns; ++j)
 #pragma GCC unroll 3
@@ -130,7 +130,7 @@ HS_INLINED inline void store_sums(const typename Tile<Lanes, float>::Sums& sums,
 template <int Lanes>
 HS_INLINED inline void multiply_tile(const float* weight, const float* x, std::int64_t terms,
                                      const Result& y) {
-  using Shape = Tile<Lanes, float>;
+  using Shape = RegisterTile<Lanes, float>;
   const bool whole = y.tokens >= Shape::kColumns && y.rows >= Shape::kRows;
   if (whole) prefetch_result<Shape>(y.values, y.outputs);
   typename Shape::Sums sums;
@@ -150,7 +150,7 @@ template <class W>
 struct MultiplyRows {
   template <int Lanes>
   HS_INLINED static void run(const Rows<W>* weight, float* packed, const float* x, const Result* y) {
-    using Shape = Tile<Lanes, float>;
+    using Shape = RegisterTile<Lanes, float>;
     const std::int64_t terms = weight->terms;
     for (std::int64_t row = 0; row < weight->count; row += Shape::kRows)
       pack_panel<Lanes, Shape::kRows>(weight->part(row, Shape::kRows), packed + row * terms);

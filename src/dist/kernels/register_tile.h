@@ -13,7 +13,7 @@ namespace headspan {
 /// The shape of a tile. P: float or double, of the products. Of AVX-512's 32 vectors 24 hold sums; of the 16
 /// of AVX2 and SSE, 12 and 8.
 template <int Lanes, class P>
-struct Tile {
+struct RegisterTile {
   static constexpr int kLanes = Lanes * 4 / static_cast<int>(sizeof(P));
   static constexpr int kVectors = Lanes == 4 ? 2 : 3;
   static constexpr int kRows = kVectors * kLanes;
@@ -38,8 +38,8 @@ HS_INLINED inline void prefetch_terms(const P* a, const P* b) {
 /// vector. The terms of each sum are added in order.
 template <int Lanes, class P>
 HS_INLINED inline void sum_tile(const P* a, const P* b, std::int64_t terms,
-                                typename Tile<Lanes, P>::Sums& sums) {
-  using Shape = Tile<Lanes, P>;
+                                typename RegisterTile<Lanes, P>::Sums& sums) {
+  using Shape = RegisterTile<Lanes, P>;
   using Values = typename Shape::Values;
 #pragma GCC unroll 8
   for (int j = 0; j < Shape::kColumns; ++j)

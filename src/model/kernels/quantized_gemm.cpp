@@ -18,20 +18,11 @@ constexpr std::int64_t kRowGroup = 16;  // columns of the widest vector
 constexpr float kLargest = 32767;
 constexpr float kSmallest = 1e-30F;  // smaller magnitudes count as zero
 
-#if HS_SEVERAL_PROCESSORS
-template <class Kernel, class... Arguments>
-HS_COMPILED_FOR("arch=x86-64-v4,avx512vnni")
-void run_fused(Arguments... arguments) {
-  Kernel::template run<16, true>(arguments...);
-}
-#endif
-
 /// Runs a kernel as for_this_processor does, with fused products if the processor has them.
 template <class Kernel, class... Arguments>
 void run_kernel(Arguments... arguments) {
 #if HS_SEVERAL_PROCESSORS
-  static const bool fused = best_lanes() == 16 && __builtin_cpu_supports("avx512vnni") != 0;
-  if (fused) return run_fused<Kernel>(arguments...);
+  if (has_vnni()) return run_with_vnni<Kernel>(arguments...);
 #endif
   for_this_processor<Kernel>(arguments...);
 }

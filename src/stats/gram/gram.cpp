@@ -118,7 +118,7 @@ template <class T>
 void GramUpdater<T>::add(GramSums& sums, const T* z, std::int64_t tokens, const std::vector<double>& shift) {
   const auto columns = static_cast<std::int64_t>(shift.size());
   for_column_blocks(tokens, columns, [&](std::int64_t t, std::int64_t first, std::int64_t count) {
-    add_shifted(z + t * columns + first, shift.data() + first, count, product_.precision(),
+    add_shifted(z + t * columns + first, shift.data() + first, count, product_.rounding(),
                 sums.sum.data() + first);
   });
   exchange_.start(sums.matrix, z, tokens);

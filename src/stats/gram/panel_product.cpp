@@ -11,6 +11,7 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kSide = 4096;   // rows and columns of a block in FP32
+constexpr std::int64_t kNear = 128;    // rows below the diagonal for which integers give all they can
 constexpr std::int64_t kStripe = 512;  // the same on the diagonal, where half of a block is wasted
 
 /// A rectangle of the local array.
@@ -177,7 +178,10 @@ void add_product(Matrix& gram, const PanelOperands<float>& panel, std::int64_t c
 PanelProduct::PanelProduct(Precision precision, ProductKind kind)
     : precision_(precision), method_(DoubleBlas{}) {
   const bool doubles = multiplies_doubles(precision);
-  if (kind == ProductKind::kernel && doubles)
+  HS_ASSERT(kind != ProductKind::integers || precision == Precision::split);
+  if (kind == ProductKind::integers)
+    method_.emplace<IntegerKernel>();
+  else if (kind == ProductKind::kernel && doubles)
     method_.emplace<SyrkKernel<double>>(precision);
   else if (kind == ProductKind::kernel)
     method_.emplace<SyrkKernel<float>>(precision);
@@ -200,8 +204,12 @@ void PanelProduct::add(Matrix& gram, const PanelOperands<T>& panel, const std::v
                   method.block, progress);
     } else {
       const std::vector<std::int64_t> first_row = diagonal_of(gram);
-      method.add(panel, {origin.rows.data(), origin.columns.data()},
-                 {gram.data(), gram.leading(), gram.local_rows(), columns, first_row.data()}, progress);
+      const PanelOrigin shifts{origin.rows.data(), origin.columns.data()};
+      const Staircase staircase{gram.data(), gram.leading(), gram.local_rows(), columns, first_row.data()};
+      if constexpr (std::is_same_v<Method, IntegerKernel>)
+        method.add(panel, shifts, staircase, std::max(kNear, gram.rows().block), progress);
+      else
+        method.add(panel, shifts, staircase, progress);
     }
   };
   std::visit(add, method_);

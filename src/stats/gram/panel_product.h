@@ -11,6 +11,7 @@
 #include "dist/matrix/large_array.h"
 #include "dist/matrix/panel_exchange.h"
 #include "stats/gram/float_gemm.h"
+#include "stats/gram/integer_kernel.h"
 #include "stats/gram/panel_values.h"
 #include "stats/gram/product_kind.h"
 #include "stats/gram/syrk_kernel.h"
@@ -21,7 +22,11 @@ class PanelProduct {
  public:
   explicit PanelProduct(Precision precision) : PanelProduct(precision, fastest_product(precision)) {}
   PanelProduct(Precision precision, ProductKind kind);
-  Precision precision() const { return precision_; }
+  /// Returns how values are rounded before they are multiplied. Integers are rounded about zero and need no
+  /// more.
+  Precision rounding() const {
+    return std::holds_alternative<IntegerKernel>(method_) ? Precision::float64 : precision_;
+  }
 
   /// Adds gram[i, j] += sum_t x[i, t] y[j, t] for the local elements on and below the diagonal of the whole
   /// Gram; what lies above it in diagonal tiles is undefined afterwards. `shift`: [D]. Calls `progress`
@@ -50,7 +55,7 @@ class PanelProduct {
   };
 
   Precision precision_;
-  std::variant<SyrkKernel<double>, SyrkKernel<float>, DoubleBlas, FloatLibrary> method_;
+  std::variant<SyrkKernel<double>, SyrkKernel<float>, IntegerKernel, DoubleBlas, FloatLibrary> method_;
 };
 
 }  // namespace headspan

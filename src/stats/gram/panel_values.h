@@ -15,11 +15,11 @@ namespace headspan {
 /// How the product of a panel is formed (the job key predict.precision):
 ///   float64    values and products in FP64
 ///   float32    values rounded to FP32, products summed in FP32
-///   split      values rounded to hi + lo, two bfloat16 each; products in FP64, because FP32 sums over 64 or
-///              more tokens have a larger error than this rounding (measured in R²: 2e-6 against 4e-7)
+///   split      values rounded to 23 bits of the largest one and multiplied as 8-bit integers, whose sums are
+///              exact, where the processor can (stats/gram/integer_kernel.h; device/integer_product.h for
+///              GPUs); elsewhere rounded to hi + lo, two bfloat16 each, with products in FP64, because FP32
+///              sums over 64 or more tokens have a larger error than this rounding (in R²: 2e-6 against 4e-7)
 ///   bfloat16   values rounded to one bfloat16; their products are exact and summed in FP32
-/// For `split`, GPUs round to more bits and multiply 8-bit integers, whose sums are exact
-/// (device/integer_product.h).
 enum class Precision { float64, float32, split, bfloat16 };
 
 inline const WordList<Precision>& precision_words() {

@@ -5,42 +5,28 @@
 // runs at half the speed if the choice is wrong; and its products of the small rectangles along a diagonal
 // are slow. Not a general product: the operands are panels (dist/matrix/panel_exchange.h).
 //
-// P is the type of the products, double or float; T that of the activations. Each element of c is summed by
-// one thread, in the order of the tokens, so that the result has the same bits for any number of threads: at
-// most 256 tokens at a time in FP64, or 768 in FP32, which are then added to c. Local; no MPI.
+// P is the type of the products, double or float; T that of the activations. Each element of c is summed in
+// the order of the tokens: at most 256 at a time in FP64, or 768 in FP32, which are then added to c. Local;
+// no MPI.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "base/process/cpu_dispatch.h"
 #include "dist/matrix/large_array.h"
 #include "dist/matrix/panel_exchange.h"
 #include "stats/gram/panel_values.h"
+#include "stats/gram/staircase_product.h"
 
 namespace headspan {
-
-/// The part of a column-major matrix [rows, columns] at row first_row[j] and below in each column j;
-/// first_row does not decrease with j.
-struct Staircase {
-  double* values;
-  std::int64_t leading, rows, columns;
-  const std::int64_t* first_row;
-};
-
-/// What is subtracted from the operands of a panel before they are rounded and multiplied.
-struct PanelOrigin {
-  const double* rows;     ///< by local row
-  const double* columns;  ///< by local column
-};
 
 /// Keeps its workspace, at most 12 MiB and 3/4 MiB per thread, from call to call.
 template <class P>
 class SyrkKernel {
  public:
   /// `precision`: one that multiplies P. `lanes`: at most best_lanes().
-  explicit SyrkKernel(Precision precision, int lanes = best_lanes()) : precision_(precision), lanes_(lanes) {}
+  explicit SyrkKernel(Precision precision, int lanes = best_lanes()) : product_({precision, lanes}) {}
 
   /// Adds c[i, j] += sum_t x[i, t] y[j, t] for i >= first_row[j], where x = panel.rows[i, t] -
   /// origin.rows[i] and y = panel.columns[offset(j), t] - origin.columns[j], rounded as the precision says;
@@ -51,10 +37,23 @@ class SyrkKernel {
            const std::function<void()>& progress);
 
  private:
-  Precision precision_;
-  int lanes_;
-  LargeArray<P> columns_[2];         // packed, shared by all threads: this chunk's and the next one's
-  std::vector<LargeArray<P>> rows_;  // packed, by thread
+  struct Packing {
+    using Packed = LargeArray<P>;
+
+    Precision precision;
+    int lanes;
+
+    void reserve(Packed& packed, std::int64_t count, std::int64_t tokens) const {
+      packed.reserve(count * tokens);
+    }
+    template <class T>
+    void pack_columns(const Chunk<T>& chunk, std::int64_t first, Packed& to) const;
+    template <class T>
+    void pack_rows(const Strip<T>& rows, Packed& to) const;
+    void add(const Packed& rows, const Packed& columns, const ResultBlock& block) const;
+  };
+
+  StaircaseProduct<Packing> product_;
 };
 
 }  // namespace headspan

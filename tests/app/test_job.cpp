@@ -270,7 +270,7 @@ TEST(Job, RefusesMalformedValuesAndSaysWhatIsAllowed) {
   expect("[predict]\nstreams = k,k\n",
          "predict.streams = k,k: holds k twice; allowed: a comma-separated list of k|q|v|z");
   expect("[predict]\nprecision = tf32\n",
-         "predict.precision = tf32: is not allowed; allowed: float64|float32|split|bfloat16");
+         "predict.precision = tf32: is not allowed; allowed: auto or float64|float32|split|bfloat16");
   expect("[ceiling]\nenabled = yes\n", "ceiling.enabled = yes: is not true or false; allowed: true|false");
   const std::string rule =
       ": cannot name a folder; allowed: 1 to 160 bytes of UTF-8 without '/' and control characters, not . or "
@@ -318,6 +318,17 @@ TEST(Job, AllowsBfloat16ProductsOnlyAfterAHalfPrecisionForward) {
             std::string::npos);
   EXPECT_EQ(read_more("[predict]\nprecision = bfloat16\n[model]\ndtype = float16\n").predict.precision,
             Precision::bfloat16);
+}
+
+TEST(Job, LeavesThePrecisionOfProductsToTheProcessors) {
+  Job::Predict predict = read_more("[predict]\nprecision = auto\n").predict;
+  EXPECT_EQ(predict.product(Dtype::bfloat16), Precision::float64);
+  predict.integers = true;
+  EXPECT_EQ(predict.product(Dtype::bfloat16), Precision::split);
+  EXPECT_EQ(predict.product(Dtype::float32), Precision::split);
+  EXPECT_EQ(predict.product(Dtype::float64), Precision::float64);  // has more digits than the integers
+  predict.precision = Precision::float32;
+  EXPECT_EQ(predict.product(Dtype::float64), Precision::float32);
 }
 
 TEST(Job, FilesThatComeWithTheProgramAreValid) {

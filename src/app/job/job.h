@@ -68,7 +68,15 @@ struct Job {
     std::vector<SimilarityMeasure> similarity;
     std::vector<StreamPair> cross;  ///< the key cross.streams
     PredictMode mode = PredictMode::corrected;
-    Precision precision = Precision::float64;
+    std::optional<Precision> precision = Precision::float64;  ///< none: auto
+    bool integers = false;  ///< no key: whether auto may multiply 8-bit integers
+
+    /// Returns the precision of the products of values of `forward`; for auto the fastest one that keeps R2
+    /// within 1e-7: split where it multiplies integers, but not for values in FP64, which have more digits.
+    Precision product(Dtype forward) const {
+      const bool split = integers && forward != Dtype::float64;
+      return precision.value_or(split ? Precision::split : Precision::float64);
+    }
   } predict;
 
   struct Cross {

@@ -111,8 +111,10 @@ std::vector<JobOption> predict_options() {
              or_none(list_of(choice(similarity_words()))), "measures of how alike two heads are, beside R2"),
       option("predict.mode", &Job::predict, &Job::Predict::mode, choice(predict_mode_words()),
              "paper: in-sample on all tokens (heldout 0, selection pairwise), with the paper's flags"),
-      option("predict.precision", &Job::predict, &Job::Predict::precision, choice(precision_words()),
-             "precision of the products that the Gram sums")};
+      option("predict.precision", &Job::predict, &Job::Predict::precision,
+             automatic(choice(precision_words())),
+             "precision of the products that the Gram sums; auto: float64, or split where that is faster and "
+             "as good")};
 }
 
 /// A pair of streams, SOURCE:TARGET.

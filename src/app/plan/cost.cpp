@@ -141,7 +141,7 @@ class PhaseCosts {
   PhaseCost gram() const {
     PhaseCost cost{"gram"};
     // Hosts exchange activations in their own type, GPUs in that of the product.
-    const Precision precision = job_.predict.precision;
+    const Precision precision = job_.predict.product(dtype_);
     const double value = job_.run.device == ComputeDevice::cuda ? real(panel_value_bytes(precision))
                          : dtype_ == Dtype::float64             ? 8
                                                                 : 4;

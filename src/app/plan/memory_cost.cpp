@@ -80,11 +80,11 @@ MemoryCost memory_cost(const Job& job, const ModelConfig& config, Dtype dtype, c
   MemoryCost cost;
   const double ranks = real(group.ranks), batch = batch_of(job.run, tokens, group);
   const double value = dtype == Dtype::float64 ? 8 : 4;
-  const double product = multiplies_doubles(job.predict.precision) ? 8 : 4;
-  const bool is_copied = fastest_product(job.predict.precision) == ProductKind::library;
+  const Precision precision = job.predict.product(dtype);
+  const double product = multiplies_doubles(precision) ? 8 : 4;
+  const bool is_copied = fastest_product(precision) == ProductKind::library;
   const std::vector<StreamSize> streams = stream_sizes(job.predict, config, reference);
-  const double panel =
-      real(tokens_of_panel(streams, job.predict.precision, dtype, tokens.heldout > 0, group));
+  const double panel = real(tokens_of_panel(streams, precision, dtype, tokens.heldout > 0, group));
   cost.weights = study_weight_bytes(job, config, dtype, group.tensor_parallel) + kStagingBytes;
   cost.attention =
       2 * 8 * attention_size(job.predict, job.output, config);  // sums of queries, metrics of the output

@@ -20,7 +20,7 @@ constexpr std::int64_t kMostStripes = 64;
 /// Returns the bytes of the operands of a stream's product. With several ranks these are the rows of this
 /// rank's tokens and the rows that the ranks exchange, for the current panel and the next.
 double panel_bytes(const PassSetting& setting, double columns, double tokens) {
-  const Precision precision = setting.job.predict.precision;
+  const Precision precision = setting.job.predict.product(setting.dtype);
   const double value = real(panel_value_bytes(precision)),
                copy = precision == Precision::split ? sizeof(double) : 0;
   if (setting.group.ranks == 1) return tokens * columns * (value + copy);
@@ -71,8 +71,8 @@ std::vector<DeviceShare> make_passes(const PassSetting& setting, std::size_t run
 double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
   const GroupShape& group = setting.group;
   const std::vector<StreamSize> streams = summed_sizes(setting);
-  const double panel = real(tokens_of_panel(streams, setting.job.predict.precision, setting.dtype,
-                                            setting.heldout, group)),
+  const double panel = real(tokens_of_panel(streams, setting.job.predict.product(setting.dtype),
+                                            setting.dtype, setting.heldout, group)),
                batch = real(setting.batch) / real(group.tensor_parallel),
                parts = real(static_cast<std::int64_t>(pass.parts.size()));
   double bytes = 0, widest = 0;
@@ -84,7 +84,7 @@ double pass_bytes(const PassSetting& setting, const DeviceShare& pass) {
     bytes += parts * (sizeof(double) * real(elements) + waiting);
     widest = std::max(widest, columns);
   }
-  const bool split = setting.job.predict.precision == Precision::split;
+  const bool split = setting.job.predict.product(setting.dtype) == Precision::split;
   return bytes + panel_bytes(setting, widest, kFullestPanel * panel) + (split ? kSplitProduct : kProduct);
 }
 

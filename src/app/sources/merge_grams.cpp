@@ -127,7 +127,8 @@ void check_given(const Job& job, const GramStream& stream) {
   };
   if (value_of(capture_words(), stream.capture))
     check("predict.capture", word_of(capture_words(), job.predict.capture), stream.capture);
-  check("predict.precision", word_of(precision_words(), job.predict.precision), stream.precision);
+  if (job.predict.precision)
+    check("predict.precision", word_of(precision_words(), *job.predict.precision), stream.precision);
 }
 
 /// Reads and merges the moments of attention of all files. Collective over the group.

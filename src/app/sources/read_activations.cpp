@@ -142,14 +142,15 @@ UnitEvidence read_activations(const UnitRun& run) {
   });
   tell(evidence.sample, run.log);
   std::string contents;
+  const Dtype dtype = file->is_float32() ? Dtype::float32 : Dtype::float64;
+  const Precision precision = job.predict.product(dtype);
   agree(group, [&] {
     if (!group.is_root()) return;
     evidence.input_digest = files_digest({path});
     contents = "activations " + evidence.input_digest + " " + change_times({path}) + "\n";
+    if (!job.predict.precision) contents += "products " + word_of(precision_words(), precision) + "\n";
   });
   evidence.input_digest = group.broadcast(evidence.input_digest, 0);
-  const Dtype dtype = file->is_float32() ? Dtype::float32 : Dtype::float64;
-  const Precision precision = job.predict.precision;
   StreamEvidence stream{{file->stream(), std::nullopt, dtype, precision, job.tokens.skip_first},
                         layout_of(*file),
                         fit_rules(job.predict.mode, dtype, precision)};

@@ -63,7 +63,8 @@ void check_reference_grams(const std::string& path, const Job::Predict& predict,
   check("tokens_sha256", unit.tokens_sha256);
   check("tokens_cut_digest", unit.tokens_cut_digest);
   const std::vector<GramStream> streams = read_known_streams(file);
-  StreamOrigin origin{{}, predict.capture, reference.dtype, predict.precision, tokens.skip_first};
+  StreamOrigin origin{
+      {}, predict.capture, reference.dtype, predict.product(reference.dtype), tokens.skip_first};
   for (const Stream stream : predict.streams) {
     origin.stream = stream;
     const GramStream wanted = gram_stream(origin, stream_layout(reference.config, stream), heldout);

@@ -64,7 +64,7 @@ bool needs_whole_grams(const Job& job) {
 std::vector<StreamEvidence> stream_evidence(const Job& job, const Prepared& prepared) {
   const ModelConfig& config = prepared.input.config;
   const Dtype dtype = prepared.input.dtype;
-  const Precision precision = job.predict.precision;
+  const Precision precision = job.predict.product(dtype);
   const FitRules rules = fit_rules(job.predict.mode, dtype, precision);
   StreamOrigin origin{{}, job.predict.capture, dtype, precision, job.tokens.skip_first};
   std::vector<StreamEvidence> streams;
@@ -140,8 +140,7 @@ std::vector<std::string> choose_passes(const UnitRun& run, const Prepared& prepa
 
 /// Sets the digests of `evidence` and returns what a saved state must agree with: the config, the weights in
 /// these very files, and the tokens that are run. The same on every rank. Collective over the group.
-std::string identify(const Job::Cross& cross, const Prepared& prepared, const Comm& group,
-                     UnitEvidence& evidence) {
+std::string identify(const Job& job, const Prepared& prepared, const Comm& group, UnitEvidence& evidence) {
   std::string contents;
   agree(group, [&] {
     if (!group.is_root()) return;
@@ -155,9 +154,11 @@ std::string identify(const Job::Cross& cross, const Prepared& prepared, const Co
       evidence.reference_weights_digest = weights_digest(checkpoint);
       contents += "reference config.json " + reference->config_sha256 + "\nreference weights " +
                   evidence.reference_weights_digest + " " + change_times(checkpoint.files()) +
-                  "\nreference Gram " + (cross.grams.empty() ? "summed" : "read") + "\n";
+                  "\nreference Gram " + (job.cross.grams.empty() ? "summed" : "read") + "\n";
     }
     contents += "tokens " + sample_digest(prepared.sample) + "\n";
+    if (!job.predict.precision)
+      contents += "products " + word_of(precision_words(), job.predict.product(prepared.input.dtype)) + "\n";
   });
   evidence.config_sha256 = prepared.input.config_sha256;
   evidence.weights_digest = group.broadcast(evidence.weights_digest, 0);
@@ -203,7 +204,7 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   const Transformer model = load(prepared.input, saves_attention(job.predict, job.output), run.unit.name);
   std::optional<Transformer> reference;
   if (prepared.reference) reference = load(*prepared.reference, false, run.unit.reference_name);
-  CaptureRequest request{job.predict.streams, job.predict.capture, job.predict.precision,
+  CaptureRequest request{job.predict.streams, job.predict.capture, job.predict.product(prepared.input.dtype),
                          batch_tokens(job.run, prepared.sample, run.processes), job.tokens.skip_first};
   request.pairs = job.predict.cross;
   request.reference = reference ? &*reference : nullptr;
@@ -215,7 +216,7 @@ void capture(const UnitRun& run, const Prepared& prepared, UnitEvidence& evidenc
   const UnitState state(
       run,
       captured_streams(job.predict, reference.has_value(), evidence.streams, prepared.sample.has_heldout()),
-      identify(job.cross, prepared, run.processes.group(), evidence), request.attention, passes);
+      identify(job, prepared, run.processes.group(), evidence), request.attention, passes);
   request.state = &state;
   std::map<std::size_t, ResidentGrams> resident;
   if (!needs_whole_grams(job) && !reference) request.resident = &resident;

@@ -22,6 +22,7 @@
 #include "dist/comm/agreement.h"
 #include "dist/comm/shared_counter.h"
 #include "io/outputs/lock_file.h"
+#include "stats/gram/product_kind.h"
 
 namespace headspan {
 namespace {
@@ -168,6 +169,15 @@ Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& process
   return outcome;
 }
 
+/// Returns the job with the choice that predict.precision = auto leaves, and logs it. Collective over world.
+Job with_chosen_products(Job job, const Comm& world, bool on_gpus, const Log& log) {
+  if (job.predict.precision) return job;
+  job.predict.integers = !on_gpus && multiplies_integers(world);
+  log.notice("predict.precision = auto: " + word_of(precision_words(), job.predict.product(Dtype::float32)) +
+             (job.predict.integers ? ", in 8-bit integers, but float64 for values in float64" : ""));
+  return job;
+}
+
 /// Returns the texts of all ranks, joined in rank order, on rank 0. Collective over world.
 std::string collect(const std::string& text, const Comm& world) {
   std::string all;
@@ -209,12 +219,13 @@ int report_failures(const Outcome& outcome, const Comm& world) {
 
 }  // namespace
 
-int study(const Job& job, const Comm& world) {
+int study(const Job& asked, const Comm& world) {
   const double start = steady_seconds();
-  RunClock clock(job.run);
+  RunClock clock(asked.run);
   const Log log(world.is_root());
-  const std::optional<int> gpu = choose_gpu(job.run, world);
+  const std::optional<int> gpu = choose_gpu(asked.run, world);
   const int threads = start_threads(world);
+  const Job job = with_chosen_products(asked, world, gpu.has_value(), log);
   const Plan plan = make_plan(job, world, log, gpu);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
   for (const std::string& notice : plan.notices) log.notice(notice);

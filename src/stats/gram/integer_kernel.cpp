@@ -16,6 +16,7 @@ constexpr int kRows = 16, kColumns = 8;    // of a tile: 24 of AVX-512's 32 vect
 constexpr std::int64_t kStrip = 16;        // rows or columns packed at a time
 constexpr std::int64_t kMostLines = 64;    // packed together, so that their values stay in a core's cache
 constexpr double kLargest = 127 * 65536.;  // in units
+constexpr double kMostPeaks = 64;          // of normal numbers: 10 to 20
 constexpr double kSmallest = 1e-280;       // smaller values count as zero; their squares are below FP64
 constexpr std::uint32_t kOffset = 0x808080, kSigns = 0x80808080;
 /// Added to a number below 2^31, leaves it, rounded and plus kOffset, in the last 32 bits.
@@ -32,6 +33,7 @@ std::int64_t bytes_of(std::int64_t count, std::int64_t tokens) {
 struct Place {
   std::uint8_t* bytes;
   double* units;
+  double* peaks;
 };
 
 typedef std::int32_t Ints __attribute__((vector_size(4 * kRows)));
@@ -89,29 +91,39 @@ HS_INLINED inline Doubles load(const Lines<T>& lines, std::int64_t first, std::i
   return __builtin_convertvector(values, Doubles) - origin;
 }
 
-/// Sets the units of lines, and `factors` to what their values are multiplied by.
-template <bool Plain, class T>
-HS_INLINED inline void measure(const Lines<T>& lines, double* units, double* factors) {
+/// Sets the units of lines, their peaks by tile, and `factors` to what their values are multiplied by.
+template <int Tile, bool Plain, class T>
+HS_INLINED inline void measure(const Lines<T>& lines, const Place& to, double* factors) {
   constexpr std::int64_t kTokens = 8, kAhead = 16;  // taken at a time; fetched before they are needed
+  Doubles squares[kMostLines / kStrip] = {};
   Longs largest[kMostLines / kStrip] = {};  // the bits of magnitudes, which have the order of integers
   for (std::int64_t first = 0; first < lines.tokens; first += kTokens)
     for (std::int64_t strip = 0; strip < lines.strips(); ++strip) {
       Longs most = largest[strip];
+      Doubles sum = squares[strip];
       for (std::int64_t t = first; t < std::min(first + kTokens, lines.tokens); ++t) {
         __builtin_prefetch(lines.values + (t + kAhead) * lines.leading + strip * kStrip, 0, 2);
-        const Longs size = (Longs)load<Plain>(lines, strip * kStrip, t) & 0x7fffffffffffffff;
+        const Doubles x = load<Plain>(lines, strip * kStrip, t);
+        sum += x * x;
+        const Longs size = (Longs)x & 0x7fffffffffffffff;
         most = size > most ? size : most;
       }
       largest[strip] = most;
+      squares[strip] = sum;
     }
-  for (std::int64_t i = 0; i < lines.strips() * kStrip; ++i) {
-    double size = 0;
-    std::memcpy(&size, reinterpret_cast<const char*>(largest) + i * static_cast<std::int64_t>(sizeof size),
-                sizeof size);
+  double sizes[kMostLines], square_sums[kMostLines], peaks[kMostLines];
+  std::memcpy(sizes, largest, sizeof sizes);
+  std::memcpy(square_sums, squares, sizeof square_sums);
+  const std::int64_t count = lines.strips() * kStrip;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double size = sizes[i];
     const bool is_zero = size < kSmallest;
     factors[i] = is_zero ? 0 : kLargest / size;
-    units[i] = is_zero ? 0 : size / kLargest;  // not finite if a value is not
+    to.units[i] = is_zero ? 0 : size / kLargest;  // not finite if a value is not
+    peaks[i] = is_zero ? 0 : size / std::sqrt(square_sums[i] / static_cast<double>(lines.tokens));
   }
+  for (std::int64_t i = 0; i < count; i += Tile)
+    to.peaks[i / Tile] = *std::max_element(peaks + i, peaks + i + Tile);
 }
 
 /// Sets words[d] to the digits d, plus 128, of four tokens side by side.
@@ -138,11 +150,11 @@ HS_INLINED inline void digits_of(const Lines<T>& lines, const double* factors, s
 
 /// Calls use(first, group, words) with the digits of each strip of lines and group of tokens; sets their
 /// units.
-template <class T, class Use>
-HS_INLINED inline void split(const Lines<T>& lines, double* units, const Use& use) {
+template <int Tile, class T, class Use>
+HS_INLINED inline void split(const Lines<T>& lines, const Place& to, const Use& use) {
   const auto run = [&](auto plain) HS_INLINED {
     double factors[kMostLines];
-    measure<plain.value>(lines, units, factors);
+    measure<Tile, plain.value>(lines, to, factors);
     for (std::int64_t group = 0; group < groups_of(lines.tokens); ++group)
       for (std::int64_t first = 0; first < lines.count; first += kStrip) {
         Words words[kDigits];
@@ -163,12 +175,12 @@ struct PackRows {
   HS_INLINED static void run(const Lines<T>* rows, const Place* place) {
     const Lines<T> lines = *rows;
     const Place to = *place;
-    split(lines, to.units,
-          [=](std::int64_t first, std::int64_t group, const Words(&words)[kDigits]) HS_INLINED {
-            std::memcpy(
-                to.bytes + bytes_of(first, lines.tokens) + group * static_cast<std::int64_t>(sizeof words),
-                words, sizeof words);
-          });
+    split<kRows>(
+        lines, to, [=](std::int64_t first, std::int64_t group, const Words(&words)[kDigits]) HS_INLINED {
+          std::memcpy(
+              to.bytes + bytes_of(first, lines.tokens) + group * static_cast<std::int64_t>(sizeof words),
+              words, sizeof words);
+        });
     for (std::int64_t i = 0; i < lines.strips() * kStrip; ++i) to.units[i] *= 65536;
   }
 };
@@ -184,16 +196,16 @@ struct PackColumns {
     const Place to = *place;
     const std::int64_t distance = bytes_of(kColumns, lines.tokens);
     Ints sums[kMostLines / kStrip][kDigits] = {};  // of each digit plus 128
-    split(lines, to.units,
-          [&](std::int64_t first, std::int64_t group, const Words(&words)[kDigits]) HS_INLINED {
-            std::uint8_t* out = to.bytes + bytes_of(first, lines.tokens) + group * kDigits * kTile;
-            for (int d = 0; d < kDigits; ++d, out += kTile) {
-              add_bytes<Fused>((Ints)words[d], 0x01010101 - Ints{}, sums[first / kStrip][d]);
-              const Words digits = words[d] ^ kSigns;
-              std::memcpy(out, &digits, kTile);
-              std::memcpy(out + distance, reinterpret_cast<const std::uint8_t*>(&digits) + kTile, kTile);
-            }
-          });
+    split<kColumns>(
+        lines, to, [&](std::int64_t first, std::int64_t group, const Words(&words)[kDigits]) HS_INLINED {
+          std::uint8_t* out = to.bytes + bytes_of(first, lines.tokens) + group * kDigits * kTile;
+          for (int d = 0; d < kDigits; ++d, out += kTile) {
+            add_bytes<Fused>((Ints)words[d], 0x01010101 - Ints{}, sums[first / kStrip][d]);
+            const Words digits = words[d] ^ kSigns;
+            std::memcpy(out, &digits, kTile);
+            std::memcpy(out + distance, reinterpret_cast<const std::uint8_t*>(&digits) + kTile, kTile);
+          }
+        });
     for (std::int64_t strip = 0; strip < lines.strips(); ++strip)
       set_starts(sums[strip], lines.tokens, starts + strip * kDigits * kStrip);
   }
@@ -217,9 +229,9 @@ struct TileShape {
 /// A tile of rows and one of columns, packed.
 struct TilePair {
   const std::uint8_t* rows;
-  const double* row_units;
+  const double *row_units, *row_peak;
   const std::uint8_t* columns;
-  const double* column_units;
+  const double *column_units, *column_peak;
   const std::int32_t* starts;
 };
 
@@ -236,12 +248,13 @@ template <bool Fused, int Powers, int First, int Count>
 HS_INLINED inline void add_columns(const TilePair& tile, std::int64_t groups, double* c,
                                    std::int64_t leading) {
   Ints sums[Powers][Count] = {};
-#pragma GCC unroll 4
+#pragma GCC unroll 5
   for (int p = 0; p < Powers; ++p)
 #pragma GCC unroll 8
     for (int j = 0; j < Count; ++j) {
-      const std::int32_t* const start = tile.starts + First + j;
-      sums[p][j] = (p < kDigits ? start[p * kColumns] : start[2 * kColumns] - start[0]) - Ints{};
+      const std::int32_t* const start = tile.starts + First + j;  // of digits 0 .. d
+      const std::int32_t others = p < kDigits ? 0 : start[(p - kDigits) * kColumns];
+      sums[p][j] = start[std::min(p, kDigits - 1) * kColumns] - others - Ints{};
     }
   const std::uint8_t *rows = tile.rows, *columns = tile.columns;
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -265,28 +278,33 @@ HS_INLINED inline void add_columns(const TilePair& tile, std::int64_t groups, do
 #pragma GCC unroll 8
   for (int j = 0; j < Count; ++j) {
     Doubles sum = __builtin_convertvector(sums[0][j], Doubles);
-#pragma GCC unroll 3
+#pragma GCC unroll 5
     for (int p = 1; p < Powers; ++p) sum = sum * 256 + __builtin_convertvector(sums[p][j], Doubles);
-    const double unit = tile.column_units[First + j];
+    const double unit = tile.column_units[First + j] / (Powers == 3 ? 1 : Powers == 4 ? 256 : 65536);
     double* const to = c + (First + j) * leading;
     Doubles result;
     std::memcpy(&result, to, sizeof result);
-    result += sum * (units * (Powers == kDigits ? unit : unit / 256));
+    result += sum * (units * unit);
     std::memcpy(to, &result, sizeof result);
   }
 }
 
-/// Adds c += the product of a tile: [kRows, kColumns]. `All`: with the digits that are left out otherwise.
+/// The products of digits that are summed.
+enum class Products { six, eight, nine };
+
+/// Adds c += the product of a tile: [kRows, kColumns].
 template <bool Fused>
-HS_INLINED inline void add_tile(const TilePair& tile, std::int64_t groups, bool all, double* c,
+HS_INLINED inline void add_tile(const TilePair& tile, std::int64_t groups, Products products, double* c,
                                 std::int64_t leading) {
+  constexpr int kHalf = kColumns / 2;  // more sums of a whole tile would not fit the processor's vectors
   prefetch_result<TileShape>(c, leading);
-  if (all) {
-    constexpr int kHalf = kColumns / 2;  // 16 vectors of sums
-    add_columns<Fused, kDigits + 1, 0, kHalf>(tile, groups, c, leading);
-    add_columns<Fused, kDigits + 1, kHalf, kHalf>(tile, groups, c, leading);
+  if (products == Products::six) return add_columns<Fused, 3, 0, kColumns>(tile, groups, c, leading);
+  if (products == Products::eight) {
+    add_columns<Fused, 4, 0, kHalf>(tile, groups, c, leading);
+    add_columns<Fused, 4, kHalf, kHalf>(tile, groups, c, leading);
   } else {
-    add_columns<Fused, kDigits, 0, kColumns>(tile, groups, c, leading);
+    add_columns<Fused, 5, 0, kHalf>(tile, groups, c, leading);
+    add_columns<Fused, 5, kHalf, kHalf>(tile, groups, c, leading);
   }
 }
 
@@ -297,12 +315,20 @@ struct AddBlock {
     const TilePair start = *first;
     const std::int64_t tokens = block->depth, groups = groups_of(tokens), above = block->above;
     const std::int64_t* const first_row = block->c.first_row;
+    const std::int64_t columns = block->c.columns;
     for_tiles<kRows, kColumns>(
         *block, [=](std::int64_t row, std::int64_t column, double* c, std::int64_t leading) HS_INLINED {
           const TilePair tile{start.rows + bytes_of(row, tokens), start.row_units + row,
-                              start.columns + bytes_of(column, tokens), start.column_units + column,
+                              start.row_peak + row / kRows,       start.columns + bytes_of(column, tokens),
+                              start.column_units + column,        start.column_peak + column / kColumns,
                               start.starts + column * kDigits};
-          add_tile<Fused>(tile, groups, row + above < first_row[column] + near, c, leading);
+          const std::int64_t below = row + above - first_row[std::min(column + kColumns, columns) - 1];
+          const bool is_near = row + above < first_row[column] + near;
+          const bool has_peaks = *tile.row_peak * *tile.column_peak > kMostPeaks;
+          const Products products = below <= 0             ? Products::nine
+                                    : is_near || has_peaks ? Products::eight
+                                                           : Products::six;
+          add_tile<Fused>(tile, groups, products, c, leading);
         });
   }
 };
@@ -312,6 +338,7 @@ struct AddBlock {
 void IntegerKernel::Packing::reserve(Digits& digits, std::int64_t count, std::int64_t tokens) const {
   digits.bytes.reserve(bytes_of(count, tokens));
   digits.units.reserve(count);
+  digits.peaks.reserve(count);
   digits.starts.reserve(count * kDigits);
 }
 
@@ -328,7 +355,8 @@ void IntegerKernel::Packing::pack_columns(const Chunk<T>& chunk, std::int64_t fi
       chunk.tokens,
       chunk.origin.columns + chunk.column,
       plain ? nullptr : offsets};
-  const Place place{to.bytes.data() + bytes_of(first, chunk.tokens), to.units.data() + first};
+  const Place place{to.bytes.data() + bytes_of(first, chunk.tokens), to.units.data() + first,
+                    to.peaks.data() + first / kColumns};
   std::int32_t* const starts = to.starts.data() + first * kDigits;
 #if HS_SEVERAL_PROCESSORS
   if (fused) return run_with_vnni<PackColumns<T>>(&lines, &place, starts);
@@ -341,14 +369,15 @@ void IntegerKernel::Packing::pack_rows(const Strip<T>& rows, Digits& to) const {
   for (std::int64_t i = 0; i < rows.count; i += kMostLines) {
     const Lines<T> lines{rows.values + i, rows.leading,    std::min(kMostLines, rows.count - i),
                          rows.depth,      rows.origin + i, nullptr};
-    const Place place{to.bytes.data() + bytes_of(i, rows.depth), to.units.data() + i};
+    const Place place{to.bytes.data() + bytes_of(i, rows.depth), to.units.data() + i,
+                      to.peaks.data() + i / kRows};
     for_this_processor<PackRows<T>>(&lines, &place);
   }
 }
 
 void IntegerKernel::Packing::add(const Digits& rows, const Digits& columns, const ResultBlock& block) const {
-  const TilePair first{rows.bytes.data(), rows.units.data(), columns.bytes.data(), columns.units.data(),
-                       columns.starts.data()};
+  const TilePair first{rows.bytes.data(),    rows.units.data(),    rows.peaks.data(),    columns.bytes.data(),
+                       columns.units.data(), columns.peaks.data(), columns.starts.data()};
 #if HS_SEVERAL_PROCESSORS
   if (fused) return run_with_vnni<AddBlock>(&block, &first, near);
 #endif

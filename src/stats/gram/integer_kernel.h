@@ -9,9 +9,10 @@
 //
 //   2^32 a a' + 2^24 (a b' + b a') + 2^16 (a c' + b b' + c a')
 //
-// Near the diagonal, in the covariance of a head, which fits invert, 2^8 (b c' + c b') is added; elsewhere
-// what is left out has mean zero and is 2^-23 of the largest product at most. For Precision::split. GPUs form
-// eight products everywhere (device/integer_product.h). Local; no MPI.
+// Near the diagonal, in the covariance of a head, which fits invert, and where a few values are far larger
+// than the others, 2^8 (b c' + c b') is added, and c c' on the diagonal, where its mean is not zero.
+// Elsewhere what is left out has mean zero and is 2^-23 of the largest product at most. For Precision::split.
+// GPUs form eight products everywhere (device/integer_product.h). Local; no MPI.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class IntegerKernel {
   /// which give the same bits and are slow.
   explicit IntegerKernel(bool fused = has_vnni()) : product_(Packing{fused, 0}) {}
 
-  /// See SyrkKernel::add. The first `near` rows below the staircase have all eight products. A row or column
+  /// See SyrkKernel::add. The first `near` rows below the staircase have eight products. A row or column
   /// with a value that is not finite has sums that are not.
   template <class T>
   void add(const PanelOperands<T>& panel, const PanelOrigin& origin, const Staircase& c, std::int64_t near,
@@ -42,6 +43,7 @@ class IntegerKernel {
   struct Digits {
     LargeArray<std::uint8_t> bytes;   ///< by tile: [tokens / 4, 3, tile, 4]
     LargeArray<double> units;         ///< by row or column; those of rows times 2^16
+    LargeArray<double> peaks;         ///< by tile: the largest value over the root mean square, at most
     LargeArray<std::int32_t> starts;  ///< of columns, by tile: [3, tile], where sums start
   };
   struct Packing {

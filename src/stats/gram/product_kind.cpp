@@ -98,4 +98,8 @@ ProductKind fastest_product(Precision precision) {
                              : ProductKind::integers;
 }
 
+bool multiplies_integers(const Comm& comm) {
+  return comm.max(fastest_product(Precision::split) == ProductKind::integers ? 0 : 1) == 0;
+}
+
 }  // namespace headspan

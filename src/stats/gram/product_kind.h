@@ -3,6 +3,7 @@
 // them.
 #pragma once
 
+#include "dist/comm/mpi.h"
 #include "stats/gram/panel_values.h"
 
 namespace headspan {
@@ -13,5 +14,8 @@ enum class ProductKind { kernel, library, integers };
 /// `split` the kernel is that for integers where the processor multiplies them. A kept choice
 /// (dist/fastest_choice.h), measured in 50 ms. Local.
 ProductKind fastest_product(Precision precision);
+
+/// Returns whether `split` multiplies 8-bit integers on all processors of comm. Collective over comm.
+bool multiplies_integers(const Comm& comm);
 
 }  // namespace headspan

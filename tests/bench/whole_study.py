@@ -7,7 +7,7 @@ import statistics
 import sys
 from collections import defaultdict
 
-REQUIRED = {"float64": 1.5, "float32": 2.5, "bfloat16": 3.0}
+REQUIRED = {"float64": 1.5, "auto": 1.5, "float32": 2.5, "bfloat16": 3.0}
 
 
 def main():

@@ -9,8 +9,8 @@
 #
 # PYTHON has numpy, scipy, torch, transformers and h5py. PROGRAM: headspan (default: build/release/headspan). ROUNDS:
 # default 3. MODEL: random, a llama with random weights (16 layers of 16 heads x 64), or smollm2, the model of
-# checkpoints/smollm2 (default: both, if that has been fetched). The forward pass is in float32 for products in float64, and
-# in bfloat16 for the others.
+# checkpoints/smollm2 (default: both, if that has been fetched). The forward pass is in float32 for products in float64 and
+# those of predict.precision = auto, and in bfloat16 for the others.
 set -euo pipefail
 python=${1:?usage: whole_study.sh PYTHON [PROGRAM [ROUNDS [MODEL...]]]} program=${2:-} rounds=${3:-3}
 models=("${@:4}")
@@ -60,6 +60,7 @@ ours() {
 for model in "${models[@]}"; do
   for ((round = 0; round < rounds; ++round)); do
     ours "$model" float64 --model.dtype float32
+    ours "$model" auto --model.dtype float32 --predict.precision auto
     ours "$model" float32 --model.dtype bfloat16 --predict.precision float32
     ours "$model" bfloat16 --model.dtype bfloat16 --predict.precision bfloat16
     echo "== peers.py study, $model" >&2
@@ -73,8 +74,8 @@ import sys
 import h5py
 import numpy as np
 work, model = sys.argv[1:]
-files = {name: h5py.File(glob.glob(f"{work}/{name}/*/{model}.h5")[0]) for name in ("float64", "float32", "bfloat16")}
-for name in ("float32", "bfloat16"):
+files = {name: h5py.File(glob.glob(f"{work}/{name}/*/{model}.h5")[0]) for name in ("float64", "auto", "float32", "bfloat16")}
+for name in ("auto", "float32", "bfloat16"):
     far = max(np.nanmax(np.abs(files[name][f"{s}/r2"][...] - files["float64"][f"{s}/r2"][...])) for s in "kqv")
     mean = max(np.nanmean(np.abs(files[name][f"{s}/r2"][...] - files["float64"][f"{s}/r2"][...])) for s in "kqv")
     print(f"model={model} run={name} furthest={far:.3g} mean={mean:.3g}")

@@ -37,6 +37,8 @@ OLMO_1B_STEPS = (*range(1000, 6000, 1000), *range(10_000, 120_000, 10_000), 117_
                  *(step for step in range(330_000, 740_000, 10_000) if step != 670_000), 738_000, 738_020)
 OLMO_7B_STEPS = (*range(0, 161_000, 500), *range(161_000, 640_000, 1000), *range(639_650, 651_000, 1000))
 
+OLMO_7B_BATCH = 2160 * 2048
+
 MARIN_8B = (("kestrel", 660_000, 1024), ("ocelot", 740_500, 3072), ("jellyfish", 820_000, 3072), ("phoenix", 1_320_000, 3072),
             ("starling", 1_400_000, 4096), ("deeper-starling", 1_420_000, 4096))  # last step, sequences of a step
 
@@ -96,8 +98,11 @@ def olmo(name, steps, batch, named):
     (of 1B-0724 derived: 3.05e12 tokens, context 4096, 1 454 000 steps). The rule of the tokens in a name is inferred from
     lists that others published: steps * 2000 / 477 000 (1B-0724: 1000) rounded down, 7B-0724: the tokens rounded down.
     1B: those steps that lists of OLMo-1B and OLMo-1B-hf name, thinned to every 10 000 (351 branches were counted; none
-    between 117 850 and 330 000, allenai/OLMo issue 879). 1B-0724: every 1000 (1446 branches were counted). 7B: the spacing of the published
-    lists, without their few irregular steps (about 820 branches were counted)."""
+    between 117 850 and 330 000, allenai/OLMo issue 879). 1B-0724: every 1000 (1446 branches were counted). 7B: all that
+    published lists of allenai/OLMo-7B name, in whose names the tokens are those of 2160 sequences of 2048 a step, to the
+    nearest; whether OLMo-7B-hf, which has the tensor names that headspan reads, has the same branches is not known.
+    7B-0424, 7B-0724: the spacing of the published lists, without their few irregular steps (about 820 branches were
+    counted)."""
     return [row(f"allenai/OLMo-{name}-hf", f"step{step}-tokens{named(step)}B", step, step * batch) for step in steps]
 
 
@@ -138,6 +143,7 @@ def rules():
         "smollm3-3b-long-64k": (smollm3_long, "32k-to-64k", None),
         "olmo-1b": (olmo, "1B", OLMO_1B_STEPS, 2**22, lambda step: step * 2 // 477),
         "olmo-1b-0724": (olmo, "1B-0724", every_1000(1_454_000), 2**21, lambda step: step // 477),
+        "olmo-7b": (olmo, "7B", every_1000(557_000), OLMO_7B_BATCH, lambda step: round(step * OLMO_7B_BATCH / 10**9)),
         "olmo-7b-0424": (olmo, "7B-0424", (*OLMO_7B_STEPS, 651_581), 2**22, lambda step: step * 2 // 477),
         "olmo-7b-0724": (olmo, "7B-0724", OLMO_7B_STEPS, 2**22, lambda step: step * 2**22 // 10**9),
         "olmo-3-7b": (olmo3, "7B", "stage1", every_1000(1_413_814), 2**22, 0),

@@ -45,6 +45,9 @@ FAMILIES = {
     "olmo-1b-0724": (1455, "step0-tokens0B step1000-tokens2B step5000-tokens10B step11000-tokens23B step56000-tokens117B "
                      "step135000-tokens283B step288000-tokens603B step643000-tokens1348B step865000-tokens1813B "
                      "step1243000-tokens2605B step1454000-tokens3048B"),
+    "olmo-7b": (558, "step0-tokens0B step1000-tokens4B step13000-tokens58B step78000-tokens345B step113000-tokens500B "
+                "step226000-tokens1000B step334000-tokens1478B step447000-tokens1977B step452000-tokens2000B "
+                "step556000-tokens2460B step557000-tokens2464B"),
     "olmo-7b-0424": (814, "step0-tokens0B step500-tokens2B step9500-tokens39B step98500-tokens412B step160500-tokens672B "
                      "step280000-tokens1174B step394000-tokens1651B step425000-tokens1781B step451000-tokens1890B "
                      "step477000-tokens2000B step639650-tokens2681B step650650-tokens2728B step651581-tokens2731B"),

@@ -129,7 +129,10 @@ bool bench_device(const BenchOptions& given, const Comm& comm) {
   const Setup setup{config, made_up_sample(options, options.tokens, config.vocab_size),
                     place_of_one(options, comm)};
   const bool exact = check<double>(options, comm, setup, Dtype::float64, "float64", 1e-6);
-  const bool split = check<double>(options, comm, setup, Dtype::float64, "split", 1e-6);
+  // In host memory a device multiplies hi + lo, and the host integers where it can: R² of 900 tokens of
+  // tiny-olmo2's first step then differs by 5e-6.
+  const double of_split = setup.device.is_cuda() ? 1e-6 : 1e-5;
+  const bool split = check<double>(options, comm, setup, Dtype::float64, "split", of_split);
   return check<float>(options, comm, setup, Dtype::bfloat16, "bfloat16", 1e-3) && exact && split;
 }
 

@@ -29,6 +29,11 @@ FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision) {
   return rules;
 }
 
+std::string chosen_products(const Job::Predict& predict, Dtype forward) {
+  if (predict.precision) return "";
+  return "products " + word_of(precision_words(), predict.product(forward)) + "\n";
+}
+
 bool captures(const Job::Predict& predict, Stream stream) {
   return std::count(predict.streams.begin(), predict.streams.end(), stream) > 0;
 }

@@ -11,6 +11,10 @@ namespace headspan {
 /// `precision`.
 FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision);
 
+/// Returns what a saved state must agree with where predict.precision = auto: the products that were chosen
+/// for values of `forward`, as a line "products NAME"; nothing for a job that names them.
+std::string chosen_products(const Job::Predict& predict, Dtype forward);
+
 /// The most tokens that attention.scores runs, besides the sample.
 constexpr std::int64_t kMostScoredTokens = 5000;
 

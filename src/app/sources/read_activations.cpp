@@ -147,8 +147,8 @@ UnitEvidence read_activations(const UnitRun& run) {
   agree(group, [&] {
     if (!group.is_root()) return;
     evidence.input_digest = files_digest({path});
-    contents = "activations " + evidence.input_digest + " " + change_times({path}) + "\n";
-    if (!job.predict.precision) contents += "products " + word_of(precision_words(), precision) + "\n";
+    contents = "activations " + evidence.input_digest + " " + change_times({path}) + "\n" +
+               chosen_products(job.predict, dtype);
   });
   evidence.input_digest = group.broadcast(evidence.input_digest, 0);
   StreamEvidence stream{{file->stream(), std::nullopt, dtype, precision, job.tokens.skip_first},

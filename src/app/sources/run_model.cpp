@@ -157,8 +157,7 @@ std::string identify(const Job& job, const Prepared& prepared, const Comm& group
                   "\nreference Gram " + (job.cross.grams.empty() ? "summed" : "read") + "\n";
     }
     contents += "tokens " + sample_digest(prepared.sample) + "\n";
-    if (!job.predict.precision)
-      contents += "products " + word_of(precision_words(), job.predict.product(prepared.input.dtype)) + "\n";
+    contents += chosen_products(job.predict, prepared.input.dtype);
   });
   evidence.config_sha256 = prepared.input.config_sha256;
   evidence.weights_digest = group.broadcast(evidence.weights_digest, 0);

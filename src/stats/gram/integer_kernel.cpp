@@ -12,7 +12,11 @@ namespace {
 
 constexpr std::int64_t kDepth = 1376;  // tokens of a chunk; sums fit 32 bits up to 43 690
 constexpr int kDigits = 3, kGroup = 4;
-constexpr int kRows = 16, kColumns = 8;    // of a tile: 24 of AVX-512's 32 vectors hold sums
+/// Of AVX-512's 32 vectors 24 hold sums.
+struct TileShape {
+  static constexpr int kRows = 16, kColumns = 8;
+};
+constexpr int kRows = TileShape::kRows, kColumns = TileShape::kColumns;
 constexpr std::int64_t kStrip = 16;        // rows or columns packed at a time
 constexpr std::int64_t kMostLines = 64;    // packed together, so that their values stay in a core's cache
 constexpr double kLargest = 127 * 65536.;  // in units
@@ -149,7 +153,7 @@ HS_INLINED inline void digits_of(const Lines<T>& lines, const double* factors, s
 }
 
 /// Calls use(first, group, words) with the digits of each strip of lines and group of tokens; sets their
-/// units.
+/// units and, by tile, their peaks.
 template <int Tile, class T, class Use>
 HS_INLINED inline void split(const Lines<T>& lines, const Place& to, const Use& use) {
   const auto run = [&](auto plain) HS_INLINED {
@@ -220,10 +224,6 @@ struct PackColumns {
       }
     }
   }
-};
-
-struct TileShape {
-  static constexpr int kRows = 16, kColumns = 8;
 };
 
 /// A tile of rows and one of columns, packed.

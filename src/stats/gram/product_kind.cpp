@@ -1,7 +1,5 @@
 #include "stats/gram/product_kind.h"
 
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -53,9 +51,10 @@ class LibraryProduct<float> {
   std::vector<float> block_ = std::vector<float>(std::size_t{kSize} * kSize);
 };
 
-/// Returns the fastest of `words`; the first one is the usual one.
+/// Returns the name of the library if it is faster than `own`, the kernel for integers or else SyrkKernel,
+/// whose name it returns otherwise.
 template <class P>
-std::string measured_kind(Precision precision, const std::vector<std::string>& words) {
+std::string measured_kind(Precision precision, const std::string& own, bool in_integers) {
   const std::vector<P> values(std::size_t{kSize} * kTokens, P(1));
   const PanelOperands<P> panel{values.data(), values.data(), kSize, kSize, kTokens};
   std::vector<double> sums(std::size_t{kSize} * kSize), mean(kSize);
@@ -65,16 +64,14 @@ std::string measured_kind(Precision precision, const std::vector<std::string>& w
   SyrkKernel<P> kernel(precision);
   IntegerKernel integers;
   LibraryProduct<P> library(precision);
-  const std::map<std::string, std::function<void()>> all{
-      {kKernel, [&] { kernel.add(panel, origin, square, [] {}); }},
-      {kIntegers, [&] { integers.add(panel, origin, square, 0, [] {}); }},
-      {kLibrary, [&] { library.add(panel, sums); }}};
-  std::vector<std::function<void()>> ways;
-  for (const std::string& word : words) ways.push_back(all.at(word));
-  const std::vector<double> seconds = least_seconds(ways);
-  std::map<std::string, double> speeds;
-  for (std::size_t i = 0; i < words.size(); ++i) speeds[words[i]] = 1 / seconds[i];
-  return fastest(words.front(), speeds);
+  const auto add = [&] {
+    if (in_integers)
+      integers.add(panel, origin, square, 0, [] {});
+    else
+      kernel.add(panel, origin, square, [] {});
+  };
+  const std::vector<double> seconds = least_seconds({add, [&] { library.add(panel, sums); }});
+  return fastest(own, {{own, 1 / seconds[0]}, {kLibrary, 1 / seconds[1]}});
 }
 
 }  // namespace
@@ -82,20 +79,20 @@ std::string measured_kind(Precision precision, const std::vector<std::string>& w
 ProductKind fastest_product(Precision precision) {
   const bool doubles = multiplies_doubles(precision);
   const bool integers = precision == Precision::split && has_vnni();
+  const std::string own = integers ? kIntegers : kKernel;
   const char* const type = integers                           ? "split"
                            : doubles                          ? "double"
                            : precision == Precision::bfloat16 ? "bfloat16"
                                                               : "float";
   const Choice choice{std::string("products-") + type,
                       program_version() + "\n" + describe_blas() + (has_onednn() ? "\noneDNN" : ""),
-                      {integers ? kIntegers : kKernel, kLibrary}};
+                      {own, kLibrary}};
   const std::string chosen = kept_choice(choice, [&] {
-    return doubles ? measured_kind<double>(Precision::float64, choice.candidates)
-                   : measured_kind<float>(precision, choice.candidates);
+    return doubles ? measured_kind<double>(Precision::float64, own, integers)
+                   : measured_kind<float>(precision, own, false);
   });
-  return chosen == kLibrary  ? ProductKind::library
-         : chosen == kKernel ? ProductKind::kernel
-                             : ProductKind::integers;
+  if (chosen == kLibrary) return ProductKind::library;
+  return integers ? ProductKind::integers : ProductKind::kernel;
 }
 
 bool multiplies_integers(const Comm& comm) {

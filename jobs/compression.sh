@@ -121,6 +121,9 @@ plans() {
   for bits in 4 2; do
     try "kivi-$bits" --compress.algorithm kivi --compress.bits "$bits"
   done
+  for bits in 4 3 2; do
+    try "oscar-$bits" --compress.algorithm oscar --compress.bits "$bits"
+  done
   try rotated-q8 --compress.algorithm rotated-q8
   try rotated-q4 --compress.algorithm rotated-q4
   for stored in 0.5 0.27 0.2 0.16 0.125; do

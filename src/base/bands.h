@@ -36,6 +36,7 @@ struct Band {
   Coding coding = Coding::symmetric;
   std::int64_t tokens =
       1;  ///< that share the scales of each column (range); 1: columns share those of a token
+  double clip = 1;  ///< share of the range that the codes reach over (range)
 };
 
 /// Returns how many numbers of 16 bits a coded band holds beside its codes.

@@ -330,15 +330,16 @@ class TestFolders(unittest.TestCase):
         folder = self.folder / "rounded"
         for name, algorithm, stored, bits, asked in (("hadamard-3", "hadamard", 0.2, 3, "3"), ("hadamard", "hadamard", 0.27, 4, "auto"),
                                                      ("rotated-q4", "rotated-q4", 0.28, 4, "auto"),
-                                                     ("rotated-q8", "rotated-q8", 0.53, 8, "auto"), ("kivi-2", "kivi", 0.19, 2, "2")):
+                                                     ("rotated-q8", "rotated-q8", 0.53, 8, "auto"), ("kivi-2", "kivi", 0.19, 2, "2"),
+                                                     ("oscar-2", "oscar", 0.16, 2, "auto")):
             write_run(folder, name, algorithm, stored, on_both(stored, 0.01, stored, 0.01), ((8, bits),), bits=asked)
         runs, _ = read_folder(folder)
         self.assertEqual({run.plan.method: run.plan.calibration for run in runs},
-                         {"Hadamard, 3 bits": "", "Hadamard, 4 bits": "", "Hadamard, q4_0": "", "Hadamard, q8_0": "", "KIVI, 2 bits": ""})
+                         {"Hadamard, 3 bits": "", "Hadamard, 4 bits": "", "Hadamard, q4_0": "", "Hadamard, q8_0": "", "KIVI, 2 bits": "", "OSCAR, 2 bits": "docs"})
         axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
         drawn = {one.get_label(): one.lines[0].get_xydata().tolist() for one in axes[0].containers}
         self.assertEqual(drawn, {"Hadamard, Lloyd's levels": [[0.2, 0.2], [0.27, 0.27]],
-                                 "Hadamard, q8_0, q4_0": [[0.28, 0.28], [0.53, 0.53]], "KIVI": [[0.19, 0.19]]})
+                                 "Hadamard, q8_0, q4_0": [[0.28, 0.28], [0.53, 0.53]], "KIVI": [[0.19, 0.19]], "OSCAR": [[0.16, 0.16]]})
 
     def test_lines_of_the_figure(self):
         runs, _ = read_folder(self.folder / "one")

@@ -183,7 +183,7 @@ class Compression(StudyTest):
 
     def test_losses_are_those_of_a_forward_with_replaced_keys_and_values(self):
         self.check_losses(("latent", {"stored": 0.3}), ("latent", {"bits": "3x8,5x3"}), ("quantise", {"bits": 4}),
-                          ("rotated-q4", {}), ("rotated-q8", {}))
+                          ("rotated-q4", {}), ("rotated-q8", {}), ("oscar", {}))
 
     def test_losses_of_what_only_the_host_stores(self):
         self.check_losses(("hadamard", {}), ("hadamard", {"bits": 3}), ("kivi", {}), ("kivi", {"bits": 4}))

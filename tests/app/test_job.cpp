@@ -144,7 +144,7 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
     return input_error_of([&] {
       make_job(Command::calibrate, "a.ini",
                read_job_text("a.ini", "[model]\npath = m\n[compress]\nalgorithm = " + algorithm +
-                                          "\nbits = " + bits + "\nplan = p.h5\n"));
+                                          "\nbits = " + bits + "\nplan = p.h5\n[tokens]\npath = t.bin\n"));
     });
   };
   const auto line = [](const std::string& algorithm, const std::string& bits, const std::string& instead) {
@@ -152,7 +152,7 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
            instead;
   };
   for (const char* given : {"hadamard 5", "hadamard 2", "hadamard auto", "quantise 8", "quantise 3",
-                            "kivi auto", "kivi 2", "kivi 4", "rotated-q4 auto", "rotated-q8 auto"}) {
+                            "kivi auto", "kivi 2", "kivi 4", "oscar auto", "oscar 3", "rotated-q4 auto", "rotated-q8 auto"}) {
     const std::string text = given;
     EXPECT_EQ(refused(text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)), "nothing was refused")
         << text;
@@ -162,6 +162,7 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
   EXPECT_EQ(refused("quantise", "auto"), line("quantise", "auto", "give 8, 4 or 3"));
   EXPECT_EQ(refused("quantise", "5"), line("quantise", "5", "give 8, 4 or 3"));
   EXPECT_EQ(refused("kivi", "3"), line("kivi", "3", "give 4 or 2"));
+  EXPECT_EQ(refused("oscar", "8"), line("oscar", "8", "give 4, 3 or 2"));
   EXPECT_EQ(refused("rotated-q4", "4"), line("rotated-q4", "4", "leave it out"));
   EXPECT_EQ(refused("rotated-q8", "16"), line("rotated-q8", "16", "leave it out"));
 }

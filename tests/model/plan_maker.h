@@ -43,6 +43,8 @@ class PlanMaker {
   PlannedBlock columns(const std::vector<Band>& bands) {
     PlannedBlock block;
     block.bands = bands;
+    if (plan_.algorithm == CompressionAlgorithm::oscar)
+      block.rotation = draw<float>(plan_.columns() * plan_.head_size);
     if (rounds_columns(plan_.algorithm)) return block;
     std::int64_t r = 0;
     for (const Band& band : bands) r += band.columns;

@@ -86,7 +86,7 @@ std::vector<Band> in_groups(std::int64_t columns, std::int64_t d, const Band& gr
   std::vector<Band> bands;
   for (std::int64_t head = 0; head < columns; head += d)
     for (std::int64_t left = d; left > 0; left -= group.columns)
-      bands.push_back({std::min(left, group.columns), group.bits, group.coding});
+      bands.push_back({std::min(left, group.columns), group.bits, group.coding, 1, group.clip});
   return bands;
 }
 
@@ -104,6 +104,7 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
                                 {"hadamard", in_groups(all, d, {d, 3, Coding::normal})},
                                 {"rotated-q4", in_groups(all, d, {3, 4, Coding::gguf})},
                                 {"kivi", {{all, 2, Coding::range, 4}}},
+                                {"oscar", in_groups(all, d, {d, 2, Coding::range, 1, 0.9})},
                                 {"headspan", {}}};
   for (const int size : {1, 2}) {
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
@@ -136,10 +137,13 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
   if (world.size() % 2 != 0 || input_.config.kv_heads % 2 != 0)
     GTEST_SKIP() << "no two ranks can share the heads";
   const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
-  for (const std::string algorithm : {"latent", "headspan", "hadamard"}) {
-    const std::vector<Band> bands = algorithm == "hadamard"
-                                        ? in_groups(all, input_.config.head_size, {5, 4, Coding::normal})
-                                        : std::vector<Band>{{all / 2, kPlainBits}};
+  const std::int64_t d = input_.config.head_size;
+  const std::map<std::string, std::vector<Band>> cases{
+      {"latent", {{all / 2, kPlainBits}}},
+      {"headspan", {}},
+      {"hadamard", in_groups(all, d, {5, 4, Coding::normal})},
+      {"oscar", in_groups(all, d, {d, 4, Coding::range, 1, 0.9})}};
+  for (const auto& [algorithm, bands] : cases) {
     const CompressionPlan plan = PlanMaker(input_.config, algorithm).make(bands, 1);
     std::vector<at::Tensor> logits;
     for (const int size : {1, 2}) {

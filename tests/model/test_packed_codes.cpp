@@ -23,7 +23,8 @@ std::vector<Case> cases() {
     for (const Coding coding : {Coding::symmetric, Coding::range, Coding::gguf})
       for (const std::int64_t columns : {1, 5, 7, 8, 13, 64})
         for (const at::ScalarType type : {at::kFloat, at::kDouble})
-          all.push_back({{columns, bits, coding}, type});
+          for (const double clip : {1.0, 0.9})
+            if (clip == 1 || coding == Coding::range) all.push_back({{columns, bits, coding, 1, clip}, type});
   return all;
 }
 

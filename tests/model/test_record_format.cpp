@@ -62,8 +62,8 @@ std::vector<double> expected(const Band& band, const std::vector<double>& z) {
   const double levels = std::pow(2, band.bits);
   double base = 0, step = 0;
   if (band.coding == Coding::range) {
-    base = half(least);
-    step = half((largest - least) / (levels - 1));
+    base = half(band.clip * least);
+    step = half(band.clip * (largest - least) / (levels - 1));
   } else if (band.coding == Coding::symmetric) {
     step = half(magnitude / (levels / 2 - 0.5));
     base = (0.5 - levels / 2) * step;
@@ -109,6 +109,17 @@ TEST(RecordFormat, coded_bands_follow_the_definition) {
           EXPECT_NEAR(out[i], defined[i], 2e-6 * std::abs(defined[i]) + 1e-6)
               << word << ", " << bits << " bits, column " << i << " of " << columns;
       }
+}
+
+TEST(RecordFormat, codes_reach_over_the_clipped_range) {
+  const Band band{64, 2, Coding::range, 1, 0.75};
+  const std::vector<double> z = draw(band.columns, 2.5, 3), defined = expected(band, z);
+  const std::vector<double> out = round_trip<double>(RecordFormat({band}, Dtype::float64), z);
+
+  for (std::size_t i = 0; i < z.size(); ++i) EXPECT_NEAR(out[i], defined[i], 2e-6 * std::abs(defined[i]) + 1e-6);
+  const double largest = *std::max_element(z.begin(), z.end()),
+               read = *std::max_element(out.begin(), out.end());
+  EXPECT_NEAR(read, 0.75 * largest, 0.01 * largest);
 }
 
 TEST(RecordFormat, a_constant_is_kept_with_an_offset_and_zero_without) {

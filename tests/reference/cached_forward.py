@@ -14,7 +14,7 @@ from latents import restore
 from rounding import kivi, read_back
 
 
-ROUNDING = "quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi"
+ROUNDING = "quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi", "oscar"
 
 
 @dataclass

@@ -32,6 +32,10 @@ def read_back(algorithm, group, x):
     bits, = set(map(int, group["band_bits"]))
     if algorithm == "quantise":
         return quantise(x.reshape(len(x), -1), group["band_columns"], bits).reshape(x.shape)
+    if algorithm == "oscar":
+        rotation, clip = np.asarray(group["rotation"], float), float(group["band_clip"])
+        y = by_range(np.einsum("thi,hij->thj", x, rotation), bits, 2, clip)
+        return np.einsum("thj,hij->thi", y, rotation)
     h = hadamard(x.shape[2])
     y = x @ h
     if algorithm == "hadamard":
@@ -58,9 +62,10 @@ def kivi(s, x, bits, first):
     return np.where(exact[..., None, None], x, rounded)
 
 
-def by_range(x, bits, axis):
-    """Rounds to steps from the smallest number along the axis to the largest, both float16."""
-    low, high = x.min(axis, keepdims=True), x.max(axis, keepdims=True)
+def by_range(x, bits, axis, clip=1):
+    """Rounds to steps from the smallest number along the axis to the largest, both times `clip`. The smallest and the step
+    are float16."""
+    low, high = clip * x.min(axis, keepdims=True), clip * x.max(axis, keepdims=True)
     low, step = half(low), half((high - low) / (2.0**bits - 1))
     codes = np.rint(np.divide(x - low, step, out=np.zeros_like(x), where=step > 0))
     return low + np.clip(codes, 0, 2**bits - 1) * step

@@ -13,7 +13,7 @@ from ..opening import open_checked, open_regular
 from ..result import check_complete, check_schema, one_line, plain
 
 UNCALIBRATED = ("quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi")
-ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", *UNCALIBRATED)
+ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "oscar", *UNCALIBRATED)
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
 REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", "bits", "model_type",
             "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "bytes_read",
@@ -63,8 +63,8 @@ class Plan:
             return f"int{bits}"
         if self.algorithm == "hadamard":
             return f"Hadamard, {self.bits_of_all} bits"
-        if self.algorithm == "kivi":
-            return f"KIVI, {self.bits_of_all} bits"
+        if self.algorithm in ("kivi", "oscar"):
+            return f"{self.algorithm.upper()}, {self.bits_of_all} bits"
         if self.algorithm in UNCALIBRATED:
             return f"Hadamard, {self.algorithm.removeprefix('rotated-')}_0"
         if self.algorithm == "latent":

@@ -8,7 +8,7 @@ from .selection import LETTERS
 
 METHODS = {"int": ("#D55E00", "s"), "latent,": ("#56B4E9", "D"), "latent": ("#0072B2", "o"),
            "headspan": ("#009E73", "^"), "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P"),
-           "Hadamard, q": ("#56B4E9", "X"), "Hadamard": ("#6F4EAE", "*"), "KIVI": ("#444444", "p")}
+           "Hadamard, q": ("#56B4E9", "X"), "Hadamard": ("#6F4EAE", "*"), "KIVI": ("#444444", "p"), "OSCAR": ("#999933", "h")}
 TICKS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1)
 
 
@@ -20,7 +20,7 @@ def style_of(method):
 def family(run):
     """Returns what the runs on one line have in common."""
     families = {"quantise": "int8, int4, int3", "hadamard": "Hadamard, Lloyd's levels",
-                "rotated-q4": "Hadamard, q8_0, q4_0", "rotated-q8": "Hadamard, q8_0, q4_0", "kivi": "KIVI"}
+                "rotated-q4": "Hadamard, q8_0, q4_0", "rotated-q8": "Hadamard, q8_0, q4_0", "kivi": "KIVI", "oscar": "OSCAR"}
     method = families.get(run.plan.algorithm, run.plan.method)
     return method, run.plan.calibration
 

@@ -7,6 +7,7 @@
 #include "app/compress/calibration.h"
 #include "app/compress/gram_calibration.h"
 #include "app/compress/measured_kl.h"
+#include "app/compress/oscar_rotations.h"
 #include "app/compress/plan_heads.h"
 #include "app/compress/plan_latents.h"
 #include "app/compress/plan_rounded.h"
@@ -43,14 +44,13 @@ struct Prepared {
   Sample sample;
 };
 
-bool needs_tokens(const Job::Compress& rule) { return !rounds_columns(rule.algorithm); }
-
-/// Throws InputError unless `fit` tokens suffice.
-void check_fit_tokens(std::int64_t fit, std::int64_t columns, const Job::Tokens& tokens) {
+/// Throws InputError unless `fit` tokens suffice to fit `columns` columns of `what`.
+void check_fit_tokens(std::int64_t fit, std::int64_t columns, const std::string& what,
+                      const Job::Tokens& tokens) {
   if (fit < 2 * columns)
     throw InputError(tokens.path, "tokens.limit", std::to_string(tokens.limit),
                      "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
-                         " columns of a layer on",
+                         " columns of " + what + " on",
                      "give at least " + std::to_string(2 * columns) + " behind the first " +
                          std::to_string(tokens.skip_first) + " of each sequence");
 }
@@ -66,26 +66,29 @@ Prepared prepare(const Job& job) {
         prepared.input->config, prepared.input->config_sha256, {}, job.tokens.path, {}, {}, {}};
   } else {
     prepared.origin = check_calibration_grams(job);
-    if (needs_tokens(job.compress)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
+    if (is_calibrated(job.compress.algorithm)) prepared.sample.mismatch = prepared.origin.tokens_mismatch;
   }
   const ModelConfig& config = prepared.origin.config;
   check_latents(job.compress, config);
   check_references(job.compress, config.layers, config.kv_heads);
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
-  if (!prepared.input || !needs_tokens(job.compress)) return prepared;
+  if (!prepared.input || !is_calibrated(job.compress.algorithm)) return prepared;
   prepared.sample = take_sample(prepared.tokens, config, prepared.input->config_path, job.model.name);
   if (job.compress.own_text > 0) check_self_generated_text(*prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
     if (prepared.sample.heldout[s] == 0)
       fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - prepared.tokens.skip_first);
-  check_fit_tokens(fit, config.kv_heads * config.head_size, prepared.tokens);
+  if (rounds_columns(job.compress.algorithm))
+    check_fit_tokens(fit, config.head_size, "a head", prepared.tokens);
+  else
+    check_fit_tokens(fit, config.kv_heads * config.head_size, "a layer", prepared.tokens);
   return prepared;
 }
 
 /// Returns the bytes of the Grams of keys and values: one per stream, or one per layer if those suffice.
 double calibration_bytes(const Job::Compress& rule, const Prepared& prepared) {
-  if (!needs_tokens(rule)) return 0;
+  if (rounds_columns(rule.algorithm)) return 0;
   const ModelConfig& config = prepared.origin.config;
   const bool by_layer = prepared.input && rule.algorithm == CompressionAlgorithm::latent;
   const std::int64_t grams = by_layer ? config.layers : 1;
@@ -190,16 +193,21 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   plan.kv_heads = config.kv_heads;
   plan.head_size = config.head_size;
   plan.exact_first = job.compress.exact_first;
-  if (rounds_columns(plan.algorithm)) {
-    plan.streams = plan_rounded(job.compress, config);
-    return plan;
-  }
+  const bool rounds = rounds_columns(plan.algorithm);
+  if (rounds) plan.streams = plan_rounded(job.compress, config);
+  if (!is_calibrated(plan.algorithm)) return plan;
   plan.weights_digest = prepared.origin.weights_digest;
   std::optional<Transformer> model;
   if (prepared.input) model = load_model(job.model, *prepared.input, true, processes, log, job.model.path);
   if (job.compress.own_text > 0)
     add_self_generated_text({job.compress.own_text, job.tokens.sequence_length, job.tokens.seed},
                             *prepared.input, *model, processes, log, prepared.sample);
+  if (rounds) {
+    const RotationTokens tokens{prepared.sample, prepared.tokens.skip_first,
+                                batch_tokens(job.run, prepared.sample, processes)};
+    set_rotations(*model, *prepared.input, job.model.path, tokens, processes, plan.streams);
+    return plan;
+  }
   Calibration calibration = model ? run_model(job, prepared, *model, processes, log)
                                   : calibration_of_grams(job, prepared.origin, processes);
   MeasuredKl measure;
@@ -249,7 +257,7 @@ int calibrate(const Job& job, const Comm& world) {
     tensor_parallel = choose_tensor_parallel(
         job.run, job.model, {{{job.model.path, input.config}}, input.dtype, true}, world.size(), memory);
   });
-  if (prepared.input && needs_tokens(job.compress))
+  if (prepared.input && is_calibrated(job.compress.algorithm))
     prepared.origin.tokens_sha256 = hash_tokens(job.tokens, world);
   agree(world, [&] {
     if (world.is_root() && prepared.input)

@@ -140,7 +140,7 @@ GramOrigin check_calibration_grams(const Job& job) {
                     files.tokens_sha256,
                     files.tokens_mismatch,
                     {}};
-  if (rounds_columns(job.compress.algorithm)) return origin;  // nothing is fitted
+  if (!is_calibrated(job.compress.algorithm)) return origin;  // nothing is fitted
   check_tokens(job.compress.exact_first, path, files);
   origin.weights_mismatch = mismatch;
   return origin;

@@ -8,7 +8,10 @@ namespace headspan {
 namespace {
 
 // Where compress.bits says nothing.
-constexpr int kHadamardBits = 4, kKiviBits = 2;
+constexpr int kHadamardBits = 4, kKiviBits = 2, kOscarBits = 2;
+
+// What OSCAR's server takes for keys and values.
+constexpr double kOscarKeyClip = 0.96, kOscarValueClip = 0.92;
 
 /// How an algorithm rounds a layer of a stream: each unit of columns in bands as wide as `band`, the last one
 /// of a unit narrower.
@@ -32,6 +35,10 @@ Rounding rounding_of(const Job::Compress& rule, Stream stream, std::int64_t head
       if (stream == Stream::k) return {all, {all, bits, Coding::range, kGroupTokens}};
       return {d, {kNarrow, bits, Coding::range}};
     }
+    case CompressionAlgorithm::oscar:
+      return {d,
+              {d, rule.bits.width.value_or(kOscarBits), Coding::range, 1,
+               stream == Stream::k ? kOscarKeyClip : kOscarValueClip}};
     default:
       HS_ASSERT(rule.algorithm == CompressionAlgorithm::quantise);
       return {all, {std::min(heads, (64 + d - 1) / d) * d, *rule.bits.width, Coding::range}};

@@ -1,5 +1,5 @@
-// Plans of the algorithms that round all columns of keys and values, without calibration: what users have
-// elsewhere, to compare with.
+// Plans of the algorithms that round all columns of keys and values: what users have elsewhere, to compare
+// with. Only oscar is calibrated (app/compress/oscar_rotations.h).
 //
 //   quantise     every number as it is, from the smallest to the largest of whole heads, which have at
 //                least 64 columns together
@@ -15,13 +15,16 @@
 //   kivi         keys by column, in groups of 32 tokens; values by token, in groups of 32 columns; from the
 //                smallest to the largest, in compress.bits bits. Tokens whose group is not complete, or of
 //                which some are recent (evaluate.exact_recent), stay as they are (KIVI, arXiv:2402.02750)
+//
+//   oscar        each head in the coordinates of its own rotation, from 0.96 (keys) or 0.92 (values) of the
+//                smallest number of a token's head to as much of the largest, in compress.bits bits
 #pragma once
 
 #include "app/compress/calibration.h"
 
 namespace headspan {
 
-/// Plans every column in few bits. rule.algorithm rounds columns. Local.
+/// Plans every column in few bits, without rotations. rule.algorithm rounds columns. Local.
 PlannedStreams plan_rounded(const Job::Compress& rule, const ModelConfig& config);
 
 }  // namespace headspan

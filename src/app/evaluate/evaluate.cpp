@@ -110,8 +110,7 @@ Json compare_weights(const Job::Evaluate& rule, const std::string& model, const 
                      const Log& log) {
   const std::string& weights = prepared.weights_digest;
   Json found{{"digest", weights}, {"plan", nullptr}, {"same", nullptr}};
-  if (!prepared.plan || rounds_columns(prepared.plan->algorithm))
-    return found;  // no maps that depend on the weights
+  if (!prepared.plan || !is_calibrated(prepared.plan->algorithm)) return found;
   const std::string& planned = prepared.plan->weights_digest;
   if (planned.empty()) {
     log.notice(rule.plan + " does not say for which weights it was made");

@@ -212,10 +212,13 @@ void Resolver::check_bits() const {
     refuse("compress.bits", what, "give 5, 4, 3 or 2");
   if (algorithm == Algorithm::kivi && !bits.is_automatic() && !is_one_of({4, 2}))
     refuse("compress.bits", what, "give 4 or 2");
+  if (algorithm == Algorithm::oscar && !bits.is_automatic() && !is_one_of({4, 3, 2}))
+    refuse("compress.bits", what, "give 4, 3 or 2");
   if (algorithm == Algorithm::latent && bits.is_quantised())
     refuse("compress.bits", what, "give auto, 16 or bands");
   const bool takes_bits = algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard ||
-                          algorithm == Algorithm::kivi || algorithm == Algorithm::latent;
+                          algorithm == Algorithm::kivi || algorithm == Algorithm::oscar ||
+                          algorithm == Algorithm::latent;
   if (!takes_bits && !bits.is_automatic()) refuse("compress.bits", what, "leave it out");
 }
 
@@ -224,13 +227,16 @@ void Resolver::resolve_calibrate() const {
   const Job::Compress& compress = job_.compress;
   const bool rounds = rounds_columns(compress.algorithm), latent = compress.algorithm == Algorithm::latent;
   const bool measured = compress.units == LossUnits::measured;
-  const bool grams = has("grams.paths");
+  const bool calibrates = is_calibrated(compress.algorithm), grams = has("grams.paths");
   check_one_checkpoint();
   if (!grams && !has("model.path"))
     missing("model.path", "give the checkpoint that is to be compressed, or grams.paths");
-  if (!grams && !has("tokens.path") && !rounds) missing("tokens.path", "give the tokens to calibrate on");
+  if (!grams && !has("tokens.path") && calibrates) missing("tokens.path", "give the tokens to calibrate on");
   if (grams && has("tokens.path"))
     refuse("tokens.path", "is given beside grams.paths", "give one of the two");
+  if (grams && calibrates && rounds)
+    refuse("compress.algorithm", "runs the model, and Grams are given",
+           "give model.path and tokens.path in place of grams.paths");
   if (!has("compress.plan")) missing("compress.plan", "give the file for the plan");
   if (grams && measured)
     refuse("compress.units", "runs the model, and Grams are given",
@@ -238,7 +244,7 @@ void Resolver::resolve_calibrate() const {
   if (measured && !latent && compress.algorithm != Algorithm::headspan)
     refuse("compress.units", "is for compress.algorithm = latent or headspan", "leave it out");
   const std::string algorithm = word_of(algorithm_words(), compress.algorithm);
-  if (compress.own_text > 0 && (grams || rounds))
+  if (compress.own_text > 0 && (grams || !calibrates))
     refuse("compress.own_text",
            grams ? "runs the model, and Grams are given" : "calibrates, and " + algorithm + " does not",
            "leave it out");

@@ -197,11 +197,12 @@ std::vector<JobOption> compress_options() {
              "share of the bytes of these streams that is kept"),
       option("compress.algorithm", &Job::compress, &Job::Compress::algorithm, choice(algorithm_words()),
              "latents in few bits; whole heads by what they cost; by the paper's text or code; all columns "
-             "in few bits: "
-             "as they are; each head rotated; as llama.cpp's q4_0 and q8_0 do it; as KIVI does it"),
+             "in few bits: as they are; each head rotated; as llama.cpp's q4_0 and q8_0 do it; as KIVI and "
+             "OSCAR do it"),
       option("compress.bits", &Job::compress, &Job::Compress::bits, stored_bits(),
              "bits of a stored number; latent: auto (chosen for each), 16 (whole columns) or the same bands "
-             "everywhere; quantise: 8, 4 or 3; hadamard: 5, 4 (auto), 3 or 2; kivi: 4 or 2 (auto)"),
+             "everywhere; quantise: 8, 4 or 3; hadamard: 5, 4 (auto), 3 or 2; kivi: 4 or 2 (auto); "
+             "oscar: 4, 3 or 2 (auto)"),
       option("compress.references", &Job::compress, &Job::Compress::references, integer(1),
              "most kept heads that predict another"),
       option("compress.scope", &Job::compress, &Job::Compress::scope, choice(reference_scope_words()),

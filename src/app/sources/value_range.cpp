@@ -70,21 +70,27 @@ void check_value_range(const std::string& path, const UnitEvidence& evidence, co
                           evidence.attention->scale, evidence.attention->query, comm);
 }
 
+void check_head_sums(const std::string& path, const std::string& stream, Dtype forward_dtype,
+                     std::int64_t layers, std::int64_t heads, const std::vector<double>& sums,
+                     const Comm& comm) {
+  agree(comm, [&] {
+    const std::int64_t size = static_cast<std::int64_t>(sums.size()) / (layers * heads);
+    for (std::int64_t head = 0; head < layers * heads; ++head) {
+      const auto first = sums.begin() + head * size;
+      if (!std::all_of(first, first + size, [](double sum) { return std::isfinite(sum); }))
+        throw forward_overflow(path, head_name(stream, head / heads, head % heads), forward_dtype);
+    }
+  });
+}
+
 void check_attention_range(const std::string& path, Dtype forward_dtype, std::int64_t heads,
                            const std::vector<double>& scale, const std::vector<double>& query,
                            const Comm& comm) {
+  check_head_sums(path, "q", forward_dtype, static_cast<std::int64_t>(scale.size()), heads, query, comm);
   agree(comm, [&] {
-    const auto layers = static_cast<std::int64_t>(scale.size());
-    const std::int64_t size = static_cast<std::int64_t>(query.size()) / (layers * heads);
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
-      for (std::int64_t head = 0; head < heads; ++head) {
-        const auto first = query.begin() + (layer * heads + head) * size;
-        if (!std::all_of(first, first + size, [](double q) { return std::isfinite(q); }))
-          throw forward_overflow(path, head_name("q", layer, head), forward_dtype);
-      }
-      if (!std::isfinite(scale[to_size(layer)]))
+    for (std::size_t layer = 0; layer < scale.size(); ++layer)
+      if (!std::isfinite(scale[layer]))
         throw forward_overflow(path, "hidden states, layer " + std::to_string(layer), forward_dtype);
-    }
   });
 }
 

@@ -23,6 +23,11 @@ void check_value_range(const std::string& path, const StreamEvidence& stream);
 /// Checks all of a unit that is in host memory.
 void check_value_range(const std::string& path, const UnitEvidence& evidence, const Comm& comm);
 
+/// Checks sums over the tokens of a forward. sums: [layers, heads, any size], replicated; `stream`: of what.
+void check_head_sums(const std::string& path, const std::string& stream, Dtype forward_dtype,
+                     std::int64_t layers, std::int64_t heads, const std::vector<double>& sums,
+                     const Comm& comm);
+
 /// Checks what attention does with keys and values. scale: [layers]; query: [layers, heads, d, d]; both
 /// replicated.
 void check_attention_range(const std::string& path, Dtype forward_dtype, std::int64_t heads,

@@ -53,6 +53,8 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
     file.write_attribute(group, "band_coding", word_of(coding_words(), coding));
   if (!block.bands.empty() && block.bands.front().tokens > 1)
     file.write_attribute(group, "band_tokens", block.bands.front().tokens);
+  if (!block.bands.empty() && block.bands.front().clip != 1)
+    file.write_attribute(group, "band_clip", block.bands.front().clip);
   file.write_attribute(group, "expected_loss", block.expected_loss);
   const std::int64_t d = plan.head_size, all = plan.columns(), r = stored_columns(block);
   if (plan.algorithm == CompressionAlgorithm::latent) {
@@ -61,6 +63,8 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
     write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
     write_array(file, group + "/projection", block.projection, {all, r});
     write_array(file, group + "/lift", block.reconstruction, {r, all});
+  } else if (plan.algorithm == CompressionAlgorithm::oscar) {
+    write_array(file, group + "/rotation", block.rotation, {plan.kv_heads, d, d});
   } else if (!rounds_columns(plan.algorithm)) {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
     write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});
@@ -183,6 +187,9 @@ class PlanReader {
     const std::int64_t all = plan_.columns(), r = stored_columns(block);
     if (rounds_columns(plan_.algorithm)) {
       if (r != all) refuse(group, "", "must store every column");
+      const std::int64_t d = plan_.head_size;
+      if (plan_.algorithm == CompressionAlgorithm::oscar)
+        block.rotation = numbers<float>(group + "/rotation", {plan_.kv_heads, d, d});
     } else if (plan_.algorithm == CompressionAlgorithm::latent) {
       if (r > all) refuse(group, "", "stores more columns than there are");
       block.mean = cached_numbers(group + "/mean", {all});
@@ -210,6 +217,9 @@ class PlanReader {
     if (tokens != 1 && (tokens != kGroupTokens || coding != Coding::range))
       refuse(group + ": band_tokens", std::to_string(tokens),
              "is not 1, nor " + std::to_string(kGroupTokens) + " with band_coding = range");
+    const double clip = file_.read_attribute<double>(group, "band_clip").value_or(1);
+    if (!(clip > 0 && clip <= 1) || (clip != 1 && coding != Coding::range))
+      refuse(group + ": band_clip", printable(clip), "is not 1, nor a share below it with band_coding = range");
     for (std::size_t b = 0; b < bits.size(); ++b) {
       if (known.count(bits[b]) == 0)
         refuse(group + ": band_bits", std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
@@ -220,7 +230,7 @@ class PlanReader {
         refuse(group + ": band_bits", std::to_string(bits[b]),
                "is more than the " + std::to_string(kMostNormalBits) +
                    " that band_coding = normal has levels for");
-      block.bands.push_back({columns[b], to_int(bits[b]), coding, tokens});
+      block.bands.push_back({columns[b], to_int(bits[b]), coding, tokens, clip});
     }
   }
 
@@ -330,7 +340,8 @@ double CompressionPlan::map_bytes() const {
   std::size_t numbers = 0;
   for (const auto& [stream, blocks] : streams)
     for (const PlannedBlock& block : blocks)
-      numbers += block.projection.size() + block.reconstruction.size() + block.map.size() + block.bias.size();
+      numbers += block.projection.size() + block.reconstruction.size() + block.map.size() +
+                 block.rotation.size() + block.bias.size();
   return 2 * static_cast<double>(numbers);
 }
 

@@ -4,20 +4,22 @@
 //   /                 attributes: headspan_schema, the members of CompressionPlan, and others that describe
 //                     the run
 //
-//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss; band_coding where it is not
-//   symmetric,
-//                     band_tokens where tokens are quantised together
+//   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss; where they are not symmetric, 1 and
+//                     1: band_coding, band_tokens, band_clip
 //
 //   latents           mean: [D]; projection: [D, r]; lift: [r, D]; bias: [D]; eigenvalues: [D]
 //
 //   heads             kept: [n]; targets: [t]; references: [t, R]; map: [t, R d, d]; bias: [t, d];
 //                     r2_heldout, loss: [t]
 //
+//   oscar             rotation: [kv_heads, d, d], whose columns are the axes that a head is stored on
+//
 // D = kv_heads * d is the number of columns of a layer. A plan of latents stores z = (x - mean) projection
 // and reconstructs x as z lift + bias. A plan of heads stores the kept heads and reconstructs target t as the
 // columns of its references, side by side, times map[t], plus bias[t]. `kept` and `targets` number the heads
 // of the layer, `references` those of the stream in layer-major order, -1 for none. The algorithms that round
-// columns store the columns themselves, those of each head rotated where the algorithm says so.
+// columns store the columns themselves, those of each head rotated where the algorithm says so (oscar: by a
+// rotation of the plan).
 #pragma once
 
 #include <map>
@@ -33,7 +35,7 @@ namespace headspan {
 
 /// How a plan stores keys and values: latents in few bits; whole heads, of which others are predicted, chosen
 /// by what they cost or by the paper's text or code; or all columns rounded to few bits, as they are or each
-/// head rotated by a Hadamard matrix.
+/// head rotated: by a Hadamard matrix, or by one that was fitted to what attention does with the head.
 enum class CompressionAlgorithm {
   latent,
   headspan,
@@ -43,7 +45,8 @@ enum class CompressionAlgorithm {
   hadamard,
   rotated_q4,
   rotated_q8,
-  kivi
+  kivi,
+  oscar
 };
 
 inline const WordList<CompressionAlgorithm>& algorithm_words() {
@@ -55,22 +58,29 @@ inline const WordList<CompressionAlgorithm>& algorithm_words() {
                                                     {"hadamard", CompressionAlgorithm::hadamard},
                                                     {"rotated-q4", CompressionAlgorithm::rotated_q4},
                                                     {"rotated-q8", CompressionAlgorithm::rotated_q8},
-                                                    {"kivi", CompressionAlgorithm::kivi}};
+                                                    {"kivi", CompressionAlgorithm::kivi},
+                                                    {"oscar", CompressionAlgorithm::oscar}};
   return words;
 }
 
-/// Returns whether an algorithm rounds all columns, with nothing that depends on a model's weights.
+/// Returns whether an algorithm stores all columns, in few bits.
 inline bool rounds_columns(CompressionAlgorithm algorithm) {
   using Algorithm = CompressionAlgorithm;
   return algorithm == Algorithm::quantise || algorithm == Algorithm::hadamard ||
          algorithm == Algorithm::rotated_q4 || algorithm == Algorithm::rotated_q8 ||
-         algorithm == Algorithm::kivi;
+         algorithm == Algorithm::kivi || algorithm == Algorithm::oscar;
+}
+
+/// Returns whether a plan depends on the weights of the model and on the tokens that it was calibrated on.
+inline bool is_calibrated(CompressionAlgorithm algorithm) {
+  return !rounds_columns(algorithm) || algorithm == CompressionAlgorithm::oscar;
 }
 
 /// Returns whether each head is stored in the coordinates of a Hadamard matrix.
-inline bool rotates_heads(CompressionAlgorithm algorithm) {
-  return rounds_columns(algorithm) && algorithm != CompressionAlgorithm::quantise &&
-         algorithm != CompressionAlgorithm::kivi;
+inline bool uses_hadamard(CompressionAlgorithm algorithm) {
+  using Algorithm = CompressionAlgorithm;
+  return algorithm == Algorithm::hadamard || algorithm == Algorithm::rotated_q4 ||
+         algorithm == Algorithm::rotated_q8;
 }
 
 /// The plan of a layer of a stream. What the algorithm does not use is empty.
@@ -81,7 +91,7 @@ struct PlannedBlock {
   std::vector<float> projection, reconstruction;  ///< `reconstruction` is the file's `lift`
   std::vector<double> eigenvalues;
   std::vector<std::int64_t> kept, targets, references;
-  std::vector<float> map;
+  std::vector<float> map, rotation;
   std::vector<double> r2_heldout, loss;
 };
 

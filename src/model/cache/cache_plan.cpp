@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "model/core/hadamard.h"
 
 namespace headspan {
 namespace {
@@ -37,15 +38,6 @@ CachedLayer plain_layer(std::int64_t layer, std::int64_t heads, std::int64_t d) 
   return plain_layer(layer, heads, d, {{heads * d}});
 }
 
-/// Returns the Hadamard matrix of the largest power of two that divides d, normalised, as often along the
-/// diagonal as it fits: [d, d], symmetric and its own inverse.
-at::Tensor hadamard(std::int64_t d, at::ScalarType dtype) {
-  const std::int64_t size = d & -d;
-  at::Tensor block = at::ones({1, 1}, at::kDouble);
-  while (block.size(0) < size) block = at::cat({at::cat({block, block}, 1), at::cat({block, -block}, 1)}, 0);
-  return at::kron(at::eye(d / size, at::kDouble), block / std::sqrt(static_cast<double>(size))).to(dtype);
-}
-
 /// Builds one stream of a cache plan: `local` are the heads of this rank, which contribute to its blocks;
 /// `heads` are those that read them.
 class PlanBuilder {
@@ -69,10 +61,17 @@ class PlanBuilder {
  private:
   CachedLayer rounded_columns(std::int64_t layer, const PlannedBlock& block) const {
     CachedLayer cached = plain_layer(layer, heads_.count, d_, local_bands(block));
-    if (!rotates_heads(plan_.algorithm)) return cached;
-    const at::Tensor rotation = hadamard(d_, dtype_);
-    cached.block.rotation = rotation.expand({heads_.count, d_, d_});
-    for (HeadDecoder& decoder : cached.slices.front().decoders) decoder.matrix = rotation.unsqueeze(0);
+    if (uses_hadamard(plan_.algorithm))
+      cached.block.rotation = hadamard(d_).to(dtype_).expand({heads_.count, d_, d_});
+    else if (!block.rotation.empty())
+      cached.block.rotation = tensor(block.rotation, {plan_.kv_heads, d_, d_}, dtype_)
+                                  .narrow(0, heads_.first, heads_.count)
+                                  .contiguous();
+    else
+      return cached;
+    std::int64_t head = 0;
+    for (HeadDecoder& decoder : cached.slices.front().decoders)
+      decoder.matrix = as_read(cached.block.rotation.narrow(0, head++, 1).transpose(1, 2));
     return cached;
   }
 

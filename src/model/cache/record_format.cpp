@@ -103,7 +103,8 @@ double step_of(const Band& band, double smallest, double largest) {
 template <class T>
 Scale write_scale(const Band& band, const T* z, std::byte* out) {
   const auto [first, last] = std::minmax_element(z, z + band.columns);
-  const auto smallest = static_cast<double>(*first), largest = static_cast<double>(*last);
+  const double smallest = band.clip * static_cast<double>(*first),
+               largest = band.clip * static_cast<double>(*last);
   const c10::Half step = to_half(step_of(band, smallest, largest)), base = to_half(smallest);
   if (band.coding == Coding::range) std::memcpy(out, &base, sizeof base);
   std::memcpy(out + scale_bytes(band) - 2, &step, sizeof step);

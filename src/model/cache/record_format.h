@@ -5,7 +5,7 @@
 //
 //   symmetric   (k - 2^(b-1) + 1/2) a,  a = max|z| / (2^(b-1) - 1/2)
 //
-//   range       smallest + k a,  a = (largest - smallest) / (2^b - 1)
+//   range       smallest + k a,  a = (largest - smallest) / (2^b - 1), both of them times the band's `clip`
 //
 //   gguf        (k - 2^(b-1)) a,  a = -m / 2^(b-1) with m the number of largest magnitude, which may be
 //               negative; with 8 bits a = |m| / 127. In blocks of 32 these are q4_0, q5_0 and q8_0 of

@@ -68,7 +68,8 @@ at::Tensor PackedCodes::make_scales(const at::Tensor& smallest, const at::Tensor
 PackedRows PackedCodes::pack(const at::Tensor& z) const {
   const double levels = std::exp2(band_.bits);
   const at::Tensor smallest = z.amin({1}, true), largest = z.amax({1}, true);
-  const at::Tensor scales = make_scales(smallest.to(at::kDouble), largest.to(at::kDouble));
+  const at::Tensor scales =
+      make_scales(smallest.to(at::kDouble) * band_.clip, largest.to(at::kDouble) * band_.clip);
   const CodeScales rounded = read_scales(scales);
   const at::Tensor step = rounded.step.to(at::kDouble).unsqueeze(1);
   const at::Tensor inverse = at::where(step != 0, step.reciprocal(), at::zeros_like(step));

@@ -54,6 +54,11 @@ def element(name, value):
     return change
 
 
+def without_rotations(file):
+    file.attrs["algorithm"] = "oscar"
+    file["k/0"].attrs.update(band_columns=[8], band_bits=[2])
+
+
 def wide(name, value):
     """Replaces an array by its values in float64."""
     def change(file):
@@ -145,6 +150,11 @@ CASES = [
          lambda file: file["k/1"].attrs.update(band_coding="range", band_tokens=7)),
     plan("plan with groups of half steps", "k/1: band_tokens = 32: is not 1, nor 32 with band_coding = range; .+",
          attribute_of("k/1", "band_tokens", 32)),
+    plan("plan with codes beyond the range", "k/1: band_clip = 1.5: is not 1, nor a share below it with band_coding = range; .+",
+         lambda file: file["k/1"].attrs.update(band_coding="range", band_clip=1.5)),
+    plan("plan with clipped half steps", "k/1: band_clip = 0.9: is not 1, nor a share below it with band_coding = range; .+",
+         attribute_of("k/1", "band_clip", 0.9)),
+    plan("plan without its rotations", "k/0/rotation: is missing; .+", without_rotations),
     plan("plan with levels for 6 bits", "k/1: band_bits = 6: is more than the 5 that band_coding = normal has levels for; .+",
          lambda file: file["k/1"].attrs.update(band_coding="normal", band_columns=[8], band_bits=[6])),
     plan("plan of an infinite loss", "k/1: expected_loss = inf: is not a finite number; .+",

@@ -248,6 +248,12 @@ void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const Prep
   summary["sequence_length"] = sequence_length;
 }
 
+/// Returns the ids behind which a new document begins in the middle of a sequence: those that the job names,
+/// else the model's.
+std::vector<std::int64_t> document_ends(const Job::Tokens& rule, const ModelConfig& config) {
+  return rule.eos && !rule.eos->empty() ? *rule.eos : config.eos;
+}
+
 void print(const Json& summary) {
   for (const auto& [name, text] : summary["texts"].items())
     std::printf("text=%s tokens=%s loss=%s full_loss=%s kl=%s kl_se=%s\n", escaped(name).c_str(),
@@ -291,7 +297,8 @@ Json run(const Job& job, const Prepared& prepared, const ProcessLayout& processe
     }
     model.emplace(transformer, prepared.input, processes, *prepared.plan,
                   CompressedCacheOptions{rule.plan, rule.exact_recent,
-                                         choose_shared_blocks(rule, prepared, processes, memory, log)});
+                                         choose_shared_blocks(rule, prepared, processes, memory, log),
+                                         document_ends(job.tokens, prepared.input.config)});
   });
   Json summary{{"plan", rule.plan}, {"cache", word_of(cache_words(), rule.cache)}};
   summary["weights"] = compare_weights(rule, job.model.path, prepared, log);

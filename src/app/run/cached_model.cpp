@@ -35,6 +35,7 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input, cons
                                          options.shared, options.plan_path);
   CachePlan replaced = full_.host;
   compressed.exact.recent = replaced.exact.recent = options.exact_recent;
+  compressed.document_ends = options.document_ends;
   if (compressed.exact.group > 1) replaced.exact = compressed.exact;  // groups begin behind the first tokens
   compressed_ = make_plan(std::move(compressed));
   replaced_ = make_plan(std::move(replaced));

@@ -27,6 +27,7 @@ struct CompressedCacheOptions {
   std::int64_t exact_recent = 0;  ///< the last tokens of a sequence that are kept exactly
   /// There is no simulated cache of sharded blocks, and no sharding on GPUs.
   SharedBlocks shared = SharedBlocks::replicated;
+  std::vector<std::int64_t> document_ends{};  ///< ids of tokens behind which a new document begins
 };
 
 class CachedModel {

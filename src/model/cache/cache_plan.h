@@ -74,6 +74,7 @@ struct CachePlan {
   SharedBlocks shared = SharedBlocks::replicated;
   std::int64_t head_size = 0;
   ExactTokens exact;
+  std::vector<std::int64_t> document_ends;  ///< ids of tokens behind which a new document begins
 };
 
 /// Returns the plan of a full cache, which stores every head as it is.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include <ATen/Parallel.h>
@@ -210,7 +211,7 @@ class Query {
     add_bias_scores(q);
     add_exact_scores(q);
     for (std::size_t s = 0; s < slices.size(); ++s) add_scores(s, slices[s], absorbed);
-    replace_recent_scores(q);
+    replace_kept_scores(q);
   }
 
   /// Turns the scores into weights. log_sum: [kv_heads, group], or null.
@@ -228,7 +229,7 @@ class Query {
 
   /// Adds the weighted values. out: [kv_heads, group, d] of this sequence; gathered: of all sequences.
   void add_all_values(const std::vector<SliceRuns>& slices, DecoderRows& gathered, float* out) {
-    add_recent_values(out);
+    add_kept_values(out);
     add_bias_values(out);
     add_exact_values(out);
     for (std::size_t s = 0; s < slices.size(); ++s) add_values(s, slices[s], gathered);
@@ -322,34 +323,40 @@ class Query {
         });
   }
 
-  /// Calls use(head, offset of the row in q, its score for a token, index of the token among the recent ones)
-  /// for every row and recent token.
+  /// Calls use(offset of a row in q, its score for a token, the head of this token in `view`) for every row
+  /// and every token that is stored but read as it is: those that begin a document, and recent ones. The head
+  /// is null where the token is hidden.
   template <class Use>
-  void for_each_recent(const Use& use) {
-    if (!keys_.recent.defined()) return;
-    for (std::int64_t row = 0; row < shape_.kv_heads * shape_.group; ++row)
-      for (std::int64_t t = split_.recent_begin; t < total_; ++t)
-        use(row / shape_.group, row * shape_.d, scores(0)[row * total_ + t], t - keys_.recent_begin);
+  void for_each_kept(const StreamView& view, const Use& use) {
+    for (std::int64_t row = 0; row < shape_.kv_heads * shape_.group; ++row) {
+      const auto visit = [&](std::int64_t token, const at::Tensor& tokens, std::int64_t index) {
+        const std::int64_t head = index * shape_.kv_heads + row / shape_.group;
+        use(row * shape_.d, scores(0)[row * total_ + token],
+            tokens.defined() ? tokens.data_ptr<float>() + head * shape_.d : nullptr);
+      };
+      const auto& starts = view.start_tokens;
+      for (std::size_t i = 0; i < starts.size() && starts[i] < total_; ++i)
+        visit(starts[i], view.starts, static_cast<std::int64_t>(i));
+      for (std::int64_t t = split_.recent_begin; t < total_ && view.recent.defined(); ++t)
+        visit(t, view.recent, t - view.recent_begin);
+    }
   }
 
-  void replace_recent_scores(const float* q) {
-    for_each_recent([&](std::int64_t head, std::int64_t row, float& score, std::int64_t index) {
-      score = 0;
-      skinny_gemm_transposed(q + row, shape_.d, 1, recent(keys_, head, index), shape_.d, 1, shape_.d, &score,
-                             1);
+  void replace_kept_scores(const float* q) {
+    for_each_kept(keys_, [&](std::int64_t row, float& score, const float* key) {
+      score = key == nullptr ? -std::numeric_limits<float>::infinity() : 0;
+      if (key != nullptr)
+        skinny_gemm_transposed(q + row, shape_.d, 1, key, shape_.d, 1, shape_.d, &score, 1);
     });
   }
 
   /// Also sets their weights to zero.
-  void add_recent_values(float* out) {
-    for_each_recent([&](std::int64_t head, std::int64_t row, float& weight, std::int64_t index) {
-      skinny_gemm(&weight, 1, 1, recent(values_, head, index), shape_.d, shape_.d, 1, out + row, shape_.d);
+  void add_kept_values(float* out) {
+    for_each_kept(values_, [&](std::int64_t row, float& weight, const float* value) {
+      if (value != nullptr)
+        skinny_gemm(&weight, 1, 1, value, shape_.d, shape_.d, 1, out + row, shape_.d);
       weight = 0;
     });
-  }
-
-  const float* recent(const StreamView& view, std::int64_t head, std::int64_t index) const {
-    return view.recent.data_ptr<float>() + (index * shape_.kv_heads + head) * shape_.d;
   }
 
   const Shape shape_;

@@ -11,13 +11,15 @@ void KvCache::advance(const std::vector<std::int64_t>& counts) {
   for (std::size_t s = 0; s < lengths_.size(); ++s) lengths_[s] += counts[s];
 }
 
-StoringCache::StoringCache(std::int64_t sequences, const ExactTokens& exact, const CacheTypes& types,
+StoringCache::StoringCache(std::int64_t sequences, const ExactTokens& exact,
+                           const std::vector<std::int64_t>& ends, const CacheTypes& types,
                            const DeviceComm& tensor_parallel)
     : KvCache(sequences),
       exact_(exact),
       compute_(scalar_type(types.compute)),
       plain_(scalar_type(types.plain)),
-      tensor_parallel_(tensor_parallel) {}
+      tensor_parallel_(tensor_parallel),
+      starts_(sequences, exact.first, ends) {}
 
 at::Tensor StoringCache::attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                 const at::Tensor& v, const std::vector<std::int64_t>& counts) {

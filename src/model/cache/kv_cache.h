@@ -2,7 +2,8 @@
 // full cache, or a compressed one) and reads stored columns in place: PagedCache (model/cache/paged_cache.h)
 // in host memory, DeviceCache (model/device_cache/device_cache.h) on the device of the model. A
 // SimulatedCache is a full cache of the keys and values that a plan reconstructs, instead of the model's. A
-// sequence grows by any number of tokens at a time: a prompt, or one token.
+// sequence grows by any number of tokens at a time: a prompt, or one token. The first tokens of every document
+// are kept as they are, also where a document begins in the middle of a sequence.
 //
 // Under tensor parallelism, what a plan computes from all heads of a layer (latents, kept heads that others
 // refer to) is summed over the ranks before it is stored. Either every rank stores all of it and attends with
@@ -18,6 +19,7 @@
 #include "dist/comm/device_comm.h"
 #include "io/stream.h"
 #include "model/cache/cache_plan.h"
+#include "model/cache/document_starts.h"
 
 namespace headspan {
 
@@ -33,6 +35,11 @@ class KvCache {
 
   /// Returns how many tokens each sequence has so far.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
+
+  /// Announces the ids of `counts` new tokens of each sequence, end to end, before the first layer attends.
+  virtual void begin(const std::vector<std::int64_t>& tokens, const std::vector<std::int64_t>& counts) {
+    static_cast<void>(tokens), static_cast<void>(counts);
+  }
 
   /// Appends keys and values of `counts` new tokens of each sequence to `layer` and returns the attention of
   /// the new queries over all tokens up to their own: [tokens, heads, d]. q: [tokens, heads, d], k, v:
@@ -63,6 +70,10 @@ struct CacheTypes {
 /// tokens are encoded, and in which types.
 class StoringCache : public KvCache {
  public:
+  void begin(const std::vector<std::int64_t>& tokens, const std::vector<std::int64_t>& counts) final {
+    starts_.follow(tokens, counts);
+  }
+
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::vector<std::int64_t>& counts) final;
 
@@ -91,8 +102,9 @@ class StoringCache : public KvCache {
   const ExactTokens& exact() const { return exact_; }
 
  protected:
-  StoringCache(std::int64_t sequences, const ExactTokens& exact, const CacheTypes& types,
-               const DeviceComm& tensor_parallel);
+  /// `ends`: ids that end a document.
+  StoringCache(std::int64_t sequences, const ExactTokens& exact, const std::vector<std::int64_t>& ends,
+               const CacheTypes& types, const DeviceComm& tensor_parallel);
 
   virtual const StoredBlock& stored_block(Stream stream, std::int64_t layer) const = 0;
 
@@ -110,9 +122,14 @@ class StoringCache : public KvCache {
     return tokens.defined() ? static_cast<std::int64_t>(tokens.nbytes()) : 0;
   }
 
+  const DocumentStarts& starts() const { return starts_; }
+
   const ExactTokens exact_;
   const at::ScalarType compute_, plain_;
   const DeviceComm& tensor_parallel_;
+
+ private:
+  DocumentStarts starts_;
 };
 
 class SimulatedCache : public KvCache {
@@ -121,6 +138,9 @@ class SimulatedCache : public KvCache {
   /// sharded; `full` stores everything in the compute type, with the recent tokens of that plan.
   SimulatedCache(std::unique_ptr<StoringCache> stored, std::unique_ptr<StoringCache> full);
 
+  void begin(const std::vector<std::int64_t>& tokens, const std::vector<std::int64_t>& counts) override {
+    stored_->begin(tokens, counts);
+  }
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::vector<std::int64_t>& counts) override;
   void advance(const std::vector<std::int64_t>& counts) override;

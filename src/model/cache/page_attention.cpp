@@ -7,7 +7,7 @@
 
 #include <ATen/ATen.h>
 
-#include "base/error.h"
+#include "base/checked.h"
 #include "model/cache/page_spans.h"
 #include "model/kernels/row_kernels.h"
 
@@ -148,12 +148,16 @@ void write_by_token(const at::Tensor& values, const at::Tensor& log_sum, const P
     out.log_sum.view({tokens, kv_heads, -1}).copy_(log_sum.view({kv_heads, -1, tokens}).permute({2, 0, 1}));
 }
 
-/// Makes queries read recent tokens as they are, not as they are stored.
-class RecentTokens {
+/// Makes queries read recent tokens and those that begin a document as they are, not as they are stored.
+class KeptTokens {
  public:
   /// Scores and weights are [kv_heads, rows, tokens]; row r belongs to query r % queries.
-  RecentTokens(const StreamView& keys, const StreamView& values, const std::vector<std::int64_t>& seen)
+  KeptTokens(const StreamView& keys, const StreamView& values, const std::vector<std::int64_t>& seen)
       : keys_(keys), values_(values) {
+    const auto& starts = keys.start_tokens;
+    starts_ = std::lower_bound(starts.begin(), starts.end(), seen.back()) - starts.begin();
+    if (starts_ > 0)
+      start_tokens_ = at::tensor(at::IntArrayRef(starts.data(), to_size(starts_)), at::kLong);
     if (!keys.recent.defined()) return;
     const at::Tensor token = at::arange(keys.recent.size(0), at::kLong) + keys.recent_begin;
     std::vector<std::int64_t> begins;
@@ -162,18 +166,28 @@ class RecentTokens {
   }
 
   void replace_scores(const at::Tensor& scores, const at::Tensor& rows) const {
+    if (starts_ > 0 && keys_.starts.defined())
+      scores.index_copy_(2, start_tokens_,
+                         at::bmm(rows, keys_.starts.narrow(0, 0, starts_).permute({1, 2, 0})));
+    else if (starts_ > 0)
+      scores.index_fill_(2, start_tokens_, -std::numeric_limits<double>::infinity());
     if (!near_.defined()) return;
     const at::Tensor part = scores.narrow(2, keys_.recent_begin, keys_.recent.size(0));
     part.copy_(at::where(by_row(scores), at::bmm(rows, keys_.recent.permute({1, 2, 0})), part));
   }
 
-  /// Adds weighted recent values to out: [kv_heads, rows, d], and sets their weights to zero.
+  /// Adds their weighted values to out: [kv_heads, rows, d], and sets their weights to zero.
   void add_values(const at::Tensor& weights, const at::Tensor& out) const {
-    if (!near_.defined()) return;
-    const at::Tensor part = weights.narrow(2, keys_.recent_begin, keys_.recent.size(0));
-    const at::Tensor near = part * by_row(weights);
-    out.add_(at::bmm(near, values_.recent.transpose(0, 1)));
-    part.sub_(near);
+    if (near_.defined()) {
+      const at::Tensor part = weights.narrow(2, keys_.recent_begin, keys_.recent.size(0));
+      const at::Tensor near = part * by_row(weights);
+      out.add_(at::bmm(near, values_.recent.transpose(0, 1)));
+      part.sub_(near);
+    }
+    if (starts_ == 0 || !keys_.starts.defined()) return;
+    out.add_(at::bmm(weights.index_select(2, start_tokens_),
+                     values_.starts.narrow(0, 0, starts_).transpose(0, 1)));
+    weights.index_fill_(2, start_tokens_, 0);
   }
 
  private:
@@ -184,6 +198,8 @@ class RecentTokens {
   const StreamView& keys_;
   const StreamView& values_;
   at::Tensor near_;  // [queries, recent tokens]: which of them a query reads as they are
+  std::int64_t starts_ = 0;  // how many tokens that begin a document the last query sees
+  at::Tensor start_tokens_;  // [starts_]
 };
 
 template <class T>
@@ -201,11 +217,11 @@ void attend(const at::Tensor& queries, const std::vector<std::int64_t>& seen, co
   else
     stored.zero_();
   add_scores<T>(stored, rows, keys);
-  const RecentTokens recent(keys, values, seen);
-  recent.replace_scores(scores, rows);
+  const KeptTokens kept(keys, values, seen);
+  kept.replace_scores(scores, rows);
   const at::Tensor log_sum = softmax_causal<T>(scores, seen, keys.layer->attention);
   at::Tensor out = at::zeros_like(rows);
-  recent.add_values(scores, out);
+  kept.add_values(scores, out);
   if (exact > 0)
     out.add_(at::bmm(scores.narrow(2, 0, exact), values.exact.narrow(0, 0, exact).transpose(0, 1)));
   if (values.layer->bias.defined())
@@ -246,22 +262,34 @@ void attend_pages(const at::Tensor& q, const std::vector<std::int64_t>& seen, co
 void attend_exact(const at::Tensor& q, std::int64_t position, const StreamView& keys,
                   const StreamView& values, const PartialAttention& out) {
   std::vector<at::Tensor> exact_keys, exact_values, tokens;
-  const std::int64_t first = keys.exact.defined() ? keys.exact.size(0) : 0;
+  const std::int64_t first = keys.exact.defined() ? keys.exact.size(0) : 0,
+                     starts = keys.starts.defined() ? keys.starts.size(0) : 0,
+                     recent = keys.kept.recent;
   if (first > 0) {
     exact_keys.push_back(keys.exact);
     exact_values.push_back(values.exact);
     tokens.push_back(at::arange(first, at::kLong));
   }
   const std::int64_t begin = std::max(first, keys.recent_begin), end = position + q.size(0);
+  if (starts > 0) {
+    exact_keys.push_back(keys.starts);
+    exact_values.push_back(values.starts);
+    tokens.push_back(at::tensor(keys.start_tokens, at::kLong));
+  }
   if (keys.recent.defined() && begin < end) {
     exact_keys.push_back(keys.recent.narrow(0, begin - keys.recent_begin, end - begin));
     exact_values.push_back(values.recent.narrow(0, begin - keys.recent_begin, end - begin));
     tokens.push_back(at::arange(begin, end, at::kLong));
   }
   const at::Tensor k = at::cat(exact_keys).permute({1, 2, 0}), v = at::cat(exact_values).transpose(0, 1);
-  const at::Tensor token = at::cat(tokens), query = at::arange(position, end, at::kLong).unsqueeze(1);
-  const at::Tensor seen = token.le(query).logical_and(
-      token.lt(first).logical_or((query - token).lt(keys.kept.recent)));  // [queries, tokens]
+  const at::Tensor behind = at::arange(position, end, at::kLong).unsqueeze(1) - at::cat(tokens);
+  const at::Tensor seen = behind.ge(0);  // [queries, tokens]
+  const auto restrict = [&](std::int64_t begin_column, std::int64_t count, bool to_recent) {
+    const at::Tensor near = behind.narrow(1, begin_column, count).lt(recent);
+    seen.narrow(1, begin_column, count).logical_and_(to_recent ? near : near.logical_not());
+  };
+  restrict(first, starts, false);
+  restrict(first + starts, behind.size(1) - first - starts, true);
   const at::Tensor rows = rows_by_kv_head(q, k.size(0));
   const at::Tensor hidden = seen.logical_not().repeat({rows.size(1) / q.size(0), 1});
   const at::Tensor scores = at::bmm(rows, k).masked_fill_(hidden, -std::numeric_limits<double>::infinity());

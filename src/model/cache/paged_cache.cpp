@@ -92,15 +92,22 @@ void narrow_recent(const Task& task, StreamView& view) {
 std::vector<StreamView> stored_only(const std::vector<StreamView>& views) {
   std::vector<StreamView> stored;
   stored.reserve(views.size());
-  for (const StreamView& view : views) stored.push_back({view.layer, view.pages, {}, {}, 0, {}});
+  for (const StreamView& view : views) stored.push_back({view.layer, view.pages, {}, {}, 0, {}, {}, {}});
   return stored;
+}
+
+/// Appends rows of x to tokens that are kept as they are, in their type.
+void keep(const at::Tensor& x, const std::vector<std::int64_t>& rows, at::ScalarType type, at::Tensor& kept) {
+  if (rows.empty()) return;
+  const at::Tensor added = x.index_select(0, at::tensor(rows, at::kLong)).to(type);
+  kept = kept.defined() ? at::cat({kept, added}) : added;
 }
 
 }  // namespace
 
 PagedCache::PagedCache(const CachePlan& plan, std::int64_t sequences, const CacheTypes& types,
                        const DeviceComm& tensor_parallel)
-    : StoringCache(sequences, plan.exact, types, tensor_parallel),
+    : StoringCache(sequences, plan.exact, plan.document_ends, types, tensor_parallel),
       plan_(plan),
       keys_(make_stream(plan.keys, types.plain)),
       values_(make_stream(plan.values, types.plain)) {}
@@ -110,7 +117,7 @@ PagedCache::StreamCache PagedCache::make_stream(const std::vector<CachedLayer>& 
   for (const CachedLayer& layer : layers) cache.formats.emplace_back(layer.block.bands, plain);
   for (const RecordFormat& format : cache.formats) {
     auto& sequences = cache.sequences.emplace_back();
-    for (std::size_t s = 0; s < lengths().size(); ++s) sequences.push_back({BlockPages(format), {}, {}});
+    for (std::size_t s = 0; s < lengths().size(); ++s) sequences.push_back({BlockPages(format), {}, {}, {}});
   }
   return cache;
 }
@@ -131,7 +138,8 @@ PageShard PagedCache::shard_of(std::size_t sequence) const {
 void PagedCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, const at::Tensor& z,
                        const std::vector<std::int64_t>& counts) {
   std::vector<CachedSequence>& sequences = stream_cache(stream).sequences[to_size(layer)];
-  const at::Tensor columns = z.contiguous();
+  at::Tensor columns = z.contiguous();
+  if (exact_.group > 1) columns = without_starts(columns, counts.size());
   std::vector<std::int64_t> first_rows(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), first_rows.begin(), std::int64_t{0});
   for_each_in_parallel(counts.size(), [&](std::size_t s) {
@@ -143,6 +151,7 @@ void PagedCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, c
       const at::Tensor first = x.narrow(0, row, exact).to(plain_);
       cached.exact = cached.exact.defined() ? at::cat({cached.exact, first}) : first.clone();
     }
+    keep(x, starts().new_rows(s), plain_, cached.starts);
     const auto append_from = [&](const auto* rows) {
       append_rows(cached.pages, shard_of(s), past.stored, all.stored, rows + (row + exact) * columns.size(1));
     };
@@ -151,13 +160,27 @@ void PagedCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, c
   });
 }
 
+/// Returns the columns with 0 for tokens that begin a document, which then have no part in the scales of their
+/// group.
+at::Tensor PagedCache::without_starts(const at::Tensor& columns, std::size_t sequences) const {
+  std::vector<std::int64_t> rows;
+  for (std::size_t s = 0; s < sequences; ++s)
+    rows.insert(rows.end(), starts().new_rows(s).begin(), starts().new_rows(s).end());
+  return rows.empty() ? columns : columns.index_fill(0, at::tensor(rows, at::kLong), 0);
+}
+
 /// Returns the view of one sequence, without recent tokens.
 StreamView PagedCache::view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const {
-  StreamView view{&(*cache.layers)[to_size(layer)], {}, {}, {}, 0, exact_};
+  StreamView view{&(*cache.layers)[to_size(layer)], {}, {}, {}, 0, exact_, {}, {}};
   for (const StoredSlice& slice : view.layer->slices)
     view.pages.push_back(&cache.sequences[to_size(slice.layer)][sequence].pages);
   const at::Tensor& exact = cache.sequences[to_size(layer)][sequence].exact;
   if (exact.defined()) view.exact = exact.to(compute_);
+  const at::Tensor& starts_here = cache.sequences[to_size(layer)][sequence].starts;
+  if (starts_here.defined()) {
+    view.starts = starts_here.to(compute_);
+    view.start_tokens = starts().positions(sequence);
+  }
   return view;
 }
 
@@ -223,7 +246,12 @@ at::Tensor PagedCache::attend_sharded(const at::Tensor& q, const std::vector<Str
   const PartialAttention stored = PartialAttention::none(all);
   const bool has_exact = exact_.first > 0 || exact_.recent > 0;
   const PartialAttention exact = has_exact ? PartialAttention::none(q) : PartialAttention();
-  const std::vector<StreamView> stored_keys = stored_only(keys), stored_values = stored_only(values);
+  std::vector<StreamView> stored_keys = stored_only(keys), stored_values = stored_only(values);
+  for (std::size_t s = 0; s < stored_keys.size(); ++s)
+    for (const std::int64_t token : starts().positions(s))
+      shard_of(s).for_each_run(token - exact_.first, token - exact_.first + 1, [&](std::int64_t first, auto) {
+        stored_keys[s].start_tokens.push_back(shard_of(s).count(first));
+      });
   const std::vector<Task> tasks = make_tasks(lengths(), counts);
   const auto seen_of = [&](const Task& task) {
     std::vector<std::int64_t> seen;
@@ -253,6 +281,17 @@ at::Tensor PagedCache::attend_sharded(const at::Tensor& q, const std::vector<Str
   return join_attention(tensor_parallel_, stored, exact);
 }
 
+/// Returns stored tokens begin .. end as the plan reconstructs them, and those that begin a document as they
+/// are: [tokens, kv_heads, d].
+at::Tensor PagedCache::decode(const StreamView& view, std::int64_t begin, std::int64_t end) const {
+  const at::Tensor out = decode_pages(view, plan_.head_size, begin, end, compute_);
+  for (std::size_t i = 0; i < view.start_tokens.size(); ++i) {
+    const std::int64_t token = view.start_tokens[i] - exact_.first;
+    if (token >= begin && token < end) out[token - begin].copy_(view.starts[static_cast<std::int64_t>(i)]);
+  }
+  return out;
+}
+
 at::Tensor PagedCache::decode_appended(Stream stream, std::int64_t layer,
                                        const std::vector<std::int64_t>& counts) {
   HS_ASSERT(plan_.shared == SharedBlocks::replicated);
@@ -263,7 +302,7 @@ at::Tensor PagedCache::decode_appended(Stream stream, std::int64_t layer,
     const TokenSplit past = split_tokens(exact_, lengths()[s]),
                      all = split_tokens(exact_, lengths()[s] + counts[s]);
     if (all.exact > past.exact) parts.push_back(blocks.exact.narrow(0, past.exact, all.exact - past.exact));
-    parts.push_back(decode_pages(blocks, plan_.head_size, past.stored, all.stored, compute_));
+    parts.push_back(decode(blocks, past.stored, all.stored));
   }
   return at::cat(parts);
 }
@@ -273,8 +312,8 @@ at::Tensor PagedCache::decode_groups(Stream stream, std::int64_t layer,
   std::vector<at::Tensor> parts;
   for (std::size_t s = 0; s < counts.size(); ++s) {
     const Range completed = completed_groups(exact_, lengths()[s], counts[s]);
-    parts.push_back(decode_pages(view(stream_cache(stream), layer, s), plan_.head_size, completed.first,
-                                 completed.first + completed.count, compute_));
+    parts.push_back(decode(view(stream_cache(stream), layer, s), completed.first,
+                           completed.first + completed.count));
   }
   return at::cat(parts);
 }
@@ -300,7 +339,8 @@ CacheBytes PagedCache::bytes() const {
     for (const auto& layer : cache->sequences)
       for (const CachedSequence& sequence : layer) {
         bytes.stored += sequence.pages.allocated_bytes();
-        bytes.exact += exact_bytes(sequence.exact) + exact_bytes(sequence.recent);
+        for (const at::Tensor* kept : {&sequence.exact, &sequence.recent, &sequence.starts})
+          bytes.exact += exact_bytes(*kept);
       }
   return bytes;
 }

@@ -15,6 +15,7 @@ struct CachedSequence {
   BlockPages pages;   ///< stored tokens; where they are sharded, those of this rank
   at::Tensor exact;   ///< [first tokens so far, kv_heads, d]; undefined: none
   at::Tensor recent;  ///< [last tokens, kv_heads, d], at most kept_recent() tokens; undefined: none
+  at::Tensor starts;  ///< [tokens that begin a document, kv_heads, d]; undefined: none
 };
 
 class PagedCache : public StoringCache {
@@ -49,6 +50,8 @@ class PagedCache : public StoringCache {
   StreamCache& stream_cache(Stream stream) { return stream == Stream::k ? keys_ : values_; }
   const StreamCache& stream_cache(Stream stream) const { return stream == Stream::k ? keys_ : values_; }
   PageShard shard_of(std::size_t sequence) const;
+  at::Tensor without_starts(const at::Tensor& columns, std::size_t sequences) const;
+  at::Tensor decode(const StreamView& view, std::int64_t begin, std::int64_t end) const;
   StreamView view(const StreamCache& cache, std::int64_t layer, std::size_t sequence) const;
   std::vector<StreamView> views_with_recent(StreamCache& cache, std::int64_t layer, const at::Tensor& x,
                                             const std::vector<std::int64_t>& counts) const;

@@ -12,19 +12,21 @@ namespace {
 
 constexpr std::int64_t kChunkBytes = 64 << 20;  // stored numbers that are unpacked at a time
 
-/// The columns of scores, in order: exact first tokens, stored ones, recent ones.
+/// The columns of scores, in order: exact first tokens, stored ones, recent ones, those that begin a document.
 struct Columns {
-  std::int64_t exact = 0, stored = 0, recent = 0;
+  std::int64_t exact = 0, stored = 0, recent = 0, starts = 0;
 
-  std::int64_t all() const { return exact + stored + recent; }
+  std::int64_t all() const { return exact + stored + recent + starts; }
   at::Tensor exact_of(const at::Tensor& x) const { return x.narrow(3, 0, exact); }
   at::Tensor stored_of(const at::Tensor& x) const { return x.narrow(3, exact, stored); }
   at::Tensor recent_of(const at::Tensor& x) const { return x.narrow(3, exact + stored, recent); }
+  at::Tensor starts_of(const at::Tensor& x) const { return x.narrow(3, exact + stored + recent, starts); }
 };
 
 Columns columns_of(const QueryBlock& queries, const DeviceView& keys, const ExactTokens& exact) {
   const TokenSplit split = split_tokens(exact, queries.tokens);
-  return {split.exact, split.stored, keys.recent.defined() ? keys.recent.size(1) : 0};
+  const auto count = [](const at::Tensor& tokens) { return tokens.defined() ? tokens.size(1) : 0; };
+  return {split.exact, split.stored, count(keys.recent), count(keys.starts)};
 }
 
 /// Returns a: [batch, m, k] times b: [batch, k, n]. For bfloat16 the sums and the result are float32.
@@ -79,19 +81,39 @@ at::Tensor exact_heads(const QueryBlock& queries, const at::Tensor& x, std::int6
   return sequences_of(queries, x).narrow(1, 0, tokens).to(like.scalar_type()).transpose(1, 2);
 }
 
+/// Returns which of the first `tokens` tokens begin a document: [sequences, 1, tokens]. starts: [sequences,
+/// slots].
+at::Tensor marked(const at::Tensor& starts, std::int64_t tokens) {
+  const at::Tensor inside = starts.ge(0).logical_and(starts.lt(tokens));
+  return at::zeros({starts.size(0), tokens + 1}, starts.options().dtype(at::kBool))
+      .scatter_(1, at::where(inside, starts, at::full_like(starts, tokens)), true)
+      .narrow(1, 0, tokens)
+      .unsqueeze(1);
+}
+
 /// Returns which columns a query does not read: [sequences or 1, queries, columns]; undefined: it reads all.
 at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent, std::int64_t window) {
-  const bool windowed = window > 0 && queries.tokens > window;
-  if (queries.sees_all && !windowed && !queries.recent_positions.defined()) return {};
-  const at::Tensor position = queries.positions.unsqueeze(2);
+  const bool windowed = window > 0 && queries.tokens > window, recent = queries.recent_positions.defined(),
+             starts = queries.start_positions.defined();
+  if (queries.sees_all && !windowed && !recent && !starts) return {};
+  const at::Tensor position = queries.positions.unsqueeze(2), last = recent ? position - exact_recent : position;
   const at::Tensor token = at::arange(queries.tokens, position.options());
   const auto outside = [&](const at::Tensor& hidden, const at::Tensor& tokens) {
     return windowed ? hidden.logical_or(tokens.le(position - window)) : hidden;
   };
-  if (!queries.recent_positions.defined()) return outside(token.gt(position), token);
-  const at::Tensor recent = queries.recent_positions.unsqueeze(1), last = position - exact_recent;
-  const at::Tensor far = recent.gt(position).logical_or_(recent.le(last)).logical_or_(recent.lt(0));
-  return at::cat({outside(token.gt(last), token), outside(far, recent)}, 2);
+  std::vector<at::Tensor> parts{outside(token.gt(last), token)};
+  if (recent) {
+    const at::Tensor near = queries.recent_positions.unsqueeze(1);
+    parts.push_back(
+        outside(near.gt(position).logical_or_(near.le(last)).logical_or_(near.lt(0)), near));
+  }
+  if (starts) {
+    const at::Tensor start = queries.start_positions.unsqueeze(1);
+    parts.front() = parts.front().logical_or(marked(queries.start_positions, queries.tokens));
+    parts.push_back(outside(start.gt(last).logical_or_(start.lt(0)), start));
+    for (at::Tensor& part : parts) part = part.expand({queries.sequences(), -1, -1});
+  }
+  return at::cat(parts, 2);
 }
 
 /// Calls use(first, count) for chunks of tokens; `width` numbers are read of each token.
@@ -159,6 +181,8 @@ at::Tensor scores_of(const at::Tensor& rows, const Columns& columns, const Query
     columns.exact_of(scores).copy_(products(exact_heads(queries, keys.exact, columns.exact, rows)));
   if (columns.recent > 0)
     columns.recent_of(scores).copy_(products(exact_heads(queries, keys.recent, columns.recent, rows)));
+  if (columns.starts > 0)
+    columns.starts_of(scores).copy_(products(exact_heads(queries, keys.starts, columns.starts, rows)));
   if (columns.stored == 0) return scores;
   const at::Tensor stored = columns.stored_of(scores);
   if (keys.layer().own_columns)
@@ -177,6 +201,9 @@ at::Tensor gather_values(const at::Tensor& weights, const Columns& columns, cons
   if (columns.recent > 0)
     out.add_(
         at::matmul(columns.recent_of(weights), exact_heads(queries, values.recent, columns.recent, out)));
+  if (columns.starts > 0)
+    out.add_(
+        at::matmul(columns.starts_of(weights), exact_heads(queries, values.starts, columns.starts, out)));
   if (columns.stored == 0) return out;
   const at::Tensor stored = columns.stored_of(weights);
   if (values.layer().own_columns)
@@ -189,7 +216,8 @@ at::Tensor gather_values(const at::Tensor& weights, const Columns& columns, cons
 #if TORCH_VERSION_MAJOR >= 2
 /// Returns whether all heads are stored as they are, side by side.
 bool is_full(const DeviceView& view) {
-  return view.layer().own_columns && !view.exact.defined() && !view.recent.defined();
+  return view.layer().own_columns && !view.exact.defined() && !view.recent.defined() &&
+         !view.starts.defined();
 }
 
 at::Tensor fused_attention(const QueryBlock& queries, const at::Tensor& hidden, const DeviceView& keys,

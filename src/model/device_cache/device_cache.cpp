@@ -34,7 +34,7 @@ at::Tensor narrow_sequences(const at::Tensor& x, std::int64_t first, std::int64_
 
 DeviceCache::DeviceCache(const DevicePlan& plan, std::int64_t sequences, const CacheTypes& types,
                          const DeviceComm& tensor_parallel)
-    : StoringCache(sequences, plan.exact, types, tensor_parallel),
+    : StoringCache(sequences, plan.exact, plan.document_ends, types, tensor_parallel),
       plan_(plan),
       keys_(make_stream(plan.keys)),
       values_(make_stream(plan.values)) {}
@@ -42,7 +42,7 @@ DeviceCache::DeviceCache(const DevicePlan& plan, std::int64_t sequences, const C
 DeviceCache::StreamCache DeviceCache::make_stream(const std::vector<DeviceLayer>& layers) const {
   const c10::InferenceMode inference;
   const auto sequences = static_cast<std::int64_t>(lengths().size());
-  StreamCache cache{&layers, {}, {}, {}};
+  StreamCache cache{&layers, {}, {}, {}, std::vector<at::Tensor>(layers.size())};
   for (const DeviceLayer& layer : layers) {
     cache.blocks.emplace_back(layer.bands, sequences, plain_, plan_.device);
     const auto room = [&](std::int64_t tokens) {
@@ -56,7 +56,7 @@ DeviceCache::StreamCache DeviceCache::make_stream(const std::vector<DeviceLayer>
 }
 
 const TokenLayout& DeviceCache::layout_of_new(const std::vector<std::int64_t>& counts) {
-  if (!layout_ || layout_->counts() != counts) layout_.emplace(lengths(), counts, exact_, plan_.device);
+  if (!layout_ || layout_->counts() != counts) layout_.emplace(lengths(), counts, exact_, starts(), plan_.device);
   return *layout_;
 }
 
@@ -82,11 +82,19 @@ void DeviceCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, 
   if (layout.exact().rows.size(0) > 0)
     cache.exact[to_size(layer)].flatten(0, 1).index_copy_(0, layout.exact().slots,
                                                           select(layout.exact(), x).to(plain_));
+  if (layout.starts().rows.size(0) == 0) return;
+  at::Tensor& kept = cache.starts[to_size(layer)];
+  const at::Tensor before = kept;
+  kept = at::zeros({layout.start_positions().size(0), layout.start_positions().size(1), x.size(1), x.size(2)},
+                   x.options().dtype(plain_));
+  if (before.defined()) kept.narrow(1, 0, before.size(1)).copy_(before);
+  kept.flatten(0, 1).index_copy_(0, layout.starts().slots, select(layout.starts(), x).to(plain_));
 }
 
 DeviceView DeviceCache::view(const StreamCache& cache, std::int64_t layer) const {
   const at::ScalarType read = plain_ == at::kBFloat16 ? plain_ : compute_;
-  return {cache.layers, &cache.blocks, layer, read, cache.exact[to_size(layer)], {}};
+  return {cache.layers, &cache.blocks, layer, read, cache.exact[to_size(layer)], {},
+          cache.starts[to_size(layer)]};
 }
 
 /// Returns the view with recent tokens up to and including the new ones, x. Keeps the last of these for the
@@ -109,7 +117,8 @@ at::Tensor DeviceCache::attend_stored(std::int64_t layer, const at::Tensor& q, c
   const std::int64_t longest = layout.longest(), before = exact_.kept_recent();
   const at::Tensor padded = layout.padded(q);
   at::Tensor out = at::empty_like(padded);
-  const std::int64_t columns = layout.tokens(longest) + before + longest;
+  const std::int64_t starts = layout.start_positions().defined() ? layout.start_positions().size(1) : 0,
+                     columns = layout.tokens(longest) + before + longest + starts;
   const TaskShape shape(q.size(1) * columns * q.element_size(), longest, padded.size(0));
   for (std::int64_t first = 0; first < longest; first += shape.queries) {
     const std::int64_t queries = std::min(shape.queries, longest - first);
@@ -128,6 +137,8 @@ at::Tensor DeviceCache::attend_stored(std::int64_t layer, const at::Tensor& q, c
       if (keys.recent.defined())
         block.recent_positions = block.positions.narrow(1, 0, 1) - before +
                                  at::arange(before + queries, block.positions.options());
+      if (layout.start_positions().defined())
+        block.start_positions = layout.start_positions().narrow(0, s, sequences);
       block.first_sequence = s;
       block.tokens = layout.tokens(first + queries);
       block.sees_all = layout.is_uniform() && queries == 1;
@@ -152,6 +163,9 @@ at::Tensor DeviceCache::decode_appended(Stream stream, std::int64_t layer,
   if (exact > 0)
     out.index_copy_(0, layout.exact().rows,
                     decoded.exact.flatten(0, 1).index_select(0, layout.exact().slots).to(compute_));
+  if (layout.starts().rows.size(0) > 0)
+    out.index_copy_(0, layout.starts().rows,
+                    decoded.starts.flatten(0, 1).index_select(0, layout.starts().slots).to(compute_));
   return out;
 }
 
@@ -159,7 +173,7 @@ CacheBytes DeviceCache::bytes() const {
   CacheBytes bytes;
   for (const StreamCache* cache : {&keys_, &values_}) {
     for (const DeviceBlock& block : cache->blocks) bytes.stored += block.allocated_bytes();
-    for (const auto* layers : {&cache->exact, &cache->recent})
+    for (const auto* layers : {&cache->exact, &cache->recent, &cache->starts})
       for (const at::Tensor& tokens : *layers) bytes.exact += exact_bytes(tokens);
   }
   return bytes;

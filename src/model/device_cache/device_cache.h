@@ -40,6 +40,7 @@ class DeviceCache : public StoringCache {
     std::vector<DeviceBlock> blocks;  // [layers]
     std::vector<at::Tensor> exact;    // [layers] of [sequences, first tokens, kv_heads, d]; undefined: none
     std::vector<at::Tensor> recent;   // [layers] of [sequences, recent tokens, kv_heads, d]; undefined: none
+    std::vector<at::Tensor> starts;   // [layers] of [sequences, tokens, kv_heads, d], ends of rows unused
   };
 
   StreamCache make_stream(const std::vector<DeviceLayer>& layers) const;

@@ -146,6 +146,7 @@ DevicePlan make_device_plan(const CachePlan& plan, at::ScalarType compute, at::D
   out.device = device;
   out.head_size = plan.head_size;
   out.exact = plan.exact;
+  out.document_ends = plan.document_ends;
   return out;
 }
 

@@ -50,6 +50,7 @@ struct DevicePlan {
   at::Device device = at::kCPU;
   std::int64_t head_size = 0;
   ExactTokens exact;
+  std::vector<std::int64_t> document_ends;
 };
 
 /// Moves a cache plan in which nothing is sharded to a device. `compute`: the type in which attention

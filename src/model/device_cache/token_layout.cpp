@@ -21,7 +21,8 @@ at::Tensor on_device(const Numbers& numbers, at::Device device) {
 
 }  // namespace
 
-TokenLayout::TokenLayout(Numbers past, Numbers counts, const ExactTokens& exact, at::Device device)
+TokenLayout::TokenLayout(Numbers past, Numbers counts, const ExactTokens& exact, const DocumentStarts& starts,
+                         at::Device device)
     : past_(std::move(past)), counts_(std::move(counts)) {
   longest_ = *std::max_element(counts_.begin(), counts_.end());
   stored_tokens_ = split_tokens(exact, tokens(longest_)).stored;
@@ -51,9 +52,27 @@ TokenLayout::TokenLayout(Numbers past, Numbers counts, const ExactTokens& exact,
   const bool uniform = are_equal(past_) && are_equal(counts_);
   const at::Tensor first = on_device(uniform ? Numbers{past_.front()} : past_, device);
   positions_ = first.unsqueeze(1) + at::arange(longest_, first.options());
+  place_starts(starts, device);
   if (are_equal(counts_)) return;
   padding_ = on_device(padding, device);
   unpadding_ = on_device(unpadding, device);
+}
+
+void TokenLayout::place_starts(const DocumentStarts& starts, at::Device device) {
+  std::size_t most = 0;
+  for (std::size_t s = 0; s < counts_.size(); ++s) most = std::max(most, starts.positions(s).size());
+  Numbers positions, rows, slots;
+  for (std::size_t s = 0; s < counts_.size() && most > 0; ++s) {
+    const Numbers &of_sequence = starts.positions(s), &added = starts.new_rows(s);
+    positions.insert(positions.end(), of_sequence.begin(), of_sequence.end());
+    positions.resize((s + 1) * most, -1);
+    rows.insert(rows.end(), added.begin(), added.end());
+    for (std::size_t i = of_sequence.size() - added.size(); i < of_sequence.size(); ++i)
+      slots.push_back(static_cast<std::int64_t>(s * most + i));
+  }
+  starts_ = {on_device(rows, device), on_device(slots, device)};
+  if (most > 0)
+    start_positions_ = on_device(positions, device).view({-1, static_cast<std::int64_t>(most)});
 }
 
 at::Tensor TokenLayout::padded(const at::Tensor& x) const {

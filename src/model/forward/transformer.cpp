@@ -102,6 +102,7 @@ at::Tensor Transformer::logits(const PackedBatch& batch) const {
 at::Tensor Transformer::hidden(const PackedBatch& batch, KvCache& cache) const {
   HS_ASSERT(weights_.lm_head.defined());
   const c10::InferenceMode inference;
+  cache.begin(batch.tokens, batch.lengths);
   const at::Tensor x = run(batch, config_.layers, nullptr, &cache);
   cache.advance(batch.lengths);
   return norm(x, weights_.final_norm);

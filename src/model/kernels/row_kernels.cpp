@@ -148,6 +148,10 @@ float softmax_row(float* x, std::int64_t count) {
   return on_this_processor([=]() HS_INLINED {
     if (count == 0) return -std::numeric_limits<float>::infinity();
     const float largest = largest_of(x, count);
+    if (largest == -std::numeric_limits<float>::infinity()) {
+      std::fill_n(x, count, 0.0F);
+      return largest;
+    }
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < count; ++i) {
@@ -164,6 +168,10 @@ float softmax_row(float* x, std::int64_t count) {
 double softmax_row(double* x, std::int64_t count) {
   if (count == 0) return -std::numeric_limits<double>::infinity();
   const double largest = *std::max_element(x, x + count);
+  if (largest == -std::numeric_limits<double>::infinity()) {
+    std::fill_n(x, count, 0.0);
+    return largest;
+  }
   double sum = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     x[i] = std::exp(x[i] - largest);

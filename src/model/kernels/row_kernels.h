@@ -21,7 +21,7 @@ void scale_row(const double* x, double factor, const double* gain, std::int64_t 
 void silu_times(float* gate, const float* up, std::int64_t count);
 
 /// x_i = exp(x_i) / sum exp(x), in float32 to a relative 1e-6 and an absolute 1e-27. Returns log sum exp(x),
-/// which is -infinity if `count` is 0.
+/// which is -infinity if `count` is 0 or every x_i is; these become 0.
 float softmax_row(float* x, std::int64_t count);
 double softmax_row(double* x, std::int64_t count);
 

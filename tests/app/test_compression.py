@@ -15,49 +15,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 import cached_forward
 import latents
 from calibration import calibrate
+from compression_case import EOS, LENGTH, TOKENS, CompressionTest
 from forward import Model
 from moments import moments
-from program import GOLDEN, StudyTest, main
-from samples import plant_sink, predictable_ids
+from program import GOLDEN, main
+from samples import plant_sink
 from splitmix64 import splitmix64
 
-LENGTH, TOKENS, EOS = 40, 2000, 63
 MODELS = ("olmo2_gqa", "llama_gqa", "qwen3")
 
 
-class Compression(StudyTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        rng = np.random.default_rng(4)
-        ids = predictable_ids(rng, TOKENS, EOS)
-        cls.fit = np.split(ids, range(LENGTH, TOKENS, LENGTH))
-        cls.tokens = cls.write_tokens("fit.bin", ids)
-        cls.text = cls.write_tokens("text.bin", text := rng.integers(0, EOS, 7 * LENGTH - 12))
-        (cls.folder / "text.json").write_text(json.dumps({"text_bytes": 1000}))
-        cls.sequences = np.split(text, range(LENGTH, len(text), LENGTH))
-
-    def run_command(self, ranks, command, keys, code=0):
-        run = self.run_program(ranks, command, *(f"--{key}={value}" for key, value in keys.items() if value != ""))
-        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
-        return run.stdout + run.stderr
-
-    def calibrate(self, ranks, model, name, **more):
-        plan = self.folder / f"{name}.plan.h5"
-        keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
-                "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "tokens.heldout": 0, "compress.plan": plan,
-                **{f"{'' if '.' in key else 'compress.'}{key}": value for key, value in more.items()}}
-        self.run_command(ranks, "calibrate", keys)
-        return plan
-
-    def evaluate(self, ranks, model, name, **more):
-        summary = self.folder / f"{name}.summary.json"
-        keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.eos": EOS,
-                "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "evaluate.summary": summary,
-                **{f"{'' if '.' in key else 'evaluate.'}{key}": value for key, value in more.items()}}
-        self.run_command(ranks, "evaluate", keys)
-        return json.loads(summary.read_text())
-
+class Compression(CompressionTest):
     def assert_same_latents(self, found, expected, rtol=1e-6):
         """Compares the latents of a layer, whose scales and signs are arbitrary."""
         stored = found["projection"].shape[1] if "projection" in found else 0
@@ -108,7 +76,8 @@ class Compression(StudyTest):
                 sequences = self.sequences[:3]
                 np.concatenate(sequences).astype("<u2").tofile(self.folder / "few.bin")
                 kl = self.evaluate(1, model, name, plan=path, texts=self.folder / "few.bin")["texts"]["few"]["kl"]
-                self.assertAlmostEqual(kl / cached_forward.summary(Model(GOLDEN / model), sequences, found)["kl"], 1, 5)
+                expected = cached_forward.summary(Model(GOLDEN / model), sequences, found, self.ends(model))
+                self.assertAlmostEqual(kl / expected["kl"], 1, 5)
 
     def assert_same_map(self, found, expected, i):
         """Compares the map of target i, whose references may be in any order."""
@@ -193,7 +162,8 @@ class Compression(StudyTest):
             model = MODELS[number % len(MODELS)]
             name = f"{model}{algorithm}{number}"
             path = self.calibrate(1, model, name, algorithm=algorithm, exact_first=2, **more)
-            expected = cached_forward.summary(Model(GOLDEN / model), self.sequences, cached_forward.read_plan(path))
+            expected = cached_forward.summary(Model(GOLDEN / model), self.sequences, cached_forward.read_plan(path),
+                                              self.ends(model))
             for ranks, cache in ((1, "simulated"), (1, "compressed"), (3, "compressed")):
                 with self.subTest(model=model, ranks=ranks, cache=cache):
                     found = self.evaluate(ranks, model, name, plan=path, cache=cache, texts=self.text, batch=3)["texts"]["text"]
@@ -222,7 +192,7 @@ class Compression(StudyTest):
                     path = self.calibrate(1, folder, name, algorithm=algorithm, exact_first=first,
                                           **{"tokens.path": fit, **more})
                     kl[first] = self.evaluate(1, folder, name, plan=path, texts=text)["texts"]["sink_text"]["kl"]
-                    expected = cached_forward.summary(model, sequences, cached_forward.read_plan(path))["kl"]
+                    expected = cached_forward.summary(model, sequences, cached_forward.read_plan(path), self.ends(folder))["kl"]
                     self.assertAlmostEqual(kl[first] / expected, 1, 3)
                 self.assertLess(kl[4], 0.01)
                 self.assertGreater(kl[0], times * kl[4])
@@ -271,7 +241,7 @@ class Compression(StudyTest):
         def continued(context, count):
             tokens = list(context)
             for _ in range(count):
-                tokens.append(int(cached_forward.logits(reference, np.array(tokens), plan)[-1].argmax()))
+                tokens.append(int(cached_forward.logits(reference, np.array(tokens), plan, self.ends(model))[-1].argmax()))
             return tokens[len(context):]
 
         whole = [continued(request["context"], 6) for request in greedy]
@@ -287,7 +257,7 @@ class Compression(StudyTest):
             self.assertEqual([f["id"] for f in found], [r["id"] for r in scored + greedy])
             for request, answer in zip(scored, found):
                 tokens = np.array(request["context"] + request["continuation"])
-                rows = cached_forward.log_probabilities(cached_forward.logits(reference, tokens, plan))
+                rows = cached_forward.log_probabilities(cached_forward.logits(reference, tokens, plan, self.ends(model)))
                 first = len(request["context"])
                 expected = sum(rows[i - 1, tokens[i]] for i in range(first, len(tokens)))
                 self.assertAlmostEqual(answer["loglikelihood"], expected, 5)

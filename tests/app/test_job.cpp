@@ -167,6 +167,19 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
   EXPECT_EQ(refused("rotated-q8", "16"), line("rotated-q8", "16", "leave it out"));
 }
 
+TEST(Job, PrefillsExactlyOnlyWhatIsCompressed) {
+  const auto job = [](const std::string& lines) {
+    return make_job(Command::evaluate, "a.ini",
+                    read_job_text("a.ini", "[model]\npath = m\n[evaluate]\nplan = p.h5\ntexts = t\n" + lines));
+  };
+  EXPECT_EQ(job("").evaluate.prefill, Prefill::compressed);
+  EXPECT_EQ(job("prefill = exact\n").evaluate.prefill, Prefill::exact);
+  EXPECT_EQ(input_error_of([&] { job("prefill = exact\ncache = full\n"); }),
+            "a.ini: evaluate.prefill = exact: is for evaluate.cache = compressed; leave it out");
+  EXPECT_EQ(input_error_of([&] { job("prefill = half\n"); }),
+            "a.ini: evaluate.prefill = half: is not allowed; allowed: compressed or exact");
+}
+
 TEST(Job, CompressesOneCheckpointAsItIsStored) {
   const auto expect = [](const std::string& key, const std::string& line) {
     const GivenKeys given = read_job_text("a.ini", "[model]\npath = m\n" + key +

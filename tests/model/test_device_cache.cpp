@@ -19,7 +19,7 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kSequences = 4, kHeads = 24, kKvHeads = 12, kHeadSize = 4, kLayers = 2,
-                       kColumns = kKvHeads * kHeadSize;
+                       kColumns = kKvHeads * kHeadSize, kEnd = 3;
 
 using Counts = std::vector<std::int64_t>;
 const std::vector<Counts> kUnequal{{135, 3, 40, 20}, {1, 1, 1, 1}, {0, 2, 0, 1}, {1, 0, 1, 1}},
@@ -80,6 +80,7 @@ struct Ranks {
       cached = make_cache_plan(config, plan, own, scalar_type(compute), SharedBlocks::replicated, "plan");
     }
     cached.exact.recent = exact_recent;
+    cached.document_ends = {kEnd};
     return cached;
   }
 
@@ -133,6 +134,13 @@ at::Tensor defined_attention(const at::Tensor& q, const Past& keys, const Past& 
   return at::stack(rows);
 }
 
+/// Draws ids of new tokens, of which every sixth ends a document.
+Counts draw_ids(const Counts& counts) {
+  const at::Tensor ids =
+      at::randint(6, {std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}, at::kLong);
+  return {ids.data_ptr<std::int64_t>(), ids.data_ptr<std::int64_t>() + ids.numel()};
+}
+
 struct Tolerance {
   double host, definition;
 };
@@ -147,6 +155,9 @@ void expect_the_hosts(const Ranks& ranks, const CachePlan& plan, const std::vect
   at::manual_seed(11);
   for (const Counts& counts : steps) {
     const std::int64_t tokens = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    const Counts ids = draw_ids(counts);
+    cache.begin(ids, counts);
+    host.begin(ids, counts);
     for (std::int64_t layer = 0; layer < kLayers; ++layer) {
       const at::Tensor q = ranks.draw(tokens, kHeads / kKvHeads), k = ranks.draw(tokens, 1),
                        v = ranks.draw(tokens, 1);
@@ -242,6 +253,9 @@ TEST(DeviceCache, simulates_what_the_host_gives) {
     at::manual_seed(3);
     for (const Counts& counts : kUnequal) {
       const std::int64_t tokens = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+      const Counts ids = draw_ids(counts);
+      host.begin(ids, counts);
+      simulated.begin(ids, counts);
       for (std::int64_t layer = 0; layer < kLayers; ++layer) {
         const at::Tensor q = ranks.draw(tokens, kHeads / kKvHeads), k = ranks.draw(tokens, 1),
                          v = ranks.draw(tokens, 1);

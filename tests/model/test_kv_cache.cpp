@@ -116,7 +116,9 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
         for (const std::int64_t exact_recent : {0, 3}) {
           if (one.algorithm == "quantise" && size > 1) continue;
           const CompressionPlan plan = PlanMaker(input_.config, one.algorithm).make(one.bands, exact_first);
-          const CachedModel cached(model, input_, processes, plan, {"plan", exact_recent});
+          const CachedModel cached(
+              model, input_, processes, plan,
+              {"plan", exact_recent, SharedBlocks::replicated, {golden_.batch.tokens[3]}});
           const std::size_t count = golden_.batch.lengths.size();
           const auto simulated = cached.make_cache(CacheKind::simulated, count);
           const at::Tensor expected = fed_logits(model, *simulated, {});

@@ -96,9 +96,11 @@ class ShardedCache : public testing::TestWithParam<std::string> {
   void expect_what_is_simulated(const Shard& shard, const Case& one, std::int64_t exact_first,
                                 std::int64_t exact_recent, double tolerance) const {
     const CompressionPlan plan = plan_of(shard.input.config, one, exact_first);
-    const CachedModel replicated(shard.model, shard.input, shard.processes, plan, {"plan", exact_recent}),
+    const std::vector<std::int64_t> ends{3, 12};
+    const CachedModel replicated(shard.model, shard.input, shard.processes, plan,
+                                 {"plan", exact_recent, SharedBlocks::replicated, ends}),
         sharded(shard.model, shard.input, shard.processes, plan,
-                {"plan", exact_recent, SharedBlocks::sharded});
+                {"plan", exact_recent, SharedBlocks::sharded, ends});
     const auto simulated = replicated.make_cache(CacheKind::simulated, lengths_.size());
     const at::Tensor expected = fed_logits(shard.model, *simulated, lengths_, {});
     for (const auto& steps : std::vector<std::vector<std::int64_t>>{{}, {1, 1, 2 * kPage, 1, 2}})

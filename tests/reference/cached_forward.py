@@ -1,7 +1,8 @@
 """The model with a compressed cache in mode `simulated`, and the statistics that `evaluate` reports, in numpy and
 float64.
 
-Attention reads x^ instead of the keys and values of tokens at positions >= exact_first, including the current token's.
+Attention reads x^ instead of the keys and values of tokens at positions >= exact_first of their document, including the
+current token's. With an exact prefill, the keys and values of prompts are those of a run with the full cache.
 References to an earlier layer are the kept heads of that layer as they are stored: exact, and from the model that runs
 with the compressed cache. An independent reference for the tests, slow and obvious.
 """
@@ -38,8 +39,8 @@ def read_group(group):
 class Cache:
     """x^ of one sequence, layer by layer. `replace` is the argument `cached` of Model.attention."""
 
-    def __init__(self, plan):
-        self.plan = plan
+    def __init__(self, plan, starts=()):
+        self.plan, self.starts = plan, list(starts)  # starts: positions of the first tokens of further documents
         self.stored = {s: [] for s in plan.streams}  # exact rows of each layer so far: [tokens, heads, d]
 
     def replace(self, layer, k, v):
@@ -50,14 +51,15 @@ class Cache:
         self.stored[s].append(x)
         group, rows = self.plan.streams[s][layer], x.reshape(len(x), -1)
         if self.plan.algorithm == "kivi":
-            return kivi(s, x, int(group["band_bits"][0]), self.plan.exact_first)
+            return kivi(s, x, int(group["band_bits"][0]), self.plan.exact_first, self.starts)
         if self.plan.algorithm == "latent":
             out = restore(rows, group).reshape(x.shape)
         elif self.plan.algorithm in ROUNDING:
             out = read_back(self.plan.algorithm, group, x)
         else:
             out = self.predict(s, group, x)
-        out[:self.plan.exact_first] = x[:self.plan.exact_first]
+        exact = [*range(min(len(x), self.plan.exact_first)), *self.starts]
+        out[exact] = x[exact]
         return out
 
     def predict(self, s, group, x):
@@ -74,9 +76,39 @@ class Cache:
         return out
 
 
-def logits(model, tokens, plan):
-    """Returns [tokens, vocabulary]. plan None: the full cache."""
-    return model.logits(tokens, Cache(plan).replace if plan else None)
+class PrefilledCache(Cache):
+    """The same behind an exact prefill of the first `prompt` tokens, whose keys and values `full` has by layer."""
+
+    def __init__(self, plan, starts, prompt, full):
+        super().__init__(plan, starts)
+        self.prompt, self.full = prompt, full
+
+    def replace(self, layer, k, v):
+        return super().replace(layer, *(np.concatenate((exact[:self.prompt], x[self.prompt:]))
+                                        for exact, x in zip(self.full[layer], (k, v))))
+
+
+def document_starts(tokens, first, ends):
+    """Returns the positions of the first `first` tokens of every document but the first one."""
+    begins = [i + 1 for i, token in enumerate(tokens) if token in ends]
+    return sorted({i for begin in begins for i in range(begin, begin + first) if first <= i < len(tokens)})
+
+
+def logits(model, tokens, plan, ends=(), prompt=0):
+    """Returns [tokens, vocabulary]. plan None: the full cache; ends: ids that end a document; prompt: how many tokens are
+    prefilled exactly."""
+    if not plan:
+        return model.logits(tokens)
+    starts = document_starts(tokens, plan.exact_first, ends)
+    if not prompt:
+        return model.logits(tokens, Cache(plan, starts).replace)
+    full = []
+
+    def record(layer, k, v):
+        full.append((k.copy(), v.copy()))
+        return k, v
+    model.logits(tokens, record)
+    return model.logits(tokens, PrefilledCache(plan, starts, prompt, full).replace)
 
 
 def log_probabilities(values):
@@ -84,11 +116,12 @@ def log_probabilities(values):
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def sequence_totals(model, tokens, plan):
+def sequence_totals(model, tokens, plan, ends=(), prefilled=False):
     """Returns the number of positions with a next token, and sums over them: loss, loss with the full cache, KL(full ||
     compressed)."""
     tokens = np.asarray(tokens)
-    ours, full = (log_probabilities(logits(model, tokens, p)[:-1]) for p in (plan, None))
+    ours = log_probabilities(logits(model, tokens, plan, ends, len(tokens) if prefilled else 0)[:-1])
+    full = log_probabilities(logits(model, tokens, None)[:-1])
     positions = np.arange(len(tokens) - 1)
     return (len(positions), -ours[positions, tokens[1:]].sum(), -full[positions, tokens[1:]].sum(),
             (np.exp(full) * (full - ours)).sum())
@@ -102,9 +135,10 @@ def ratio(totals, counts):
     return mean, np.sqrt(spread * size / (size - 1)) / n if size > 1 else np.nan
 
 
-def summary(model, sequences, plan):
-    """tokens: the number scored. Sequences of one token have nothing to score and do not count as sequences."""
-    rows = [sequence_totals(model, tokens, plan) for tokens in sequences if len(tokens) > 1]
+def summary(model, sequences, plan, ends=(), prefilled=False):
+    """tokens: the number scored. Sequences of one token have nothing to score and do not count as sequences.
+    prefilled: each token is the first one behind an exact prefill."""
+    rows = [sequence_totals(model, tokens, plan, ends, prefilled) for tokens in sequences if len(tokens) > 1]
     counts, loss, full_loss, kl = np.array(rows, float).T
     found = {"tokens": int(counts.sum()), "full_loss": full_loss.sum() / counts.sum()}
     found["loss"], found["loss_se"] = ratio(loss, counts)

@@ -44,21 +44,22 @@ def read_back(algorithm, group, x):
     return np.concatenate(parts, axis=2) @ h
 
 
-def kivi(s, x, bits, first):
+def kivi(s, x, bits, first, starts=()):
     """Returns what each query sees of x: [query, tokens, heads, d]. Behind the first tokens, keys are rounded by column in
     groups of 32 tokens and values by token in groups of 32 columns of a head; a query sees a token as it is until the
-    token's group is complete."""
+    token's group is complete, and those of `starts` always, which count as 0 in their group."""
     tokens, _, d = x.shape
-    rounded = x.copy()
+    rounded, grouped = x.copy(), x.copy()
+    grouped[list(starts)] = 0
     for begin in range(first, tokens - BLOCK + 1, BLOCK):
-        part = x[begin:begin + BLOCK]
+        part = grouped[begin:begin + BLOCK]
         if s == "k":
             rounded[begin:begin + BLOCK] = by_range(part, bits, 0)
         else:
             for column in range(0, d, BLOCK):
                 rounded[begin:begin + BLOCK, :, column:column + BLOCK] = by_range(part[..., column:column + BLOCK], bits, 2)
     query, token = np.arange(tokens)[:, None], np.arange(tokens)
-    exact = token >= first + np.maximum(0, query + 1 - first) // BLOCK * BLOCK
+    exact = (token >= first + np.maximum(0, query + 1 - first) // BLOCK * BLOCK) | np.isin(token, starts)
     return np.where(exact[..., None, None], x, rounded)
 
 

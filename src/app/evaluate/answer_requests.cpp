@@ -94,6 +94,7 @@ std::vector<Continuation> generate(const CachedModel& model, CacheKind kind,
   };
   while (any_left()) {
     const std::vector<std::int64_t> next = next_tokens(model.model(), fresh, *cache);
+    cache->end_prompts();
     for (std::size_t s = 0; s < next.size(); ++s) {
       fresh[s].clear();
       if (continuations[s].done()) continue;
@@ -124,7 +125,9 @@ void answer(const CachedModel& model, CacheKind kind, const std::vector<ScoredRe
                                   requests[i].continuation.end());
         }
         const auto cache = model.make_cache(kind, sequences.size());
-        const std::vector<Scores> scores = score(model.model(), sequences, from, *cache, {});
+        const std::vector<Scores> scores = model.exact_prefill()
+                                               ? score_continuations(model.model(), sequences, from, *cache)
+                                               : score(model.model(), sequences, from, *cache, {});
         std::vector<std::string> lines;
         for (std::size_t i = 0; i < numbers.size(); ++i) {
           const auto& scored = scores[i];

@@ -24,11 +24,13 @@ CacheSpeed measure_speed(const CachedModel& model, CacheKind kind,
   std::vector<std::int64_t> next = next_tokens(model.model(), prompts, *cache);
   CacheSpeed speed;
   speed.prefill = rows * tokens / group.max(steady_seconds() - start);
+  cache->end_prompts();
   const CacheBytes bytes = cache->bytes();
+  const auto kept = static_cast<double>(bytes.exact_tokens);
   double row_bytes[] = {static_cast<double>(bytes.stored), static_cast<double>(bytes.exact)};
   model.processes().tensor().sum(row_bytes, 2);
   speed.stored_bytes = row_bytes[0] / std::max(1.0, tokens - (kind == CacheKind::compressed ? exact : 0));
-  speed.exact_bytes = exact > 0 ? row_bytes[1] / exact : 0;
+  speed.exact_bytes = kept > 0 ? row_bytes[1] / kept : 0;
   std::vector<std::vector<std::int64_t>> new_tokens(next.size());
   group.barrier();
   start = steady_seconds();

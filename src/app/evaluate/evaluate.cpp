@@ -239,7 +239,7 @@ void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const Prep
   const double free = free_memory(prepared, ranks, memory);
   const auto largest_batch = [&](const CacheSpeed& speed, double map_bytes) {
     const double sequence_bytes = speed.stored_bytes * static_cast<double>(sequence_length) +
-                                  speed.exact_bytes * static_cast<double>(exact);
+                                  speed.exact_bytes * static_cast<double>(exact + rule.exact_recent);
     return std::max(0.0, std::floor(ranks * (free - map_bytes) / sequence_bytes));
   };
   summary["largest_batch"] = largest_batch(cache, prepared.plan ? 2 * prepared.plan->map_bytes() : 0);
@@ -248,10 +248,12 @@ void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const Prep
   summary["sequence_length"] = sequence_length;
 }
 
-/// Returns the ids behind which a new document begins in the middle of a sequence: those that the job names,
-/// else the model's.
+/// Returns the ids behind which a new document begins in the middle of a sequence: the model's, and those that
+/// the job names.
 std::vector<std::int64_t> document_ends(const Job::Tokens& rule, const ModelConfig& config) {
-  return rule.eos && !rule.eos->empty() ? *rule.eos : config.eos;
+  std::vector<std::int64_t> ends = config.eos;
+  if (rule.eos) ends.insert(ends.end(), rule.eos->begin(), rule.eos->end());
+  return ends;
 }
 
 void print(const Json& summary) {
@@ -298,9 +300,13 @@ Json run(const Job& job, const Prepared& prepared, const ProcessLayout& processe
     model.emplace(transformer, prepared.input, processes, *prepared.plan,
                   CompressedCacheOptions{rule.plan, rule.exact_recent,
                                          choose_shared_blocks(rule, prepared, processes, memory, log),
-                                         document_ends(job.tokens, prepared.input.config)});
+                                         document_ends(job.tokens, prepared.input.config),
+                                         rule.prefill == Prefill::exact});
   });
-  Json summary{{"plan", rule.plan}, {"cache", word_of(cache_words(), rule.cache)}};
+  Json summary{{"plan", rule.plan},
+               {"cache", word_of(cache_words(), rule.cache)},
+               {"exact_recent", rule.exact_recent},
+               {"prefill", word_of(prefill_words(), rule.prefill)}};
   summary["weights"] = compare_weights(rule, job.model.path, prepared, log);
   summary["texts"] = score_texts(rule, prepared, *model, log);
   const std::size_t scored = prepared.scored.size();

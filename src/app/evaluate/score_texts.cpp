@@ -42,10 +42,19 @@ void score_batch(const CachedModel& model, CacheKind kind, bool reference, const
   tokens.reserve(numbers.size());
   for (const std::size_t s : numbers) tokens.push_back(sample.tokens[s]);
   HiddenStates full;
-  if (reference)
-    full = hidden_states(model.model(), tokens, *model.make_cache(CacheKind::full, tokens.size()));
-  const std::vector<Scores> scores = score(model.model(), tokens, std::vector<std::int64_t>(tokens.size(), 1),
-                                           *model.make_cache(kind, tokens.size()), full);
+  std::unique_ptr<KvCache> cache;
+  if (std::unique_ptr<PrefilledCache> prefilled = model.make_prefilled(tokens.size())) {
+    full = hidden_states(model.model(), tokens, *prefilled);
+    if (!reference) full.clear();
+    prefilled->read_again();
+    cache = std::move(prefilled);
+  } else {
+    if (reference)
+      full = hidden_states(model.model(), tokens, *model.make_cache(CacheKind::full, tokens.size()));
+    cache = model.make_cache(kind, tokens.size());
+  }
+  const std::vector<Scores> scores =
+      score(model.model(), tokens, std::vector<std::int64_t>(tokens.size(), 1), *cache, full);
   if (!model.processes().tensor().is_root()) return;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   for (std::size_t i = 0; i < numbers.size(); ++i) {

@@ -127,6 +127,7 @@ struct Job {
     std::string plan;
     CacheKind cache = CacheKind::compressed;
     std::int64_t exact_recent = 0;
+    Prefill prefill = Prefill::compressed;
     Words texts;
     std::string requests;
     std::string generate;

@@ -259,6 +259,8 @@ void Resolver::resolve_evaluate() const {
   if (!has("model.path")) missing("model.path", "give the checkpoint that is run");
   if (!has("evaluate.plan") && evaluate.cache != CacheKind::full)
     missing("evaluate.plan", "give a plan, or evaluate.cache = full");
+  if (evaluate.prefill == Prefill::exact && evaluate.cache != CacheKind::compressed)
+    refuse("evaluate.prefill", "is for evaluate.cache = compressed", "leave it out");
   const bool asks = has("evaluate.requests") || has("evaluate.generate");
   if (!asks && !has("evaluate.texts"))
     missing("evaluate.texts", "give texts, requests or contexts to generate from");

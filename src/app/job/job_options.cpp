@@ -208,7 +208,7 @@ std::vector<JobOption> compress_options() {
       option("compress.scope", &Job::compress, &Job::Compress::scope, choice(reference_scope_words()),
              "for algorithm = headspan: references in the same layer, or in earlier ones too"),
       option("compress.exact_first", &Job::compress, &Job::Compress::exact_first, integer(0),
-             "number of tokens at the start of each sequence that are kept exactly"),
+             "number of tokens at the start of each document that are kept exactly"),
       option(
           "compress.ridge", &Job::compress, &Job::Compress::ridge, automatic(number(0, kUnbounded)),
           "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
@@ -229,6 +229,9 @@ std::vector<JobOption> evaluate_options() {
                  "what the plan stores; everything, with the plan's keys and values; or everything as it is"),
           option("evaluate.exact_recent", &Job::evaluate, &Job::Evaluate::exact_recent, integer(0),
                  "number of tokens at the end of each sequence that are kept exactly"),
+          option("evaluate.prefill", &Job::evaluate, &Job::Evaluate::prefill, choice(prefill_words()),
+                 "what prompts attend to: to what is stored of them, or to their keys and values as they are; "
+                 "each token of a text then counts as the first one behind a prompt"),
           option("evaluate.texts", &Job::evaluate, &Job::Evaluate::texts, paths(),
                  "token files whose loss is measured, by the rules of [tokens]"),
           option("evaluate.requests", &Job::evaluate, &Job::Evaluate::requests, text("a path"),

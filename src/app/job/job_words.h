@@ -71,6 +71,15 @@ inline const WordList<CacheKind>& cache_words() {
   return words;
 }
 
+/// evaluate.prefill: whether prompts attend to what is stored of them, or to their keys and values as they
+/// are.
+enum class Prefill { compressed, exact };
+
+inline const WordList<Prefill>& prefill_words() {
+  static const WordList<Prefill> words{{"compressed", Prefill::compressed}, {"exact", Prefill::exact}};
+  return words;
+}
+
 /// run.device: where models and products run.
 enum class ComputeDevice { cpu, cuda };
 

@@ -39,6 +39,7 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input, cons
   if (compressed.exact.group > 1) replaced.exact = compressed.exact;  // groups begin behind the first tokens
   compressed_ = make_plan(std::move(compressed));
   replaced_ = make_plan(std::move(replaced));
+  exact_prefill_ = options.exact_prefill;
 }
 
 CachedModel::Plan CachedModel::make_plan(CachePlan plan) const {
@@ -60,7 +61,14 @@ std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t seq
   if (kind == CacheKind::simulated)
     return std::make_unique<SimulatedCache>(make_storing(compressed_, sequences, plain_),
                                             make_storing(replaced_, sequences, compute_));
+  if (kind == CacheKind::compressed && exact_prefill_) return make_prefilled(sequences);
   return make_storing(kind == CacheKind::full ? full_ : compressed_, sequences, plain_);
+}
+
+std::unique_ptr<PrefilledCache> CachedModel::make_prefilled(std::size_t sequences) const {
+  if (!exact_prefill_) return nullptr;
+  return std::make_unique<PrefilledCache>(make_storing(compressed_, sequences, plain_),
+                                          make_storing(full_, sequences, plain_));
 }
 
 InputError CachedModel::overflow(const std::string& what) const {

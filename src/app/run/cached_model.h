@@ -10,7 +10,7 @@
 #include "app/run/process_layout.h"
 #include "base/error.h"
 #include "io/outputs/compression_plan.h"
-#include "model/cache/kv_cache.h"
+#include "model/cache/prefilled_cache.h"
 #include "model/device_cache/device_plan.h"
 
 namespace headspan {
@@ -28,6 +28,7 @@ struct CompressedCacheOptions {
   /// There is no simulated cache of sharded blocks, and no sharding on GPUs.
   SharedBlocks shared = SharedBlocks::replicated;
   std::vector<std::int64_t> document_ends{};  ///< ids of tokens behind which a new document begins
+  bool exact_prefill = false;                 ///< prompts attend to themselves as they are
 };
 
 class CachedModel {
@@ -42,9 +43,13 @@ class CachedModel {
   const Transformer& model() const { return model_; }
   const ProcessLayout& processes() const { return processes_; }
   Dtype dtype() const { return plain_; }  ///< of the forward
+  bool exact_prefill() const { return exact_prefill_; }
 
   /// Returns an empty cache for `sequences` sequences. Local; the ranks of a row make the same.
   std::unique_ptr<KvCache> make_cache(CacheKind kind, std::size_t sequences) const;
+
+  /// Returns an empty compressed cache of options.exact_prefill; null without that. Local.
+  std::unique_ptr<PrefilledCache> make_prefilled(std::size_t sequences) const;
 
   /// Returns the error for a forward pass of `what` that gave a number that is not finite.
   InputError overflow(const std::string& what) const;
@@ -62,6 +67,7 @@ class CachedModel {
   const ProcessLayout& processes_;
   Dtype plain_, compute_;
   Plan full_, compressed_;
+  bool exact_prefill_ = false;
   Plan replaced_;  // for what a simulated cache puts in place of the model's keys and values
 };
 

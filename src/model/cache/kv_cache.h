@@ -2,6 +2,7 @@
 // full cache, or a compressed one) and reads stored columns in place: PagedCache (model/cache/paged_cache.h)
 // in host memory, DeviceCache (model/device_cache/device_cache.h) on the device of the model. A
 // SimulatedCache is a full cache of the keys and values that a plan reconstructs, instead of the model's. A
+// PrefilledCache (model/cache/prefilled_cache.h) leaves the attention of prompts as it is. A
 // sequence grows by any number of tokens at a time: a prompt, or one token. The first tokens of every document
 // are kept as they are, also where a document begins in the middle of a sequence.
 //
@@ -11,6 +12,7 @@
 // SharedBlocks in model/cache/cache_plan.h says what each costs.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -27,6 +29,7 @@ namespace headspan {
 struct CacheBytes {
   std::int64_t stored = 0;  ///< pages
   std::int64_t exact = 0;   ///< tokens that are kept as they are
+  std::int64_t exact_tokens = 0;  ///< room for how many, of all sequences together
 };
 
 class KvCache {
@@ -51,10 +54,16 @@ class KvCache {
   /// Counts the new tokens as past. Called after the last layer.
   virtual void advance(const std::vector<std::int64_t>& counts);
 
+  /// Says that what follows continues the prompts. May be called again.
+  virtual void end_prompts() {}
+
   virtual CacheBytes bytes() const = 0;
 
  protected:
   explicit KvCache(std::int64_t sequences) : lengths_(static_cast<std::size_t>(sequences), 0) {}
+
+  /// Begins to count at the first tokens again.
+  void rewind() { std::fill(lengths_.begin(), lengths_.end(), 0); }
 
  private:
   std::vector<std::int64_t> lengths_;
@@ -99,6 +108,13 @@ class StoringCache : public KvCache {
   virtual void rewrite_groups(Stream stream, std::int64_t layer, const at::Tensor& x,
                               const std::vector<std::int64_t>& counts);
 
+  /// Remembers the last of the new tokens, which are not attended to, as recent ones.
+  virtual void keep_recent(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
+                           const std::vector<std::int64_t>& counts) = 0;
+
+  /// Lets what is stored be attended to again from the first token on, by attend_appended alone.
+  virtual void rewind() { KvCache::rewind(); }
+
   const ExactTokens& exact() const { return exact_; }
 
  protected:
@@ -117,9 +133,12 @@ class StoringCache : public KvCache {
   virtual at::Tensor attend_stored(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const std::vector<std::int64_t>& counts) = 0;
 
-  /// Returns the bytes of tokens that are kept as they are; 0 where the tensor is undefined.
-  static std::int64_t exact_bytes(const at::Tensor& tokens) {
-    return tokens.defined() ? static_cast<std::int64_t>(tokens.nbytes()) : 0;
+  /// Counts tokens that are kept as they are: [.., kv_heads, d]; nothing where the tensor is undefined.
+  /// `first`: whether they are of the stream and layer whose tokens are counted.
+  static void count_exact(const at::Tensor& tokens, bool first, CacheBytes& bytes) {
+    if (!tokens.defined()) return;
+    bytes.exact += static_cast<std::int64_t>(tokens.nbytes());
+    if (first) bytes.exact_tokens += tokens.numel() / (tokens.size(-1) * tokens.size(-2));
   }
 
   const DocumentStarts& starts() const { return starts_; }

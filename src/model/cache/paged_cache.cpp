@@ -207,6 +207,19 @@ std::vector<StreamView> PagedCache::views_with_recent(StreamCache& cache, std::i
   return views;
 }
 
+void PagedCache::keep_recent(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
+                             const std::vector<std::int64_t>& counts) {
+  views_with_recent(keys_, layer, k, counts);
+  views_with_recent(values_, layer, v, counts);
+}
+
+void PagedCache::rewind() {
+  StoringCache::rewind();
+  for (StreamCache* cache : {&keys_, &values_})
+    for (auto& layer : cache->sequences)
+      for (CachedSequence& sequence : layer) sequence.recent.reset();
+}
+
 at::Tensor PagedCache::attend_stored(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                      const at::Tensor& v, const std::vector<std::int64_t>& counts) {
   const std::vector<StreamView> keys = views_with_recent(keys_, layer, k, counts),
@@ -340,7 +353,7 @@ CacheBytes PagedCache::bytes() const {
       for (const CachedSequence& sequence : layer) {
         bytes.stored += sequence.pages.allocated_bytes();
         for (const at::Tensor* kept : {&sequence.exact, &sequence.recent, &sequence.starts})
-          bytes.exact += exact_bytes(*kept);
+          count_exact(*kept, cache == &keys_ && &layer == &cache->sequences.front(), bytes);
       }
   return bytes;
 }

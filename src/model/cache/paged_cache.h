@@ -31,6 +31,9 @@ class PagedCache : public StoringCache {
                            const std::vector<std::int64_t>& counts) override;
   void rewrite_groups(Stream stream, std::int64_t layer, const at::Tensor& x,
                       const std::vector<std::int64_t>& counts) override;
+  void keep_recent(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
+                   const std::vector<std::int64_t>& counts) override;
+  void rewind() override;
 
  protected:
   const StoredBlock& stored_block(Stream stream, std::int64_t layer) const override;

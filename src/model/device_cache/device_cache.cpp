@@ -109,6 +109,14 @@ DeviceView DeviceCache::view_with_recent(StreamCache& cache, std::int64_t layer,
   return stream;
 }
 
+void DeviceCache::keep_recent(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
+                              const std::vector<std::int64_t>& counts) {
+  const c10::InferenceMode inference;
+  const TokenLayout& layout = layout_of_new(counts);
+  view_with_recent(keys_, layer, k, layout);
+  view_with_recent(values_, layer, v, layout);
+}
+
 at::Tensor DeviceCache::attend_stored(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                       const at::Tensor& v, const std::vector<std::int64_t>& counts) {
   const TokenLayout& layout = layout_of_new(counts);
@@ -174,7 +182,8 @@ CacheBytes DeviceCache::bytes() const {
   for (const StreamCache* cache : {&keys_, &values_}) {
     for (const DeviceBlock& block : cache->blocks) bytes.stored += block.allocated_bytes();
     for (const auto* layers : {&cache->exact, &cache->recent, &cache->starts})
-      for (const at::Tensor& tokens : *layers) bytes.exact += exact_bytes(tokens);
+      for (const at::Tensor& tokens : *layers)
+        count_exact(tokens, cache == &keys_ && &tokens == &layers->front(), bytes);
   }
   return bytes;
 }

@@ -26,6 +26,8 @@ class DeviceCache : public StoringCache {
   CacheBytes bytes() const override;
   at::Tensor decode_appended(Stream stream, std::int64_t layer,
                              const std::vector<std::int64_t>& counts) override;
+  void keep_recent(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
+                   const std::vector<std::int64_t>& counts) override;
 
  protected:
   const StoredBlock& stored_block(Stream stream, std::int64_t layer) const override;

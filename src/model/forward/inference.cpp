@@ -63,6 +63,36 @@ void add_scores(const Transformer& model, const at::Tensor& hidden, const at::Te
   }
 }
 
+/// Tokens of each sequence that are run together: `count` of them from `begin` on.
+struct Chunk {
+  std::vector<std::int64_t> begin, count;
+};
+
+/// Scores the rows of a chunk that predict tokens from from[s] on. hidden, reference: of the chunk, or
+/// undefined.
+void score_chunk(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
+                 const std::vector<std::int64_t>& from, const Chunk& chunk, const at::Tensor& hidden,
+                 const at::Tensor& reference, std::vector<Scores>& scores) {
+  std::int64_t row = 0;
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    HS_ASSERT(from[s] >= 1);
+    const auto length = static_cast<std::int64_t>(sequences[s].size());
+    const std::int64_t begin = chunk.begin[s];
+    // Row i of the chunk predicts token begin + i + 1.
+    const std::int64_t first = std::max<std::int64_t>(0, from[s] - 1 - begin),
+                       last = std::min(chunk.count[s], length - 1 - begin);
+    if (first < last) {
+      const std::vector<std::int64_t> targets(sequences[s].begin() + begin + first + 1,
+                                              sequences[s].begin() + begin + last + 1);
+      const auto rows = [&](const at::Tensor& x) {
+        return x.defined() ? x.narrow(0, row + first, last - first) : x;
+      };
+      add_scores(model, rows(hidden), rows(reference), targets, scores[s]);
+    }
+    row += chunk.count[s];
+  }
+}
+
 /// Appends tokens to each sequence of the cache. Returns the next-token logits of sequences that got tokens,
 /// in order.
 at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<std::int64_t>>& tokens,
@@ -123,22 +153,30 @@ std::vector<Scores> score(const Transformer& model, const std::vector<std::vecto
     const PackedBatch batch = make_chunk(sequences, begin);
     const at::Tensor hidden = model.hidden(batch, cache);
     const at::Tensor other = reference.empty() ? at::Tensor() : reference.at(to_size(begin / kChunk));
-    std::int64_t row = 0;
+    const Chunk chunk{std::vector<std::int64_t>(sequences.size(), begin), batch.lengths};
+    score_chunk(model, sequences, from, chunk, hidden, other, scores);
+  }
+  return scores;
+}
+
+std::vector<Scores> score_continuations(const Transformer& model,
+                                        const std::vector<std::vector<std::int64_t>>& sequences,
+                                        const std::vector<std::int64_t>& from, KvCache& cache) {
+  const c10::InferenceMode inference;
+  std::vector<Scores> scores(sequences.size());
+  for (const bool prompts : {true, false}) {
+    if (!prompts) cache.end_prompts();
+    std::vector<std::vector<std::int64_t>> part;
     for (std::size_t s = 0; s < sequences.size(); ++s) {
-      HS_ASSERT(from[s] >= 1);
-      const auto length = static_cast<std::int64_t>(sequences[s].size());
-      // Row i of the chunk predicts token begin + i + 1.
-      const std::int64_t first = std::max<std::int64_t>(0, from[s] - 1 - begin),
-                         last = std::min(batch.lengths[s], length - 1 - begin);
-      if (first < last) {
-        const std::vector<std::int64_t> targets(sequences[s].begin() + begin + first + 1,
-                                                sequences[s].begin() + begin + last + 1);
-        const auto rows = [&](const at::Tensor& x) {
-          return x.defined() ? x.narrow(0, row + first, last - first) : x;
-        };
-        add_scores(model, rows(hidden), rows(other), targets, scores[s]);
-      }
-      row += batch.lengths[s];
+      const auto middle = sequences[s].begin() + from[s];
+      part.emplace_back(prompts ? sequences[s].begin() : middle, prompts ? middle : sequences[s].end());
+    }
+    for (std::int64_t begin = 0; begin < longest(part); begin += kChunk) {
+      Chunk chunk;
+      for (const std::int64_t prompt : from) chunk.begin.push_back(prompts ? begin : prompt + begin);
+      const PackedBatch batch = make_chunk(part, begin);
+      chunk.count = batch.lengths;
+      score_chunk(model, sequences, from, chunk, model.hidden(batch, cache), {}, scores);
     }
   }
   return scores;

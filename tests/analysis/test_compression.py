@@ -12,6 +12,7 @@ from samples import check_nothing_is_replaced, lead_away, replace_by_fifo, run, 
 
 from headspan_report.figures import compression as compression_figures
 from headspan_report.error import InputError
+from headspan_report.compression.page import advice
 from headspan_report.compression.plan import read_folder, read_plan
 
 INT8, LATENT, WHOLE = "quantise-8", "latent-0.25", "latent-whole-kv-0.5"
@@ -340,6 +341,20 @@ class TestFolders(unittest.TestCase):
         drawn = {one.get_label(): one.lines[0].get_xydata().tolist() for one in axes[0].containers}
         self.assertEqual(drawn, {"Hadamard, Lloyd's levels": [[0.2, 0.2], [0.27, 0.27]],
                                  "Hadamard, q8_0, q4_0": [[0.28, 0.28], [0.53, 0.53]], "KIVI": [[0.19, 0.19]], "OSCAR": [[0.16, 0.16]]})
+
+    def test_what_was_kept_as_it_was(self):
+        folder = self.folder / "kept"
+        write_run(folder, "latent", "latent", 0.2, on_both(0.01, 0.001, 0.02, 0.001), ((8, 4),))
+        for name, summary in (("recent", {"exact_recent": 32}), ("prefill", {"exact_recent": 0, "prefill": "exact"})):
+            write_run(folder, name, "latent", 0.2, on_both(0.001, 0.0001, 0.002, 0.0001), ((8, 4),), summary=summary)
+        runs, _ = read_folder(folder)
+        self.assertEqual({run.plan.path.stem: run.method for run in runs},
+                         {"latent": "latent", "recent": "latent, last 32 exact", "prefill": "latent, exact prefill"})
+        axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
+        self.assertEqual(len(axes[0].containers), 3)
+        (_, _, told), _ = advice(runs, ["docs.heldout", "prose.heldout"], False)
+        self.assertIn("take latent (0.200 of the bytes) with KL 0.010 ± 0.001", told)
+        self.assertNotIn("exact", told)
 
     def test_lines_of_the_figure(self):
         runs, _ = read_folder(self.folder / "one")

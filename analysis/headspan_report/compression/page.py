@@ -69,13 +69,13 @@ def method_cells(run, several):
     """Returns algorithm, domain of the calibration (if there are several), and streams."""
     simulated = "" if run.summary["cache"] == "compressed" else f" ({run.summary['cache']})"
     calibration = [run.plan.calibration or "none"] if several else []
-    return [run.plan.method + simulated, *calibration, STREAMS[run.plan.streams]]
+    return [run.method + simulated, *calibration, STREAMS[run.plan.streams]]
 
 
 def table_rows(runs, texts, several):
     """Returns one row per run: both streams first, then by algorithm, largest first."""
     order = sorted(runs, key=lambda run: (list(STREAMS).index(run.plan.streams), run.plan.algorithm not in UNCALIBRATED,
-                                          run.plan.method, run.plan.calibration, -run.plan.stored))
+                                          run.method, run.plan.calibration, -run.plan.stored))
     return [[*method_cells(run, several), f"{run.plan.stored:.3f}",
              *(cell for text in texts for cell in loss_cells(run, text)), *byte_cells(run), *speed_cells(run)]
             for run in order]
@@ -83,7 +83,7 @@ def table_rows(runs, texts, several):
 
 def asked(run):
     """Returns what runs must have in common to differ only in their streams, or only in their calibration."""
-    return run.plan.method, round(run.plan.stored_asked, 6)
+    return run.method, round(run.plan.stored_asked, 6)
 
 
 def stream_rows(runs, texts):
@@ -110,14 +110,14 @@ def domain_rows(runs, texts):
     for run in sorted(runs, key=lambda run: (*asked(run), run.plan.calibration)):
         if run.plan.streams == "k,v" and run.plan.calibration:
             kl = [with_error(*run.kl(text)) if run.kl(text) else "–" for text in texts]
-            rows.append(([run.plan.method, f"{run.plan.stored:.3f}", run.plan.calibration, *kl],
+            rows.append(([run.method, f"{run.plan.stored:.3f}", run.plan.calibration, *kl],
                          [False] * 3 + [run.own(text) for text in texts]))
     return rows
 
 
 def named(run, several=False):
     """Returns what the advice calls a run."""
-    words = [run.plan.method] + ([STREAMS[run.plan.streams]] if run.plan.streams != "k,v" else [])
+    words = [run.method] + ([STREAMS[run.plan.streams]] if run.plan.streams != "k,v" else [])
     words += [f"calibrated on {run.plan.calibration}"] if several and run.plan.calibration else []
     return f"{', '.join(words)} ({run.plan.stored:.3f} of the bytes)"
 
@@ -130,14 +130,14 @@ def close(runs, best, text):
     """Returns the runs of other methods within two standard errors of the difference from the best run; none if there
     are no errors."""
     kl, error = best.kl(text)
-    return [run for run in runs if run.plan.method != best.plan.method and None not in (error, run.kl(text)[1])
+    return [run for run in runs if run.method != best.method and None not in (error, run.kl(text)[1])
             and run.kl(text)[0] - kl <= 2 * math.hypot(error, run.kl(text)[1])]
 
 
 def advice_on(runs, text, several):
     """Returns sentences: which run has the lowest KL on the text at each limit, how int8 compares with methods that
     keep 16 bits, what heads read."""
-    runs = [run for run in runs if run.kl(text)]
+    runs = [run for run in as_stored(runs) if run.kl(text)]
     sentences = []
     for best, limits in best_within(runs, text):
         if best is None:
@@ -150,6 +150,11 @@ def advice_on(runs, text, several):
             sentence += "; within two standard errors of it: " + ", ".join(named(run, several) for run in others)
         sentences.append(sentence + ".")
     return sentences + int8_sentences(runs, text, several) + read_sentences(runs, text, several)
+
+
+def as_stored(runs):
+    """Returns the runs that keep nothing beside the first tokens as it was; all runs if there is none."""
+    return [run for run in runs if not run.mode] or runs
 
 
 def within(runs, limit):
@@ -204,9 +209,9 @@ def advice(runs, texts, several):
 def text_finding(runs, text):
     """Returns the lowest KL at each of LIMITS, relative to the full cache."""
     told = []
-    for best, limits in best_within([run for run in runs if run.kl(text) and run.plan.streams == "k,v"], text):
+    for best, limits in best_within([run for run in as_stored(runs) if run.kl(text) and run.plan.streams == "k,v"], text):
         at = " and ".join(f"{limit:g}" for limit in limits)
-        told.append(f"{best.kl(text)[0]:.2g} at {at} of the bytes ({best.plan.method})" if best
+        told.append(f"{best.kl(text)[0]:.2g} at {at} of the bytes ({best.method})" if best
                     else f"nothing stores {at} or less")
     return f"{text}: least KL {', '.join(told)}; the full cache has 0"
 

@@ -103,6 +103,17 @@ class Run:
     def texts(self):
         return self.summary["texts"]
 
+    @property
+    def mode(self):
+        """What was kept as it was beside the first tokens, "" for nothing."""
+        recent = self.summary.get("exact_recent", 0)
+        return ", ".join([f"last {recent} exact"] * (recent > 0) + ["exact prefill"] * (self.summary.get("prefill") == "exact"))
+
+    @property
+    def method(self):
+        """What the page calls this way to compress."""
+        return f"{self.plan.method}, {self.mode}" if self.mode else self.plan.method
+
     def kl(self, text):
         """Returns (KL, its standard error or None); None if this run was not evaluated on the text."""
         found = self.texts.get(text)

@@ -22,7 +22,7 @@ def family(run):
     families = {"quantise": "int8, int4, int3", "hadamard": "Hadamard, Lloyd's levels",
                 "rotated-q4": "Hadamard, q8_0, q4_0", "rotated-q8": "Hadamard, q8_0, q4_0", "kivi": "KIVI", "oscar": "OSCAR"}
     method = families.get(run.plan.algorithm, run.plan.method)
-    return method, run.plan.calibration
+    return f"{method}, {run.mode}" if run.mode else method, run.plan.calibration
 
 
 def bars(errors, scale=1):

@@ -336,7 +336,8 @@ class TestFolders(unittest.TestCase):
             write_run(folder, name, algorithm, stored, on_both(stored, 0.01, stored, 0.01), ((8, bits),), bits=asked)
         runs, _ = read_folder(folder)
         self.assertEqual({run.plan.method: run.plan.calibration for run in runs},
-                         {"Hadamard, 3 bits": "", "Hadamard, 4 bits": "", "Hadamard, q4_0": "", "Hadamard, q8_0": "", "KIVI, 2 bits": "", "OSCAR, 2 bits": "docs"})
+                         {"Hadamard, 3 bits": "", "Hadamard, 4 bits": "", "Hadamard, q4_0": "", "Hadamard, q8_0": "",
+                          "KIVI, 2 bits": "", "OSCAR, 2 bits": "docs"})
         axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
         drawn = {one.get_label(): one.lines[0].get_xydata().tolist() for one in axes[0].containers}
         self.assertEqual(drawn, {"Hadamard, Lloyd's levels": [[0.2, 0.2], [0.27, 0.27]],
@@ -353,7 +354,7 @@ class TestFolders(unittest.TestCase):
         axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
         self.assertEqual(len(axes[0].containers), 3)
         (_, _, told), _ = advice(runs, ["docs.heldout", "prose.heldout"], False)
-        self.assertIn("take latent (0.200 of the bytes) with KL 0.010 ± 0.001", told)
+        self.assertIn("take latent (0.200 of the bytes) with KL 0.0100 ± 0.0010", told)
         self.assertNotIn("exact", told)
 
     def test_lines_of_the_figure(self):

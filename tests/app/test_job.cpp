@@ -151,8 +151,9 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
     return "a.ini: compress.bits = " + bits + ": is not for compress.algorithm = " + algorithm + "; " +
            instead;
   };
-  for (const char* given : {"hadamard 5", "hadamard 2", "hadamard auto", "quantise 8", "quantise 3",
-                            "kivi auto", "kivi 2", "kivi 4", "oscar auto", "oscar 3", "rotated-q4 auto", "rotated-q8 auto"}) {
+  for (const char* given :
+       {"hadamard 5", "hadamard 2", "hadamard auto", "quantise 8", "quantise 3", "kivi auto", "kivi 2",
+        "kivi 4", "oscar auto", "oscar 3", "rotated-q4 auto", "rotated-q8 auto"}) {
     const std::string text = given;
     EXPECT_EQ(refused(text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)), "nothing was refused")
         << text;
@@ -169,15 +170,16 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
 
 TEST(Job, PrefillsExactlyOnlyWhatIsCompressed) {
   const auto job = [](const std::string& lines) {
-    return make_job(Command::evaluate, "a.ini",
-                    read_job_text("a.ini", "[model]\npath = m\n[evaluate]\nplan = p.h5\ntexts = t\n" + lines));
+    return make_job(
+        Command::evaluate, "a.ini",
+        read_job_text("a.ini", "[model]\npath = m\n[evaluate]\nplan = p.h5\ntexts = t\n" + lines));
   };
   EXPECT_EQ(job("").evaluate.prefill, Prefill::compressed);
   EXPECT_EQ(job("prefill = exact\n").evaluate.prefill, Prefill::exact);
   EXPECT_EQ(input_error_of([&] { job("prefill = exact\ncache = full\n"); }),
             "a.ini: evaluate.prefill = exact: is for evaluate.cache = compressed; leave it out");
   EXPECT_EQ(input_error_of([&] { job("prefill = half\n"); }),
-            "a.ini: evaluate.prefill = half: is not allowed; allowed: compressed or exact");
+            "a.ini: evaluate.prefill = half: is not allowed; allowed: compressed|exact");
 }
 
 TEST(Job, CompressesOneCheckpointAsItIsStored) {

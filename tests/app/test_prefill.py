@@ -98,10 +98,11 @@ class Prefill(CompressionTest):
                 self.assertAlmostEqual(answer["loglikelihood"],
                                        sum(rows[i - 1, tokens[i]] for i in range(prompt, len(tokens))), 5)
             for request, answer in zip(greedy, found[len(scored):]):
-                tokens = list(request["context"])
+                context, continued = list(request["context"]), []
                 for _ in range(5):
-                    tokens.append(int(self.rows(reference, np.array(tokens), plan, len(request["context"]))[-1].argmax()))
-                self.assertEqual(answer["tokens"], tokens[len(request["context"]):])
+                    rows = self.rows(reference, np.array(context + continued), plan, len(context))
+                    continued.append(int(rows[-1].argmax()))
+                self.assertEqual(answer["tokens"], continued)
 
     @staticmethod
     def rows(model, tokens, plan, prompt):

@@ -75,7 +75,7 @@ class Rotations(StudyTest):
             self.assertEqual(set(plan["k/0"].attrs["band_bits"]), {3})
 
     def test_too_few_tokens_and_saved_grams_are_refused(self):
-        for more, message in (({"tokens.limit": 40}, "columns of a head"),
+        for more, message in (({"tokens.limit": 12}, "columns of a head"),
                               ({"tokens.path": "", "model.path": "", "grams.paths": self.tokens}, "Grams are given")):
             keys = {"model.path": GOLDEN / "qwen3", "tokens.path": self.tokens, "compress.plan": self.folder / "none.h5",
                     "compress.algorithm": "oscar", **more}

@@ -30,7 +30,7 @@ std::vector<Case> cases() {
 
 std::string name_of(const Case& one) {
   return std::to_string(one.band.bits) + " bits, " + std::to_string(one.band.columns) + " columns, " +
-         word_of(coding_words(), one.band.coding);
+         word_of(coding_words(), one.band.coding) + ", clipped to " + std::to_string(one.band.clip);
 }
 
 /// Rows of all magnitudes, one of zeros and one of a single number.
@@ -67,7 +67,10 @@ void expect_records(const Case& one) {
       at::cat({packed.scales.contiguous().view({-1}).view(at::kByte).view({kRows, -1}), packed.bytes}, 1);
   ASSERT_EQ(record.size(1), format.bytes()) << name_of(one);
   EXPECT_EQ(std::memcmp(record.contiguous().data_ptr(), expected.data(), records), 0) << name_of(one);
-  EXPECT_TRUE(at::equal(read, values.narrow(1, 0, one.band.columns))) << name_of(one);
+  constexpr double kRounding = 0x1p-22;  // of float32, in which the host adds base and step
+  const at::Tensor host = values.narrow(1, 0, one.band.columns);
+  EXPECT_TRUE(((read - host).abs().amax(1) <= kRounding * host.abs().amax(1)).all().item<bool>())
+      << name_of(one);
 }
 
 TEST(PackedCodes, are_the_records_of_the_host) {

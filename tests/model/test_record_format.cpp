@@ -116,7 +116,8 @@ TEST(RecordFormat, codes_reach_over_the_clipped_range) {
   const std::vector<double> z = draw(band.columns, 2.5, 3), defined = expected(band, z);
   const std::vector<double> out = round_trip<double>(RecordFormat({band}, Dtype::float64), z);
 
-  for (std::size_t i = 0; i < z.size(); ++i) EXPECT_NEAR(out[i], defined[i], 2e-6 * std::abs(defined[i]) + 1e-6);
+  for (std::size_t i = 0; i < z.size(); ++i)
+    EXPECT_NEAR(out[i], defined[i], 2e-6 * std::abs(defined[i]) + 1e-6);
   const double largest = *std::max_element(z.begin(), z.end()),
                read = *std::max_element(out.begin(), out.end());
   EXPECT_NEAR(read, 0.75 * largest, 0.01 * largest);

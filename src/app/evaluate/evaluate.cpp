@@ -248,8 +248,8 @@ void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const Prep
   summary["sequence_length"] = sequence_length;
 }
 
-/// Returns the ids behind which a new document begins in the middle of a sequence: the model's, and those that
-/// the job names.
+/// Returns the ids behind which a new document begins in the middle of a sequence: the model's, and those
+/// that the job names.
 std::vector<std::int64_t> document_ends(const Job::Tokens& rule, const ModelConfig& config) {
   std::vector<std::int64_t> ends = config.eos;
   if (rule.eos) ends.insert(ends.end(), rule.eos->begin(), rule.eos->end());

@@ -223,29 +223,30 @@ std::vector<JobOption> compress_options() {
 }
 
 std::vector<JobOption> evaluate_options() {
-  return {option("evaluate.plan", &Job::evaluate, &Job::Evaluate::plan, text("a path"),
-                 "compression plan; not needed with cache = full"),
-          option("evaluate.cache", &Job::evaluate, &Job::Evaluate::cache, choice(cache_words()),
-                 "what the plan stores; everything, with the plan's keys and values; or everything as it is"),
-          option("evaluate.exact_recent", &Job::evaluate, &Job::Evaluate::exact_recent, integer(0),
-                 "number of tokens at the end of each sequence that are kept exactly"),
-          option("evaluate.prefill", &Job::evaluate, &Job::Evaluate::prefill, choice(prefill_words()),
-                 "what prompts attend to: to what is stored of them, or to their keys and values as they are; "
-                 "each token of a text then counts as the first one behind a prompt"),
-          option("evaluate.texts", &Job::evaluate, &Job::Evaluate::texts, paths(),
-                 "token files whose loss is measured, by the rules of [tokens]"),
-          option("evaluate.requests", &Job::evaluate, &Job::Evaluate::requests, text("a path"),
-                 "JSONL of continuations to be scored"),
-          option("evaluate.generate", &Job::evaluate, &Job::Evaluate::generate, text("a path"),
-                 "JSONL of contexts to be continued, greedily"),
-          option("evaluate.answers", &Job::evaluate, &Job::Evaluate::answers, text("a path"),
-                 "JSONL that is written: the answers, in the order of requests, then generate"),
-          option("evaluate.batch", &Job::evaluate, &Job::Evaluate::batch, automatic(integer(1)),
-                 "sequences that a rank runs at once"),
-          option("evaluate.reference", &Job::evaluate, &Job::Evaluate::reference, flag(),
-                 "run the full cache too, for divergence and speed"),
-          option("evaluate.summary", &Job::evaluate, &Job::Evaluate::summary, text("a path"),
-                 "summary that is written (JSON)")};
+  return {
+      option("evaluate.plan", &Job::evaluate, &Job::Evaluate::plan, text("a path"),
+             "compression plan; not needed with cache = full"),
+      option("evaluate.cache", &Job::evaluate, &Job::Evaluate::cache, choice(cache_words()),
+             "what the plan stores; everything, with the plan's keys and values; or everything as it is"),
+      option("evaluate.exact_recent", &Job::evaluate, &Job::Evaluate::exact_recent, integer(0),
+             "number of tokens at the end of each sequence that are kept exactly"),
+      option("evaluate.prefill", &Job::evaluate, &Job::Evaluate::prefill, choice(prefill_words()),
+             "what prompts attend to: to what is stored of them, or to their keys and values as they are; "
+             "each token of a text then counts as the first one behind a prompt"),
+      option("evaluate.texts", &Job::evaluate, &Job::Evaluate::texts, paths(),
+             "token files whose loss is measured, by the rules of [tokens]"),
+      option("evaluate.requests", &Job::evaluate, &Job::Evaluate::requests, text("a path"),
+             "JSONL of continuations to be scored"),
+      option("evaluate.generate", &Job::evaluate, &Job::Evaluate::generate, text("a path"),
+             "JSONL of contexts to be continued, greedily"),
+      option("evaluate.answers", &Job::evaluate, &Job::Evaluate::answers, text("a path"),
+             "JSONL that is written: the answers, in the order of requests, then generate"),
+      option("evaluate.batch", &Job::evaluate, &Job::Evaluate::batch, automatic(integer(1)),
+             "sequences that a rank runs at once"),
+      option("evaluate.reference", &Job::evaluate, &Job::Evaluate::reference, flag(),
+             "run the full cache too, for divergence and speed"),
+      option("evaluate.summary", &Job::evaluate, &Job::Evaluate::summary, text("a path"),
+             "summary that is written (JSON)")};
 }
 
 std::vector<JobOption> run_options() {

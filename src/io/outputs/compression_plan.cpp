@@ -219,7 +219,8 @@ class PlanReader {
              "is not 1, nor " + std::to_string(kGroupTokens) + " with band_coding = range");
     const double clip = file_.read_attribute<double>(group, "band_clip").value_or(1);
     if (!(clip > 0 && clip <= 1) || (clip != 1 && coding != Coding::range))
-      refuse(group + ": band_clip", printable(clip), "is not 1, nor a share below it with band_coding = range");
+      refuse(group + ": band_clip", printable(clip),
+             "is not 1, nor a share below it with band_coding = range");
     for (std::size_t b = 0; b < bits.size(); ++b) {
       if (known.count(bits[b]) == 0)
         refuse(group + ": band_bits", std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");

@@ -345,16 +345,14 @@ class Query {
   void replace_kept_scores(const float* q) {
     for_each_kept(keys_, [&](std::int64_t row, float& score, const float* key) {
       score = key == nullptr ? -std::numeric_limits<float>::infinity() : 0;
-      if (key != nullptr)
-        skinny_gemm_transposed(q + row, shape_.d, 1, key, shape_.d, 1, shape_.d, &score, 1);
+      if (key != nullptr) skinny_gemm_transposed(q + row, shape_.d, 1, key, shape_.d, 1, shape_.d, &score, 1);
     });
   }
 
   /// Also sets their weights to zero.
   void add_kept_values(float* out) {
     for_each_kept(values_, [&](std::int64_t row, float& weight, const float* value) {
-      if (value != nullptr)
-        skinny_gemm(&weight, 1, 1, value, shape_.d, shape_.d, 1, out + row, shape_.d);
+      if (value != nullptr) skinny_gemm(&weight, 1, 1, value, shape_.d, shape_.d, 1, out + row, shape_.d);
       weight = 0;
     });
   }

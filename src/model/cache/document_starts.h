@@ -1,6 +1,6 @@
 // Which tokens of a cache begin a document in the middle of a sequence. Attention gathers on the first tokens
-// of every document, so a cache keeps as many of them exactly as it keeps first tokens of a sequence. They are
-// found by the ids that end a document. Their keys and values are kept by the caches.
+// of every document, so a cache keeps as many of them exactly as it keeps first tokens of a sequence. They
+// are found by the ids that end a document. Their keys and values are kept by the caches.
 #pragma once
 
 #include <cstdint>

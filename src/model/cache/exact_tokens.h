@@ -1,8 +1,8 @@
 // Which tokens of a sequence a cache keeps as they are: the first ones, instead of storing them, and the most
 // recent ones, which are stored as well. (So are those with which a document begins in the middle of a
-// sequence: model/cache/document_starts.h.) Where stored tokens are quantised in groups, the tokens of a group
-// that is not complete, or of which some are recent, are recent too. Caches in host memory and on devices
-// share this rule.
+// sequence: model/cache/document_starts.h.) Where stored tokens are quantised in groups, the tokens of a
+// group that is not complete, or of which some are recent, are recent too. Caches in host memory and on
+// devices share this rule.
 #pragma once
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 // in host memory, DeviceCache (model/device_cache/device_cache.h) on the device of the model. A
 // SimulatedCache is a full cache of the keys and values that a plan reconstructs, instead of the model's. A
 // PrefilledCache (model/cache/prefilled_cache.h) leaves the attention of prompts as it is. A
-// sequence grows by any number of tokens at a time: a prompt, or one token. The first tokens of every document
-// are kept as they are, also where a document begins in the middle of a sequence.
+// sequence grows by any number of tokens at a time: a prompt, or one token. The first tokens of every
+// document are kept as they are, also where a document begins in the middle of a sequence.
 //
 // Under tensor parallelism, what a plan computes from all heads of a layer (latents, kept heads that others
 // refer to) is summed over the ranks before it is stored. Either every rank stores all of it and attends with
@@ -27,8 +27,8 @@ namespace headspan {
 
 /// Bytes allocated on this rank for all sequences, layers and both streams.
 struct CacheBytes {
-  std::int64_t stored = 0;  ///< pages
-  std::int64_t exact = 0;   ///< tokens that are kept as they are
+  std::int64_t stored = 0;        ///< pages
+  std::int64_t exact = 0;         ///< tokens that are kept as they are
   std::int64_t exact_tokens = 0;  ///< room for how many, of all sequences together
 };
 

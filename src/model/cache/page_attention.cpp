@@ -156,8 +156,7 @@ class KeptTokens {
       : keys_(keys), values_(values) {
     const auto& starts = keys.start_tokens;
     starts_ = std::lower_bound(starts.begin(), starts.end(), seen.back()) - starts.begin();
-    if (starts_ > 0)
-      start_tokens_ = at::tensor(at::IntArrayRef(starts.data(), to_size(starts_)), at::kLong);
+    if (starts_ > 0) start_tokens_ = at::tensor(at::IntArrayRef(starts.data(), to_size(starts_)), at::kLong);
     if (!keys.recent.defined()) return;
     const at::Tensor token = at::arange(keys.recent.size(0), at::kLong) + keys.recent_begin;
     std::vector<std::int64_t> begins;
@@ -197,7 +196,7 @@ class KeptTokens {
 
   const StreamView& keys_;
   const StreamView& values_;
-  at::Tensor near_;  // [queries, recent tokens]: which of them a query reads as they are
+  at::Tensor near_;          // [queries, recent tokens]: which of them a query reads as they are
   std::int64_t starts_ = 0;  // how many tokens that begin a document the last query sees
   at::Tensor start_tokens_;  // [starts_]
 };
@@ -263,8 +262,7 @@ void attend_exact(const at::Tensor& q, std::int64_t position, const StreamView& 
                   const StreamView& values, const PartialAttention& out) {
   std::vector<at::Tensor> exact_keys, exact_values, tokens;
   const std::int64_t first = keys.exact.defined() ? keys.exact.size(0) : 0,
-                     starts = keys.starts.defined() ? keys.starts.size(0) : 0,
-                     recent = keys.kept.recent;
+                     starts = keys.starts.defined() ? keys.starts.size(0) : 0, recent = keys.kept.recent;
   if (first > 0) {
     exact_keys.push_back(keys.exact);
     exact_values.push_back(values.exact);

@@ -23,9 +23,11 @@ struct StreamView {
   at::Tensor
       recent;  ///< [tokens, kv_heads, d]: from token recent_begin to that of the last query; undefined: none
   std::int64_t recent_begin = 0;
-  ExactTokens kept;   ///< which tokens a query reads as they are
-  at::Tensor starts;  ///< [tokens, kv_heads, d] of the compute type: those that begin a document; or undefined
-  std::vector<std::int64_t> start_tokens;  ///< their indices, ascending; with undefined `starts` they are hidden
+  ExactTokens kept;  ///< which tokens a query reads as they are
+  at::Tensor
+      starts;  ///< [tokens, kv_heads, d] of the compute type: those that begin a document; or undefined
+  std::vector<std::int64_t>
+      start_tokens;  ///< their indices, ascending; with undefined `starts` they are hidden
 };
 
 /// Writes the attention of q: [tokens, heads, d], in float32 or float64 with rotary embedding, to `out`, of

@@ -160,8 +160,8 @@ void PagedCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, c
   });
 }
 
-/// Returns the columns with 0 for tokens that begin a document, which then have no part in the scales of their
-/// group.
+/// Returns the columns with 0 for tokens that begin a document, which then have no part in the scales of
+/// their group.
 at::Tensor PagedCache::without_starts(const at::Tensor& columns, std::size_t sequences) const {
   std::vector<std::int64_t> rows;
   for (std::size_t s = 0; s < sequences; ++s)
@@ -325,8 +325,8 @@ at::Tensor PagedCache::decode_groups(Stream stream, std::int64_t layer,
   std::vector<at::Tensor> parts;
   for (std::size_t s = 0; s < counts.size(); ++s) {
     const Range completed = completed_groups(exact_, lengths()[s], counts[s]);
-    parts.push_back(decode(view(stream_cache(stream), layer, s), completed.first,
-                           completed.first + completed.count));
+    parts.push_back(
+        decode(view(stream_cache(stream), layer, s), completed.first, completed.first + completed.count));
   }
   return at::cat(parts);
 }

@@ -22,8 +22,8 @@ class PrefilledCache : public KvCache {
   void end_prompts() override;
   CacheBytes bytes() const override;
 
-  /// Ends the prompts and lets the sequences be read again, in the same chunks: every token attends to what is
-  /// stored of the tokens up to its own, and nothing more is stored.
+  /// Ends the prompts and lets the sequences be read again, in the same chunks: every token attends to what
+  /// is stored of the tokens up to its own, and nothing more is stored.
   void read_again();
 
  private:

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::int64_t kChunkBytes = 64 << 20;  // stored numbers that are unpacked at a time
 
-/// The columns of scores, in order: exact first tokens, stored ones, recent ones, those that begin a document.
+/// The columns of scores, in order: exact first tokens, stored ones, recent ones, those that begin a
+/// document.
 struct Columns {
   std::int64_t exact = 0, stored = 0, recent = 0, starts = 0;
 
@@ -96,7 +97,8 @@ at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent, 
   const bool windowed = window > 0 && queries.tokens > window, recent = queries.recent_positions.defined(),
              starts = queries.start_positions.defined();
   if (queries.sees_all && !windowed && !recent && !starts) return {};
-  const at::Tensor position = queries.positions.unsqueeze(2), last = recent ? position - exact_recent : position;
+  const at::Tensor position = queries.positions.unsqueeze(2),
+                   last = recent ? position - exact_recent : position;
   const at::Tensor token = at::arange(queries.tokens, position.options());
   const auto outside = [&](const at::Tensor& hidden, const at::Tensor& tokens) {
     return windowed ? hidden.logical_or(tokens.le(position - window)) : hidden;
@@ -104,8 +106,7 @@ at::Tensor hidden_columns(const QueryBlock& queries, std::int64_t exact_recent, 
   std::vector<at::Tensor> parts{outside(token.gt(last), token)};
   if (recent) {
     const at::Tensor near = queries.recent_positions.unsqueeze(1);
-    parts.push_back(
-        outside(near.gt(position).logical_or_(near.le(last)).logical_or_(near.lt(0)), near));
+    parts.push_back(outside(near.gt(position).logical_or_(near.le(last)).logical_or_(near.lt(0)), near));
   }
   if (starts) {
     const at::Tensor start = queries.start_positions.unsqueeze(1);

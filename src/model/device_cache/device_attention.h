@@ -21,7 +21,7 @@ struct DeviceView {
   at::ScalarType read_type;  ///< type of stored numbers in products
   at::Tensor exact;          ///< [sequences, first tokens, kv_heads, d]; undefined: none
   at::Tensor recent;         ///< [sequences, recent tokens, kv_heads, d]; undefined: none
-  at::Tensor starts;  ///< [sequences, tokens that begin a document, kv_heads, d]; undefined: none
+  at::Tensor starts;         ///< [sequences, tokens that begin a document, kv_heads, d]; undefined: none
 
   const DeviceLayer& layer() const { return (*layers)[static_cast<std::size_t>(number)]; }
   const DeviceBlock& block(std::int64_t of) const { return (*blocks)[static_cast<std::size_t>(of)]; }
@@ -33,7 +33,7 @@ struct QueryBlock {
   at::Tensor q;                 ///< [sequences, queries, heads, d], float32 or float64
   at::Tensor positions;         ///< [sequences, queries]
   at::Tensor recent_positions;  ///< [sequences, slots] of recent tokens; undefined: none
-  at::Tensor start_positions;   ///< [sequences, slots] of tokens that begin a document, -1 for none; undefined
+  at::Tensor start_positions;  ///< [sequences, slots] of tokens that begin a document, -1 for none; undefined
   std::int64_t first_sequence = 0;
   std::int64_t tokens = 0;  ///< how many the last query sees
   bool sees_all = false;    ///< every query sees all of them

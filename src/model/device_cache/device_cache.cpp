@@ -56,7 +56,8 @@ DeviceCache::StreamCache DeviceCache::make_stream(const std::vector<DeviceLayer>
 }
 
 const TokenLayout& DeviceCache::layout_of_new(const std::vector<std::int64_t>& counts) {
-  if (!layout_ || layout_->counts() != counts) layout_.emplace(lengths(), counts, exact_, starts(), plan_.device);
+  if (!layout_ || layout_->counts() != counts)
+    layout_.emplace(lengths(), counts, exact_, starts(), plan_.device);
   return *layout_;
 }
 
@@ -93,7 +94,12 @@ void DeviceCache::store(Stream stream, std::int64_t layer, const at::Tensor& x, 
 
 DeviceView DeviceCache::view(const StreamCache& cache, std::int64_t layer) const {
   const at::ScalarType read = plain_ == at::kBFloat16 ? plain_ : compute_;
-  return {cache.layers, &cache.blocks, layer, read, cache.exact[to_size(layer)], {},
+  return {cache.layers,
+          &cache.blocks,
+          layer,
+          read,
+          cache.exact[to_size(layer)],
+          {},
           cache.starts[to_size(layer)]};
 }
 

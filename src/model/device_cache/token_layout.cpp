@@ -71,8 +71,7 @@ void TokenLayout::place_starts(const DocumentStarts& starts, at::Device device) 
       slots.push_back(static_cast<std::int64_t>(s * most + i));
   }
   starts_ = {on_device(rows, device), on_device(slots, device)};
-  if (most > 0)
-    start_positions_ = on_device(positions, device).view({-1, static_cast<std::int64_t>(most)});
+  if (most > 0) start_positions_ = on_device(positions, device).view({-1, static_cast<std::int64_t>(most)});
 }
 
 at::Tensor TokenLayout::padded(const at::Tensor& x) const {

@@ -53,8 +53,8 @@ class TokenLayout {
   const Slots& stored() const { return stored_; }
   const Slots& starts() const { return starts_; }  ///< of new tokens that begin a document
 
-  /// Returns the positions of all tokens that begin a document, by slot: [sequences, slots], -1 where a slot is
-  /// unused; undefined: there are none.
+  /// Returns the positions of all tokens that begin a document, by slot: [sequences, slots], -1 where a slot
+  /// is unused; undefined: there are none.
   const at::Tensor& start_positions() const { return start_positions_; }
 
  private:

@@ -27,11 +27,20 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 
 from headspan_cache import HeadspanCache  # noqa: E402
+from headspan_capture.model import KeepDouble  # noqa: E402
 
 LENGTH, TOKENS, EOS = 40, 2000, 63
 PLANS = (("latent", {"stored": 0.2}), ("latent", {"stored": 0.5, "bits": 16}), ("latent", {"stored": 0.3, "streams": "v"}),
          ("headspan", {"stored": 0.5, "references": 2, "scope": "causal"}), ("quantise", {"bits": 4}), ("hadamard", {"bits": 3}),
          ("rotated-q4", {}), ("rotated-q8", {}), ("oscar", {}))
+
+
+class PlainCache(HeadspanCache):
+    """The cache without KeepDouble, which lets the model compute in float64 throughout."""
+
+    def update(self, *args, **kwargs):
+        with torch._C.DisableTorchFunction():
+            return super().update(*args, **kwargs)
 
 
 class CacheModels(StudyTest):
@@ -69,14 +78,14 @@ class CacheModels(StudyTest):
         folder = GOLDEN / name
         plan = self.calibrate(folder, algorithm, rule)
         loss, continued = self.evaluate(folder, plan)
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
         ids = torch.tensor(self.ids[None])
-        with torch.no_grad():
-            cache = HeadspanCache.from_plan(plan)
+        with torch.no_grad(), KeepDouble():
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+            cache = PlainCache.from_plan(plan)
             logits = model(ids, past_key_values=cache, use_cache=True).logits[0]
             rows = torch.log_softmax(logits[:-1], -1)
             ours = -rows[torch.arange(LENGTH - 1), ids[0, 1:]].mean().item()
-            found = model.generate(ids[:, :15], past_key_values=HeadspanCache.from_plan(plan), max_new_tokens=12, do_sample=False,
+            found = model.generate(ids[:, :15], past_key_values=PlainCache.from_plan(plan), max_new_tokens=12, do_sample=False,
                                    eos_token_id=None, pad_token_id=0)[0, 15:].tolist()
             full = -torch.log_softmax(model(ids).logits[0][:-1], -1)[torch.arange(LENGTH - 1), ids[0, 1:]].mean().item()
         self.assertAlmostEqual(ours / loss, 1, 9)

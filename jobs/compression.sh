@@ -11,7 +11,7 @@
 #   METHODS [*]            patterns of the names of the plans to make
 #   FIT_TOKENS [20000], TEXT_TOKENS [10000]    tokens to run; a --tokens.limit after -- replaces both
 #   SCOPE [causal]         compress.scope of headspan
-#   UNITS [residual], OWN_TEXT [0]    compress.units and compress.own_text of latent and headspan
+#   EFFORT [auto]          compress.effort of latent and headspan
 #   HEADSPAN [build/release/headspan]    the program
 # Takes two hours on two cores with the model of checkpoints/smollm2 and one FIT.bin.
 # Plans calibrated on each domain and evaluated on all of them, as in the paper's tables by domain:
@@ -39,7 +39,7 @@ for key in "${keys[@]}"; do
   if [[ ${key%%=*} == --tokens.limit ]]; then fit_limit=() text_limit=(); fi
 done
 program=${HEADSPAN:-build/release/headspan}
-units=(--compress.units "${UNITS:-residual}" --compress.own_text "${OWN_TEXT:-0}")
+units=(--compress.effort "${EFFORT:-auto}")
 evaluated=$(IFS=,; echo "${texts[*]}")
 
 # check NAME FIT.bin [--compress.key value ...]: refuses keys after -- that this script gives itself to this plan.
@@ -48,8 +48,8 @@ check() {
   for key in "${keys[@]}"; do
     for given in --model.path --tokens.path --compress.plan --evaluate.{plan,texts,summary} "${@:3}"; do
       [[ $key == --* && ${key%%=*} == "$given" ]] || continue
-      echo "compression: command line: $given: is given by this script for $name; leave it out, or set METHODS, UNITS," \
-        "OWN_TEXT or SCOPE" >&2
+      echo "compression: command line: $given: is given by this script for $name; leave it out, or set METHODS, EFFORT" \
+        "or SCOPE" >&2
       exit 2
     done
   done

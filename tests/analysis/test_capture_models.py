@@ -101,7 +101,7 @@ class KnownTypes(CaptureTest):
         for name, words in (("captured", {"grams.paths": gram}), ("direct", keys)):
             plans.append(self.folder / f"{name}.plan.h5")
             done = self.run_program(1, "calibrate", *(f"--{key}={value}" for key, value in {
-                **words, "compress.plan": plans[-1], "compress.stored": 0.5}.items()))
+                **words, "compress.plan": plans[-1], "compress.stored": 0.5, "compress.effort": "quick"}.items()))
             self.assertEqual(done.returncode, 0, done.stderr)
         with h5py.File(plans[0]) as a, h5py.File(plans[1]) as b:
             for stream in "kv":

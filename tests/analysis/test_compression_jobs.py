@@ -125,19 +125,19 @@ class CompressionJobs(StudyTest):
         out = self.folder / "twice"
         arguments = (MODEL, TOKENS / "docs.fit.bin", out, TOKENS / "docs.heldout.bin", "--", *SMALL)
         for key, name in (("model.path", "quantise-8"), ("evaluate.summary", "quantise-8"), ("compress.bits", "quantise-8"),
-                          ("compress.own_text", "latent-0.5"), ("compress.streams", "paper-code-kv-0.5")):
+                          ("compress.effort", "latent-0.5"), ("compress.streams", "paper-code-kv-0.5")):
             for words in ((f"--{key}", "1"), (f"--{key}=1",)):
                 self.assertEqual(self.script("compression.sh", *arguments, *words, code=2), [
-                    f"command line: --{key}: is given by this script for {name}; leave it out, or set METHODS, UNITS, "
-                    "OWN_TEXT or SCOPE"])
+                    f"command line: --{key}: is given by this script for {name}; leave it out, or set METHODS, EFFORT "
+                    "or SCOPE"])
         self.assertFalse(out.exists())
 
-    def test_units_are_those_that_are_asked_for(self):
-        for units in ("residual", "measured"):
+    def test_the_effort_is_the_one_that_is_asked_for(self):
+        for effort, units in (("quick", "residual"), ("auto", "measured")):
             out = self.folder / units
             made = self.script("compression.sh", MODEL, TOKENS / "docs.fit.bin", out, TOKENS / "docs.heldout.bin", "--", *SMALL,
                                METHODS="latent-0.27 headspan-kv-0.5 paper-text-kv-0.5", FIT_TOKENS="1500", TEXT_TOKENS="500",
-                               **({"UNITS": units} if units == "measured" else {}))
+                               **({"EFFORT": effort} if effort != "auto" else {}))
             self.assertEqual(len(made), 3)
             for name, expected in zip(("latent-0.27", "headspan-kv-0.5", "paper-text-kv-0.5"), (units, units, "residual")):
                 with h5py.File(out / f"{name}.h5") as plan:

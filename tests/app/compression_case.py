@@ -34,6 +34,7 @@ class CompressionTest(StudyTest):
         plan = self.folder / f"{name}.plan.h5"
         keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
                 "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "tokens.heldout": 0, "compress.plan": plan,
+                "compress.effort": "quick",
                 **{f"{'' if '.' in key else 'compress.'}{key}": value for key, value in more.items()}}
         self.run_command(ranks, "calibrate", keys)
         return plan

@@ -58,7 +58,7 @@ class GramCalibration(StudyTest):
         """Calibrates from Grams, or from a model and tokens; returns {name: values} of the plan."""
         path = self.folder / f"{name}.plan.h5"
         compress = {f"compress.{key}": value for key, value in compress.items()}
-        self.run_command(ranks, "calibrate", {**keys, **compress, "compress.plan": path})
+        self.run_command(ranks, "calibrate", {"compress.effort": "quick", **keys, **compress, "compress.plan": path})
         return self.values(path)
 
     @staticmethod

@@ -168,6 +168,25 @@ TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
   EXPECT_EQ(refused("rotated-q8", "16"), line("rotated-q8", "16", "leave it out"));
 }
 
+TEST(Job, CalibratesWithTheEffortOfTheModelsSize) {
+  const auto job = [](const std::string& lines) {
+    return make_job(Command::calibrate, "a.ini",
+                    read_job_text("a.ini", "[model]\npath = m\n[tokens]\npath = t\n[compress]\nplan = p.h5\n" + lines));
+  };
+  EXPECT_NE(to_ini(job(""), Command::calibrate).find("\neffort = auto\nunits = auto\nown_text = auto\n"), std::string::npos);
+  EXPECT_EQ(job("effort = full\n").compress.effort, Effort::full);
+  EXPECT_EQ(job("effort = quick\nunits = measured\nown_text = 7\n").compress.own_text, 7);
+  const auto of_grams = [](const std::string& lines) {
+    return input_error_of([&] {
+      make_job(Command::calibrate, "a.ini",
+               read_job_text("a.ini", "[grams]\npaths = g\n[compress]\nplan = p.h5\n" + lines));
+    });
+  };
+  EXPECT_EQ(of_grams("effort = full\n"),
+            "a.ini: compress.effort = full: runs the model, and Grams are given; give model.path and tokens.path in "
+            "place of grams.paths, or leave it out");
+}
+
 TEST(Job, PrefillsExactlyOnlyWhatIsCompressed) {
   const auto job = [](const std::string& lines) {
     return make_job(

@@ -33,7 +33,7 @@ class MeasuredUnits(StudyTest):
         plan = self.folder / f"{rule['algorithm']}.h5"
         keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
                 "tokens.sequence_length": LENGTH, "tokens.limit": TOKENS, "tokens.heldout": 0, "compress.plan": plan,
-                "compress.units": "measured", **{f"compress.{key}": value for key, value in rule.items()}}
+                "compress.units": "measured", "compress.own_text": 0, **{f"compress.{key}": value for key, value in rule.items()}}
         run = self.run_program(ranks, "calibrate", *(f"--{key}={value}" for key, value in keys.items()))
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return cached_forward.read_plan(plan)

@@ -52,7 +52,7 @@ class OwnText(StudyTest):
         plan = self.folder / f"{model}-{ranks}-{own_text}.h5"
         keys = {"model.path": GOLDEN / model, "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
                 "tokens.sequence_length": LENGTH, "tokens.heldout": 0, "tokens.seed": SEED, "compress.plan": plan,
-                "compress.bits": 16, "compress.stored": 0.5, "compress.own_text": own_text,
+                "compress.bits": 16, "compress.stored": 0.5, "compress.own_text": own_text, "compress.effort": "quick",
                 **{key.replace("__", "."): value for key, value in more.items()}}
         run = self.run_program(ranks, "calibrate", *(f"--{key}={value}" for key, value in keys.items()))
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)

@@ -5,6 +5,7 @@
 
 #include "app/capture/capture.h"
 #include "app/compress/calibration.h"
+#include "app/compress/calibration_effort.h"
 #include "app/compress/gram_calibration.h"
 #include "app/compress/measured_kl.h"
 #include "app/compress/oscar_rotations.h"
@@ -40,6 +41,7 @@ namespace {
 struct Prepared {
   GramOrigin origin;                ///< the model and the tokens, also if no Grams are given
   std::optional<ModelInput> input;  ///< empty if Grams are given
+  CalibrationEffort effort;
   Job::Tokens tokens;               ///< the job's; also skips the tokens that a cache keeps exactly
   Sample sample;
 };
@@ -72,9 +74,12 @@ Prepared prepare(const Job& job) {
   check_latents(job.compress, config);
   check_references(job.compress, config.layers, config.kv_heads);
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
+  if (!prepared.input) prepared.effort = choose_effort(job.compress, config, true, false);
   if (!prepared.input || !is_calibrated(job.compress.algorithm)) return prepared;
   prepared.sample = take_sample(prepared.tokens, config, prepared.input->config_path, job.model.name);
-  if (job.compress.own_text > 0) check_self_generated_text(*prepared.input, prepared.sample);
+  prepared.effort =
+      choose_effort(job.compress, config, false, can_start_text(*prepared.input, prepared.sample));
+  if (prepared.effort.own_text > 0) check_self_generated_text(*prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
     if (prepared.sample.heldout[s] == 0)
@@ -164,8 +169,8 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
                         {"hidden_size", origin.config.hidden_size},
                         {"capture", std::string("roped")},
                         {"scope", word_of(reference_scope_words(), job.compress.scope)},
-                        {"units", word_of(loss_units_words(), job.compress.units)},
-                        {"own_text", job.compress.own_text},
+                        {"units", word_of(loss_units_words(), prepared.effort.units)},
+                        {"own_text", prepared.effort.own_text},
                         {"bits", stored_bits().write(job.compress.bits)},
                         {"stored_asked", job.compress.stored},
                         {"tokens_path", origin.tokens_path},
@@ -199,8 +204,8 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   plan.weights_digest = prepared.origin.weights_digest;
   std::optional<Transformer> model;
   if (prepared.input) model = load_model(job.model, *prepared.input, true, processes, log, job.model.path);
-  if (job.compress.own_text > 0)
-    add_self_generated_text({job.compress.own_text, job.tokens.sequence_length, job.tokens.seed},
+  if (prepared.effort.own_text > 0)
+    add_self_generated_text({prepared.effort.own_text, job.tokens.sequence_length, job.tokens.seed},
                             *prepared.input, *model, processes, log, prepared.sample);
   if (rounds) {
     const RotationTokens tokens{prepared.sample, prepared.tokens.skip_first,
@@ -211,7 +216,7 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   Calibration calibration = model ? run_model(job, prepared, *model, processes, log)
                                   : calibration_of_grams(job, prepared.origin, processes);
   MeasuredKl measure;
-  if (job.compress.units == LossUnits::measured)
+  if (prepared.effort.units == LossUnits::measured)
     measure = make_measured_kl(*model, *prepared.input, prepared.sample, job.compress.exact_first, processes);
   else
     model.reset();
@@ -225,6 +230,19 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   for (const auto& [stream, blocks] : plan.streams)
     for (const PlannedBlock& block : blocks) plan.expected_loss += block.expected_loss;
   return plan;
+}
+
+void tell(const CalibrationEffort& effort, const Log& log) {
+  if (!effort.chosen) return;
+  if (effort.units == LossUnits::measured)
+    log.notice("compress.effort = auto: the loss of compressing each layer is measured" +
+               (effort.own_text > 0 ? ", and the model generates " + std::to_string(effort.own_text) +
+                                          " tokens to calibrate on too"
+                                    : std::string()) +
+               "; compress.effort = quick does neither");
+  else
+    log.notice("compress.effort = auto: the model is run once, because of its size; compress.effort = full "
+               "measures the loss of compressing each layer");
 }
 
 void print_stopped(const std::string& plan) {
@@ -270,6 +288,7 @@ int calibrate(const Job& job, const Comm& world) {
     lock = take_lock(job.compress.plan, id, world, log);
     if (!prepared.input) check_done(world, job.grams.paths, log);
     tell(prepared.sample, log);
+    tell(prepared.effort, log);
     if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
     const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
     plan = make_plan(job, prepared, processes, log);
@@ -281,9 +300,12 @@ int calibrate(const Job& job, const Comm& world) {
                {job.compress.plan, id, sha256_hex(to_ini(job, Command::calibrate)), lock.get()}, world);
   if (world.is_root())
     std::printf(
-        "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g\nstatus=done units=1 skipped=0 seconds=%.1f\n",
+        "plan=%s algorithm=%s stored=%.4f expected_loss=%.4g units=%s own_text=%lld\n"
+        "status=done units=1 skipped=0 seconds=%.1f\n",
         escaped(job.compress.plan).c_str(), word_of(algorithm_words(), plan.algorithm).c_str(),
-        plan.stored_bytes() / plan.full_bytes(), plan.expected_loss, steady_seconds() - start);
+        plan.stored_bytes() / plan.full_bytes(), plan.expected_loss,
+        word_of(loss_units_words(), prepared.effort.units).c_str(),
+        static_cast<long long>(prepared.effort.own_text), steady_seconds() - start);
   return 0;
 }
 

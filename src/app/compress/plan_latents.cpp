@@ -237,7 +237,7 @@ void check_latents(const Job::Compress& rule, const ModelConfig& config) {
     if (rule.algorithm == CompressionAlgorithm::latent)
       throw InputError("", "compress.algorithm", "latent", what,
                        "choose headspan, paper-text, paper-code or quantise");
-    if (rule.units == LossUnits::measured)
+    if (rule.units == LossUnits::measured)  // not if it follows from the effort
       throw InputError("", "compress.units", "measured", what, "leave it out");
   }
   std::int64_t latents = 0;

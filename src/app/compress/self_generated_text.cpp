@@ -81,6 +81,12 @@ class TextGenerator {
 
 }  // namespace
 
+bool can_start_text(const ModelInput& input, const Sample& sample) {
+  const std::int64_t vocabulary = input.config.vocab_size;
+  const auto is_token = [&](std::int64_t id) { return id >= 0 && id < vocabulary; };
+  return input.config.bos ? is_token(*input.config.bos) : !sample.eos.empty() && is_token(sample.eos[0]);
+}
+
 void check_self_generated_text(const ModelInput& input, const Sample& sample) {
   if (!input.config.bos && sample.eos.empty())
     throw InputError(input.config_path, "bos_token_id, eos_token_id", "", "are missing",

@@ -18,6 +18,9 @@ struct SelfGeneration {
   std::int64_t seed = 0;
 };
 
+/// Returns whether the model or the sample names a token of the vocabulary to start from. Local.
+bool can_start_text(const ModelInput& input, const Sample& sample);
+
 /// Throws InputError if neither the model nor the sample names a token of the vocabulary to start from.
 /// Local.
 void check_self_generated_text(const ModelInput& input, const Sample& sample);

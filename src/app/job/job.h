@@ -118,8 +118,9 @@ struct Job {
     ReferenceScope scope = ReferenceScope::layer;
     std::int64_t exact_first = 4;
     std::optional<double> ridge;
-    LossUnits units = LossUnits::residual;
-    std::int64_t own_text = 0;
+    Effort effort = Effort::automatic;
+    std::optional<LossUnits> units;         ///< nothing: follows from the effort
+    std::optional<std::int64_t> own_text;  ///< tokens; nothing: follows from the effort
     std::string plan;
   } compress;
 

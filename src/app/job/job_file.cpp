@@ -244,7 +244,10 @@ void Resolver::resolve_calibrate() const {
   if (measured && !latent && compress.algorithm != Algorithm::headspan)
     refuse("compress.units", "is for compress.algorithm = latent or headspan", "leave it out");
   const std::string algorithm = word_of(algorithm_words(), compress.algorithm);
-  if (compress.own_text > 0 && (grams || !calibrates))
+  if (grams && compress.effort == Effort::full)
+    refuse("compress.effort", "runs the model, and Grams are given",
+           "give model.path and tokens.path in place of grams.paths, or leave it out");
+  if (compress.own_text.value_or(0) > 0 && (grams || !calibrates))
     refuse("compress.own_text",
            grams ? "runs the model, and Grams are given" : "calibrates, and " + algorithm + " does not",
            "leave it out");

@@ -213,10 +213,13 @@ std::vector<JobOption> compress_options() {
           "compress.ridge", &Job::compress, &Job::Compress::ridge, automatic(number(0, kUnbounded)),
           "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
           "dropped"),
-      option("compress.units", &Job::compress, &Job::Compress::units, choice(loss_units_words()),
+      option("compress.effort", &Job::compress, &Job::Compress::effort, choice(effort_words()),
+             "quick: one run over the tokens; full: also what units = measured and own_text = 4096 do; auto: "
+             "full unless the model is large"),
+      option("compress.units", &Job::compress, &Job::Compress::units, choice_or_auto(loss_units_words()),
              "how layers are weighed: by the residual stream, or by the loss that compressing each is "
              "measured to cause"),
-      option("compress.own_text", &Job::compress, &Job::Compress::own_text, integer(0),
+      option("compress.own_text", &Job::compress, &Job::Compress::own_text, automatic(integer(0)),
              "tokens that the model generates itself and is calibrated on too"),
       option("compress.plan", &Job::compress, &Job::Compress::plan, text("a path"),
              "the plan that is written")};

@@ -61,6 +61,15 @@ inline const WordList<LossUnits>& loss_units_words() {
   return words;
 }
 
+/// compress.effort: seconds, or minutes of which the model is run over and over; automatic: by its size.
+enum class Effort { automatic, quick, full };
+
+inline const WordList<Effort>& effort_words() {
+  static const WordList<Effort> words{
+      {"auto", Effort::automatic}, {"quick", Effort::quick}, {"full", Effort::full}};
+  return words;
+}
+
 /// evaluate.cache: what the plan stores; everything, with the plan's keys and values in place of the model's;
 /// or everything as it is.
 enum class CacheKind { full, simulated, compressed };

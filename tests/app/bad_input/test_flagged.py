@@ -359,7 +359,7 @@ def compressed(program, folder, bits, **more):
     Weights(tensors).write(sample.model / "model.safetensors")
     shared = {"model.path": "model", "model.dtype": "float64", "tokens.sequence_length": 16}
     run = program.run(folder, ["calibrate", *options(shared | {"tokens.path": "tokens.bin", "compress.plan": "plan.h5",
-                                                               "compress.bits": bits} | more)])
+                                                               "compress.effort": "quick", "compress.bits": bits} | more)])
     expect(run.code == 0 and run.errors == [], f"exit code {run.code}", run)
     with h5py.File(sample.path("plan.h5")) as plan:
         all_equal(plan["v/1/eigenvalues"][()], np.zeros(8))

@@ -11,7 +11,7 @@ from samples import CONFIG, KEYS, Sample, Weights, random_weights
 
 GRAMS = KEYS | {"model.dtype": "float64", "predict.streams": "k,v", "tokens.heldout": 0, "output.save_gram": "true",
                 "overlap.enabled": "false", "ceiling.enabled": "false"}
-PLAN = {"compress.exact_first": 0, "compress.stored": 0.5, "compress.plan": "plan.h5"}
+PLAN = {"compress.effort": "quick", "compress.exact_first": 0, "compress.stored": 0.5, "compress.plan": "plan.h5"}
 
 
 def save_gram(program, folder, keys=None):

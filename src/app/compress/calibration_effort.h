@@ -1,0 +1,24 @@
+// How much work a calibration does: what compress.effort means for one model. The work itself is elsewhere
+// (app/compress/measured_kl.h, app/compress/self_generated_text.h).
+#pragma once
+
+#include "app/job/job.h"
+#include "model/core/model_config.h"
+
+namespace headspan {
+
+/// What is done where compress.units and compress.own_text say auto.
+struct CalibrationEffort {
+  LossUnits units = LossUnits::residual;
+  std::int64_t own_text = 0;
+  bool chosen = false;  ///< by effort = auto, from the model's size
+};
+
+/// Returns the work for a model. Units are measured, and the model generates text, for latent and headspan, with
+/// effort = full, and with auto if the forwards that measure take at most 2e14 operations (ten minutes on a
+/// desktop, seconds on a node of a cluster). `from_grams`: the model is not run. `generates`: there is a token
+/// that text can begin with. Local.
+CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,
+                                bool generates);
+
+}  // namespace headspan

@@ -51,6 +51,8 @@ class PlanMaker {
     block.mean = block.bias = draw<double>(plan_.columns());
     block.projection = draw<float>(plan_.columns() * r);
     block.reconstruction = draw<float>(r * plan_.columns());
+    for (std::int64_t column = 0; column < r && bands.front().coding == Coding::gain; ++column)
+      block.weights.push_back(1 / static_cast<float>(column + 1));
     return block;
   }
 

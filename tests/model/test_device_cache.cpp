@@ -49,6 +49,7 @@ std::vector<Case> cases() {
           {"latent", {{3, 8}, {5, 6}, {0, 5}, {11, 3}, {9, 2}}, ""},
           {"latent", {{2, kPlainBits}, {13, 5}, {7, 4, Coding::range}}, "k"},
           {"latent", {}, ""},
+          {"latent", {{3, 8, Coding::gain}, {11, 3, Coding::gain, 1, 1, true}, {9, 2, Coding::gain, 1, 1, true}}, ""},
           {"quantise", {{kColumns / 2, 4, Coding::range}, {kColumns / 2, 4, Coding::range}}, ""},
           {"rotated-q4", {{kColumns / 2, 4, Coding::gguf}, {kColumns / 2, 4, Coding::gguf}}, ""},
           {"headspan", {}, ""},
@@ -200,12 +201,12 @@ TEST(DeviceCache, gives_what_the_host_gives) {
 }
 
 TEST(DeviceCache, agrees_in_float32_to_its_rounding) {
-  expect_the_hosts_in_all({Dtype::float32, Dtype::float32}, {cases()[0], cases()[1], cases()[6]},
+  expect_the_hosts_in_all({Dtype::float32, Dtype::float32}, {cases()[0], cases()[1], cases()[5], cases()[7]},
                           {1e-5, 1e-5});
 }
 
 TEST(DeviceCache, multiplies_bfloat16_as_it_is) {
-  expect_the_hosts_in_all({Dtype::float32, Dtype::bfloat16}, {cases()[0], cases()[1], cases()[3], cases()[6]},
+  expect_the_hosts_in_all({Dtype::float32, Dtype::bfloat16}, {cases()[0], cases()[1], cases()[3], cases()[7]},
                           {0.03, 0.03});
 }
 

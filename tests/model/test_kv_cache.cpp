@@ -90,6 +90,15 @@ std::vector<Band> in_groups(std::int64_t columns, std::int64_t d, const Band& gr
   return bands;
 }
 
+/// Lets bands of few bits share a gain.
+std::vector<Band> with_gain(std::vector<Band> bands) {
+  for (std::size_t b = 0; b < bands.size(); ++b) {
+    bands[b].coding = Coding::gain;
+    bands[b].follows = b > 0;
+  }
+  return bands;
+}
+
 TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const std::int64_t d = input_.config.head_size, all = input_.config.kv_heads * d;
@@ -100,6 +109,7 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
   const std::vector<Case> cases{{"latent", {{2, 8}, {3, 4}, {all / 4, 2}}},
                                 {"latent", {{all / 2, kPlainBits}}},
                                 {"latent", {}},
+                                {"latent", with_gain({{2, 8}, {3, 4}, {all / 4, 2}})},
                                 {"quantise", {{all - d, 4, Coding::range}, {d, 4, Coding::range}}},
                                 {"hadamard", in_groups(all, d, {d, 3, Coding::normal})},
                                 {"rotated-q4", in_groups(all, d, {3, 4, Coding::gguf})},

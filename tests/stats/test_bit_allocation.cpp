@@ -27,6 +27,27 @@ TEST(BitAllocation, quantisation_error_is_that_of_a_gaussian) {
   EXPECT_EQ(quantisation_error(0.5, 0.0), 0.0);
 }
 
+std::vector<BlockSpectra> with_steps(const std::vector<Spectrum>& spectra) {
+  std::vector<BlockSpectra> blocks;
+  for (const Spectrum& spectrum : spectra) blocks.push_back({spectrum, {}});
+  return blocks;
+}
+
+/// What Max (1960) and later tables have for evenly spaced levels.
+TEST(BitAllocation, a_normal_number_loses_what_max_published) {
+  const std::vector<std::pair<int, double>> published{{2, 0.1188}, {3, 0.03744}, {4, 0.01154}, {5, 0.00349}};
+  for (const auto& [bits, error] : published) EXPECT_NEAR(normal_error(bits) / error, 1, 2e-3) << bits;
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    const double step = normal_step(bits);
+    double sum = 0;
+    for (double x = 0.0005; x < 12; x += 0.001) {
+      const double level = (std::min(std::floor(x / step), std::exp2(bits - 1) - 1) + 0.5) * step;
+      sum += 2 * std::pow(x - level, 2) * std::exp(-x * x / 2) / std::sqrt(2 * M_PI) * 0.001;
+    }
+    EXPECT_NEAR(normal_error(bits) / sum, 1, 1e-3) << bits;
+  }
+}
+
 double loss_of(const Spectrum& spectrum, const std::vector<Band>& bands) {
   std::size_t at = 0;
   double loss = 0;
@@ -62,7 +83,7 @@ TEST(BitAllocation, nothing_that_costs_no_more_loses_less) {
   std::vector<Band> none;
   all_bands(4, none, all);
   for (const double bytes : {0.0, 3.0, 5.0, 8.0, 9.0, 12.0, 20.0}) {
-    const Allocation found = allocate_bits(spectra, bytes);
+    const Allocation found = allocate_bits(with_steps(spectra), bytes);
     const std::int64_t used = bytes_of(found.bands[0]) + bytes_of(found.bands[1]);
     const double loss = found.loss[0] + found.loss[1];
 
@@ -83,7 +104,7 @@ TEST(BitAllocation, uses_what_it_may_and_no_more) {
   for (std::size_t b = 0; b < 3; ++b)
     for (int i = 0; i < 300; ++i) spectra[b].push_back(std::exp(-0.05 * i * static_cast<double>(b + 1)));
   for (const double bytes : {30.0, 100.0, 300.0}) {
-    const Allocation found = allocate_bits(spectra, bytes);
+    const Allocation found = allocate_bits(with_steps(spectra), bytes);
     double used = 0;
     for (const auto& bands : found.bands) {
       used += static_cast<double>(bytes_of(bands));
@@ -92,6 +113,39 @@ TEST(BitAllocation, uses_what_it_may_and_no_more) {
     EXPECT_LE(used, bytes);
     EXPECT_GE(used, 0.8 * bytes);
   }
+}
+
+double loss_with_gain(const Spectrum& spectrum, const std::vector<Band>& bands) {
+  std::size_t at = 0;
+  double loss = 0;
+  for (const Band& band : bands)
+    for (const std::size_t last = at + static_cast<std::size_t>(band.columns); at < last; ++at)
+      loss += spectrum[at] * normal_error(band.bits);
+  for (; at < spectrum.size(); ++at) loss += spectrum[at];
+  return loss;
+}
+
+TEST(BitAllocation, a_gain_is_taken_where_it_loses_less) {
+  Spectrum even(64, 1.0), halved(64, 0.5), doubled(64, 2.0);
+  for (std::size_t i = 0; i < even.size(); ++i)
+    for (Spectrum* one : {&even, &halved, &doubled}) (*one)[i] *= std::exp(-0.05 * static_cast<double>(i));
+  const Allocation found = allocate_bits({{even, halved}, {even, doubled}, {{}, even}, {even, {}}}, 100);
+
+  std::int64_t bytes = 0;
+  for (const auto& bands : found.bands) bytes += bytes_of(bands);
+  EXPECT_LE(bytes, 100);
+  EXPECT_GE(bytes, 80);
+  const std::vector<bool> gain{true, false, true, false};
+  for (std::size_t b = 0; b < gain.size(); ++b) {
+    const auto& bands = found.bands[b];
+    ASSERT_FALSE(bands.empty()) << b;
+    EXPECT_EQ(bands.front().coding == Coding::gain, gain[b]) << b;
+    const Spectrum& spectrum = b == 0 ? halved : even;
+    EXPECT_NEAR(found.loss[b], gain[b] ? loss_with_gain(spectrum, bands) : loss_of(spectrum, bands), 1e-6);
+    for (std::size_t i = 0; i < bands.size(); ++i) EXPECT_EQ(bands[i].follows, gain[b] && i > 0) << b;
+  }
+  EXPECT_EQ(band_bytes({8, 4, Coding::gain}), 2 + 4);
+  EXPECT_EQ(band_bytes({8, 4, Coding::gain, 1, 1, true}), 4);
 }
 
 TEST(BitAllocation, whole_columns_go_to_the_largest_eigenvalues) {

@@ -31,6 +31,16 @@ double band_scale(double variance, double largest) {
   return resolved > 0 ? std::exp2(std::clamp(-std::round(std::log2(resolved) / 2), -64.0, 64.0)) : 1;
 }
 
+/// Returns the step of a latent of this variance in a record with a gain, within the same bounds.
+double column_step(double variance, double largest, int bits) {
+  const double resolved = std::max(variance, std::numeric_limits<double>::epsilon() * largest);
+  return std::clamp(std::sqrt(resolved) * normal_step(bits), 0x1p-64, 0x1p64);
+}
+
+bool has_gain(const std::vector<Band>& bands) {
+  return !bands.empty() && bands.front().coding == Coding::gain;
+}
+
 class LatentPlanner {
  public:
   LatentPlanner(const Job::Compress& rule, const Calibration& calibration)
@@ -43,13 +53,20 @@ class LatentPlanner {
         metrics_(head_metrics(calibration)) {}
 
   PlannedStreams plan(const MeasuredKl& measure) {
-    std::vector<Spectrum> spectra = find_latents();
-    if (measure) {
-      const std::vector<double> scales = measured_scales(measure, spectra, allocate(spectra));
-      for (std::size_t block = 0; block < spectra.size(); ++block)
-        for (double& value : spectra[block]) value *= scales[block];
-    }
-    return collect(spectra, allocate(spectra));
+    const std::vector<Spectrum> spectra = find_latents();
+    std::vector<BlockSpectra> found;
+    for (const Spectrum& spectrum : spectra) found.push_back({spectrum, {}});
+    if (!measure) return collect(found, allocate(found));
+    const std::vector<double> scales = measured_scales(measure, spectra, allocate(found));
+    std::vector<BlockSpectra> measured;
+    for (std::size_t block = 0; block < spectra.size(); ++block)
+      measured.push_back({scaled(spectra[block], scales[block]), {}});
+    if (!rule_.bits.is_automatic()) return collect(measured, allocate(measured));
+    for (BlockSpectra& block : found) block = {{}, std::move(block.steps)};
+    const std::vector<double> of_gain = measured_scales(measure, spectra, allocate(found));
+    for (std::size_t block = 0; block < spectra.size(); ++block)
+      measured[block].gain = scaled(spectra[block], of_gain[block]);
+    return collect(measured, allocate(measured));
   }
 
   std::map<Stream, std::vector<double>> loss_scale(const MeasuredKl& measure) {
@@ -148,23 +165,34 @@ class LatentPlanner {
         PlannedBlock block = make_block(stream, layer, allocation.bands[b], spectra[b]);
         std::int64_t size = 0;
         for (const Band& band : block.bands) size += columns() * band.columns;
-        for (std::vector<float>* values : {&block.projection, &block.reconstruction}) {
-          values->resize(to_size(size));
-          comm_.broadcast(values->data(), size, 0);
+        for (std::vector<float>* values : {&block.projection, &block.reconstruction, &block.weights}) {
+          const bool weights = values == &block.weights;
+          const std::int64_t count = !weights ? size : has_gain(block.bands) ? size / columns() : 0;
+          values->resize(to_size(count));
+          comm_.broadcast(values->data(), count, 0);
         }
         scales[b] = std::max(measure(stream, layer, block), 1e-12) / allocation.loss[b];
       }
     return scales;
   }
 
-  Allocation allocate(const std::vector<Spectrum>& spectra) const {
-    const auto all = static_cast<double>(static_cast<std::int64_t>(spectra.size()) * columns());
-    if (rule_.bits.is_automatic()) return allocate_bits(spectra, rule_.stored * 2 * all);
+  static Spectrum scaled(Spectrum spectrum, double scale) {
+    for (double& value : spectrum) value *= scale;
+    return spectrum;
+  }
+
+  Allocation allocate(const std::vector<BlockSpectra>& blocks) const {
+    const auto all = static_cast<double>(static_cast<std::int64_t>(blocks.size()) * columns());
+    if (rule_.bits.is_automatic()) return allocate_bits(blocks, rule_.stored * 2 * all);
+    std::vector<Spectrum> spectra;
+    spectra.reserve(blocks.size());
+    for (const BlockSpectra& block : blocks) spectra.push_back(block.steps);
     if (rule_.bits.width) return allocate_columns(spectra, stored_count(rule_.stored, all));
     return allocate_bands(spectra, rule_.bits.bands);
   }
 
-  /// Sets the block's projection and reconstruction to those of its stored latents, scaled by band.
+  /// Sets the block's projection and reconstruction to those of its stored latents, scaled by band; where the
+  /// bands share a gain, each latent to its own step, and the block's weights to what errors of these cost.
   void set_maps(const Latents& latents, PlannedBlock& block) const {
     std::int64_t r = 0;
     for (const Band& band : block.bands) r += band.columns;
@@ -172,13 +200,18 @@ class LatentPlanner {
     block.reconstruction.resize(to_size(r * columns()));
     std::int64_t latent = 0;
     for (const Band& band : block.bands) {
-      const double scale = band_scale(latents.variances[to_size(latent)], latents.variances.front());
-      for (const std::int64_t last = latent + band.columns; latent < last; ++latent)
+      const bool gains = band.coding == Coding::gain;
+      const double of_band = band_scale(latents.variances[to_size(latent)], latents.variances.front());
+      for (const std::int64_t last = latent + band.columns; latent < last; ++latent) {
+        const double variance = latents.variances[to_size(latent)], largest = latents.variances.front(),
+                     scale = gains ? 1 / column_step(variance, largest, band.bits) : of_band;
         for (std::int64_t i = 0; i < columns(); ++i) {
           const std::size_t k = to_size(i + latent * columns());
           block.projection[to_size(i * r + latent)] = static_cast<float>(latents.projection[k] * scale);
           block.reconstruction[k] = static_cast<float>(latents.reconstruction[k] / scale);
         }
+        if (gains) block.weights.push_back(static_cast<float>(1 / (scale * scale * largest)));
+      }
     }
   }
 
@@ -194,16 +227,18 @@ class LatentPlanner {
       if (found.stream == stream && found.layer == layer) set_maps(found.latents, block);
     send_to_root(block.projection);
     send_to_root(block.reconstruction);
+    send_to_root(block.weights);
     return block;
   }
 
   /// Returns the blocks of all layers, on rank 0. Collective.
-  PlannedStreams collect(const std::vector<Spectrum>& spectra, const Allocation& allocation) const {
+  PlannedStreams collect(const std::vector<BlockSpectra>& spectra, const Allocation& allocation) const {
     PlannedStreams planned;
     for (const Stream stream : rule_.streams)
       for (std::int64_t layer = 0; layer < layers_; ++layer) {
         const std::size_t b = block_index(stream, layer);
-        PlannedBlock block = make_block(stream, layer, allocation.bands[b], spectra[b]);
+        const Spectrum& spectrum = has_gain(allocation.bands[b]) ? spectra[b].gain : spectra[b].steps;
+        PlannedBlock block = make_block(stream, layer, allocation.bands[b], spectrum);
         block.expected_loss = allocation.loss[b];
         if (comm_.is_root()) planned[stream].push_back(std::move(block));
       }

@@ -12,7 +12,7 @@ SharedBlocks choose_shared_blocks(const CompressionPlan& plan, Dtype plain, int 
   std::size_t numbers = 0;
   for (const auto& [stream, blocks] : plan.streams)
     for (const PlannedBlock& block : blocks) {
-      record += RecordFormat(block.bands, plain).bytes();
+      record += RecordFormat(block.bands, plain, block.weights).bytes();
       numbers += block.reconstruction.size() + block.map.size() + block.bias.size();
     }
   const double stored = static_cast<double>(record) * tokens,

@@ -63,6 +63,7 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
     write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
     write_array(file, group + "/projection", block.projection, {all, r});
     write_array(file, group + "/lift", block.reconstruction, {r, all});
+    if (coding == Coding::gain) write_array(file, group + "/weights", block.weights, {r});
   } else if (plan.algorithm == CompressionAlgorithm::oscar) {
     write_array(file, group + "/rotation", block.rotation, {plan.kv_heads, d, d});
   } else if (!rounds_columns(plan.algorithm)) {
@@ -166,6 +167,14 @@ class PlanReader {
     return values;
   }
 
+  /// Reads what errors in the columns of a gain cost, which must not be negative.
+  std::vector<float> weights(const std::string& group, std::int64_t columns) {
+    std::vector<float> values = numbers<float>(group + "/weights", {columns});
+    for (const float value : values)
+      if (value < 0) refuse(group + "/weights", printable(value), "is negative");
+    return values;
+  }
+
   double loss(const std::string& object) const {
     const auto value = attribute<double>(object, "expected_loss");
     if (!std::isfinite(value)) refuse(object + ": expected_loss", printable(value), "is not a finite number");
@@ -197,6 +206,7 @@ class PlanReader {
       block.eigenvalues = numbers<double>(group + "/eigenvalues", {all});
       block.projection = numbers<float>(group + "/projection", {all, r});
       block.reconstruction = numbers<float>(group + "/lift", {r, all});
+      if (r > 0 && block.bands.front().coding == Coding::gain) block.weights = weights(group, r);
     } else {
       block.kept = list(group + "/kept");
       block.targets = list(group + "/targets");
@@ -231,7 +241,10 @@ class PlanReader {
         refuse(group + ": band_bits", std::to_string(bits[b]),
                "is more than the " + std::to_string(kMostNormalBits) +
                    " that band_coding = normal has levels for");
-      block.bands.push_back({columns[b], to_int(bits[b]), coding, tokens, clip});
+      if (coding == Coding::gain && (bits[b] == kPlainBits || plan_.algorithm != CompressionAlgorithm::latent))
+        refuse(group + ": band_coding", "gain", "is for latents in few bits");
+      const bool follows = coding == Coding::gain && stored_columns(block) > 0;
+      block.bands.push_back({columns[b], to_int(bits[b]), coding, tokens, clip, follows});
     }
   }
 

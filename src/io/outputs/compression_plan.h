@@ -7,7 +7,8 @@
 //   /STREAM/LAYER     attributes band_columns, band_bits, expected_loss; where they are not symmetric, 1 and
 //                     1: band_coding, band_tokens, band_clip
 //
-//   latents           mean: [D]; projection: [D, r]; lift: [r, D]; bias: [D]; eigenvalues: [D]
+//   latents           mean: [D]; projection: [D, r]; lift: [r, D]; bias: [D]; eigenvalues: [D];
+//                     weights: [r], where band_coding is gain
 //
 //   heads             kept: [n]; targets: [t]; references: [t, R]; map: [t, R d, d]; bias: [t, d];
 //                     r2_heldout, loss: [t]
@@ -89,6 +90,7 @@ struct PlannedBlock {
   double expected_loss = 0;
   std::vector<double> mean, bias;
   std::vector<float> projection, reconstruction;  ///< `reconstruction` is the file's `lift`
+  std::vector<float> weights;  ///< where bands share a gain: what a squared error in a stored column costs
   std::vector<double> eigenvalues;
   std::vector<std::int64_t> kept, targets, references;
   std::vector<float> map, rotation;

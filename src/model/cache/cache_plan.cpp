@@ -92,6 +92,7 @@ class PlanBuilder {
     CachedLayer cached;
     cached.kv_heads = heads_.count;
     cached.block.bands = block.bands;
+    cached.block.weights = block.weights;
     cached.block.shared = shared_;
     cached.block.mean = tensor(block.mean, {all}, dtype_).narrow(0, first, count).contiguous();
     cached.bias = tensor(block.bias, {plan_.kv_heads, 1, d_}, dtype_).narrow(0, heads_.first, heads_.count);

@@ -38,6 +38,7 @@ enum class SharedBlocks { replicated, sharded };
 /// every head times its rotation, or x itself.
 struct StoredBlock {
   std::vector<Band> bands;
+  std::vector<float> weights;  ///< [r], of RecordFormat; empty where bands do not share a gain
   bool shared = false;    ///< computed from the heads of all tensor-parallel ranks
   at::Tensor mean;        ///< [D of this rank]; defined where `projection` is
   at::Tensor projection;  ///< [D of this rank, r]; undefined: columns are taken as they are

@@ -131,10 +131,9 @@ void read_scales(const Band& band, const std::byte* in, std::int64_t stride, std
   for (std::int64_t r = 0; r < kRecords; ++r) base[r] = step[r] * lowest;
 }
 
-/// Returns the codes of records that are `stride` bytes apart; they begin after the scales.
-CodedRows coded_rows(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records) {
-  return {reinterpret_cast<const std::uint8_t*>(in) + scale_bytes(band), stride, records, band.bits,
-          band.columns};
+/// Returns the codes of records that are `stride` bytes apart.
+CodedRows coded_rows(const Band& band, const std::byte* codes, std::int64_t stride, std::int64_t records) {
+  return {reinterpret_cast<const std::uint8_t*>(codes), stride, records, band.bits, band.columns};
 }
 
 /// Reads the levels that codes stand for, times a gain for each record.
@@ -149,17 +148,17 @@ void read_levels(const CodedRows& codes, const float* gain, T* out, std::int64_t
 }
 
 template <class T>
-void read_codes(const Band& band, const std::byte* in, std::int64_t stride, std::int64_t records, T* out,
-                std::int64_t leading) {
+void read_codes(const Band& band, const std::byte* scales, const std::byte* codes, std::int64_t stride,
+                std::int64_t records, T* out, std::int64_t leading) {
   float base[kRecords], step[kRecords];
   for (std::int64_t r = 0; r < records; r += kRecords) {
     const std::int64_t count = std::min(kRecords, records - r);
-    const std::byte* first = in + r * stride;
-    read_scales(band, first, stride, count, base, step);
+    read_scales(band, scales + r * stride, stride, count, base, step);
+    const CodedRows rows = coded_rows(band, codes + r * stride, stride, count);
     if (band.coding == Coding::normal) {
-      read_levels(coded_rows(band, first, stride, count), step, out + r * leading, leading);
+      read_levels(rows, step, out + r * leading, leading);
     } else {
-      expand_codes(coded_rows(band, first, stride, count), base, step, out + r * leading, leading);
+      expand_codes(rows, base, step, out + r * leading, leading);
     }
   }
 }
@@ -254,7 +253,8 @@ void read_groups(const Band& band, const std::byte* in, std::int64_t stride, con
         base[c] = stored[0];
         step[c] = stored[1];
       }
-    expand_codes(coded_rows(band, all + r * stride, stride, 1), &zero, &one, out, leading);
+    expand_codes(coded_rows(band, all + r * stride + scale_bytes(band), stride, 1), &zero, &one, out,
+                 leading);
     for (std::size_t c = 0; c < base.size(); ++c)
       out[c] = static_cast<T>(base[c]) + out[c] * static_cast<T>(step[c]);
   }
@@ -262,33 +262,42 @@ void read_groups(const Band& band, const std::byte* in, std::int64_t stride, con
 
 }  // namespace
 
-RecordFormat::RecordFormat(const std::vector<Band>& bands, Dtype plain) : plain_(plain) {
+RecordFormat::RecordFormat(const std::vector<Band>& bands, Dtype plain, const std::vector<float>& weights)
+    : plain_(plain) {
+  if (!weights.empty()) gain_.emplace(bands, weights);
   for (const Band& band : bands) {
     if (band.columns == 0) continue;
     HS_ASSERT(band.tokens == 1 || band.coding == Coding::range);
+    HS_ASSERT(band.follows == (band.coding == Coding::gain && !bands_.empty()));
     group_ = std::max(group_, band.tokens);
-    bands_.push_back({band, columns_, bytes_});
+    const bool coded = band.bits != kPlainBits;
+    bands_.push_back({band, columns_, bytes_ + (coded ? scale_bytes(band) : 0),
+                      band.follows ? bands_.front().scales : bytes_});
     columns_ += band.columns;
-    bytes_ += bands_.back().is_coded() ? band_bytes(band) : band.columns * plain_bytes(plain);
+    bytes_ += coded ? band_bytes(band) : band.columns * plain_bytes(plain);
   }
+  HS_ASSERT(gain_.has_value() == (!bands_.empty() && bands_.front().band.coding == Coding::gain));
 }
 
 template <class T>
 void RecordFormat::pack(const T* z, std::byte* record) const {
+  const c10::Half gain = gain_ ? gain_->choose(z) : c10::Half(0);
+  if (gain_) std::memcpy(record + bands_.front().scales, &gain, sizeof gain);
   for (const PlacedBand& placed : bands_) {
     const Band& band = placed.band;
-    std::byte* out = record + placed.offset;
+    const T* const columns = z + placed.first;
+    std::byte *out = record + placed.offset, *scales = record + placed.scales;
     if (band.tokens > 1) continue;
     if (!placed.is_coded()) {
-      write_plain(plain_, z + placed.first, band.columns, out);
-      continue;
+      write_plain(plain_, columns, band.columns, out);
+    } else if (band.coding == Coding::normal) {
+      write_levels(band, columns, scales);
+    } else {
+      const auto step = static_cast<float>(gain);
+      const Scale scale = gain_ ? Scale{step * static_cast<float>(lowest_level(band)), step}
+                                : write_scale(band, columns, scales);
+      write_codes(band, scale, columns, out);
     }
-    if (band.coding == Coding::normal) {
-      write_levels(band, z + placed.first, out);
-      continue;
-    }
-    const Scale scale = write_scale(band, z + placed.first, out);
-    write_codes(band, scale, z + placed.first, out + scale_bytes(band));
   }
 }
 
@@ -296,7 +305,7 @@ template <class T>
 void RecordFormat::pack_group(const T* z, std::byte* record) const {
   for (const PlacedBand& placed : bands_)
     if (placed.band.tokens > 1)
-      write_group(placed.band, z + placed.first, columns_, record + placed.offset, bytes_);
+      write_group(placed.band, z + placed.first, columns_, record + placed.scales, bytes_);
 }
 
 template <class T>
@@ -305,13 +314,14 @@ void RecordFormat::unpack(const std::byte* record, std::int64_t records, std::in
   for (const PlacedBand& placed : bands_) {
     const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
-    const std::byte* in = record + placed.offset;
+    const std::byte *in = record + placed.offset, *const scales = record + placed.scales;
     if (placed.is_coded()) {
       HS_ASSERT(end - begin == placed.band.columns);
       if (placed.band.tokens > 1)
-        read_groups(placed.band, in, bytes_, {in_group, in_group + records}, out + begin - first, leading);
+        read_groups(placed.band, scales, bytes_, {in_group, in_group + records}, out + begin - first,
+                    leading);
       else
-        read_codes(placed.band, in, bytes_, records, out + begin - first, leading);
+        read_codes(placed.band, scales, in, bytes_, records, out + begin - first, leading);
     } else {
       in += (begin - placed.first) * plain_bytes(plain_);
       for (std::int64_t r = 0; r < records; ++r)
@@ -339,10 +349,9 @@ QuantizedBlock RecordFormat::codes(const std::byte* record, std::int64_t records
   const auto placed = std::find_if(bands_.begin(), bands_.end(),
                                    [&](const PlacedBand& other) { return other.first == run.first; });
   HS_ASSERT(placed != bands_.end() && run.coded && run.count == placed->band.columns);
-  const std::byte* in = record + placed->offset;
   QuantizedBlock block;
-  block.codes = coded_rows(placed->band, in, bytes_, records);
-  read_scales(placed->band, in, bytes_, records, block.base, block.step);
+  block.codes = coded_rows(placed->band, record + placed->offset, bytes_, records);
+  read_scales(placed->band, record + placed->scales, bytes_, records, block.base, block.step);
   return block;
 }
 

@@ -11,6 +11,9 @@
 //               negative; with 8 bits a = |m| / 127. In blocks of 32 these are q4_0, q5_0 and q8_0 of
 //               llama.cpp
 //
+//   gain        (k - 2^(b-1) + 1/2) a,  with one a for all bands of the record, which only the first one
+//               holds; chosen by model/cache/gain_search.h. The columns are in units of steps of their own
+//
 //   normal      l_k a,  l the levels of model/kernels/normal_levels.h, the nearest to z / s with s^2 the mean
 //               of z^2, and a such that the record has the same sum of squares as z
 //
@@ -23,9 +26,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/bands.h"
+#include "model/cache/gain_search.h"
 #include "model/core/dtype.h"
 #include "model/kernels/quantized_gemm.h"
 
@@ -40,8 +45,9 @@ struct ColumnRun {
 
 class RecordFormat {
  public:
-  /// `plain`: the type of plain columns. Bands without columns are left out.
-  RecordFormat(const std::vector<Band>& bands, Dtype plain);
+  /// `plain`: the type of plain columns. Bands without columns are left out. weights: [columns], what a squared
+  /// error in a column costs where the bands share a gain; else empty.
+  RecordFormat(const std::vector<Band>& bands, Dtype plain, const std::vector<float>& weights = {});
 
   std::int64_t columns() const { return columns_; }
   std::int64_t bytes() const { return bytes_; }  ///< per record
@@ -86,7 +92,8 @@ class RecordFormat {
   struct PlacedBand {
     Band band;
     std::int64_t first;   // column
-    std::int64_t offset;  // in bytes, within the record
+    std::int64_t offset;  // in bytes, within the record: of its codes behind their scales, or of plain numbers
+    std::int64_t scales;  // offset of its scales, of another band if it follows
 
     std::int64_t end() const { return first + band.columns; }
     bool is_coded() const { return band.bits != kPlainBits; }
@@ -97,6 +104,7 @@ class RecordFormat {
 
   std::vector<PlacedBand> bands_;
   Dtype plain_;
+  std::optional<GainSearch> gain_;  // where bands share a gain
   std::int64_t columns_ = 0;
   std::int64_t bytes_ = 0;
   std::int64_t group_ = 1;

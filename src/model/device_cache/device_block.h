@@ -21,9 +21,8 @@ class DeviceBlock {
  public:
   static constexpr std::int64_t kTokens = 128;
 
-  /// `bands` must outlive the block. `plain`: the type of plain columns.
-  DeviceBlock(const std::vector<DeviceBand>& bands, std::int64_t sequences, at::ScalarType plain,
-              at::Device device);
+  /// `layer` must outlive the block. `plain`: the type of plain columns.
+  DeviceBlock(const DeviceLayer& layer, std::int64_t sequences, at::ScalarType plain, at::Device device);
 
   std::int64_t allocated_bytes() const;
 
@@ -54,10 +53,15 @@ class DeviceBlock {
  private:
   struct Stored {
     at::Tensor numbers;  // [sequences, room, columns] or codes [sequences, room, bytes]
-    at::Tensor scales;   // [sequences, room, scales]; undefined: plain
+    at::Tensor scales;   // [sequences, room, scales]; undefined: plain, or the first band's
   };
 
-  const std::vector<DeviceBand>* bands_;
+  at::Tensor choose_gain(const at::Tensor& z) const;
+  const at::Tensor& scales_of(std::size_t band) const {
+    return (stored_[band].scales.defined() ? stored_[band] : stored_.front()).scales;
+  }
+
+  const DeviceLayer* layer_;
   std::vector<Stored> stored_;  // [bands]
   std::int64_t room_ = 0;
 };

@@ -44,7 +44,7 @@ DeviceCache::StreamCache DeviceCache::make_stream(const std::vector<DeviceLayer>
   const auto sequences = static_cast<std::int64_t>(lengths().size());
   StreamCache cache{&layers, {}, {}, {}, std::vector<at::Tensor>(layers.size())};
   for (const DeviceLayer& layer : layers) {
-    cache.blocks.emplace_back(layer.bands, sequences, plain_, plan_.device);
+    cache.blocks.emplace_back(layer, sequences, plain_, plan_.device);
     const auto room = [&](std::int64_t tokens) {
       return at::zeros({sequences, tokens, layer.kv_heads, plan_.head_size},
                        at::dtype(plain_).device(plan_.device));

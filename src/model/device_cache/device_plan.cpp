@@ -120,6 +120,8 @@ std::vector<DeviceLayer> device_layers(const std::vector<CachedLayer>& layers, s
     on_device.bias = moved(layer.bias);
     on_device.attention = layer.attention;
     on_device.bands = device_bands(layer.block, device);
+    if (!layer.block.weights.empty())
+      on_device.weights = at::tensor(layer.block.weights, at::kDouble).to(device);
     on_device.own_columns = has_own_columns(layer, static_cast<std::int64_t>(i), d);
     if (on_device.own_columns) continue;
     for (std::size_t from = 0; from <= i; ++from) {

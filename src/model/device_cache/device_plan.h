@@ -18,6 +18,7 @@ struct DeviceBand {
   std::int64_t columns = 0;
   std::optional<PackedCodes> codes;  ///< nothing: plain
 
+  bool has_gain() const { return codes && codes->band().coding == Coding::gain; }
   /// Returns how many numbers are read per token: columns, or fields.
   std::int64_t numbers() const { return codes ? codes->fields() : columns; }
 };
@@ -39,6 +40,7 @@ struct DeviceLayer {
   std::int64_t kv_heads = 0;
   StoredBlock block;  ///< how new tokens are encoded
   std::vector<DeviceBand> bands;
+  at::Tensor weights;        ///< [columns], float64, of a block whose bands share a gain; else undefined
   bool own_columns = false;  ///< one plain band, in which each head has its own columns; `maps` is empty
   std::vector<BandMap> maps;
   at::Tensor bias;          ///< [kv_heads, 1, d]; undefined: none

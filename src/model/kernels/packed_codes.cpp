@@ -65,11 +65,12 @@ at::Tensor PackedCodes::make_scales(const at::Tensor& smallest, const at::Tensor
   return to_half(at::where(largest > -smallest, -magnitude, magnitude) / (levels / 2));
 }
 
-PackedRows PackedCodes::pack(const at::Tensor& z) const {
+PackedRows PackedCodes::pack(const at::Tensor& z, const at::Tensor& gain) const {
+  HS_ASSERT(gain.defined() == (band_.coding == Coding::gain));
   const double levels = std::exp2(band_.bits);
-  const at::Tensor smallest = z.amin({1}, true), largest = z.amax({1}, true);
+  const auto clipped = [&](const at::Tensor& x) { return x.to(at::kDouble) * band_.clip; };
   const at::Tensor scales =
-      make_scales(smallest.to(at::kDouble) * band_.clip, largest.to(at::kDouble) * band_.clip);
+      gain.defined() ? gain : make_scales(clipped(z.amin({1}, true)), clipped(z.amax({1}, true)));
   const CodeScales rounded = read_scales(scales);
   const at::Tensor step = rounded.step.to(at::kDouble).unsqueeze(1);
   const at::Tensor inverse = at::where(step != 0, step.reciprocal(), at::zeros_like(step));

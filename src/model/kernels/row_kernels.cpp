@@ -53,6 +53,21 @@ HS_INLINED inline void round_codes_loop(const T* x, std::int64_t count, double b
   }
 }
 
+template <class T>
+HS_INLINED inline double weighted_error_loop(const WeightedColumns<T>& columns, double lowest, double gain,
+                                             double last) {
+  const double inverse = gain > 0 ? 1 / gain : 0;
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < columns.count; ++i) {
+    const auto x = static_cast<double>(columns.x[i]);
+    const double code = std::min(std::max(std::nearbyint(x * inverse - lowest), 0.0), last);
+    const double error = x - (lowest + code) * gain;
+    sum += columns.weights[i] * error * error;
+  }
+  return sum;
+}
+
 /// Returns the largest number. The vectors are written out because Clang does not vectorise such a loop.
 HS_INLINED inline float largest_of(const float* x, std::int64_t count) {
   float largest = -std::numeric_limits<float>::infinity();
@@ -179,6 +194,14 @@ double softmax_row(double* x, std::int64_t count) {
   }
   for (std::int64_t i = 0; i < count; ++i) x[i] /= sum;
   return largest + std::log(sum);
+}
+
+double weighted_error(const WeightedColumns<float>& columns, double lowest, double gain, double last) {
+  return on_this_processor([&]() HS_INLINED { return weighted_error_loop(columns, lowest, gain, last); });
+}
+
+double weighted_error(const WeightedColumns<double>& columns, double lowest, double gain, double last) {
+  return on_this_processor([&]() HS_INLINED { return weighted_error_loop(columns, lowest, gain, last); });
 }
 
 void round_codes(const float* x, std::int64_t count, double base, double inverse, std::uint32_t last,

@@ -14,6 +14,46 @@ namespace {
 constexpr std::array<int, 6> kWidths{8, 6, 5, 4, 3, 2};
 constexpr std::size_t kCells = 128;  // most cells of latents, at whose beginnings bands may begin
 
+/// How a block is stored.
+struct Choice {
+  std::vector<Band> bands;
+  double loss = 0;
+  std::int64_t bytes = 0;
+
+  double cost(double price) const { return loss + price * static_cast<double>(bytes); }
+};
+
+/// Finds the best bands that share a gain for any price of a byte.
+class ColumnSearch {
+ public:
+  explicit ColumnSearch(const Spectrum& spectrum) : spectrum_(spectrum) {
+    for (const int bits : kWidths) errors_.push_back(normal_error(bits));
+  }
+
+  Choice choose(double price) const {
+    Choice choice;
+    for (const double variance : spectrum_) {
+      std::size_t best = kWidths.size();  // dropped
+      double least = variance;
+      for (std::size_t w = 0; w < kWidths.size(); ++w) {
+        const double cost = variance * errors_[w] + price * kWidths[w] / 8;
+        if (cost < least) least = cost, best = w;
+      }
+      choice.loss += best == kWidths.size() ? variance : variance * errors_[best];
+      if (best == kWidths.size()) continue;
+      if (choice.bands.empty() || choice.bands.back().bits != kWidths[best])
+        choice.bands.push_back({0, kWidths[best], Coding::gain, 1, 1, !choice.bands.empty()});
+      ++choice.bands.back().columns;
+    }
+    for (const Band& band : choice.bands) choice.bytes += band_bytes(band);
+    return choice;
+  }
+
+ private:
+  const Spectrum& spectrum_;
+  std::vector<double> errors_;  // [widths]
+};
+
 /// Finds the best bands of one block for any price of a byte.
 class BandSearch {
  public:
@@ -31,12 +71,6 @@ class BandSearch {
     for (std::size_t c = cell_.size(); c-- > 0;) dropped_[c] = dropped_[c + 1] + cell_[c] * columns(c, c + 1);
     fill_errors(spectrum);
   }
-
-  struct Choice {
-    std::vector<Band> bands;
-    double loss = 0;
-    std::int64_t bytes = 0;
-  };
 
   Choice choose(double price) const {
     const std::size_t cells = cell_.size();
@@ -116,6 +150,23 @@ double quantisation_error(double variance, double step) {
   return square / 12 + square / (M_PI * M_PI) * sum;
 }
 
+double normal_error(int bits) {
+  const double step = normal_step(bits);
+  const auto below = [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; };
+  const auto density = [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); };
+  const auto levels = static_cast<int>(std::exp2(bits - 1));
+  double sum = 0;  // of (x - level)^2 over the positive half: E[x^2] - 2 level E[x] + level^2 on each interval
+  for (int k = 0; k < levels; ++k) {
+    const bool last = k + 1 == levels;
+    const double from = k * step, to = (k + 1) * step, level = from + step / 2;
+    const double mass = (last ? 1 : below(to)) - below(from),
+                 first = density(from) - (last ? 0 : density(to)),
+                 second = mass + from * density(from) - (last ? 0 : to * density(to));
+    sum += second - 2 * level * first + level * level * mass;
+  }
+  return 2 * sum;
+}
+
 double expected_step(const double* variances, std::int64_t count, int bits) {
   double largest = 0;  // of the expected squares: among k Gaussians about 1 + 1.5 ln k times the variance
   for (std::int64_t k = 0; k < count; ++k)
@@ -123,18 +174,29 @@ double expected_step(const double* variances, std::int64_t count, int bits) {
   return std::sqrt(largest) / (std::exp2(bits - 1) - 0.5);
 }
 
-Allocation allocate_bits(const std::vector<Spectrum>& spectra, double bytes) {
-  std::vector<BandSearch> searches(spectra.begin(), spectra.end());
-  std::vector<BandSearch::Choice> choices(spectra.size());
+Allocation allocate_bits(const std::vector<BlockSpectra>& spectra, double bytes) {
+  std::vector<BandSearch> steps;
+  std::vector<ColumnSearch> gains;
+  for (const BlockSpectra& block : spectra) {
+    steps.emplace_back(block.steps);
+    gains.emplace_back(block.gain);
+  }
+  std::vector<Choice> choices(spectra.size());
   const auto total = [&](double price) {
 #pragma omp parallel for schedule(dynamic)
-    for (std::size_t b = 0; b < searches.size(); ++b) choices[b] = searches[b].choose(price);
+    for (std::size_t b = 0; b < choices.size(); ++b) {
+      choices[b] = spectra[b].steps.empty() ? gains[b].choose(price) : steps[b].choose(price);
+      if (spectra[b].steps.empty() || spectra[b].gain.empty()) continue;
+      Choice with_gain = gains[b].choose(price);
+      if (with_gain.cost(price) < choices[b].cost(price)) choices[b] = std::move(with_gain);
+    }
     return std::accumulate(choices.begin(), choices.end(), std::int64_t{0},
                            [](std::int64_t sum, const auto& choice) { return sum + choice.bytes; });
   };
   double largest = std::numeric_limits<double>::min();
-  for (const Spectrum& spectrum : spectra)
-    for (const double value : spectrum) largest = std::max(largest, value);
+  for (const BlockSpectra& block : spectra)
+    for (const Spectrum* spectrum : {&block.steps, &block.gain})
+      for (const double value : *spectrum) largest = std::max(largest, value);
   double low = std::log2(largest) - 80,
          high = std::log2(largest) + 1;  // log2 of the price; at `high` nothing is stored
   for (int step = 0; step < 50; ++step) {
@@ -143,7 +205,7 @@ Allocation allocate_bits(const std::vector<Spectrum>& spectra, double bytes) {
   }
   total(std::exp2(high));
   Allocation allocation;
-  for (BandSearch::Choice& choice : choices) {
+  for (Choice& choice : choices) {
     allocation.bands.push_back(std::move(choice.bands));
     allocation.loss.push_back(choice.loss);
   }

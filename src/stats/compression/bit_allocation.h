@@ -19,10 +19,17 @@ struct Allocation {
   std::vector<double> loss;              ///< by block: expected
 };
 
-/// Allocates bands of 8, 6, 5, 4, 3 and 2 bits, in this order, possibly several of the same bits. Minimises
-/// the sum of expected losses plus mu times the bytes, for the least mu that needs at most `bytes` per token:
-/// each block by dynamic programming over where its bands begin.
-Allocation allocate_bits(const std::vector<Spectrum>& spectra, double bytes);
+/// What the latents of a block cost if they are stored in bands with a step each, and in bands that share a
+/// gain (Coding::gain). One of the two may be empty: the block is then stored in the other way.
+struct BlockSpectra {
+  Spectrum steps, gain;
+};
+
+/// Allocates bands of 8, 6, 5, 4, 3 and 2 bits, in this order, with steps possibly several of the same bits.
+/// Minimises the sum of expected losses plus mu times the bytes, for the least mu that needs at most `bytes`
+/// per token: for each block bands with steps, by dynamic programming over where they begin, or with a gain,
+/// for each latent by itself, whichever costs less.
+Allocation allocate_bits(const std::vector<BlockSpectra>& spectra, double bytes);
 
 /// Keeps the latents of the `count` largest eigenvalues of all blocks unquantised (kPlainBits); ties go to
 /// the earlier block.
@@ -33,6 +40,10 @@ Allocation allocate_bands(const std::vector<Spectrum>& spectra, const std::vecto
 
 /// Returns the mean squared error of a Gaussian of this variance, rounded to levels (k + 1/2) step.
 double quantisation_error(double variance, double step);
+
+/// Returns the mean squared error of a normal number of variance 1 in `bits` bits, rounded to half steps of
+/// normal_step(bits).
+double normal_error(int bits);
 
 /// Returns the step of a band of `count` latents in `bits` bits, from the largest magnitude that a token is
 /// expected to have. variances: [count], descending.

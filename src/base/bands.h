@@ -37,8 +37,8 @@ struct Band {
   int bits = kPlainBits;  ///< 2, 3, 4, 5, 6 or 8, or kPlainBits
   Coding coding = Coding::symmetric;
   std::int64_t tokens =
-      1;            ///< that share the scales of each column (range); 1: columns share those of a token
-  double clip = 1;  ///< share of the range that the codes reach over (range)
+      1;                 ///< that share the scales of each column (range); 1: columns share those of a token
+  double clip = 1;       ///< share of the range that the codes reach over (range)
   bool follows = false;  ///< has the gain of the record's first band, and none of its own (gain)
 };
 

@@ -157,6 +157,21 @@ class Compression(CompressionTest):
     def test_losses_of_what_only_the_host_stores(self):
         self.check_losses(("hadamard", {}), ("hadamard", {"bits": 3}), ("kivi", {}), ("kivi", {"bits": 4}))
 
+    def test_losses_of_records_with_a_gain(self):
+        """With measured units each block is stored in the way that loses less."""
+        self.check_losses(("latent", {"stored": 0.15, "units": "measured"}))
+        path = self.folder / f"{MODELS[0]}latent0.plan.h5"
+        with h5py.File(path) as plan:
+            groups = [plan[f"{s}/{layer}"] for s in "kv" for layer in range(int(plan.attrs["layers"]))]
+            codings = {str(group.attrs.get("band_coding", "symmetric")) for group in groups}
+            self.assertTrue(any("gain" in coding for coding in codings), codings)
+            stored = 0
+            for group in groups:
+                bands = list(zip(group.attrs["band_columns"], group.attrs["band_bits"]))
+                scales = min(1, len(bands)) if "weights" in group else len(bands)
+                stored += sum(-(-columns * bits // 8) for columns, bits in bands) + 2 * scales
+            self.assertEqual(plan.attrs["bytes_stored"], stored)
+
     def check_losses(self, *cases):
         for number, (algorithm, more) in enumerate(cases):
             model = MODELS[number % len(MODELS)]

@@ -139,68 +139,6 @@ TEST(Job, QuantisesWithoutTokens) {
   EXPECT_EQ(make_job(Command::calibrate, "a.ini", given).tokens.path, "");
 }
 
-TEST(Job, RoundsToTheBitsThatAnAlgorithmHas) {
-  const auto refused = [](const std::string& algorithm, const std::string& bits) {
-    return input_error_of([&] {
-      make_job(Command::calibrate, "a.ini",
-               read_job_text("a.ini", "[model]\npath = m\n[compress]\nalgorithm = " + algorithm +
-                                          "\nbits = " + bits + "\nplan = p.h5\n[tokens]\npath = t.bin\n"));
-    });
-  };
-  const auto line = [](const std::string& algorithm, const std::string& bits, const std::string& instead) {
-    return "a.ini: compress.bits = " + bits + ": is not for compress.algorithm = " + algorithm + "; " +
-           instead;
-  };
-  for (const char* given :
-       {"hadamard 5", "hadamard 2", "hadamard auto", "quantise 8", "quantise 3", "kivi auto", "kivi 2",
-        "kivi 4", "oscar auto", "oscar 3", "rotated-q4 auto", "rotated-q8 auto"}) {
-    const std::string text = given;
-    EXPECT_EQ(refused(text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)), "nothing was refused")
-        << text;
-  }
-  EXPECT_EQ(refused("hadamard", "8"), line("hadamard", "8", "give 5, 4, 3 or 2"));
-  EXPECT_EQ(refused("hadamard", "3x8"), line("hadamard", "3x8", "give 5, 4, 3 or 2"));
-  EXPECT_EQ(refused("quantise", "auto"), line("quantise", "auto", "give 8, 4 or 3"));
-  EXPECT_EQ(refused("quantise", "5"), line("quantise", "5", "give 8, 4 or 3"));
-  EXPECT_EQ(refused("kivi", "3"), line("kivi", "3", "give 4 or 2"));
-  EXPECT_EQ(refused("oscar", "8"), line("oscar", "8", "give 4, 3 or 2"));
-  EXPECT_EQ(refused("rotated-q4", "4"), line("rotated-q4", "4", "leave it out"));
-  EXPECT_EQ(refused("rotated-q8", "16"), line("rotated-q8", "16", "leave it out"));
-}
-
-TEST(Job, CalibratesWithTheEffortOfTheModelsSize) {
-  const auto job = [](const std::string& lines) {
-    return make_job(Command::calibrate, "a.ini",
-                    read_job_text("a.ini", "[model]\npath = m\n[tokens]\npath = t\n[compress]\nplan = p.h5\n" + lines));
-  };
-  EXPECT_NE(to_ini(job(""), Command::calibrate).find("\neffort = auto\nunits = auto\nown_text = auto\n"), std::string::npos);
-  EXPECT_EQ(job("effort = full\n").compress.effort, Effort::full);
-  EXPECT_EQ(job("effort = quick\nunits = measured\nown_text = 7\n").compress.own_text, 7);
-  const auto of_grams = [](const std::string& lines) {
-    return input_error_of([&] {
-      make_job(Command::calibrate, "a.ini",
-               read_job_text("a.ini", "[grams]\npaths = g\n[compress]\nplan = p.h5\n" + lines));
-    });
-  };
-  EXPECT_EQ(of_grams("effort = full\n"),
-            "a.ini: compress.effort = full: runs the model, and Grams are given; give model.path and tokens.path in "
-            "place of grams.paths, or leave it out");
-}
-
-TEST(Job, PrefillsExactlyOnlyWhatIsCompressed) {
-  const auto job = [](const std::string& lines) {
-    return make_job(
-        Command::evaluate, "a.ini",
-        read_job_text("a.ini", "[model]\npath = m\n[evaluate]\nplan = p.h5\ntexts = t\n" + lines));
-  };
-  EXPECT_EQ(job("").evaluate.prefill, Prefill::compressed);
-  EXPECT_EQ(job("prefill = exact\n").evaluate.prefill, Prefill::exact);
-  EXPECT_EQ(input_error_of([&] { job("prefill = exact\ncache = full\n"); }),
-            "a.ini: evaluate.prefill = exact: is for evaluate.cache = compressed; leave it out");
-  EXPECT_EQ(input_error_of([&] { job("prefill = half\n"); }),
-            "a.ini: evaluate.prefill = half: is not allowed; allowed: compressed|exact");
-}
-
 TEST(Job, CompressesOneCheckpointAsItIsStored) {
   const auto expect = [](const std::string& key, const std::string& line) {
     const GivenKeys given = read_job_text("a.ini", "[model]\npath = m\n" + key +

@@ -138,7 +138,9 @@ TEST(RecordFormat, a_gain_is_the_one_that_loses_least) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     std::vector<double> z;
     for (const Band& band : bands)
-      for (const double x : draw(band.columns, 1 / normal_step(band.bits), seed + z.size())) z.push_back(x);
+      for (const double x :
+           draw(band.columns, 1 / normal_step(band.bits), seed + static_cast<unsigned>(z.size())))
+        z.push_back(x);
     if (seed % 2 == 1) z[seed] *= 6;  // beyond the last levels
     double squares = 0;
     std::vector<int> bits;

@@ -42,7 +42,7 @@ struct Prepared {
   GramOrigin origin;                ///< the model and the tokens, also if no Grams are given
   std::optional<ModelInput> input;  ///< empty if Grams are given
   CalibrationEffort effort;
-  Job::Tokens tokens;               ///< the job's; also skips the tokens that a cache keeps exactly
+  Job::Tokens tokens;  ///< the job's; also skips the tokens that a cache keeps exactly
   Sample sample;
 };
 
@@ -241,8 +241,9 @@ void tell(const CalibrationEffort& effort, const Log& log) {
                                     : std::string()) +
                "; compress.effort = quick does neither");
   else
-    log.notice("compress.effort = auto: the model is run once, because of its size; compress.effort = full "
-               "measures the loss of compressing each layer");
+    log.notice(
+        "compress.effort = auto: the model is run once, because of its size; compress.effort = full "
+        "measures the loss of compressing each layer");
 }
 
 void print_stopped(const std::string& plan) {

@@ -20,15 +20,16 @@ double operations_of_measuring(const ModelConfig& config) {
 
 CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,
                                 bool generates) {
-  const bool weighs = rule.algorithm == CompressionAlgorithm::latent ||
-                      rule.algorithm == CompressionAlgorithm::headspan;
+  const bool weighs =
+      rule.algorithm == CompressionAlgorithm::latent || rule.algorithm == CompressionAlgorithm::headspan;
   const bool measures = weighs && !from_grams && config.kv_heads * config.head_size <= kMaxEigenvectors &&
-                        (rule.effort == Effort::full ||
-                         (rule.effort == Effort::automatic && operations_of_measuring(config) <= kMostOperations));
+                        (rule.effort == Effort::full || (rule.effort == Effort::automatic &&
+                                                         operations_of_measuring(config) <= kMostOperations));
   CalibrationEffort effort;
   effort.units = rule.units.value_or(measures ? LossUnits::measured : LossUnits::residual);
   effort.own_text = rule.own_text.value_or(measures && generates ? kOwnText : 0);
-  effort.chosen = weighs && !from_grams && rule.effort == Effort::automatic && (!rule.units || !rule.own_text);
+  effort.chosen =
+      weighs && !from_grams && rule.effort == Effort::automatic && (!rule.units || !rule.own_text);
   return effort;
 }
 

@@ -14,10 +14,10 @@ struct CalibrationEffort {
   bool chosen = false;  ///< by effort = auto, from the model's size
 };
 
-/// Returns the work for a model. Units are measured, and the model generates text, for latent and headspan, with
-/// effort = full, and with auto if the forwards that measure take at most 2e14 operations (ten minutes on a
-/// desktop, seconds on a node of a cluster). `from_grams`: the model is not run. `generates`: there is a token
-/// that text can begin with. Local.
+/// Returns the work for a model. Units are measured, and the model generates text, for latent and headspan,
+/// with effort = full, and with auto if the forwards that measure take at most 2e14 operations (ten minutes
+/// on a desktop, seconds on a node of a cluster). `from_grams`: the model is not run. `generates`: there is a
+/// token that text can begin with. Local.
 CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,
                                 bool generates);
 

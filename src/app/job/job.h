@@ -119,7 +119,7 @@ struct Job {
     std::int64_t exact_first = 4;
     std::optional<double> ridge;
     Effort effort = Effort::automatic;
-    std::optional<LossUnits> units;         ///< nothing: follows from the effort
+    std::optional<LossUnits> units;        ///< nothing: follows from the effort
     std::optional<std::int64_t> own_text;  ///< tokens; nothing: follows from the effort
     std::string plan;
   } compress;

@@ -241,7 +241,8 @@ class PlanReader {
         refuse(group + ": band_bits", std::to_string(bits[b]),
                "is more than the " + std::to_string(kMostNormalBits) +
                    " that band_coding = normal has levels for");
-      if (coding == Coding::gain && (bits[b] == kPlainBits || plan_.algorithm != CompressionAlgorithm::latent))
+      if (coding == Coding::gain &&
+          (bits[b] == kPlainBits || plan_.algorithm != CompressionAlgorithm::latent))
         refuse(group + ": band_coding", "gain", "is for latents in few bits");
       const bool follows = coding == Coding::gain && stored_columns(block) > 0;
       block.bands.push_back({columns[b], to_int(bits[b]), coding, tokens, clip, follows});

@@ -39,10 +39,10 @@ enum class SharedBlocks { replicated, sharded };
 struct StoredBlock {
   std::vector<Band> bands;
   std::vector<float> weights;  ///< [r], of RecordFormat; empty where bands do not share a gain
-  bool shared = false;    ///< computed from the heads of all tensor-parallel ranks
-  at::Tensor mean;        ///< [D of this rank]; defined where `projection` is
-  at::Tensor projection;  ///< [D of this rank, r]; undefined: columns are taken as they are
-  at::Tensor rotation;    ///< [kv_heads of this rank, d, d]; undefined: none
+  bool shared = false;         ///< computed from the heads of all tensor-parallel ranks
+  at::Tensor mean;             ///< [D of this rank]; defined where `projection` is
+  at::Tensor projection;       ///< [D of this rank, r]; undefined: columns are taken as they are
+  at::Tensor rotation;         ///< [kv_heads of this rank, d, d]; undefined: none
   std::optional<std::vector<std::int64_t>> kept;  ///< among all heads of the layer; nothing: all of this rank
 };
 

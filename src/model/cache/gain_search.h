@@ -1,6 +1,6 @@
-// Chooses the gain of a record (Coding::gain of base/bands.h), by which all its columns are divided before they
-// are rounded to half steps: among eight multiples of their root mean square, the one that loses least. A token
-// with a few columns beyond the last levels gets a larger gain, and coarser steps.
+// Chooses the gain of a record (Coding::gain of base/bands.h), by which all its columns are divided before
+// they are rounded to half steps: among eight multiples of their root mean square, the one that loses least.
+// A token with a few columns beyond the last levels gets a larger gain, and coarser steps.
 #pragma once
 
 #include <vector>

@@ -114,7 +114,8 @@ PagedCache::PagedCache(const CachePlan& plan, std::int64_t sequences, const Cach
 
 PagedCache::StreamCache PagedCache::make_stream(const std::vector<CachedLayer>& layers, Dtype plain) const {
   StreamCache cache{&layers, {}, {}};
-  for (const CachedLayer& layer : layers) cache.formats.emplace_back(layer.block.bands, plain, layer.block.weights);
+  for (const CachedLayer& layer : layers)
+    cache.formats.emplace_back(layer.block.bands, plain, layer.block.weights);
   for (const RecordFormat& format : cache.formats) {
     auto& sequences = cache.sequences.emplace_back();
     for (std::size_t s = 0; s < lengths().size(); ++s) sequences.push_back({BlockPages(format), {}, {}, {}});

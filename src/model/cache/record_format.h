@@ -45,8 +45,8 @@ struct ColumnRun {
 
 class RecordFormat {
  public:
-  /// `plain`: the type of plain columns. Bands without columns are left out. weights: [columns], what a squared
-  /// error in a column costs where the bands share a gain; else empty.
+  /// `plain`: the type of plain columns. Bands without columns are left out. weights: [columns], what a
+  /// squared error in a column costs where the bands share a gain; else empty.
   RecordFormat(const std::vector<Band>& bands, Dtype plain, const std::vector<float>& weights = {});
 
   std::int64_t columns() const { return columns_; }
@@ -91,8 +91,9 @@ class RecordFormat {
  private:
   struct PlacedBand {
     Band band;
-    std::int64_t first;   // column
-    std::int64_t offset;  // in bytes, within the record: of its codes behind their scales, or of plain numbers
+    std::int64_t first;  // column
+    std::int64_t
+        offset;  // in bytes, within the record: of its codes behind their scales, or of plain numbers
     std::int64_t scales;  // offset of its scales, of another band if it follows
 
     std::int64_t end() const { return first + band.columns; }

@@ -35,8 +35,8 @@ class PackedCodes {
   std::int64_t fields() const { return masks_.numel(); }  ///< per token; unused bits are fields of 0
   std::int64_t scales() const { return scales_of(band_); }
 
-  /// Quantises and packs z: [rows, columns], float32 or float64. gain: [rows, 1] in float16, of a band that has
-  /// a gain; else undefined.
+  /// Quantises and packs z: [rows, columns], float32 or float64. gain: [rows, 1] in float16, of a band that
+  /// has a gain; else undefined.
   PackedRows pack(const at::Tensor& z, const at::Tensor& gain = {}) const;
 
   const Band& band() const { return band_; }

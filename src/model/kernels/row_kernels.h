@@ -33,7 +33,8 @@ struct WeightedColumns {
   std::int64_t count;
 };
 
-/// Returns what it costs to round x to the nearest of the levels (lowest + k) gain, k = 0 .. last, in float64.
+/// Returns what it costs to round x to the nearest of the levels (lowest + k) gain, k = 0 .. last, in
+/// float64.
 double weighted_error(const WeightedColumns<float>& columns, double lowest, double gain, double last);
 double weighted_error(const WeightedColumns<double>& columns, double lowest, double gain, double last);
 

@@ -155,7 +155,8 @@ double normal_error(int bits) {
   const auto below = [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; };
   const auto density = [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); };
   const auto levels = static_cast<int>(std::exp2(bits - 1));
-  double sum = 0;  // of (x - level)^2 over the positive half: E[x^2] - 2 level E[x] + level^2 on each interval
+  double sum =
+      0;  // of (x - level)^2 over the positive half: E[x^2] - 2 level E[x] + level^2 on each interval
   for (int k = 0; k < levels; ++k) {
     const bool last = k + 1 == levels;
     const double from = k * step, to = (k + 1) * step, level = from + step / 2;

@@ -54,6 +54,16 @@ def element(name, value):
     return change
 
 
+def with_gain(weight=None, bits=4):
+    def change(file):
+        group = file["k/1"]
+        columns = sum(group.attrs["band_columns"])
+        group.attrs.update(band_coding="gain", band_columns=[columns], band_bits=[bits])
+        if weight is not None:
+            group["weights"] = np.full(columns, weight, "f4")
+    return change
+
+
 def without_rotations(file):
     file.attrs["algorithm"] = "oscar"
     file["k/0"].attrs.update(band_columns=[8], band_bits=[2])
@@ -154,6 +164,9 @@ CASES = [
          lambda file: file["k/1"].attrs.update(band_coding="range", band_clip=1.5)),
     plan("plan with clipped half steps", "k/1: band_clip = 0.9: is not 1, nor a share below it with band_coding = range; .+",
          attribute_of("k/1", "band_clip", 0.9)),
+    plan("plan with a gain and no weights", "k/1/weights: is missing; .+", with_gain()),
+    plan("plan with a weight below 0", "k/1/weights = -0.5: is negative; .+", with_gain(-0.5)),
+    plan("plan with a gain of whole columns", "k/1: band_coding = gain: is for latents in few bits; .+", with_gain(bits=16)),
     plan("plan without its rotations", "k/0/rotation: is missing; .+", without_rotations),
     plan("plan with levels for 6 bits", "k/1: band_bits = 6: is more than the 5 that band_coding = normal has levels for; .+",
          lambda file: file["k/1"].attrs.update(band_coding="normal", band_columns=[8], band_bits=[6])),

@@ -128,7 +128,7 @@ def evaluation(what, stream, arguments):
 
 
 TEXT = ["--evaluate.texts=tokens.bin", "--tokens.sequence_length=16"]
-CALIBRATE = ["calibrate", "--model.path=model", "--model.dtype=float16", "--tokens.path=tokens.bin",
+CALIBRATE = ["calibrate", "--model.path=model", "--model.dtype=float16", "--tokens.path=tokens.bin", "--compress.effort=quick",
              "--tokens.sequence_length=16", "--compress.plan=plan.h5"]
 SHAPE = tensor_shapes(CONFIG)[K]
 NAME = K.replace(".", r"\.")

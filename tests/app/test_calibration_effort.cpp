@@ -28,7 +28,7 @@ TEST(CalibrationEffort, follows_from_the_size_of_the_model) {
   Job::Compress rule;
 
   EXPECT_EQ(effort_of(rule, small).units, LossUnits::measured);
-  EXPECT_EQ(effort_of(rule, small).own_text, 4096);
+  EXPECT_EQ(effort_of(rule, small).own_text, 12288);
   EXPECT_TRUE(effort_of(rule, small).chosen);
   EXPECT_EQ(effort_of(rule, large).units, LossUnits::residual);
   EXPECT_EQ(effort_of(rule, large).own_text, 0);

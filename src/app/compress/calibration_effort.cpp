@@ -7,7 +7,7 @@ namespace headspan {
 namespace {
 
 constexpr double kMostOperations = 2e14;
-constexpr std::int64_t kOwnText = 4096;
+constexpr std::int64_t kOwnText = 12288;
 
 /// Returns the operations of the forwards over 512 tokens that measure each layer of both streams.
 double operations_of_measuring(const ModelConfig& config) {

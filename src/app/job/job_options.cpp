@@ -214,7 +214,7 @@ std::vector<JobOption> compress_options() {
           "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
           "dropped"),
       option("compress.effort", &Job::compress, &Job::Compress::effort, choice(effort_words()),
-             "quick: one run over the tokens; full: also what units = measured and own_text = 4096 do; auto: "
+             "quick: one run over the tokens; full: also what units = measured and own_text = 12288 do; auto: "
              "full unless the model is large"),
       option("compress.units", &Job::compress, &Job::Compress::units, choice_or_auto(loss_units_words()),
              "how layers are weighed: by the residual stream, or by the loss that compressing each is "

@@ -28,7 +28,7 @@ struct BlockSpectra {
 /// Allocates bands of 8, 6, 5, 4, 3 and 2 bits, in this order, with steps possibly several of the same bits.
 /// Minimises the sum of expected losses plus mu times the bytes, for the least mu that needs at most `bytes`
 /// per token: for each block bands with steps, by dynamic programming over where they begin, or with a gain,
-/// for each latent by itself, whichever costs less.
+/// for eight latents (one in small blocks) at a time, whichever costs less.
 Allocation allocate_bits(const std::vector<BlockSpectra>& spectra, double bytes);
 
 /// Keeps the latents of the `count` largest eigenvalues of all blocks unquantised (kPlainBits); ties go to

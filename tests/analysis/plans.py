@@ -26,7 +26,7 @@ def write_plan(folder, name, algorithm, stored, bands=((8, 16),), kept=None, **a
                   "stored": stored, "stored_asked": round(stored, 2), "bits": "auto", "model_type": "olmo2",
                   "config_sha256": "c0", "layers": LAYERS, "kv_heads": KV_HEADS, "head_size": HEAD_SIZE,
                   "bytes_full": float(BYTES_FULL), "bytes_stored": stored * BYTES_FULL,
-                  "bytes_read": stored * BYTES_FULL, "tokens_path": "there/docs.fit.bin"} | attributes
+                  "bytes_read": stored * BYTES_FULL, "exact_first": 4, "tokens_path": "there/docs.fit.bin"} | attributes
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.h5"
     with h5py.File(path, "w") as file:

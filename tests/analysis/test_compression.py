@@ -88,18 +88,24 @@ class TestPage(unittest.TestCase):
 
     def test_every_number_of_the_table(self):
         self.assertEqual(self.rows("runs"), [
-            ["int8", "keys and values", "0.530", "0.0010 ± 0.0001", "+0.0010 ± 0.0100", "0.0020 ± 0.0002",
+            ["int8", "keys and values", "0.530", "0.534 / 0.531 / 0.530",
+             "0.0010 ± 0.0001", "+0.0010 ± 0.0100", "0.0020 ± 0.0002",
              "+0.0020 ± 0.0200", "51 of 96", "51 (0.530)", "102 of 192", "30", "40", "0.75"],
-            ["headspan, causal", "keys and values", "0.500", "0.7000 ± 0.0100", "+0.7000 ± 0.0100", "0.3000 ± 0.0100",
+            ["headspan, causal", "keys and values", "0.500", "0.504 / 0.501 / 0.500",
+             "0.7000 ± 0.0100", "+0.7000 ± 0.0100", "0.3000 ± 0.0100",
              "+0.3000 ± 0.0200", f"{HEADS_STORED} of 96", f"{HEADS_READ} ({HEADS_READ / 96:.3f})", "96 of 192", "30",
              "40", "0.75"],
-            ["latent", "keys and values", "0.250", "0.0200 ± 0.0030", "+0.0200 ± 0.0100", "0.0400 ± 0.0050",
+            ["latent", "keys and values", "0.250", "0.256 / 0.251 / 0.250",
+             "0.0200 ± 0.0030", "+0.0200 ± 0.0100", "0.0400 ± 0.0050",
              "+0.0400 ± 0.0200", "24 of 96", "24 (0.250)", "48 of 192", "50", "40", "1.25"],
-            ["latent, whole columns", "keys and values", "0.500", "0.0040 ± 0.0003", "+0.0040 ± 0.0100",
+            ["latent, whole columns", "keys and values", "0.500", "0.504 / 0.501 / 0.500",
+             "0.0040 ± 0.0003", "+0.0040 ± 0.0100",
              "0.000120 ± 0.000002", "+0.0001 ± 0.0200", "48 of 96", "48 (0.500)", "96 of 192", "30", "40", "0.75"],
-            ["headspan, causal", "keys alone", "0.750", "0.6000 ± 0.0100", "+0.6000 ± 0.0100", "0.2000 ± 0.0100",
+            ["headspan, causal", "keys alone", "0.750", "0.752 / 0.750 / 0.750",
+             "0.6000 ± 0.0100", "+0.6000 ± 0.0100", "0.2000 ± 0.0100",
              "+0.2000 ± 0.0200", "72 of 96", "72 (0.750)", "144 of 192", "30", "40", "0.75"],
-            ["headspan, causal", "values alone", "0.750", "0.2000 ± 0.0100", "+0.2000 ± 0.0100", "0.0667 ± 0.0100",
+            ["headspan, causal", "values alone", "0.750", "0.752 / 0.750 / 0.750",
+             "0.2000 ± 0.0100", "+0.2000 ± 0.0100", "0.0667 ± 0.0100",
              "+0.0667 ± 0.0200", "72 of 96", "72 (0.750)", "144 of 192", "30", "40", "0.75"]])
 
     def test_titles_say_what_is_seen(self):
@@ -349,6 +355,9 @@ class TestFolders(unittest.TestCase):
         for name, summary in (("recent", {"exact_recent": 32}), ("prefill", {"exact_recent": 0, "prefill": "exact"})):
             write_run(folder, name, "latent", 0.2, on_both(0.001, 0.0001, 0.002, 0.0001), ((8, 4),), summary=summary)
         runs, _ = read_folder(folder)
+        self.assertEqual({run.plan.path.stem: round(run.share_at(512), 6) for run in runs},
+                         {"latent": round((508 * 0.2 + 4) / 512, 6), "recent": round((508 * 0.2 + 4 + 32) / 512, 6),
+                          "prefill": round((508 * 0.2 + 4) / 512, 6)})
         self.assertEqual({run.plan.path.stem: run.method for run in runs},
                          {"latent": "latent", "recent": "latent, last 32 exact", "prefill": "latent, exact prefill"})
         axes = compression_figures.draw_text(runs, "docs.heldout", False).axes

@@ -12,6 +12,7 @@ from ..figures.selection import LETTERS
 from ..page import as_json, environment, picture, plot_library, template_text
 from .plan import STREAMS, UNCALIBRATED, domain_of
 
+CONTEXTS = (512, 2048, 8192)  # tokens, for which the table counts all bytes
 LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page makes recommendations, descending
 ROUNDING = 1e-9
 TEXT_CAPTION = ("Both streams compressed: KL to the full cache with its standard error, and perplexity, of which the "
@@ -77,6 +78,7 @@ def table_rows(runs, texts, several):
     order = sorted(runs, key=lambda run: (list(STREAMS).index(run.plan.streams), run.plan.algorithm not in UNCALIBRATED,
                                           run.method, run.plan.calibration, -run.plan.stored))
     return [[*method_cells(run, several), f"{run.plan.stored:.3f}",
+             " / ".join(f"{run.share_at(tokens):.3f}" for tokens in CONTEXTS),
              *(cell for text in texts for cell in loss_cells(run, text)), *byte_cells(run), *speed_cells(run)]
             for run in order]
 

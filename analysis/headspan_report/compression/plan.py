@@ -31,6 +31,7 @@ class Layer:
     columns: np.ndarray  # [bands]
     bits: np.ndarray  # [bands], 16: as it is
     kept: np.ndarray | None
+    group: int = 1  # tokens that are quantised together
 
 
 @dataclass
@@ -114,6 +115,16 @@ class Run:
         """What the page calls this way to compress."""
         return f"{self.plan.method}, {self.mode}" if self.mode else self.plan.method
 
+    def share_at(self, tokens):
+        """Returns the share of the bytes of a full cache that a sequence of so many tokens takes, with the tokens that are
+        kept as they were: the first ones instead of what is stored, recent ones beside it, and those of a group that waits
+        for more, half a group on average."""
+        stored, first = float(self.plan.stored), int(self.plan.attributes.get("exact_first", 0))
+        waiting = (max(layer.group for layers in self.plan.stored_by.values() for layer in layers) - 1) / 2
+        recent = int(self.summary.get("exact_recent", 0))
+        exact = min(tokens, first + waiting)
+        return ((tokens - exact) * stored + exact + min(tokens, recent)) / tokens
+
     def kl(self, text):
         """Returns (KL, its standard error or None); None if this run was not evaluated on the text."""
         found = self.texts.get(text)
@@ -153,7 +164,8 @@ def read_plan(path):
 
 def read_layer(group):
     kept = np.asarray(group["kept"]) if "kept" in group else None
-    return Layer(np.asarray(group.attrs["band_columns"]), np.asarray(group.attrs["band_bits"]), kept)
+    return Layer(np.asarray(group.attrs["band_columns"]), np.asarray(group.attrs["band_bits"]), kept,
+                 int(group.attrs.get("band_tokens", 1)))
 
 
 def read_summary(path):

@@ -86,7 +86,8 @@ class CompressionJobs(StudyTest):
         self.assertEqual(made, ["quantise-4", "latent-0.27-docs", "latent-0.27-prose"])
         kl = {}  # by domain of the calibration and of the text, as the page tells it
         for method, stored, fit, *found in self.table("domains", out):
-            self.assertEqual((method, stored), ("latent", "0.270"))
+            self.assertEqual(method, "latent")
+            self.assertTrue(0.265 <= float(stored) <= 0.27, stored)  # bits of eight columns at a time
             summary = json.loads((out / f"latent-0.27-{fit}.json").read_text())["texts"]
             for domain, cell in zip(("docs", "prose"), found):
                 kl[fit, domain] = float(cell.split()[0])

@@ -64,7 +64,9 @@ class Prefill(CompressionTest):
             plan, reference = cached_forward.read_plan(path), Model(GOLDEN / model)
             expected = cached_forward.summary(reference, self.windows, plan, {END}, prefilled=True)
             with self.subTest(model=model, algorithm=algorithm):
-                found = self.evaluate(1 + number % 3, model, "prefilled", plan=path, texts=self.documents, prefill="exact", batch=3)
+                ranks = 1 + number % 3
+                found = self.evaluate(ranks, model, "prefilled", plan=path, texts=self.documents, prefill="exact", batch=3,
+                                      **({"run.tensor_parallel": 2} if ranks == 2 else {}))
                 self.assertEqual((found["prefill"], found["exact_recent"]), ("exact", 0))
                 self.assert_scores(found["texts"]["documents"], expected)
                 self.assertGreater(found["tokens_per_second"]["decode"], 0)

@@ -19,8 +19,8 @@ ModelConfig model_of(std::int64_t layers, std::int64_t width) {
 }
 
 CalibrationEffort effort_of(Job::Compress rule, const ModelConfig& config, bool grams = false,
-                            bool generates = true) {
-  return choose_effort(rule, config, grams, generates);
+                            std::int64_t most_text = 20000) {
+  return choose_effort(rule, config, grams, most_text);
 }
 
 TEST(CalibrationEffort, follows_from_the_size_of_the_model) {
@@ -32,7 +32,8 @@ TEST(CalibrationEffort, follows_from_the_size_of_the_model) {
   EXPECT_TRUE(effort_of(rule, small).chosen);
   EXPECT_EQ(effort_of(rule, large).units, LossUnits::residual);
   EXPECT_EQ(effort_of(rule, large).own_text, 0);
-  EXPECT_EQ(effort_of(rule, small, false, false).own_text, 0) << "no token to begin with";
+  EXPECT_EQ(effort_of(rule, small, false, 0).own_text, 0) << "no token to begin with";
+  EXPECT_EQ(effort_of(rule, small, false, 1500).own_text, 1500) << "more than of the user's text";
   rule.effort = Effort::full;
   EXPECT_EQ(effort_of(rule, large).units, LossUnits::measured);
   EXPECT_FALSE(effort_of(rule, large).chosen);

@@ -74,16 +74,16 @@ Prepared prepare(const Job& job) {
   check_latents(job.compress, config);
   check_references(job.compress, config.layers, config.kv_heads);
   check_file_name(job.compress.plan, "compress.plan", job.compress.plan);
-  if (!prepared.input) prepared.effort = choose_effort(job.compress, config, true, false);
+  if (!prepared.input) prepared.effort = choose_effort(job.compress, config, true, 0);
   if (!prepared.input || !is_calibrated(job.compress.algorithm)) return prepared;
   prepared.sample = take_sample(prepared.tokens, config, prepared.input->config_path, job.model.name);
-  prepared.effort =
-      choose_effort(job.compress, config, false, can_start_text(*prepared.input, prepared.sample));
-  if (prepared.effort.own_text > 0) check_self_generated_text(*prepared.input, prepared.sample);
   std::int64_t fit = 0;
   for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
     if (prepared.sample.heldout[s] == 0)
       fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - prepared.tokens.skip_first);
+  const std::int64_t most_text = can_start_text(*prepared.input, prepared.sample) ? fit : 0;
+  prepared.effort = choose_effort(job.compress, config, false, most_text);
+  if (prepared.effort.own_text > 0) check_self_generated_text(*prepared.input, prepared.sample);
   if (rounds_columns(job.compress.algorithm))
     check_fit_tokens(fit, config.head_size, "a head", prepared.tokens);
   else

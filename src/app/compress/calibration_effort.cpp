@@ -1,5 +1,7 @@
 #include "app/compress/calibration_effort.h"
 
+#include <algorithm>
+
 #include "dist/matrix/linear_algebra.h"
 #include "model/weights/weights.h"
 
@@ -19,7 +21,7 @@ double operations_of_measuring(const ModelConfig& config) {
 }  // namespace
 
 CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,
-                                bool generates) {
+                                std::int64_t most_text) {
   const bool weighs =
       rule.algorithm == CompressionAlgorithm::latent || rule.algorithm == CompressionAlgorithm::headspan;
   const bool measures = weighs && !from_grams && config.kv_heads * config.head_size <= kMaxEigenvectors &&
@@ -27,7 +29,7 @@ CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& co
                                                          operations_of_measuring(config) <= kMostOperations));
   CalibrationEffort effort;
   effort.units = rule.units.value_or(measures ? LossUnits::measured : LossUnits::residual);
-  effort.own_text = rule.own_text.value_or(measures && generates ? kOwnText : 0);
+  effort.own_text = rule.own_text.value_or(measures ? std::min(kOwnText, most_text) : 0);
   effort.chosen =
       weighs && !from_grams && rule.effort == Effort::automatic && (!rule.units || !rule.own_text);
   return effort;

@@ -16,9 +16,10 @@ struct CalibrationEffort {
 
 /// Returns the work for a model. Units are measured, and the model generates text, for latent and headspan,
 /// with effort = full, and with auto if the forwards that measure take at most 2e14 operations (ten minutes
-/// on a desktop, seconds on a node of a cluster). `from_grams`: the model is not run. `generates`: there is a
-/// token that text can begin with. Local.
+/// on a desktop, seconds on a node of a cluster). `from_grams`: the model is not run.
+/// `most_text`: how many tokens may be generated, no more than there are of the user's text; 0 where no token
+/// can begin a text. Local.
 CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,
-                                bool generates);
+                                std::int64_t most_text);
 
 }  // namespace headspan

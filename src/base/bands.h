@@ -49,6 +49,11 @@ constexpr double normal_step(int bits) {
   return steps[bits];
 }
 
+/// Returns whether the bands of a record share a gain.
+inline bool has_gain(const std::vector<Band>& bands) {
+  return !bands.empty() && bands.front().coding == Coding::gain;
+}
+
 /// Returns how many numbers of 16 bits a coded band holds beside its codes.
 constexpr std::int64_t scales_of(const Band& band) { return band.coding == Coding::range ? 2 : 1; }
 

@@ -234,12 +234,13 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
 
 void tell(const CalibrationEffort& effort, const Log& log) {
   if (!effort.chosen) return;
-  if (effort.units == LossUnits::measured)
-    log.notice("compress.effort = auto: the loss of compressing each layer is measured" +
-               (effort.own_text > 0 ? ", and the model generates " + std::to_string(effort.own_text) +
-                                          " tokens to calibrate on too"
-                                    : std::string()) +
-               "; compress.effort = quick does neither");
+  std::string work;
+  if (effort.units == LossUnits::measured) work = "the loss of compressing each layer is measured";
+  if (effort.own_text > 0)
+    work += (work.empty() ? "" : ", and ") + ("the model generates " + std::to_string(effort.own_text)) +
+            " tokens to calibrate on too";
+  if (!work.empty())
+    log.notice("compress.effort = auto: " + work + "; not with compress.effort = quick");
   else
     log.notice(
         "compress.effort = auto: the model is run once, because of its size; compress.effort = full "

@@ -22,23 +22,23 @@ struct BlockLatents {
   Latents latents;
 };
 
+/// Returns a variance, raised to the rounding error of the layer's largest.
+double resolved(double variance, double largest) {
+  return std::max(variance, std::numeric_limits<double>::epsilon() * largest);
+}
+
 /// Returns the power of two by which a band is multiplied, so that its first latent, of this variance, has a
 /// standard deviation of about 1: scales of 16 bits are then accurate whatever the unit of the loss. Returns
 /// 1 if nothing varies. A variance below the rounding error of the layer's largest is raised to that error.
 /// FP32 can represent the result and its inverse.
 double band_scale(double variance, double largest) {
-  const double resolved = std::max(variance, std::numeric_limits<double>::epsilon() * largest);
-  return resolved > 0 ? std::exp2(std::clamp(-std::round(std::log2(resolved) / 2), -64.0, 64.0)) : 1;
+  const double found = resolved(variance, largest);
+  return found > 0 ? std::exp2(std::clamp(-std::round(std::log2(found) / 2), -64.0, 64.0)) : 1;
 }
 
 /// Returns the step of a latent of this variance in a record with a gain, within the same bounds.
 double column_step(double variance, double largest, int bits) {
-  const double resolved = std::max(variance, std::numeric_limits<double>::epsilon() * largest);
-  return std::clamp(std::sqrt(resolved) * normal_step(bits), 0x1p-64, 0x1p64);
-}
-
-bool has_gain(const std::vector<Band>& bands) {
-  return !bands.empty() && bands.front().coding == Coding::gain;
+  return std::clamp(std::sqrt(resolved(variance, largest)) * normal_step(bits), 0x1p-64, 0x1p64);
 }
 
 class LatentPlanner {
@@ -165,12 +165,13 @@ class LatentPlanner {
         PlannedBlock block = make_block(stream, layer, allocation.bands[b], spectra[b]);
         std::int64_t size = 0;
         for (const Band& band : block.bands) size += columns() * band.columns;
-        for (std::vector<float>* values : {&block.projection, &block.reconstruction, &block.weights}) {
-          const bool weights = values == &block.weights;
-          const std::int64_t count = !weights ? size : has_gain(block.bands) ? size / columns() : 0;
-          values->resize(to_size(count));
-          comm_.broadcast(values->data(), count, 0);
-        }
+        const auto broadcast = [&](std::vector<float>& values, std::int64_t count) {
+          values.resize(to_size(count));
+          comm_.broadcast(values.data(), count, 0);
+        };
+        broadcast(block.projection, size);
+        broadcast(block.reconstruction, size);
+        if (has_gain(block.bands)) broadcast(block.weights, size / columns());
         scales[b] = std::max(measure(stream, layer, block), 1e-12) / allocation.loss[b];
       }
     return scales;

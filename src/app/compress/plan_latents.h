@@ -11,7 +11,8 @@ void check_latents(const Job::Compress& rule, const ModelConfig& config);
 
 /// Plans latents in few bits or as whole columns, for which Grams of each layer suffice. With `measure`
 /// (compress.units = measured) the expected losses of each layer and stream are rescaled so that those of its
-/// first plan equal the measured loss. Collective over the grid of the Grams.
+/// first plan equal the measured loss, for bands with steps and for bands that share a gain, and each layer
+/// and stream gets the ones that then lose less. Collective over the grid of the Grams.
 PlannedStreams plan_latents(const Job::Compress& rule, const Calibration& calibration,
                             const MeasuredKl& measure);
 

@@ -206,7 +206,7 @@ class PlanReader {
       block.eigenvalues = numbers<double>(group + "/eigenvalues", {all});
       block.projection = numbers<float>(group + "/projection", {all, r});
       block.reconstruction = numbers<float>(group + "/lift", {r, all});
-      if (r > 0 && block.bands.front().coding == Coding::gain) block.weights = weights(group, r);
+      if (has_gain(block.bands)) block.weights = weights(group, r);
     } else {
       block.kept = list(group + "/kept");
       block.targets = list(group + "/targets");

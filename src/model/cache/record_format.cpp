@@ -276,7 +276,7 @@ RecordFormat::RecordFormat(const std::vector<Band>& bands, Dtype plain, const st
     columns_ += band.columns;
     bytes_ += coded ? band_bytes(band) : band.columns * plain_bytes(plain);
   }
-  HS_ASSERT(gain_.has_value() == (!bands_.empty() && bands_.front().band.coding == Coding::gain));
+  HS_ASSERT(columns_ == 0 || gain_.has_value() == has_gain(bands));
 }
 
 template <class T>

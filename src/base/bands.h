@@ -34,7 +34,7 @@ inline const WordList<Coding>& coding_words() {
 /// A run of neighbouring columns of a stored block.
 struct Band {
   std::int64_t columns = 0;
-  int bits = kPlainBits;  ///< 2, 3, 4, 5, 6 or 8, or kPlainBits
+  int bits = kPlainBits;  ///< 1 to 8, or kPlainBits
   Coding coding = Coding::symmetric;
   std::int64_t tokens =
       1;                 ///< that share the scales of each column (range); 1: columns share those of a token

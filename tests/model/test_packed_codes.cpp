@@ -19,7 +19,7 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const int bits : {2, 3, 4, 5, 6, 8})
+  for (int bits = 1; bits <= 8; ++bits)
     for (const Coding coding : {Coding::symmetric, Coding::range, Coding::gguf})
       for (const std::int64_t columns : {1, 5, 7, 8, 13, 64})
         for (const at::ScalarType type : {at::kFloat, at::kDouble})

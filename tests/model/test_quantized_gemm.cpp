@@ -18,22 +18,25 @@ constexpr double kBefore = 0.5;  // what the kernels add to
 constexpr std::int64_t kPadding = 3;
 
 struct Shape {
-  int bits;
+  int bits;  // of the first section
   std::int64_t rows, tokens, columns;
+  int sections;
 
   std::string text() const {
     return std::to_string(bits) + " bits, " + std::to_string(rows) + " rows, " + std::to_string(tokens) +
-           " tokens, " + std::to_string(columns) + " columns";
+           " tokens, " + std::to_string(columns) + " columns, " + std::to_string(sections) + " sections";
   }
 };
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  for (const int bits : {2, 3, 4, 5, 6, 8})
+  for (int bits = 1; bits <= 8; ++bits)
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 9, 16})
       for (const std::int64_t tokens : {1, 2, 7, 8, 9, 17, 63, 64})
         for (const std::int64_t columns : {1, 2, 7, 8, 9, 30, 64, 127, 128, 130, 300})
-          all.push_back({bits, rows, tokens, columns});
+          for (const int sections : {1, 2, 4})
+            if (sections == 1 || columns > 8 * sections)
+              all.push_back({bits, rows, tokens, columns, sections});
   return all;
 }
 
@@ -48,19 +51,36 @@ struct Stored {
   Stored(const Shape& shape, bool whole) {
     std::mt19937 engine(3);
     std::uniform_real_distribution<float> real(0.25F, 1);
-    const std::int64_t stride = 2 + (shape.columns * shape.bits + 7) / 8;
+    std::int64_t stride = 2;
+    for (std::int64_t columns = shape.columns; columns > 0; columns -= block.sections[block.count++].count) {
+      const bool last = block.count + 1 == shape.sections;
+      const int bits = 1 + (shape.bits - 1 + 3 * block.count) % 8;
+      const std::int64_t count = last ? columns : shape.columns / shape.sections / 8 * 8;
+      block.sections[block.count] = {nullptr, 0, shape.tokens, bits, count};
+      stride += (count * bits + 7) / 8;
+    }
     bytes.assign(static_cast<std::size_t>(shape.tokens * stride + 7), 0xff);
-    block.codes = {bytes.data() + 2, stride, shape.tokens, shape.bits, shape.columns};
     for (std::int64_t t = 0; t < shape.tokens; ++t) {
       block.step[t] = whole ? 1 : real(engine);
-      block.base[t] = whole ? -3 : -real(engine);
-      for (std::int64_t c = 0; c < shape.columns; ++c) {
-        const auto code = static_cast<unsigned>(engine() % (1U << shape.bits));
-        put(static_cast<std::size_t>(2 + t * stride), c * shape.bits, shape.bits, code);
-        const double step = static_cast<double>(block.step[t]);
-        values.push_back(static_cast<double>(block.base[t]) + code * step);
-        spread.push_back(std::abs(code - std::exp2(shape.bits - 1)) * step);
+      block.middle[t] = whole ? -3 : -real(engine);
+      std::size_t at = static_cast<std::size_t>(2 + t * stride);
+      for (int s = 0; s < block.count; ++s) {
+        write(block.sections[s], t, at, engine);
+        if (t == 0) block.sections[s].codes = bytes.data() + at;
+        block.sections[s].stride = stride;
+        at += static_cast<std::size_t>((block.sections[s].count * block.sections[s].bits + 7) / 8);
       }
+    }
+  }
+
+  /// Draws the codes of token t in a section, which begin at a byte.
+  void write(const CodedRows& section, std::int64_t t, std::size_t at, std::mt19937& engine) {
+    for (std::int64_t c = 0; c < section.count; ++c) {
+      const auto code = static_cast<unsigned>(engine() % (1U << section.bits));
+      put(at, c * section.bits, section.bits, code);
+      const double step = static_cast<double>(block.step[t]), out = code - std::exp2(section.bits - 1);
+      values.push_back(static_cast<double>(block.middle[t]) + out * step);
+      spread.push_back(std::abs(out) * step);
     }
   }
 
@@ -190,7 +210,7 @@ TEST(CodedRows, integers_are_multiplied_as_they_are) {
 }
 
 TEST(CodedRows, nothing_comes_of_zeros) {
-  const Shape shape{3, 2, 5, 9};
+  const Shape shape{3, 2, 5, 9, 1};
   const Stored stored(shape, false);
   const std::vector<float> zeros(64, 0);
   std::vector<float> y(64, kBefore);

@@ -10,6 +10,7 @@
 
 #include "model/cache/block_pages.h"
 #include "model/kernels/normal_levels.h"
+#include "model/kernels/row_kernels.h"
 
 namespace headspan {
 namespace {
@@ -95,7 +96,7 @@ std::vector<T> round_trip(const RecordFormat& format, const std::vector<double>&
 }
 
 TEST(RecordFormat, coded_bands_follow_the_definition) {
-  for (const int bits : {2, 3, 4, 5, 6, 8})
+  for (int bits = 1; bits <= 8; ++bits)
     for (const auto& [word, coding] : coding_words())
       for (const std::int64_t columns : {1, 7, 8, 13, 64}) {
         if (coding == Coding::normal && bits > kMostNormalBits) continue;
@@ -172,6 +173,36 @@ TEST(RecordFormat, a_gain_is_the_one_that_loses_least) {
   }
   EXPECT_GE(chosen.size(), 3U) << "every record has the same multiple";
   EXPECT_EQ(round_trip<double>(format, std::vector<double>(64, 0.0)), std::vector<double>(64, 0.0));
+}
+
+TEST(RecordFormat, bands_with_one_gain_are_read_at_once) {
+  std::vector<Band> bands{{24, 7, Coding::gain}};
+  for (const auto& [columns, bits] : {std::pair{64, 4}, {40, 3}, {200, 2}, {5, 2}, {16, 1}})
+    bands.push_back({columns, bits, Coding::gain, 1, 1, true});
+  const RecordFormat format(bands, Dtype::float32, std::vector<float>(349, 1));
+  const std::vector<ColumnRun> runs = format.column_runs(0, format.columns());
+  std::vector<std::pair<std::int64_t, int>> found;  // columns, bands
+  for (const ColumnRun& run : runs) found.emplace_back(run.count, run.bands);
+  EXPECT_EQ(found, (std::vector<std::pair<std::int64_t, int>>{{128, 3}, {200, 1}, {5, 1}, {16, 1}}));
+
+  std::vector<std::byte> record(static_cast<std::size_t>(format.bytes() + format.slack()));
+  std::vector<float> z, whole(static_cast<std::size_t>(RecordFormat::leading(format.columns()))), out(208);
+  for (const double x : draw(format.columns(), 2, 5)) z.push_back(static_cast<float>(x));
+  format.pack(z.data(), record.data());
+  format.unpack(record.data(), 1, 0, 0, format.columns(), whole.data(),
+                RecordFormat::leading(format.columns()));
+  for (const ColumnRun& run : runs) {
+    const QuantizedBlock block = format.codes(record.data(), 1, run);
+    std::int64_t column = run.first;
+    for (int s = 0; s < block.count; column += block.sections[s++].count) {
+      const CodedRows& codes = block.sections[s];
+      const float base = block.middle[0] - std::exp2(static_cast<float>(codes.bits - 1)) * block.step[0];
+      expand_codes(codes, &base, block.step, out.data(), 208);
+      for (std::int64_t c = 0; c < codes.count; ++c)
+        EXPECT_NEAR(out[static_cast<std::size_t>(c)], whole[static_cast<std::size_t>(column + c)], 1e-4F)
+            << column + c;
+    }
+  }
 }
 
 TEST(RecordFormat, a_constant_is_kept_with_an_offset_and_zero_without) {

@@ -9,9 +9,9 @@ from itertools import groupby
 
 import numpy as np
 
-BITS = (2, 3, 4, 5, 6, 8)
+BITS = range(1, 9)
 SCALE_BITS = 16
-NORMAL_STEPS = {2: 0.9957, 3: 0.5860, 4: 0.3352, 5: 0.1881, 6: 0.1041, 8: 0.0308}  # Max's table for a normal number
+NORMAL_STEPS = {1: 1.5958, 2: 0.9957, 3: 0.5860, 4: 0.3352, 5: 0.1881, 6: 0.1041, 7: 0.0569, 8: 0.0308}  # Max, for a normal number
 FLOOR = 1e-9  # of the layer's largest eigenvalue of a metric
 
 

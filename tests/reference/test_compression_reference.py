@@ -102,7 +102,7 @@ class LatentsTest(unittest.TestCase):
 
             for theta in np.geomspace(1e-5, 1e3, 2700):
                 level = [np.log2(b.eigenvalues / theta) / 2 + 1 for b in self.blocks]
-                bits = [np.max([np.where(own >= b, b, 0) for b in (2, 3, 4, 5, 6, 8)], 0) for own in level]
+                bits = [np.max([np.where(own >= b, b, 0) for b in range(1, 9)], 0) for own in level]
                 cost = sum(b.sum() + 16 * np.count_nonzero(np.unique(b)) for b in bits)
                 if cost <= stored * 16 * 36:
                     break

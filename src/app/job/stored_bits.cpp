@@ -16,8 +16,8 @@ std::vector<Band> read_bands(const std::string& text) {
     const std::size_t cross = part.find('x');
     if (cross == std::string::npos) throw BadValue("is no list of bands");
     const std::int64_t columns = integer(1).read(part.substr(0, cross)),
-                       bits = integer(2).read(part.substr(cross + 1));
-    if (bits > 8 || bits == 7) throw BadValue("has a band of " + std::to_string(bits) + " bits");
+                       bits = integer(1).read(part.substr(cross + 1));
+    if (bits > 8) throw BadValue("has a band of " + std::to_string(bits) + " bits");
     if (!bands.empty() && bits >= bands.back().bits) throw BadValue("has bands of rising bits");
     bands.push_back({columns, to_int(bits)});
   }
@@ -35,9 +35,7 @@ std::string write_bands(const std::vector<Band>& bands) {
 
 ValueKind<StoredBits> stored_bits() {
   return {
-      "auto, 16, 8, 5, 4, 3, 2, or bands COUNTxBITS such as 16x8,32x6 with 2, 3, 4, 5, 6 or 8 bits, more "
-      "before "
-      "fewer",
+      "auto, 16, 8, 5, 4, 3, 2, or bands COUNTxBITS such as 16x8,32x6 with 1 to 8 bits, more before fewer",
       [](const std::string& text) -> StoredBits {
         if (const auto width = value_of(width_words(), text)) return {width, {}};
         if (text == "auto") return {};

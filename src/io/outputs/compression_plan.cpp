@@ -219,7 +219,7 @@ class PlanReader {
   void read_bands(const std::string& group, PlannedBlock& block) const {
     const auto columns = attribute<std::vector<std::int64_t>>(group, "band_columns"),
                bits = attribute<std::vector<std::int64_t>>(group, "band_bits");
-    static const std::set<std::int64_t> known{2, 3, 4, 5, 6, 8, kPlainBits};
+    static const std::set<std::int64_t> known{1, 2, 3, 4, 5, 6, 7, 8, kPlainBits};
     if (columns.size() != bits.size())
       refuse(group, "", "names other bands in band_columns than in band_bits");
     const Coding coding = read_coding(group);
@@ -233,7 +233,7 @@ class PlanReader {
              "is not 1, nor a share below it with band_coding = range");
     for (std::size_t b = 0; b < bits.size(); ++b) {
       if (known.count(bits[b]) == 0)
-        refuse(group + ": band_bits", std::to_string(bits[b]), "is no band of 2, 3, 4, 5, 6, 8 or 16 bits");
+        refuse(group + ": band_bits", std::to_string(bits[b]), "is no band of 1 to 8 or 16 bits");
       if (columns[b] < 0 || columns[b] > plan_.columns())
         refuse(group + ": band_columns", std::to_string(columns[b]),
                "is no number of columns of a layer, which has " + std::to_string(plan_.columns()));

@@ -335,12 +335,20 @@ std::vector<ColumnRun> RecordFormat::column_runs(std::int64_t first, std::int64_
   for (const PlacedBand& placed : bands_) {
     const std::int64_t begin = std::max(first, placed.first), end = std::min(first + count, placed.end());
     if (begin >= end) continue;
-    if (!placed.has_steps() && !runs.empty() && !runs.back().coded)
+    const bool coded = placed.has_steps();
+    if (!runs.empty() && (coded ? placed.joins(runs.back()) : !runs.back().coded)) {
       runs.back().count += end - begin;
-    else
-      runs.push_back({begin, end - begin, placed.has_steps()});
+      ++runs.back().bands;
+    } else {
+      runs.push_back({begin, end - begin, coded});
+    }
   }
   return runs;
+}
+
+bool RecordFormat::PlacedBand::joins(const ColumnRun& run) const {
+  return band.follows && run.count % kGroup == 0 && run.count + band.columns <= ColumnRun::kMostJoined &&
+         run.bands < QuantizedBlock::kMostSections;
 }
 
 QuantizedBlock RecordFormat::codes(const std::byte* record, std::int64_t records,
@@ -348,10 +356,14 @@ QuantizedBlock RecordFormat::codes(const std::byte* record, std::int64_t records
   static_assert(kRecords == kQuantizedTokens);
   const auto placed = std::find_if(bands_.begin(), bands_.end(),
                                    [&](const PlacedBand& other) { return other.first == run.first; });
-  HS_ASSERT(placed != bands_.end() && run.coded && run.count == placed->band.columns);
+  HS_ASSERT(placed != bands_.end() && run.coded);
   QuantizedBlock block;
-  block.codes = coded_rows(placed->band, record + placed->offset, bytes_, records);
-  read_scales(placed->band, record + placed->scales, bytes_, records, block.base, block.step);
+  for (auto band = placed; band != placed + run.bands; ++band)
+    block.sections[block.count++] = coded_rows(band->band, record + band->offset, bytes_, records);
+  HS_ASSERT(block.columns() == run.count);
+  read_scales(placed->band, record + placed->scales, bytes_, records, block.middle, block.step);
+  const auto middle = static_cast<float>(1 << (placed->band.bits - 1));
+  for (std::int64_t t = 0; t < kQuantizedTokens; ++t) block.middle[t] += middle * block.step[t];
   return block;
 }
 

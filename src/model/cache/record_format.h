@@ -40,7 +40,11 @@ namespace headspan {
 struct ColumnRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
-  bool coded = false;  ///< the run is one band of evenly spaced codes, which a kernel may read as they are
+  /// The run is one band of evenly spaced codes, or several that share a gain: a kernel may read it as it is.
+  bool coded = false;
+  int bands = 1;  ///< of a coded run
+
+  static constexpr std::int64_t kMostJoined = 128;  ///< columns; a longer band is a run by itself
 };
 
 class RecordFormat {
@@ -98,6 +102,8 @@ class RecordFormat {
 
     std::int64_t end() const { return first + band.columns; }
     bool is_coded() const { return band.bits != kPlainBits; }
+    /// Returns whether the band can be read together with a run that ends where it begins.
+    bool joins(const ColumnRun& run) const;
     bool has_steps() const { return is_coded() && band.coding != Coding::normal && band.tokens == 1; }
   };
 

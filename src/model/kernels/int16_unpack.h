@@ -17,10 +17,24 @@ namespace headspan::int16_unpack {
 
 using namespace simd;
 
-constexpr std::int64_t kColumns = 128;  // unpacked at a time
-constexpr std::int64_t kGroup = 8;      // codes that fill whole bytes
+constexpr std::int64_t kColumns = 128;                 // unpacked at a time
+constexpr std::int64_t kPairsOfToken = kColumns + 32;  // whole vectors are written behind the last column
+constexpr std::int64_t kGroup = 8;                     // codes that fill whole bytes
 
 inline std::int64_t whole_groups(std::int64_t columns) { return (columns + kGroup - 1) / kGroup * kGroup; }
+
+/// Calls use(section, first, count, to) for each part of columns begin .. begin + columns of z: columns first
+/// .. first + count of a section, which are columns `to` and following of those asked for.
+template <class Use>
+HS_INLINED inline void for_each_section(const QuantizedBlock& z, std::int64_t begin, std::int64_t columns,
+                                        const Use& use) {
+  std::int64_t at = 0;
+  for (int s = 0; s < z.count; at += z.sections[s++].count) {
+    const std::int64_t first = std::max<std::int64_t>(0, begin - at),
+                       last = std::min(z.sections[s].count, begin + columns - at);
+    if (first < last) use(z.sections[s], first, last - first, at + first - begin);
+  }
+}
 
 /// The addresses of codes first .. first + count of each row. At least kSlack bytes after the codes can be
 /// read: to make sure of that, the last rows are copied. Rows after the last one have the address of the last
@@ -205,12 +219,12 @@ HS_INLINED inline void sort_parts(Words<Lanes>& lower, Words<Lanes>& upper) {
   }
 }
 
-/// Sets pairs[t / 2, c] to code c of tokens t and t + 1.
+/// Sets pairs[t / 2, c] to code c of tokens t and t + 1, in rows kPairsOfToken apart.
 template <int Lanes, int Bits>
 HS_INLINED inline void unpack_pairs_of_tokens(const RowStarts& rows, std::int64_t tokens,
                                               std::int64_t columns, std::uint32_t* pairs) {
   constexpr auto kAll = std::make_integer_sequence<int, 2 * Lanes>();
-  for (std::int64_t t = 0; t < tokens; t += 2, pairs += kColumns)
+  for (std::int64_t t = 0; t < tokens; t += 2, pairs += kPairsOfToken)
     for (std::int64_t c = 0; c < columns; c += 2 * Lanes) {
       Codes<Lanes> even, odd, both;
       Words<Lanes> lower, upper;

@@ -8,7 +8,7 @@
 
 namespace headspan {
 
-/// Rows of codes of `bits` bits (2, 3, 4, 5, 6 or 8) laid end to end, the lowest bit first; rows `stride`
+/// Rows of codes of `bits` bits (1 to 8) laid end to end, the lowest bit first; rows `stride`
 /// bytes apart. Up to 7 bytes after the last code are read.
 struct CodedRows {
   const std::uint8_t* codes;
@@ -21,17 +21,30 @@ struct CodedRows {
 constexpr int kMostQuantizedBits = 8;
 constexpr std::int64_t kQuantizedTokens = 64;
 
-/// Columns of at most kQuantizedTokens tokens: z[t, c] = base[t] + code[t, c] * step[t].
+/// Columns of at most kQuantizedTokens tokens, in sections of equal bits. In a section of b bits
+/// z[t, c] = middle[t] + (code[t, c] - 2^(b - 1)) * step[t].
 struct QuantizedBlock {
-  CodedRows codes;
-  float base[kQuantizedTokens];  ///< after the last token any finite value, in `step` too
+  static constexpr int kMostSections = 8;
+
+  CodedRows sections[kMostSections];  ///< of the same rows; all but the last have whole groups of 8 columns
+  int count = 0;                      ///< sections
+  float middle[kQuantizedTokens];     ///< after the last token any finite value, in `step` too
   float step[kQuantizedTokens];
+
+  HS_INLINED std::int64_t rows() const { return sections[0].rows; }
+  HS_INLINED std::int64_t columns() const {
+    std::int64_t sum = 0;
+    for (int s = 0; s < count; ++s) sum += sections[s].count;
+    return sum;
+  }
 };
 
 /// Calls use(constant) with the number of bits as a compile-time constant.
 template <class Use>
 HS_INLINED inline void with_bits(int bits, const Use& use) {
   switch (bits) {
+    case 1:
+      return use(std::integral_constant<int, 1>());
     case 2:
       return use(std::integral_constant<int, 2>());
     case 3:
@@ -42,6 +55,8 @@ HS_INLINED inline void with_bits(int bits, const Use& use) {
       return use(std::integral_constant<int, 5>());
     case 6:
       return use(std::integral_constant<int, 6>());
+    case 7:
+      return use(std::integral_constant<int, 7>());
     default:
       return use(std::integral_constant<int, 8>());
   }

@@ -129,29 +129,26 @@ HS_INLINED inline std::int64_t whole_vectors(std::int64_t lanes) {
   return (lanes + Lanes - 1) / Lanes * Lanes;
 }
 
-/// Computes base + 2^(bits - 1) step for each token, which the codes minus 2^(bits - 1) leave out.
-HS_INLINED inline void middles_of(const QuantizedBlock& z, float* middles) {
-  const auto middle = static_cast<float>(1 << (z.codes.bits - 1));
-  for (std::int64_t t = 0; t < kQuantizedTokens; ++t) middles[t] = z.base[t] + middle * z.step[t];
-}
-
 struct TransposedKernel {
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const IntegerRows* x, const QuantizedBlock* z, float* y,
                              std::int64_t y_leading) {
-    const std::int64_t tokens = z->codes.rows;
-    float middles[kQuantizedTokens];
-    middles_of(*z, middles);
+    const std::int64_t tokens = z->rows(), columns = z->columns();
     for (std::int64_t m = 0; m < x->rows(); ++m)
-      for (std::int64_t t = 0; t < tokens; ++t) y[m * y_leading + t] += x->sum(m) * middles[t];
+      for (std::int64_t t = 0; t < tokens; ++t) y[m * y_leading + t] += x->sum(m) * z->middle[t];
     alignas(64) std::uint32_t words[kColumns / 2 * kQuantizedTokens];
-    for (std::int64_t c = 0; c < z->codes.count; c += kColumns) {
-      const std::int64_t count = std::min(kColumns, z->codes.count - c), padded = whole_groups(count);
-      const RowStarts starts(z->codes, c, count);
-      with_bits(z->codes.bits, [&](auto bits) HS_INLINED {
-        unpack_pairs_of_columns<Lanes, bits>(starts, tokens, padded, words);
-      });
-      const PairMatrix pairs{words, kQuantizedTokens, padded / 2, whole_vectors<Lanes>(tokens)};
+    for (std::int64_t c = 0; c < columns; c += kColumns) {
+      const std::int64_t count = std::min(kColumns, columns - c);
+      for_each_section(*z, c, count,
+                       [&](const CodedRows& codes, std::int64_t first, std::int64_t part, std::int64_t to)
+                           HS_INLINED {
+                             const RowStarts starts(codes, first, part);
+                             with_bits(codes.bits, [&](auto bits) HS_INLINED {
+                               unpack_pairs_of_columns<Lanes, bits>(starts, tokens, whole_groups(part),
+                                                                    words + to / 2 * kQuantizedTokens);
+                             });
+                           });
+      const PairMatrix pairs{words, kQuantizedTokens, whole_groups(count) / 2, whole_vectors<Lanes>(tokens)};
       for (std::int64_t first = 0; first < x->rows(); first += kRows) {
         const std::int64_t rows = std::min(kRows, x->rows() - first);
         const std::uint32_t* row_pairs[kRows];
@@ -223,23 +220,22 @@ struct IntegerWeights {
 
 /// Rounds the weights w: [tokens of z].
 template <int Lanes>
-HS_INLINED inline void round_weights(const float* w, const QuantizedBlock& z, const float* middles,
-                                     IntegerWeights& to) {
+HS_INLINED inline void round_weights(const float* w, const QuantizedBlock& z, IntegerWeights& to) {
   constexpr int kVectors = kQuantizedTokens / Lanes;
   float padded[kQuantizedTokens];
-  if (z.codes.rows < kQuantizedTokens) {
-    std::fill(std::copy_n(w, z.codes.rows, padded), padded + kQuantizedTokens, 0.0F);
+  if (z.rows() < kQuantizedTokens) {
+    std::fill(std::copy_n(w, z.rows(), padded), padded + kQuantizedTokens, 0.0F);
     w = padded;
   }
   Floats<Lanes> products[kVectors], middle = {}, lanes = {};
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
-    Floats<Lanes> weights, step, middles_of_vector;
+    Floats<Lanes> weights, step, middles;
     load(w + v * Lanes, weights);
     load(z.step + v * Lanes, step);
-    load(middles + v * Lanes, middles_of_vector);
+    load(z.middle + v * Lanes, middles);
     products[v] = weights * step;
-    middle += weights * middles_of_vector;
+    middle += weights * middles;
     keep_larger<Lanes>(products[v], lanes);
   }
   const float largest = largest_of<Lanes>(lanes);
@@ -254,22 +250,25 @@ struct ProductKernel {
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const float* w, std::int64_t w_leading, std::int64_t rows,
                              const QuantizedBlock* z, float* y, std::int64_t y_leading) {
-    float middles[kQuantizedTokens];
-    middles_of(*z, middles);
-    alignas(64) std::uint32_t words[kQuantizedTokens / 2 * kColumns];
-    for (std::int64_t c = 0; c < z->codes.count; c += kColumns) {
-      const std::int64_t count = std::min(kColumns, z->codes.count - c);
-      const RowStarts starts(z->codes, c, count);
-      with_bits(z->codes.bits, [&](auto bits) HS_INLINED {
-        unpack_pairs_of_tokens<Lanes, bits>(starts, z->codes.rows, count, words);
-      });
-      const PairMatrix pairs{words, kColumns, (z->codes.rows + 1) / 2, whole_vectors<Lanes>(count)};
+    const std::int64_t columns = z->columns();
+    alignas(64) std::uint32_t words[kQuantizedTokens / 2 * kPairsOfToken];
+    for (std::int64_t c = 0; c < columns; c += kColumns) {
+      const std::int64_t count = std::min(kColumns, columns - c);
+      for_each_section(*z, c, count,
+                       [&](const CodedRows& codes, std::int64_t first, std::int64_t part, std::int64_t to)
+                           HS_INLINED {
+                             const RowStarts starts(codes, first, part);
+                             with_bits(codes.bits, [&](auto bits) HS_INLINED {
+                               unpack_pairs_of_tokens<Lanes, bits>(starts, codes.rows, part, words + to);
+                             });
+                           });
+      const PairMatrix pairs{words, kPairsOfToken, (z->rows() + 1) / 2, whole_vectors<Lanes>(count)};
       for (std::int64_t first = 0; first < rows; first += kRows) {
         const std::int64_t height = std::min(kRows, rows - first);
         IntegerWeights weights[kRows];
         const std::uint32_t* row_pairs[kRows];
         for (std::int64_t m = 0; m < height; ++m) {
-          round_weights<Lanes>(w + (first + m) * w_leading, *z, middles, weights[m]);
+          round_weights<Lanes>(w + (first + m) * w_leading, *z, weights[m]);
           row_pairs[m] = weights[m].pairs;
         }
         const auto add = [&](std::int64_t m, std::int64_t lane, const Ints<Lanes>& sums) HS_INLINED {

@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::array<int, 6> kWidths{8, 6, 5, 4, 3, 2};
+constexpr std::array<int, 8> kWidths{8, 7, 6, 5, 4, 3, 2, 1};
 constexpr std::size_t kCells = 128;  // most cells of latents, at whose beginnings bands may begin
 
 /// How a block is stored.

@@ -35,7 +35,8 @@ std::vector<BlockSpectra> with_steps(const std::vector<Spectrum>& spectra) {
 
 /// What Max (1960) and later tables have for evenly spaced levels.
 TEST(BitAllocation, a_normal_number_loses_what_max_published) {
-  const std::vector<std::pair<int, double>> published{{1, 0.3634}, {2, 0.1188}, {3, 0.03744}, {4, 0.01154}, {5, 0.00349}};
+  const std::vector<std::pair<int, double>> published{
+      {1, 0.3634}, {2, 0.1188}, {3, 0.03744}, {4, 0.01154}, {5, 0.00349}};
   for (const auto& [bits, error] : published) EXPECT_NEAR(normal_error(bits) / error, 1, 2e-3) << bits;
   for (int bits = 1; bits <= 8; ++bits) {
     const double step = normal_step(bits);

@@ -28,13 +28,11 @@ std::byte* BlockPages::record(std::int64_t token) const {
   return pages_[static_cast<std::size_t>(token / kPageTokens)].get() + token % kPageTokens * format_->bytes();
 }
 
-void BlockPages::prefetch(std::int64_t token, std::int64_t part, std::int64_t parts) const {
-  if (token >= tokens_) return;
-  constexpr std::int64_t kLine = 64;
-  const std::byte* bytes = pages_[static_cast<std::size_t>(token / kPageTokens)].get();
-  const Range lines = range_of((page_bytes() + kLine - 1) / kLine, parts, part);
-  for (std::int64_t i = lines.first; i < lines.first + lines.count; ++i)
-    __builtin_prefetch(bytes + i * kLine);
+BlockPages::Lines BlockPages::lines(std::int64_t token, std::int64_t part, std::int64_t parts) const {
+  if (token >= tokens_) return {nullptr, 0};
+  const std::byte* page = pages_[static_cast<std::size_t>(token / kPageTokens)].get();
+  const Range lines = range_of((page_bytes() + kCacheLine - 1) / kCacheLine, parts, part);
+  return {reinterpret_cast<const std::uint8_t*>(page) + lines.first * kCacheLine, lines.count};
 }
 
 template <class T>

@@ -42,13 +42,17 @@ class BlockPages {
                 std::int64_t& leading) const;
 
   /// Returns the codes of a coded run of columns for tokens begin .. end, which lie in one page. The codes
-  /// stay in place.
+  /// stay in place. What is read next is left empty.
   QuantizedBlock codes(std::int64_t begin, std::int64_t end, const ColumnRun& run) const;
 
-  /// Prefetches part `part` of `parts` of the page that holds `token`; nothing if the token is not stored
-  /// yet. A caller computes between the parts, because a processor can wait for only a few cache lines at a
-  /// time.
-  void prefetch(std::int64_t token, std::int64_t part = 0, std::int64_t parts = 1) const;
+  /// Cache lines of a page.
+  struct Lines {
+    const std::uint8_t* first;
+    std::int64_t count;
+  };
+
+  /// Returns part `part` of `parts` of the page that holds `token`; no lines if the token is not stored yet.
+  Lines lines(std::int64_t token, std::int64_t part = 0, std::int64_t parts = 1) const;
 
   const RecordFormat& format() const { return *format_; }
 

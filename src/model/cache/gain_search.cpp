@@ -11,33 +11,30 @@
 namespace headspan {
 
 GainSearch::GainSearch(const std::vector<Band>& bands, const std::vector<float>& weights)
-    : bands_(bands), weights_(weights.begin(), weights.end()) {
-  std::int64_t columns = 0;
-  for (const Band& band : bands) columns += band.columns;
-  HS_ASSERT(to_size(columns) == weights.size());
+    : weights_(weights) {
+  for (const Band& band : bands) {
+    steps_.insert(steps_.end(), to_size(band.columns), normal_step(band.bits));
+    largest_.insert(largest_.end(), to_size(band.columns),
+                    std::exp2(static_cast<float>(band.bits - 1)) - 0.5F);
+  }
+  HS_ASSERT(steps_.size() == weights.size());
 }
 
 template <class T>
 c10::Half GainSearch::choose(const T* z) const {
   constexpr double kLargest = 65504;
   double squares = 0;
-  const T* column = z;
-  for (const Band& band : bands_)
-    for (const T* const end = column + band.columns; column < end; ++column)
-      squares += std::pow(normal_step(band.bits) * static_cast<double>(*column), 2);
-  const double mean = std::sqrt(squares / std::max(1.0, static_cast<double>(weights_.size())));
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const double x = steps_[i] * static_cast<double>(z[i]);
+    squares += x * x;
+  }
+  const double mean = std::sqrt(squares / std::max(1.0, static_cast<double>(steps_.size())));
+  const HalfSteps columns{largest_.data(), weights_.data(), static_cast<std::int64_t>(steps_.size())};
   c10::Half best = 0;
   double least = std::numeric_limits<double>::infinity();
   for (const double multiple : kGainMultiples) {
     const auto gain = static_cast<c10::Half>(static_cast<float>(std::min(kLargest, multiple * mean)));
-    double error = 0;
-    std::int64_t first = 0;
-    for (const Band& band : bands_) {
-      const double codes = std::exp2(band.bits);
-      error += weighted_error(WeightedColumns<T>{z + first, weights_.data() + first, band.columns},
-                              0.5 - codes / 2, static_cast<double>(static_cast<float>(gain)), codes - 1);
-      first += band.columns;
-    }
+    const double error = weighted_error(z, columns, static_cast<T>(static_cast<float>(gain)));
     if (error >= least) continue;
     least = error;
     best = gain;

@@ -22,8 +22,8 @@ class GainSearch {
   c10::Half choose(const T* z) const;
 
  private:
-  std::vector<Band> bands_;
-  std::vector<double> weights_;
+  std::vector<double> steps_;             // [columns] of normal numbers
+  std::vector<float> largest_, weights_;  // [columns] largest level, what a squared error costs
 };
 
 /// Of the root mean square: 2^(-1/2) to 2^(5/4).

@@ -20,6 +20,10 @@ struct TokenSpan {
   std::int64_t leading;
 };
 
+inline void prefetch(const BlockPages::Lines& lines) {
+  for (std::int64_t i = 0; i < lines.count; ++i) __builtin_prefetch(lines.first + i * kCacheLine);
+}
+
 /// Calls use(span) for tokens begin .. end of the pages, a page at a time. Plain pages of the compute type
 /// are read in place, others are unpacked.
 template <class T, class Use>
@@ -29,7 +33,7 @@ void for_each_page_span(const StoredSlice& slice, const BlockPages& pages, std::
                                       at::CppTypeToScalarType<T>::value);
   for (std::int64_t token = begin; token < end;) {
     const std::int64_t last = std::min(end, (token / BlockPages::kPageTokens + 1) * BlockPages::kPageTokens);
-    pages.prefetch(last);
+    prefetch(pages.lines(last));
     std::int64_t leading = 0;
     const T* values = pages.read(token, last, slice.first, slice.count, buffer.data_ptr<T>(), leading);
     use(TokenSpan<T>{token, last - token, values, leading});
@@ -81,13 +85,18 @@ void for_each_column_run(const SlicePages& stored, std::int64_t tokens, std::vec
   for (std::int64_t token = 0; token < tokens; token += BlockPages::kPageTokens) {
     const std::int64_t last = std::min(tokens, token + BlockPages::kPageTokens);
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      pages.prefetch(last, static_cast<std::int64_t>(i), static_cast<std::int64_t>(runs.size()));
+      const BlockPages::Lines next =
+          pages.lines(last, static_cast<std::int64_t>(i), static_cast<std::int64_t>(runs.size()));
       ColumnRun run = runs[i];
       run.first += slice.first;
       if (run.coded) {
-        codes(i, token, pages.codes(token, last, run));
+        QuantizedBlock block = pages.codes(token, last, run);
+        block.next = next.first;
+        block.next_lines = next.count;
+        codes(i, token, block);
         continue;
       }
+      prefetch(next);
       std::int64_t leading = 0;
       const float* values = pages.read(token, last, run.first, run.count, buffer.data(), leading);
       numbers(i, TokenSpan<float>{token, last - token, values, leading});

@@ -23,6 +23,13 @@ constexpr std::int64_t kGroup = 8;                     // codes that fill whole 
 
 inline std::int64_t whole_groups(std::int64_t columns) { return (columns + kGroup - 1) / kGroup * kGroup; }
 
+/// Prefetches section s's share of the next bytes. A processor can wait for only a few cache lines at a time,
+/// so that it computes between the shares.
+HS_INLINED inline void prefetch_share(const QuantizedBlock& z, int s) {
+  for (std::int64_t i = z.next_lines * s / z.count; i < z.next_lines * (s + 1) / z.count; ++i)
+    __builtin_prefetch(z.next + i * kCacheLine);
+}
+
 /// Calls use(section, first, count, to) for each part of columns begin .. begin + columns of z: columns first
 /// .. first + count of a section, which are columns `to` and following of those asked for.
 template <class Use>
@@ -32,37 +39,37 @@ HS_INLINED inline void for_each_section(const QuantizedBlock& z, std::int64_t be
   for (int s = 0; s < z.count; at += z.sections[s++].count) {
     const std::int64_t first = std::max<std::int64_t>(0, begin - at),
                        last = std::min(z.sections[s].count, begin + columns - at);
-    if (first < last) use(z.sections[s], first, last - first, at + first - begin);
+    if (first >= last) continue;
+    if (first == 0) prefetch_share(z, s);
+    use(z.sections[s], first, last - first, at + first - begin);
   }
 }
 
-/// The addresses of codes first .. first + count of each row. At least kSlack bytes after the codes can be
-/// read: to make sure of that, the last rows are copied. Rows after the last one have the address of the last
-/// one.
+/// The addresses of codes first .. first + count of each row; `first` fills whole bytes. At least kSlack
+/// bytes after the codes can be read: to make sure of that, the last rows are copied. Rows after the last one
+/// have the address of the last one.
 class RowStarts {
  public:
-  HS_INLINED RowStarts(const CodedRows& codes, std::int64_t first, std::int64_t count) {
-    const std::int64_t begin = first / kGroup * codes.bits, bytes = (count * codes.bits + 7) / 8;
-    const std::uint8_t* start = codes.codes + begin;
-    for (std::int64_t t = 0, copies = 0; t < kQuantizedTokens; ++t) {
-      if (t < codes.rows) {
-        start = codes.codes + t * codes.stride + begin;
-        if ((codes.rows - 1 - t) * codes.stride < kSlack) {
-          std::memcpy(copies_[copies], start, static_cast<std::size_t>(bytes));
-          start = copies_[copies++];
-        }
-      }
-      starts_[t] = start;
-    }
+  HS_INLINED RowStarts(const CodedRows& codes, std::int64_t first, std::int64_t count)
+      : start_(codes.codes + first / kGroup * codes.bits),
+        stride_(codes.stride),
+        last_(codes.rows - 1),
+        copied_(std::max<std::int64_t>(0, last_ - (kSlack - 1) / stride_)) {
+    const auto bytes = static_cast<std::size_t>((count * codes.bits + 7) / 8);
+    for (std::int64_t row = copied_; row <= last_; ++row)
+      std::memcpy(copies_[row - copied_], start_ + row * stride_, bytes);
   }
 
-  HS_INLINED const std::uint8_t* operator[](std::int64_t row) const { return starts_[row]; }
+  HS_INLINED const std::uint8_t* operator[](std::int64_t row) const {
+    return row < copied_ ? start_ + row * stride_ : copies_[(row < last_ ? row : last_) - copied_];
+  }
 
  private:
   static constexpr std::int64_t kSlack = 40, kLeastStride = 3;  // a scale and one byte
-  const std::uint8_t* starts_[kQuantizedTokens];
+  const std::uint8_t* start_;
+  std::int64_t stride_, last_, copied_;
   std::uint8_t copies_[(kSlack + kLeastStride - 1) / kLeastStride]
-                      [kColumns * kMostQuantizedBits / 8 + kSlack];
+                      [kColumns + kSlack];  // codes have 8 bits at most
 };
 
 constexpr int kPart = 16;  // bytes of a part of a vector: instructions within a part are the fastest

@@ -8,8 +8,8 @@
 
 namespace headspan {
 
-/// Rows of codes of `bits` bits (1 to 8) laid end to end, the lowest bit first; rows `stride`
-/// bytes apart. Up to 7 bytes after the last code are read.
+/// Rows of codes of `bits` bits (1 to 8) laid end to end, the lowest bit first; rows `stride` bytes apart. Up
+/// to 7 bytes after the last code are read.
 struct CodedRows {
   const std::uint8_t* codes;
   std::int64_t stride;
@@ -18,8 +18,8 @@ struct CodedRows {
   std::int64_t count;  ///< codes per row
 };
 
-constexpr int kMostQuantizedBits = 8;
 constexpr std::int64_t kQuantizedTokens = 64;
+constexpr std::int64_t kCacheLine = 64;  ///< bytes
 
 /// Columns of at most kQuantizedTokens tokens, in sections of equal bits. In a section of b bits
 /// z[t, c] = middle[t] + (code[t, c] - 2^(b - 1)) * step[t].
@@ -30,6 +30,8 @@ struct QuantizedBlock {
   int count = 0;                      ///< sections
   float middle[kQuantizedTokens];     ///< after the last token any finite value, in `step` too
   float step[kQuantizedTokens];
+  const std::uint8_t* next = nullptr;  ///< cache lines that are read afterwards: kernels prefetch them
+  std::int64_t next_lines = 0;
 
   HS_INLINED std::int64_t rows() const { return sections[0].rows; }
   HS_INLINED std::int64_t columns() const {

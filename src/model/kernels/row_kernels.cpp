@@ -54,18 +54,17 @@ HS_INLINED inline void round_codes_loop(const T* x, std::int64_t count, double b
 }
 
 template <class T>
-HS_INLINED inline double weighted_error_loop(const WeightedColumns<T>& columns, double lowest, double gain,
-                                             double last) {
-  const double inverse = gain > 0 ? 1 / gain : 0;
-  double sum = 0;
+HS_INLINED inline double weighted_error_loop(const T* x, const HalfSteps& columns, T gain) {
+  const T inverse = gain > 0 ? 1 / gain : 0, half = 0.5;
+  T sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < columns.count; ++i) {
-    const auto x = static_cast<double>(columns.x[i]);
-    const double code = std::min(std::max(std::nearbyint(x * inverse - lowest), 0.0), last);
-    const double error = x - (lowest + code) * gain;
-    sum += columns.weights[i] * error * error;
+    const T largest = columns.largest[i];
+    const T level = std::nearbyint(x[i] * inverse - half) + half;
+    const T error = x[i] - std::min(std::max(level, -largest), largest) * gain;
+    sum += static_cast<T>(columns.weights[i]) * error * error;
   }
-  return sum;
+  return static_cast<double>(sum);
 }
 
 /// Returns the largest number. The vectors are written out because Clang does not vectorise such a loop.
@@ -196,12 +195,12 @@ double softmax_row(double* x, std::int64_t count) {
   return largest + std::log(sum);
 }
 
-double weighted_error(const WeightedColumns<float>& columns, double lowest, double gain, double last) {
-  return on_this_processor([&]() HS_INLINED { return weighted_error_loop(columns, lowest, gain, last); });
+double weighted_error(const float* x, const HalfSteps& columns, float gain) {
+  return on_this_processor([&]() HS_INLINED { return weighted_error_loop(x, columns, gain); });
 }
 
-double weighted_error(const WeightedColumns<double>& columns, double lowest, double gain, double last) {
-  return on_this_processor([&]() HS_INLINED { return weighted_error_loop(columns, lowest, gain, last); });
+double weighted_error(const double* x, const HalfSteps& columns, double gain) {
+  return on_this_processor([&]() HS_INLINED { return weighted_error_loop(x, columns, gain); });
 }
 
 void round_codes(const float* x, std::int64_t count, double base, double inverse, std::uint32_t last,

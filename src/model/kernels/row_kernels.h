@@ -25,18 +25,17 @@ void silu_times(float* gate, const float* up, std::int64_t count);
 float softmax_row(float* x, std::int64_t count);
 double softmax_row(double* x, std::int64_t count);
 
-/// Columns of a record, and what a squared error in each costs.
-template <class T>
-struct WeightedColumns {
-  const T* x;
-  const double* weights;
+/// Columns that are rounded to half steps around zero: the largest level of each, and what a squared error in
+/// it costs.
+struct HalfSteps {
+  const float* largest;
+  const float* weights;
   std::int64_t count;
 };
 
-/// Returns what it costs to round x to the nearest of the levels (lowest + k) gain, k = 0 .. last, in
-/// float64.
-double weighted_error(const WeightedColumns<float>& columns, double lowest, double gain, double last);
-double weighted_error(const WeightedColumns<double>& columns, double lowest, double gain, double last);
+/// Returns what it costs to round x to the nearest levels times `gain`, in the type of x.
+double weighted_error(const float* x, const HalfSteps& columns, float gain);
+double weighted_error(const double* x, const HalfSteps& columns, double gain);
 
 /// codes_i = (x_i - base) * inverse, computed in float64, rounded to the nearest even and clipped to
 /// [0, last].

@@ -12,8 +12,9 @@ namespace {
 
 using namespace simd;
 
-constexpr int kRows = 4;               // multiplied at a time
-constexpr std::int64_t kAhead = 4096;  // bytes ahead of those being read that are prefetched
+constexpr int kRows = 4;                 // multiplied at a time
+constexpr std::int64_t kAhead = 4096;    // bytes ahead of those being read that are prefetched
+constexpr std::int64_t kRowsAhead = 16;  // likewise, where rows of columns are read
 
 template <int Lanes>
 HS_INLINED inline void load_floats(const float* from, Floats<Lanes>& to) {
@@ -191,7 +192,10 @@ HS_INLINED inline void product_block(const float* x, std::int64_t x_leading, con
     for (std::int64_t k = 0; k < inner; ++k) {
       Floats<Lanes> row[Vectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) load_z(z + k * z_leading + v * Lanes, row[v]);
+      for (int v = 0; v < Vectors; ++v) {
+        load_z(z + k * z_leading + v * Lanes, row[v]);
+        __builtin_prefetch(z + (k + kRowsAhead) * z_leading + v * Lanes);
+      }
 #pragma GCC unroll 4
       for (int m = 0; m < Rows; ++m) {
         const float factor = x[m * x_leading + k];

@@ -30,21 +30,6 @@ HS_INLINED inline void prefetch_share(const QuantizedBlock& z, int s) {
     __builtin_prefetch(z.next + i * kCacheLine);
 }
 
-/// Calls use(section, first, count, to) for each part of columns begin .. begin + columns of z: columns first
-/// .. first + count of a section, which are columns `to` and following of those asked for.
-template <class Use>
-HS_INLINED inline void for_each_section(const QuantizedBlock& z, std::int64_t begin, std::int64_t columns,
-                                        const Use& use) {
-  std::int64_t at = 0;
-  for (int s = 0; s < z.count; at += z.sections[s++].count) {
-    const std::int64_t first = std::max<std::int64_t>(0, begin - at),
-                       last = std::min(z.sections[s].count, begin + columns - at);
-    if (first >= last) continue;
-    if (first == 0) prefetch_share(z, s);
-    use(z.sections[s], first, last - first, at + first - begin);
-  }
-}
-
 /// The addresses of codes first .. first + count of each row; `first` fills whole bytes. At least kSlack
 /// bytes after the codes can be read: to make sure of that, the last rows are copied. Rows after the last one
 /// have the address of the last one.
@@ -71,6 +56,23 @@ class RowStarts {
   std::uint8_t copies_[(kSlack + kLeastStride - 1) / kLeastStride]
                       [kColumns + kSlack];  // codes have 8 bits at most
 };
+
+/// Calls use(bits, rows, count, to) for each part of columns begin .. begin + columns of z that lies in one
+/// section: `count` columns in rows from `to` on, counted from `begin`. Prefetches what is read next.
+template <class Use>
+HS_INLINED inline void for_each_section(const QuantizedBlock& z, std::int64_t begin, std::int64_t columns,
+                                        const Use& use) {
+  std::int64_t at = 0;
+  for (int s = 0; s < z.count; at += z.sections[s++].count) {
+    const CodedRows& section = z.sections[s];
+    const std::int64_t first = std::max<std::int64_t>(0, begin - at),
+                       count = std::min(section.count, begin + columns - at) - first;
+    if (count <= 0) continue;
+    if (first == 0) prefetch_share(z, s);
+    const RowStarts rows(section, first, count);
+    with_bits(section.bits, [&](auto bits) HS_INLINED { use(bits, rows, count, at + first - begin); });
+  }
+}
 
 constexpr int kPart = 16;  // bytes of a part of a vector: instructions within a part are the fastest
 

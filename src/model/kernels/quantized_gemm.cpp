@@ -140,14 +140,10 @@ struct TransposedKernel {
     for (std::int64_t c = 0; c < columns; c += kColumns) {
       const std::int64_t count = std::min(kColumns, columns - c);
       for_each_section(*z, c, count,
-                       [&](const CodedRows& codes, std::int64_t first, std::int64_t part, std::int64_t to)
-                           HS_INLINED {
-                             const RowStarts starts(codes, first, part);
-                             with_bits(codes.bits, [&](auto bits) HS_INLINED {
-                               unpack_pairs_of_columns<Lanes, bits>(starts, tokens, whole_groups(part),
-                                                                    words + to / 2 * kQuantizedTokens);
-                             });
-                           });
+                       [&](auto bits, const RowStarts& codes, std::int64_t part, std::int64_t to) HS_INLINED {
+                         unpack_pairs_of_columns<Lanes, bits>(codes, tokens, whole_groups(part),
+                                                              words + to / 2 * kQuantizedTokens);
+                       });
       const PairMatrix pairs{words, kQuantizedTokens, whole_groups(count) / 2, whole_vectors<Lanes>(tokens)};
       for (std::int64_t first = 0; first < x->rows(); first += kRows) {
         const std::int64_t rows = std::min(kRows, x->rows() - first);
@@ -255,13 +251,9 @@ struct ProductKernel {
     for (std::int64_t c = 0; c < columns; c += kColumns) {
       const std::int64_t count = std::min(kColumns, columns - c);
       for_each_section(*z, c, count,
-                       [&](const CodedRows& codes, std::int64_t first, std::int64_t part, std::int64_t to)
-                           HS_INLINED {
-                             const RowStarts starts(codes, first, part);
-                             with_bits(codes.bits, [&](auto bits) HS_INLINED {
-                               unpack_pairs_of_tokens<Lanes, bits>(starts, codes.rows, part, words + to);
-                             });
-                           });
+                       [&](auto bits, const RowStarts& codes, std::int64_t part, std::int64_t to) HS_INLINED {
+                         unpack_pairs_of_tokens<Lanes, bits>(codes, z->rows(), part, words + to);
+                       });
       const PairMatrix pairs{words, kPairsOfToken, (z->rows() + 1) / 2, whole_vectors<Lanes>(count)};
       for (std::int64_t first = 0; first < rows; first += kRows) {
         const std::int64_t height = std::min(kRows, rows - first);

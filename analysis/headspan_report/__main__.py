@@ -86,6 +86,23 @@ def compression(arguments):
     return 2 if refused else 0
 
 
+def export(arguments):
+    from .compression import export as other
+    from .compression.plan import read_plan
+    plan = read_plan(arguments.plan)
+    files = other.rotation_files(plan, arguments.rotations) if arguments.rotations else []
+    check_targets([arguments.output, *files], [arguments.plan, f"{arguments.plan}.done"])
+    found = other.export(plan, arguments.skip_layers)
+    if files:
+        other.write_rotations(plan, arguments.rotations)
+    other.write_json(found, arguments.output)
+    hints = " ".join(f"{name} {value}" for name, value in found["llama.cpp"].items())
+    skipped = " ".join(found["vllm"]["kv_cache_dtype_skip_layers"])
+    print(f"llama.cpp: {hints}\nvLLM: --kv-cache-dtype-skip-layers {skipped}" if skipped else f"llama.cpp: {hints}")
+    print(f"status=done layers={plan.layers} written={' '.join(map(str, [arguments.output, *files]))}")
+    return 0
+
+
 def tokenize(arguments):
     from .tokenize import configuration_of, tokenize
     inputs = [*arguments.texts, arguments.tokenizer, configuration_of(arguments.tokenizer)]
@@ -178,6 +195,15 @@ def command_line():
     command.add_argument("folders", nargs="+", metavar="FOLDER", type=Path,
                          help="plans and summaries of one model, as jobs/compression.sh leaves them")
     command.add_argument("--output", default="compression.html", type=Path, help="file [compression.html]")
+
+    command = add("export", export, "a plan's bits by layer and stream as JSON, with the settings of llama.cpp and vLLM that come "
+                  "nearest; OSCAR's rotations for its kernels")
+    command.add_argument("plan", metavar="PLAN", type=Path, help="plan of headspan calibrate")
+    command.add_argument("--output", default="plan.json", type=Path, help="file [plan.json]")
+    command.add_argument("--skip-layers", type=int, metavar="N",
+                         help="layers that vLLM is told to leave as they are: those with most bits [4]")
+    command.add_argument("--rotations", type=Path, metavar="FOLDER",
+                         help="of a plan of oscar, also FOLDER/k_rotation_qqt_r_h_pbr.pt and v_rotation_sst_r_h_pbr.pt")
 
     command = add("tokenize", tokenize, "texts as a token file for headspan, with its sidecar")
     command.add_argument("texts", nargs="+", metavar="TEXT", type=Path,

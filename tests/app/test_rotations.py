@@ -41,7 +41,7 @@ class Rotations(StudyTest):
         return plan
 
     def second_moments(self, name):
-        """Returns {stream: [layers, heads, d, d]}."""
+        """Returns {stream: [layers, heads, d, d]}: sums, and {stream: [layers, heads]}: of their weights."""
         model = Model(GOLDEN / name)
         z = moments(model, self.fit, FIRST).z
         n, _, d = z["k"].shape
@@ -49,11 +49,12 @@ class Rotations(StudyTest):
         k, v = (z[s].reshape(n, model.layers, model.kv_heads, d) for s in "kv")
         of_keys = np.einsum("nlhgi,nlhgj->lhij", q, q)
         weight = np.einsum("nlhi,lhij,nlhj->nlh", k, of_keys, k)
-        return {"k": of_keys, "v": np.einsum("nlh,nlhi,nlhj->lhij", weight, v, v)}
+        queries = np.full(of_keys.shape[:2], n * q.shape[3])
+        return {"k": of_keys, "v": np.einsum("nlh,nlhi,nlhj->lhij", weight, v, v)}, {"k": queries, "v": weight.sum(0)}
 
     def test_rotations_are_eigenvectors_behind_a_hadamard_matrix(self):
         for ranks, name, more in ((1, "olmo2_gqa", {}), (3, "olmo2_mha", {}), (2, "llama_gqa", {"run.tensor_parallel": 2})):
-            expected = self.second_moments(name)
+            expected, weights = self.second_moments(name)
             with h5py.File(self.calibrate(ranks, name, **more)) as plan:
                 for s in "kv":
                     for layer, of_layer in enumerate(expected[s]):
@@ -66,6 +67,8 @@ class Rotations(StudyTest):
                             with self.subTest(model=name, stream=s, layer=layer, head=head):
                                 vectors = np.asarray(group["rotation"][head], float) @ hadamard(d)
                                 values = np.linalg.eigvalsh(moment)[::-1]
+                                stored = group["eigenvalues"][head * d:head * d + d] * weights[s][layer, head]
+                                np.testing.assert_allclose(stored, values, rtol=1e-9, atol=1e-12 * values[0])
                                 np.testing.assert_allclose(vectors.T @ vectors, np.eye(d), atol=1e-6)
                                 np.testing.assert_allclose(vectors.T @ moment @ vectors, np.diag(values), atol=2e-6 * values[0])
 

@@ -66,6 +66,7 @@ void write_block(H5File& file, const std::string& group, const PlannedBlock& blo
     if (coding == Coding::gain) write_array(file, group + "/weights", block.weights, {r});
   } else if (plan.algorithm == CompressionAlgorithm::oscar) {
     write_array(file, group + "/rotation", block.rotation, {plan.kv_heads, d, d});
+    write_array(file, group + "/eigenvalues", block.eigenvalues, {all});
   } else if (!rounds_columns(plan.algorithm)) {
     const auto targets = static_cast<std::int64_t>(block.targets.size());
     write_array(file, group + "/kept", block.kept, {static_cast<std::int64_t>(block.kept.size())});

@@ -13,7 +13,8 @@
 //   heads             kept: [n]; targets: [t]; references: [t, R]; map: [t, R d, d]; bias: [t, d];
 //                     r2_heldout, loss: [t]
 //
-//   oscar             rotation: [kv_heads, d, d], whose columns are the axes that a head is stored on
+//   oscar             rotation: [kv_heads, d, d], whose columns are the axes that a head is stored on;
+//                     eigenvalues: [D], of each head's weighted second moment
 //
 // D = kv_heads * d is the number of columns of a layer. A plan of latents stores z = (x - mean) projection
 // and reconstructs x as z lift + bias. A plan of heads stores the kept heads and reconstructs target t as the

@@ -63,11 +63,18 @@ void observe(const Transformer& model, Dtype forward, std::int64_t skip_first,
   hidden_states(model, sequences, cache);
 }
 
-/// Returns the matrices of the heads of a rank in one layer of all: [layers, kv_heads, d, d], a view.
+/// Returns what belongs to the heads of a rank in one layer of all: [layers, kv_heads, columns], a view.
 at::Tensor of_layer(const std::vector<double>& all, const ModelConfig& config, Range heads,
                     std::int64_t layer) {
-  const std::int64_t d = config.head_size, first = (layer * config.kv_heads + heads.first) * d * d;
-  return at::from_blob(const_cast<double*>(all.data()) + first, {heads.count, d, d}, at::kDouble);
+  const std::int64_t columns = static_cast<std::int64_t>(all.size()) / (config.layers * config.kv_heads);
+  const std::int64_t first = (layer * config.kv_heads + heads.first) * columns;
+  return at::from_blob(const_cast<double*>(all.data()) + first, {heads.count, columns}, at::kDouble);
+}
+
+/// Returns the matrices of a rank's heads in one layer of all: [layers, kv_heads, d, d], a view.
+at::Tensor matrices_of_layer(const std::vector<double>& all, const ModelConfig& config, Range heads,
+                             std::int64_t layer) {
+  return of_layer(all, config, heads, layer).view({heads.count, config.head_size, config.head_size});
 }
 
 }  // namespace
@@ -76,40 +83,46 @@ RotationMoments::RotationMoments(const Transformer& model, Dtype forward, std::i
                                  const DeviceComm& tensor_parallel)
     : model_(model), forward_(forward), skip_first_(skip_first), tensor_parallel_(tensor_parallel) {}
 
-void RotationMoments::add_queries(const Sequences& sequences, std::vector<double>& sums) const {
+void RotationMoments::add_queries(const Sequences& sequences, WeightedMoments& moments) const {
   const Range heads = model_.heads(Stream::k);
   observe(model_, forward_, skip_first_, tensor_parallel_, sequences,
           [&](std::int64_t layer, const LayerValues& x) {
             const at::Tensor by_head =
                 x.q.view({x.q.size(0), heads.count, -1, x.q.size(2)}).transpose(0, 1).flatten(1, 2);
-            of_layer(sums, model_.config(), heads, layer).add_(at::bmm(by_head.transpose(1, 2), by_head));
+            matrices_of_layer(moments.sums, model_.config(), heads, layer)
+                .add_(at::bmm(by_head.transpose(1, 2), by_head));
+            of_layer(moments.weights, model_.config(), heads, layer).add_(by_head.size(1));
           });
 }
 
 void RotationMoments::add_values(const Sequences& sequences, const std::vector<double>& metric,
-                                 std::vector<double>& sums) const {
+                                 WeightedMoments& moments) const {
   const Range heads = model_.heads(Stream::k);
-  observe(
-      model_, forward_, skip_first_, tensor_parallel_, sequences,
-      [&](std::int64_t layer, const LayerValues& x) {
-        const at::Tensor keys = x.k.transpose(0, 1), values = x.v.transpose(0, 1);
-        const at::Tensor weight =
-            (at::bmm(keys, of_layer(metric, model_.config(), heads, layer)) * keys).sum(2, true);
-        of_layer(sums, model_.config(), heads, layer).add_(at::bmm(values.transpose(1, 2), weight * values));
-      });
+  observe(model_, forward_, skip_first_, tensor_parallel_, sequences,
+          [&](std::int64_t layer, const LayerValues& x) {
+            const ModelConfig& config = model_.config();
+            const at::Tensor keys = x.k.transpose(0, 1), values = x.v.transpose(0, 1);
+            const at::Tensor weight =
+                (at::bmm(keys, matrices_of_layer(metric, config, heads, layer)) * keys).sum(2, true);
+            matrices_of_layer(moments.sums, config, heads, layer)
+                .add_(at::bmm(values.transpose(1, 2), weight * values));
+            of_layer(moments.weights, config, heads, layer).add_(weight.sum(1));
+          });
 }
 
-std::vector<float> rotations_of(std::vector<double> moments, std::int64_t heads, std::int64_t d) {
+Rotations rotations_of(std::vector<double> moments, std::int64_t heads, std::int64_t d) {
   const at::Tensor spread = hadamard(d);
-  std::vector<float> rotations;
+  Rotations found;
   for (std::int64_t head = 0; head < heads; ++head) {
     double* const vectors = moments.data() + head * d * d;
-    local_eigenvectors(vectors, d);
+    const std::vector<double> values = local_eigenvectors(vectors, d);
     const at::Tensor rotation =
         at::mm(at::from_blob(vectors, {d, d}, at::kDouble).t(), spread).to(at::kFloat).contiguous();
-    rotations.insert(rotations.end(), rotation.data_ptr<float>(), rotation.data_ptr<float>() + d * d);
+    found.matrices.insert(found.matrices.end(), rotation.data_ptr<float>(),
+                          rotation.data_ptr<float>() + d * d);
+    found.eigenvalues.insert(found.eigenvalues.end(), values.begin(), values.end());
   }
-  return rotations;
+  return found;
 }
 
 }  // namespace headspan

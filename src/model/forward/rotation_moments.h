@@ -12,6 +12,12 @@
 
 namespace headspan {
 
+/// Of each KV head of all layers.
+struct WeightedMoments {
+  std::vector<double> sums;     ///< of w x x^T: [layers, kv_heads, d, d]
+  std::vector<double> weights;  ///< of w: [layers, kv_heads]
+};
+
 class RotationMoments {
  public:
   /// `forward`: the type of the forward; positions before `skip_first` of each sequence are left out. The
@@ -21,14 +27,14 @@ class RotationMoments {
 
   using Sequences = std::vector<std::vector<std::int64_t>>;
 
-  /// Adds q q^T over the queries, after RoPE, that read each KV head to sums: [layers, kv_heads, d, d], of
-  /// all heads. Collective over tensor_parallel.
-  void add_queries(const Sequences& sequences, std::vector<double>& sums) const;
+  /// Adds q q^T, with w = 1, over the queries, after RoPE, that read each KV head. Collective over
+  /// tensor_parallel.
+  void add_queries(const Sequences& sequences, WeightedMoments& moments) const;
 
-  /// Adds w v v^T likewise, w = k^T M k of the same token with M the queries' moments of the head: metric, of
-  /// all heads, in any unit. Collective over tensor_parallel.
+  /// Adds w v v^T, w = k^T M k of the same token with M the queries' moments of the head: metric, [layers,
+  /// kv_heads, d, d], in any unit. Collective over tensor_parallel.
   void add_values(const Sequences& sequences, const std::vector<double>& metric,
-                  std::vector<double>& sums) const;
+                  WeightedMoments& moments) const;
 
  private:
   const Transformer& model_;
@@ -37,8 +43,14 @@ class RotationMoments {
   const DeviceComm& tensor_parallel_;
 };
 
-/// Returns R H for the eigenvectors R, by falling eigenvalue, of each head's moments: [heads, d, d], and the
-/// Hadamard matrix H: [heads, d, d], row-major. Local.
-std::vector<float> rotations_of(std::vector<double> moments, std::int64_t heads, std::int64_t d);
+/// The coordinates of the heads of one stream in a layer.
+struct Rotations {
+  std::vector<float> matrices;      ///< R H: [heads, d, d], row-major
+  std::vector<double> eigenvalues;  ///< [heads, d], descending for each head
+};
+
+/// Returns R H for the eigenvectors R of each head's moments: [heads, d, d], and the Hadamard matrix H.
+/// Local.
+Rotations rotations_of(std::vector<double> moments, std::int64_t heads, std::int64_t d);
 
 }  // namespace headspan

@@ -2,7 +2,7 @@
 (src/model/cache/record_format.h has the formulas), but for groups of tokens."""
 import torch
 
-NORMAL_STEPS = {2: 0.9957, 3: 0.5860, 4: 0.3352, 5: 0.1881, 6: 0.1041, 8: 0.0308}
+NORMAL_STEPS = {1: 1.5958, 2: 0.9957, 3: 0.5860, 4: 0.3352, 5: 0.1881, 6: 0.1041, 7: 0.0569, 8: 0.0308}
 GAIN_MULTIPLES = [2 ** (quarter / 4) for quarter in range(-2, 6)]
 LARGEST_HALF = 65504.0
 

@@ -39,12 +39,12 @@ class RecordFormat:
         for number, (columns, bits) in enumerate(self.bands):
             if bits == 16:
                 count = columns * self.plain.itemsize
-                parts.append(records[..., begin:begin + count].contiguous().view(self.plain).to(dtype))
+                parts.append(numbers(records[..., begin:begin + count], self.plain).to(dtype))
                 begin += count
                 continue
             if self.coding != "gain" or number == 0:
                 count = 4 if self.coding == "range" else 2
-                scales = records[..., begin:begin + count].contiguous().view(torch.float16).float()
+                scales = numbers(records[..., begin:begin + count], torch.float16).float()
                 begin += count
             count = (columns * bits + 7) // 8
             codes = unpacked(records[..., begin:begin + count], bits, columns)
@@ -112,6 +112,12 @@ class RecordFormat:
 def half(x):
     """Rounds to float16 through float32, as the program does."""
     return x.clamp(-LARGEST_HALF, LARGEST_HALF).float().half()
+
+
+def numbers(part, dtype):
+    """Returns the numbers of `dtype` that some bytes of records hold. A single record counts as contiguous with any stride, so
+    that contiguous() would not move it."""
+    return part.clone(memory_format=torch.contiguous_format).view(dtype)
 
 
 def as_bytes(x):

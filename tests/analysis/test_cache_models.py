@@ -133,6 +133,16 @@ class CacheModels(StudyTest):
                 self.assertEqual(k.dtype, torch.bfloat16)
         self.assertEqual(cache.nbytes, 2 * (22 * stored + 3 * full))
 
+    def test_a_text_in_single_tokens_is_that_in_one_chunk(self):
+        folder, plan = GOLDEN / "llama_gqa", self.calibrate(GOLDEN / "llama_gqa", "latent", {"stored": 0.25})  # odd bytes a token
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+        ids = torch.tensor(self.ids[None, :12])
+        with torch.no_grad():
+            whole = model(ids, past_key_values=HeadspanCache.from_plan(plan)).logits
+            cache = HeadspanCache.from_plan(plan)
+            single = torch.cat([model(ids[:, i:i + 1], past_key_values=cache).logits for i in range(12)], 1)
+        torch.testing.assert_close(single, whole, atol=1e-10, rtol=0)
+
     def test_sequences_are_repeated_selected_and_cut(self):
         plan = self.calibrate(GOLDEN / "olmo2_gqa", "latent", {"stored": 0.3})
         folder = GOLDEN / "olmo2_gqa"

@@ -83,7 +83,7 @@ plan() {
   local name=$1
   shift
   OMP_NUM_THREADS=2 "${program%-bench}" calibrate --model.path "$smollm2/model" --compress.plan "$work/$name.h5" \
-    --tokens.path "$smollm2/tokens/docs.fit.bin" --tokens.limit 20000 --compress.effort quick "$@" >&2
+    --tokens.path "$smollm2/tokens/docs.fit.bin" --tokens.limit 20000 "$@" >&2
 }
 
 # Decoding of SmolLM2: the full cache against transformers, and compressed caches against the full one.

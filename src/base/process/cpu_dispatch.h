@@ -94,12 +94,30 @@ inline bool has_vnni() {
 #endif
 }
 
+/// Returns whether run_with_vbmi can be called: whether it also moves bits to bytes in one instruction.
+inline bool has_vbmi() {
+#if HS_NAMED_INSTRUCTIONS
+  static const bool found = has_vnni() && __builtin_cpu_supports("avx512vbmi") != 0;
+  return found;
+#else
+  return false;
+#endif
+}
+
 #if HS_SEVERAL_PROCESSORS
 /// Calls Kernel::run<16, true>(arguments...), which is HS_INLINED and may use these products.
 template <class Kernel, class... Arguments>
 HS_COMPILED_FOR("arch=x86-64-v4,avx512vnni")
 auto run_with_vnni(Arguments... arguments) {
   return Kernel::template run<16, true>(arguments...);
+}
+#endif
+#if HS_NAMED_INSTRUCTIONS
+/// Calls Kernel::run_on_bytes(arguments...), which is HS_INLINED and may use both.
+template <class Kernel, class... Arguments>
+HS_COMPILED_FOR("arch=x86-64-v4,avx512vnni,avx512vbmi")
+auto run_with_vbmi(Arguments... arguments) {
+  return Kernel::run_on_bytes(arguments...);
 }
 #endif
 

@@ -35,24 +35,26 @@ HS_INLINED inline void prefetch_share(const QuantizedBlock& z, int s) {
 /// have the address of the last one.
 class RowStarts {
  public:
-  HS_INLINED RowStarts(const CodedRows& codes, std::int64_t first, std::int64_t count)
-      : start_(codes.codes + first / kGroup * codes.bits),
-        stride_(codes.stride),
-        last_(codes.rows - 1),
-        copied_(std::max<std::int64_t>(0, last_ - (kSlack - 1) / stride_)) {
+  HS_INLINED RowStarts(const CodedRows& codes, std::int64_t first, std::int64_t count) {
+    const std::uint8_t* const start = codes.codes + first / kGroup * codes.bits;
+    for (std::int64_t row = 0; row < kQuantizedTokens; ++row) rows_[row] = start + row * codes.stride;
+    const std::int64_t last = codes.rows - 1;
     const auto bytes = static_cast<std::size_t>((count * codes.bits + 7) / 8);
-    for (std::int64_t row = copied_; row <= last_; ++row)
-      std::memcpy(copies_[row - copied_], start_ + row * stride_, bytes);
+    for (std::int64_t row = std::max<std::int64_t>(0, last - (kSlack - 1) / codes.stride), i = 0; row <= last;
+         ++row, ++i) {
+      std::memcpy(copies_[i], rows_[row], bytes);
+      rows_[row] = copies_[i];
+    }
+    for (std::int64_t row = last + 1; row < kQuantizedTokens; ++row) rows_[row] = rows_[last];
   }
+  RowStarts(const RowStarts&) = delete;
+  RowStarts& operator=(const RowStarts&) = delete;
 
-  HS_INLINED const std::uint8_t* operator[](std::int64_t row) const {
-    return row < copied_ ? start_ + row * stride_ : copies_[(row < last_ ? row : last_) - copied_];
-  }
+  HS_INLINED const std::uint8_t* operator[](std::int64_t row) const { return rows_[row]; }
 
  private:
-  static constexpr std::int64_t kSlack = 40, kLeastStride = 3;  // a scale and one byte
-  const std::uint8_t* start_;
-  std::int64_t stride_, last_, copied_;
+  static constexpr std::int64_t kSlack = 56, kLeastStride = 3;  // a scale and one byte
+  const std::uint8_t* rows_[kQuantizedTokens];
   std::uint8_t copies_[(kSlack + kLeastStride - 1) / kLeastStride]
                       [kColumns + kSlack];  // codes have 8 bits at most
 };

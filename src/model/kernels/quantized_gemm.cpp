@@ -5,11 +5,11 @@
 #include <cstring>
 
 #include "base/process/cpu_dispatch.h"
-#include "model/kernels/int16_unpack.h"
+#include "model/kernels/code_formats.h"
 
 namespace headspan {
 
-using namespace int16_unpack;
+using namespace code_formats;
 
 namespace {
 
@@ -18,95 +18,17 @@ constexpr std::int64_t kRowGroup = 16;  // columns of the widest vector
 constexpr float kLargest = 32767;
 constexpr float kSmallest = 1e-30F;  // smaller magnitudes count as zero
 
-/// Runs a kernel as for_this_processor does, with fused products if the processor has them.
+/// Runs a kernel on bytes, or as for_this_processor does, with fused products if the processor has them.
 template <class Kernel, class... Arguments>
-void run_kernel(Arguments... arguments) {
+void run_kernel(bool on_bytes, Arguments... arguments) {
+#if HS_NAMED_INSTRUCTIONS
+  if (on_bytes) return run_with_vbmi<Kernel>(arguments...);
+#endif
+  static_cast<void>(on_bytes);
 #if HS_SEVERAL_PROCESSORS
   if (has_vnni()) return run_with_vnni<Kernel>(arguments...);
 #endif
   for_this_processor<Kernel>(arguments...);
-}
-
-/// Adds to every lane of `sum` the product of the lower halves of a and b and that of the upper halves.
-/// `Fused`: in one instruction (AVX-512 VNNI).
-template <int Lanes, bool Fused>
-HS_INLINED inline void add_pairs(const Words<Lanes>& a, const Words<Lanes>& b, Ints<Lanes>& sum) {
-#if HS_NAMED_INSTRUCTIONS
-  typename Vector<Lanes>::Shorts shorts_a, shorts_b;
-  load(&a, shorts_a);
-  load(&b, shorts_b);
-  if constexpr (Fused) {
-    Ints<Lanes> ints_a, ints_b;
-    load(&a, ints_a);
-    load(&b, ints_b);
-    sum = __builtin_ia32_vpdpwssd_v16si(sum, ints_a, ints_b);
-  } else if constexpr (Lanes == 16)
-    sum += __builtin_ia32_pmaddwd512_mask(shorts_a, shorts_b, Ints<16>{}, 0xffff);
-  else if constexpr (Lanes == 8)
-    sum += __builtin_ia32_pmaddwd256(shorts_a, shorts_b);
-  else
-    sum += __builtin_ia32_pmaddwd128(shorts_a, shorts_b);
-#else
-  Ints<Lanes> ints_a, ints_b;
-  load(&a, ints_a);
-  load(&b, ints_b);
-  sum += (ints_a >> 16) * (ints_b >> 16) + (ints_a << 16 >> 16) * (ints_b << 16 >> 16);
-#endif
-}
-
-/// Pairs of 16-bit integers in words: [count, width], rows `leading` apart; `width` is a whole number of
-/// vectors.
-struct PairMatrix {
-  const std::uint32_t* pairs;
-  std::int64_t leading, count, width;
-};
-
-/// Sets sums[m * Vectors + v] to the sum over i of x[m][i] times vector v, counted from lane `first`, of row
-/// i of z. Does not overflow 32 bits: a sum has at most 128 products below 2^15 * 2^7 each.
-template <int Lanes, bool Fused, int Rows, int Vectors>
-HS_INLINED inline void sum_pairs(const std::uint32_t* const* x, const PairMatrix& z, std::int64_t first,
-                                 Ints<Lanes>* sums) {
-  Ints<Lanes> partial[Rows * Vectors] = {};
-  for (std::int64_t i = 0; i < z.count; ++i) {
-    Words<Lanes> row[Vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) load(z.pairs + i * z.leading + first + v * Lanes, row[v]);
-#pragma GCC unroll 4
-    for (int m = 0; m < Rows; ++m) {
-      const Words<Lanes> factor = Words<Lanes>{} + x[m][i];
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) add_pairs<Lanes, Fused>(factor, row[v], partial[m * Vectors + v]);
-    }
-  }
-  std::memcpy(sums, partial, sizeof partial);
-}
-
-/// Returns for how many rows a processor has registers, if each row takes `vectors` vectors of sums.
-template <int Lanes>
-constexpr int rows_with(int vectors) {
-  return 8 * vectors <= Lanes ? 8 : 4;
-}
-
-/// Calls use(m, first lane, sums of a vector) for `rows` rows of x times all lanes of z.
-template <int Lanes, bool Fused, class Use>
-HS_INLINED inline void for_each_sum(std::int64_t rows, const std::uint32_t* const* x, const PairMatrix& z,
-                                    const Use& use) {
-  constexpr int kVectors = Lanes / 4;
-  for (std::int64_t v = 0, taken; v < z.width / Lanes; v += taken) {
-    taken = next_part(z.width / Lanes - v, kVectors);
-    with_constant<kVectors>(taken, [&](auto vectors) HS_INLINED {
-      constexpr int kAtATime = rows_with<Lanes>(vectors);
-      for (std::int64_t m = 0, height; m < rows; m += height) {
-        height = next_part(rows - m, kAtATime);
-        with_constant<kAtATime>(height, [&](auto own_rows) HS_INLINED {
-          Ints<Lanes> sums[own_rows * vectors];
-          sum_pairs<Lanes, Fused, own_rows, vectors>(x + m, z, v * Lanes, sums);
-          for (int i = 0; i < own_rows * vectors; ++i)
-            use(m + i / vectors, (v + i % vectors) * Lanes, sums[i]);
-        });
-      }
-    });
-  }
 }
 
 /// y[i] += sums[i] * factor[i] + add for i < count, all lanes or fewer. Factor: a vector or a number.
@@ -133,29 +55,46 @@ struct TransposedKernel {
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const IntegerRows* x, const QuantizedBlock* z, float* y,
                              std::int64_t y_leading) {
-    const std::int64_t tokens = z->rows(), columns = z->columns();
-    for (std::int64_t m = 0; m < x->rows(); ++m)
-      for (std::int64_t t = 0; t < tokens; ++t) y[m * y_leading + t] += x->sum(m) * z->middle[t];
-    alignas(64) std::uint32_t words[kColumns / 2 * kQuantizedTokens];
+    run_as<Pairs<Lanes, Fused>>(*x, *z, y, y_leading);
+  }
+#if HS_NAMED_INSTRUCTIONS
+  HS_INLINED static void run_on_bytes(const IntegerRows* x, const QuantizedBlock* z, float* y,
+                                      std::int64_t y_leading) {
+    run_as<Quads>(*x, *z, y, y_leading);
+  }
+#endif
+
+ private:
+  template <class Format>
+  HS_INLINED static void run_as(const IntegerRows& x, const QuantizedBlock& z, float* y,
+                                std::int64_t y_leading) {
+    constexpr int kLanes = Format::kLanes;
+    const std::int64_t tokens = z.rows(), columns = z.columns();
+    for (std::int64_t m = 0; m < x.rows(); ++m)
+      for (std::int64_t t = 0; t < tokens; ++t) y[m * y_leading + t] += x.sum(m) * z.middle[t];
+    // 64 columns more: whole vectors are written behind the last one
+    alignas(64) std::uint32_t words[(kColumns + 64) / Format::kInWord * kQuantizedTokens];
     for (std::int64_t c = 0; c < columns; c += kColumns) {
       const std::int64_t count = std::min(kColumns, columns - c);
-      for_each_section(*z, c, count,
+      for_each_section(z, c, count,
                        [&](auto bits, const RowStarts& codes, std::int64_t part, std::int64_t to) HS_INLINED {
-                         unpack_pairs_of_columns<Lanes, bits>(codes, tokens, whole_groups(part),
-                                                              words + to / 2 * kQuantizedTokens);
+                         Format::template unpack_columns<bits>(
+                             codes, tokens, part, words + to / Format::kInWord * kQuantizedTokens);
                        });
-      const PairMatrix pairs{words, kQuantizedTokens, whole_groups(count) / 2, whole_vectors<Lanes>(tokens)};
-      for (std::int64_t first = 0; first < x->rows(); first += kRows) {
-        const std::int64_t rows = std::min(kRows, x->rows() - first);
-        const std::uint32_t* row_pairs[kRows];
-        for (std::int64_t m = 0; m < rows; ++m) row_pairs[m] = x->pairs(first + m) + c / 2;
-        const auto add = [=](std::int64_t m, std::int64_t t, const Ints<Lanes>& sums) HS_INLINED {
-          Floats<Lanes> step;
-          load(z->step + t, step);
-          add_scaled<Lanes>(sums, x->factor(first + m) * step, 0, tokens - t,
-                            y + (first + m) * y_leading + t);
+      const WordMatrix matrix{words, kQuantizedTokens, whole_groups(count) / Format::kInWord,
+                              whole_vectors<kLanes>(tokens)};
+      for (std::int64_t first = 0; first < x.rows(); first += kRows) {
+        const std::int64_t rows = std::min(kRows, x.rows() - first);
+        const std::uint32_t* of_rows[kRows];
+        for (std::int64_t m = 0; m < rows; ++m)
+          of_rows[m] = (Format::kInWord == 4 ? x.quads(first + m) : x.pairs(first + m)) + c / Format::kInWord;
+        const auto add = [=, &x, &z](std::int64_t m, std::int64_t t, const Ints<kLanes>& sums) HS_INLINED {
+          Floats<kLanes> step;
+          load(z.step + t, step);
+          add_scaled<kLanes>(sums, x.factor(first + m) * step, 0, tokens - t,
+                             y + (first + m) * y_leading + t);
         };
-        for_each_sum<Lanes, Fused>(rows, row_pairs, pairs, add);
+        for_each_sum<Format>(rows, of_rows, x.low(), matrix, add);
       }
     }
   }
@@ -206,10 +145,26 @@ HS_INLINED inline float sum_of(const Floats<Lanes>& lanes) {
   return reduce<Lanes>(lanes, [](const auto& a, const auto& b) HS_INLINED { return a + b; });
 }
 
+/// Splits 16-bit integers, plus 2^15, into the upper bytes of all and, behind them, the lower ones; four in a
+/// word. count: of words, whole vectors of 8.
+HS_INLINED inline void split_bytes(const std::uint32_t* pairs, std::int64_t count, std::uint32_t* quads) {
+  typedef std::uint8_t Sixteen __attribute__((vector_size(16)));
+  for (std::int64_t i = 0; i < count; i += 8) {
+    Codes<8> integers;
+    load(pairs + i, integers);
+    integers ^= 0x8000;
+    const Sixteen upper = __builtin_convertvector(integers >> 8, Sixteen),
+                  lower = __builtin_convertvector(integers, Sixteen);
+    std::memcpy(quads + i / 2, &upper, sizeof upper);
+    std::memcpy(quads + (count + i) / 2, &lower, sizeof lower);
+  }
+}
+
 /// A row of weights, each multiplied by the step of its token, as factor * integer; a word holds two
 /// neighbouring tokens.
 struct IntegerWeights {
   std::uint32_t pairs[kQuantizedTokens / 2];
+  std::uint32_t quads[kQuantizedTokens / 2];  ///< as in IntegerRows; only where Quads needs them
   float factor;
   float middle;  ///< the sum over tokens of weight times middle
 };
@@ -246,28 +201,48 @@ struct ProductKernel {
   template <int Lanes, bool Fused = false>
   HS_INLINED static void run(const float* w, std::int64_t w_leading, std::int64_t rows,
                              const QuantizedBlock* z, float* y, std::int64_t y_leading) {
-    const std::int64_t columns = z->columns();
-    alignas(64) std::uint32_t words[kQuantizedTokens / 2 * kPairsOfToken];
+    run_as<Pairs<Lanes, Fused>>(w, w_leading, rows, *z, y, y_leading);
+  }
+#if HS_NAMED_INSTRUCTIONS
+  HS_INLINED static void run_on_bytes(const float* w, std::int64_t w_leading, std::int64_t rows,
+                                      const QuantizedBlock* z, float* y, std::int64_t y_leading) {
+    run_as<Quads>(w, w_leading, rows, *z, y, y_leading);
+  }
+#endif
+
+ private:
+  template <class Format>
+  HS_INLINED static void run_as(const float* w, std::int64_t w_leading, std::int64_t rows,
+                                const QuantizedBlock& z, float* y, std::int64_t y_leading) {
+    constexpr int kLanes = Format::kLanes;
+    const std::int64_t columns = z.columns();
+    alignas(64) std::uint32_t words[kQuantizedTokens / Format::kInWord * Format::kWordsOfToken];
     for (std::int64_t c = 0; c < columns; c += kColumns) {
       const std::int64_t count = std::min(kColumns, columns - c);
-      for_each_section(*z, c, count,
+      for_each_section(z, c, count,
                        [&](auto bits, const RowStarts& codes, std::int64_t part, std::int64_t to) HS_INLINED {
-                         unpack_pairs_of_tokens<Lanes, bits>(codes, z->rows(), part, words + to);
+                         Format::template unpack_tokens<bits>(codes, z.rows(), part, words + to);
                        });
-      const PairMatrix pairs{words, kPairsOfToken, (z->rows() + 1) / 2, whole_vectors<Lanes>(count)};
+      const WordMatrix matrix{words, Format::kWordsOfToken,
+                              (z.rows() + Format::kInWord - 1) / Format::kInWord,
+                              whole_vectors<kLanes>(count)};
       for (std::int64_t first = 0; first < rows; first += kRows) {
         const std::int64_t height = std::min(kRows, rows - first);
         IntegerWeights weights[kRows];
-        const std::uint32_t* row_pairs[kRows];
+        const std::uint32_t* of_rows[kRows];
         for (std::int64_t m = 0; m < height; ++m) {
-          round_weights<Lanes>(w + (first + m) * w_leading, *z, weights[m]);
-          row_pairs[m] = weights[m].pairs;
+          round_weights<kLanes>(w + (first + m) * w_leading, z, weights[m]);
+          of_rows[m] = weights[m].pairs;
+          if constexpr (Format::kInWord == 4) {
+            split_bytes(weights[m].pairs, kQuantizedTokens / 2, weights[m].quads);
+            of_rows[m] = weights[m].quads;
+          }
         }
-        const auto add = [&](std::int64_t m, std::int64_t lane, const Ints<Lanes>& sums) HS_INLINED {
-          add_scaled<Lanes>(sums, weights[m].factor, weights[m].middle, count - lane,
-                            y + (first + m) * y_leading + c + lane);
+        const auto add = [&](std::int64_t m, std::int64_t lane, const Ints<kLanes>& sums) HS_INLINED {
+          add_scaled<kLanes>(sums, weights[m].factor, weights[m].middle, count - lane,
+                             y + (first + m) * y_leading + c + lane);
         };
-        for_each_sum<Lanes, Fused>(height, row_pairs, pairs, add);
+        for_each_sum<Format>(height, of_rows, kQuantizedTokens / 4, matrix, add);
       }
     }
   }
@@ -275,7 +250,7 @@ struct ProductKernel {
 
 struct RoundRow {
   /// Rounds one row. pairs: whole groups of kRowGroup columns, zero after the last column.
-  template <int Lanes, bool Fused = false>
+  template <int Lanes>
   HS_INLINED static void run(const float* x, std::int64_t columns, std::uint32_t* pairs, float* factor,
                              float* sum) {
     Floats<Lanes> total = {}, lanes = {};
@@ -308,30 +283,39 @@ struct RoundRow {
   }
 };
 
-}  // namespace
-
-IntegerRows::IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns) {
-  assign(x, x_leading, rows, columns);
+void split_row(const std::uint32_t* pairs, std::int64_t count, std::uint32_t* quads) {
+  on_this_processor([=]() HS_INLINED { split_bytes(pairs, count, quads); });
 }
 
-void IntegerRows::assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns) {
+}  // namespace
+
+IntegerRows::IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns,
+                         bool on_bytes) {
+  assign(x, x_leading, rows, columns, on_bytes);
+}
+
+void IntegerRows::assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns,
+                         bool on_bytes) {
   leading_ = (columns + kRowGroup - 1) / kRowGroup * kRowGroup / 2;
   pairs_.assign(static_cast<std::size_t>(rows * leading_), 0);
   factors_.resize(static_cast<std::size_t>(rows));
   sums_.resize(static_cast<std::size_t>(rows));
-  for (std::int64_t m = 0; m < rows; ++m)
-    run_kernel<RoundRow>(x + m * x_leading, columns, pairs_.data() + m * leading_, factors_.data() + m,
-                         sums_.data() + m);
+  quads_.resize(on_bytes ? pairs_.size() : 0);
+  for (std::int64_t m = 0; m < rows; ++m) {
+    for_this_processor<RoundRow>(x + m * x_leading, columns, pairs_.data() + m * leading_,
+                                 factors_.data() + m, sums_.data() + m);
+    if (on_bytes) split_row(pairs_.data() + m * leading_, leading_, quads_.data() + m * leading_);
+  }
 }
 
 void quantized_gemm_transposed(const IntegerRows& x, const QuantizedBlock& z, float* y,
                                std::int64_t y_leading) {
-  run_kernel<TransposedKernel>(&x, &z, y, y_leading);
+  run_kernel<TransposedKernel>(x.on_bytes(), &x, &z, y, y_leading);
 }
 
 void quantized_gemm(const float* w, std::int64_t w_leading, std::int64_t rows, const QuantizedBlock& z,
-                    float* y, std::int64_t y_leading) {
-  run_kernel<ProductKernel>(w, w_leading, rows, &z, y, y_leading);
+                    float* y, std::int64_t y_leading, bool on_bytes) {
+  run_kernel<ProductKernel>(on_bytes, w, w_leading, rows, &z, y, y_leading);
 }
 
 }  // namespace headspan

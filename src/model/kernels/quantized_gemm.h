@@ -6,33 +6,43 @@
 // x, or of w[m, t] * step[t] over the tokens of one call. Within a call integers are summed, exactly. The
 // rounding changes a sum by less than a ten-thousandth of its terms; quantisation to 8 bits has already
 // changed each term by some thousandths.
+//
+// `on_bytes` says whether codes are unpacked to bytes, with instructions that has_vbmi() is about, or to
+// 16-bit integers; the sums of integers are the same.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "base/process/cpu_dispatch.h"
 #include "model/kernels/quantized_block.h"
 
 namespace headspan {
 
 /// A matrix x: [rows, columns] of float32 as factor[m] * integer, with pairs of neighbouring columns in a
-/// word.
+/// word; for processors that multiply bytes also the bytes of the integers plus 2^15, four columns in a word.
 class IntegerRows {
  public:
   IntegerRows() = default;
-  IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
+  IntegerRows(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns,
+              bool on_bytes = has_vbmi());
 
   /// Replaces the matrix; reuses the memory if it is large enough.
-  void assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns);
+  void assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns,
+              bool on_bytes = has_vbmi());
 
   std::int64_t rows() const { return static_cast<std::int64_t>(factors_.size()); }
   const std::uint32_t* pairs(std::int64_t row) const { return pairs_.data() + row * leading_; }
+  /// Words of upper bytes, and low() words after them those of lower ones.
+  const std::uint32_t* quads(std::int64_t row) const { return quads_.data() + row * leading_; }
+  std::int64_t low() const { return leading_ / 2; }
+  bool on_bytes() const { return !quads_.empty(); }
   float factor(std::int64_t row) const { return factors_[static_cast<std::size_t>(row)]; }
   float sum(std::int64_t row) const { return sums_[static_cast<std::size_t>(row)]; }  ///< of the row of x
 
  private:
   std::int64_t leading_ = 0;  // words per row, a whole number of vectors; zero after the last column
-  std::vector<std::uint32_t> pairs_;
+  std::vector<std::uint32_t> pairs_, quads_;
   std::vector<float> factors_, sums_;
 };
 
@@ -42,6 +52,6 @@ void quantized_gemm_transposed(const IntegerRows& x, const QuantizedBlock& z, fl
 
 /// y[m, c] += sum_t w[m, t] z[t, c]. w: [rows, tokens], y: [rows, codes.count].
 void quantized_gemm(const float* w, std::int64_t w_leading, std::int64_t rows, const QuantizedBlock& z,
-                    float* y, std::int64_t y_leading);
+                    float* y, std::int64_t y_leading, bool on_bytes = has_vbmi());
 
 }  // namespace headspan

@@ -28,7 +28,7 @@ if [[ -z $python ]]; then
     rm -rf "$environment"
     mkdir -p build
     python3 -m venv "$environment"
-    "$python" -m pip install --quiet --disable-pip-version-check './analysis[harness,capture,cache]' torch accelerate >&2
+    "$python" -m pip install --quiet --disable-pip-version-check './analysis[harness,capture,cache]' torch accelerate optimum-quanto >&2
     touch "$environment/installed"
   fi
 fi

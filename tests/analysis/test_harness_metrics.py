@@ -10,6 +10,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -165,6 +166,39 @@ class AgainstHf(HarnessTest):
         bare = make_model(self.folder / "bare")
         tokenizer = TINY_OLMO2 / "tokenizer.json"
         self.compare({"pretrained": bare, "tokenizer": tokenizer}, {"pretrained": self.plain}, ["headspan_choice"])
+
+
+@unittest.skipIf(importlib.util.find_spec("optimum") is None, "optimum-quanto is missing")
+class ThroughACache(HarnessTest):
+    """The model of analysis/measuring_caches.md: in one chunk a cache that returns what it is given loses nothing."""
+
+    def test_one_chunk_and_single_tokens(self):
+        from transformers import QuantizedCache
+        page = (ROOT / "analysis" / "measuring_caches.md").read_text()
+        code = re.search(r"<!-- run by: tests/analysis/test_harness_metrics.py -->\n```python\n(.*?)```\n", page, re.S).group(1)
+        plan, tokens = self.folder / "plan.h5", TINY_OLMO2 / "tokens" / "docs.fit.bin"
+        subprocess.run([COMMAND[0], "calibrate", "--model.path", self.plain, "--tokens.path", tokens, "--tokens.limit", "4000",
+                        "--compress.algorithm", "hadamard", "--compress.bits", "2", "--compress.plan", plan], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
+        names = {"path": str(self.plain), "plan": plan}
+        exec(code, names)
+        model, headspan = names["model"], names["model"].make_cache
+
+        def bits(make_cache, step=None):
+            model.make_cache, model.step = make_cache, step
+            return simple_evaluate(model, tasks=["headspan_rolling"], task_manager=TASK_MANAGER, bootstrap_iters=0)["results"][
+                "headspan_rolling"]["bits_per_byte,none"]
+
+        def quantized(config):
+            return QuantizedCache("quanto", config, nbits=2, q_group_size=64, residual_length=1)
+
+        full = evaluate("hf", ["headspan_rolling"], pretrained=self.plain, dtype="float32")["results"]["headspan_rolling"][
+            "bits_per_byte,none"]
+        self.assertAlmostEqual(bits(quantized), full, delta=1e-6)  # two bits, and nothing is lost
+        self.assertGreater(bits(quantized, 1), full + 0.01)
+        ours = bits(headspan), bits(headspan, 1)
+        self.assertGreater(ours[0], full + 0.01)
+        self.assertAlmostEqual(ours[0], ours[1], delta=1e-3)
 
 
 class TwoPasses(HarnessTest):

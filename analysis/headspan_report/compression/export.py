@@ -10,7 +10,7 @@ from ..aggregate import replace
 from ..error import EnvironmentFailed, InputError
 from ..opening import open_checked
 
-SCALE_BITS = {"symmetric": 16, "gguf": 16, "normal": 16, "range": 32}  # of each band of a token, and of a gain once
+SCALE_BITS = {"symmetric": 16, "gguf": 16, "normal": 16, "range": 32, "gain": 16}  # of each band, but one gain for all
 LLAMA_CPP = (("q4_0", 4.5), ("q4_1", 5.0), ("q5_0", 5.5), ("q5_1", 6.0), ("q8_0", 8.5), ("f16", 16.0))
 ROTATIONS = {"k": ("k_rotation_qqt_r_h_pbr.pt", "qqt_r_h_pbr"), "v": ("v_rotation_sst_r_h_pbr.pt", "sst_r_h_pbr")}
 
@@ -24,9 +24,8 @@ def export(plan, skip=None):
     if not 0 <= skip <= plan.layers:
         raise InputError("", "--skip-layers", skip, "is not a number of layers", f"0 to {plan.layers}")
     columns = int(plan.kv_heads) * int(plan.head_size)
-    with open_checked(plan.path) as file:
-        streams = {s: [layer_of(file[s][str(i)], columns) if s in plan.stored_by else whole_layer(columns)
-                       for i in range(int(plan.layers))] for s in "kv"}
+    streams = {s: [describe(plan, layer, columns) for layer in plan.stored_by[s]] if s in plan.stored_by
+               else [whole_layer(columns)] * int(plan.layers) for s in "kv"}
     bits = {s: float(np.mean([layer["bits_per_number"] for layer in layers])) for s, layers in streams.items()}
     by_layer = np.array([k["bits_per_number"] + v["bits_per_number"] for k, v in zip(streams["k"], streams["v"])])
     most = np.argsort(-by_layer, kind="stable")[:skip]
@@ -39,19 +38,14 @@ def export(plan, skip=None):
             "vllm": {"kv_cache_dtype_skip_layers": [str(layer) for layer in kept]}}
 
 
-def layer_of(group, columns):
-    """Returns what a layer of a stream stores; bits_per_number counts scales."""
-    bands = [[int(c), int(b)] for c, b in zip(group.attrs["band_columns"], group.attrs["band_bits"]) if c > 0]
-    coding = group.attrs.get("band_coding", "symmetric")
-    coding = coding.decode() if isinstance(coding, bytes) else str(coding)
-    tokens, coded = int(group.attrs.get("band_tokens", 1)), [(c, b) for c, b in bands if b < 16]
-    if coding not in (*SCALE_BITS, "gain"):
-        raise InputError(group.file.filename, f"{group.name}: band_coding", coding, "is not known", "a newer headspan-report")
-    scales = 16.0 * bool(coded) if coding == "gain" else sum(
-        SCALE_BITS[coding] * (math.ceil(c / tokens) if tokens > 1 else 1) for c, _ in coded)
-    bits = sum(8 * math.ceil(c * b / 8) for c, b in bands) + scales
-    return {"bits_per_number": bits / columns, "bands": bands, "coding": coding,
-            "expected_loss": float(group.attrs.get("expected_loss", math.nan))}
+def describe(plan, layer, columns):
+    """Returns what a Layer stores; bits_per_number counts scales."""
+    if layer.coding not in SCALE_BITS:
+        raise InputError(plan.path, "band_coding", layer.coding, "is not known", "a newer headspan-report")
+    bands = [[int(c), int(b)] for c, b in zip(layer.columns, layer.bits) if c > 0]
+    each = [SCALE_BITS[layer.coding] * (math.ceil(c / layer.group) if layer.group > 1 else 1) for c, b in bands if b < 16]
+    bits = sum(8 * math.ceil(c * b / 8) for c, b in bands) + sum(each[:1] if layer.coding == "gain" else each)
+    return {"bits_per_number": bits / columns, "bands": bands, "coding": layer.coding, "expected_loss": layer.expected_loss}
 
 
 def whole_layer(columns):
@@ -60,7 +54,7 @@ def whole_layer(columns):
 
 
 def llama_type(bits):
-    """Returns the smallest type of llama.cpp's cache that has so many bits a number, or its smallest of all."""
+    """Returns the smallest type of llama.cpp's cache that has so many bits a number, or 16 bits."""
     return next(name for name, size in LLAMA_CPP if size >= bits or name == "f16")
 
 
@@ -87,16 +81,18 @@ def write_rotations(plan, folder):
         import torch
     except ImportError as error:
         raise EnvironmentFailed("rotations are written by PyTorch, which is missing: pip install './analysis[cache]'") from error
+    contents = {}
     with open_checked(plan.path) as file:
         for stream in plan.stored_by:
-            name, objective = ROTATIONS[stream]
             layers = {}
             for layer in range(int(plan.layers)):
                 rotation, values = shared_rotation(plan, file[stream][str(layer)])
                 layers[layer] = {"layer_id": layer, "rotation": torch.from_numpy(rotation).float(),
                                  "eigenvalues": torch.from_numpy(values).float()}
-            content = {"format_version": 1, "objective": objective, "source_grouping": "layer", "layers": layers}
-            replace(Path(folder) / name, lambda path, content=content: torch.save(content, path))
+            name, objective = ROTATIONS[stream]
+            contents[name] = {"format_version": 1, "objective": objective, "source_grouping": "layer", "layers": layers}
+    for name, content in contents.items():
+        replace(Path(folder) / name, lambda path, content=content: torch.save(content, path))
 
 
 def shared_rotation(plan, group):

@@ -32,6 +32,8 @@ class Layer:
     bits: np.ndarray  # [bands], 16: as it is
     kept: np.ndarray | None
     group: int = 1  # tokens that are quantised together
+    coding: str = "symmetric"  # what codes mean
+    expected_loss: float = math.nan
 
 
 @dataclass
@@ -165,7 +167,8 @@ def read_plan(path):
 def read_layer(group):
     kept = np.asarray(group["kept"]) if "kept" in group else None
     return Layer(np.asarray(group.attrs["band_columns"]), np.asarray(group.attrs["band_bits"]), kept,
-                 int(group.attrs.get("band_tokens", 1)))
+                 int(group.attrs.get("band_tokens", 1)), str(plain(group.attrs.get("band_coding", "symmetric"))),
+                 float(group.attrs.get("expected_loss", math.nan)))
 
 
 def read_summary(path):

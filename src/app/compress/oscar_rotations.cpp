@@ -11,7 +11,7 @@
 namespace headspan {
 namespace {
 
-/// Adds the sequences of a batch to sums.
+/// Adds the sequences of a batch to moments.
 using AddBatch = std::function<void(const RotationMoments::Sequences& batch, WeightedMoments& moments)>;
 
 /// Returns the moments over the sequences of the fit part, each run on one data-parallel row, on every rank.

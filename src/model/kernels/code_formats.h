@@ -124,11 +124,12 @@ struct Quads {
       }
 #pragma GCC unroll 5
       for (int m = 0; m < Rows; ++m) {
-        const Words<16> high_factor = Words<16>{} + x[m][i], low_factor = Words<16>{} + x[m][low + i];
+        const auto high_factor = Ints<16>{} + static_cast<std::int32_t>(x[m][i]),
+                   low_factor = Ints<16>{} + static_cast<std::int32_t>(x[m][low + i]);
 #pragma GCC unroll 2
         for (int v = 0; v < Vectors; ++v) {
-          add_quads(reinterpret_cast<const Ints<16>&>(high_factor), row[v], upper[m * Vectors + v]);
-          add_quads(reinterpret_cast<const Ints<16>&>(low_factor), row[v], lower[m * Vectors + v]);
+          add_quads(high_factor, row[v], upper[m * Vectors + v]);
+          add_quads(low_factor, row[v], lower[m * Vectors + v]);
         }
       }
     }

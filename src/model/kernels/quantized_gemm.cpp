@@ -72,8 +72,8 @@ struct TransposedKernel {
     const std::int64_t tokens = z.rows(), columns = z.columns();
     for (std::int64_t m = 0; m < x.rows(); ++m)
       for (std::int64_t t = 0; t < tokens; ++t) y[m * y_leading + t] += x.sum(m) * z.middle[t];
-    // 64 columns more: whole vectors are written behind the last one
-    alignas(64) std::uint32_t words[(kColumns + 64) / Format::kInWord * kQuantizedTokens];
+    // kPart columns more: bytes are written by so many
+    alignas(64) std::uint32_t words[(kColumns + kPart) / Format::kInWord * kQuantizedTokens];
     for (std::int64_t c = 0; c < columns; c += kColumns) {
       const std::int64_t count = std::min(kColumns, columns - c);
       for_each_section(z, c, count,
@@ -86,8 +86,7 @@ struct TransposedKernel {
       for (std::int64_t first = 0; first < x.rows(); first += kRows) {
         const std::int64_t rows = std::min(kRows, x.rows() - first);
         const std::uint32_t* of_rows[kRows];
-        for (std::int64_t m = 0; m < rows; ++m)
-          of_rows[m] = (Format::kInWord == 4 ? x.quads(first + m) : x.pairs(first + m)) + c / Format::kInWord;
+        for (std::int64_t m = 0; m < rows; ++m) of_rows[m] = x.words(first + m) + c / Format::kInWord;
         const auto add = [=, &x, &z](std::int64_t m, std::int64_t t, const Ints<kLanes>& sums) HS_INLINED {
           Floats<kLanes> step;
           load(z.step + t, step);
@@ -160,16 +159,15 @@ HS_INLINED inline void split_bytes(const std::uint32_t* pairs, std::int64_t coun
   }
 }
 
-/// A row of weights, each multiplied by the step of its token, as factor * integer; a word holds two
-/// neighbouring tokens.
+/// A row of weights, each multiplied by the step of its token, as factor * integer; in words as those of
+/// IntegerRows, of tokens instead of columns.
 struct IntegerWeights {
-  std::uint32_t pairs[kQuantizedTokens / 2];
-  std::uint32_t quads[kQuantizedTokens / 2];  ///< as in IntegerRows; only where Quads needs them
+  std::uint32_t words[kQuantizedTokens / 2];
   float factor;
   float middle;  ///< the sum over tokens of weight times middle
 };
 
-/// Rounds the weights w: [tokens of z].
+/// Rounds the weights w: [tokens of z]; two tokens in a word.
 template <int Lanes>
 HS_INLINED inline void round_weights(const float* w, const QuantizedBlock& z, IntegerWeights& to) {
   constexpr int kVectors = kQuantizedTokens / Lanes;
@@ -194,7 +192,7 @@ HS_INLINED inline void round_weights(const float* w, const QuantizedBlock& z, In
   to.middle = sum_of<Lanes>(middle);
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v)
-    store_rounded<Lanes>(products[v], inverse_of(largest), to.pairs + v * Lanes / 2);
+    store_rounded<Lanes>(products[v], inverse_of(largest), to.words + v * Lanes / 2);
 }
 
 struct ProductKernel {
@@ -232,11 +230,12 @@ struct ProductKernel {
         const std::uint32_t* of_rows[kRows];
         for (std::int64_t m = 0; m < height; ++m) {
           round_weights<kLanes>(w + (first + m) * w_leading, z, weights[m]);
-          of_rows[m] = weights[m].pairs;
           if constexpr (Format::kInWord == 4) {
-            split_bytes(weights[m].pairs, kQuantizedTokens / 2, weights[m].quads);
-            of_rows[m] = weights[m].quads;
+            std::uint32_t pairs[kQuantizedTokens / 2];
+            std::memcpy(pairs, weights[m].words, sizeof pairs);
+            split_bytes(pairs, kQuantizedTokens / 2, weights[m].words);
           }
+          of_rows[m] = weights[m].words;
         }
         const auto add = [&](std::int64_t m, std::int64_t lane, const Ints<kLanes>& sums) HS_INLINED {
           add_scaled<kLanes>(sums, weights[m].factor, weights[m].middle, count - lane,
@@ -297,14 +296,16 @@ IntegerRows::IntegerRows(const float* x, std::int64_t x_leading, std::int64_t ro
 void IntegerRows::assign(const float* x, std::int64_t x_leading, std::int64_t rows, std::int64_t columns,
                          bool on_bytes) {
   leading_ = (columns + kRowGroup - 1) / kRowGroup * kRowGroup / 2;
-  pairs_.assign(static_cast<std::size_t>(rows * leading_), 0);
+  on_bytes_ = on_bytes;
+  words_.assign(static_cast<std::size_t>(rows * leading_), 0);
+  pairs_.assign(static_cast<std::size_t>(on_bytes ? leading_ : 0), 0);
   factors_.resize(static_cast<std::size_t>(rows));
   sums_.resize(static_cast<std::size_t>(rows));
-  quads_.resize(on_bytes ? pairs_.size() : 0);
   for (std::int64_t m = 0; m < rows; ++m) {
-    for_this_processor<RoundRow>(x + m * x_leading, columns, pairs_.data() + m * leading_,
+    std::uint32_t* const words = words_.data() + m * leading_;
+    for_this_processor<RoundRow>(x + m * x_leading, columns, on_bytes ? pairs_.data() : words,
                                  factors_.data() + m, sums_.data() + m);
-    if (on_bytes) split_row(pairs_.data() + m * leading_, leading_, quads_.data() + m * leading_);
+    if (on_bytes) split_row(pairs_.data(), leading_, words);
   }
 }
 

@@ -19,8 +19,9 @@
 
 namespace headspan {
 
-/// A matrix x: [rows, columns] of float32 as factor[m] * integer, with pairs of neighbouring columns in a
-/// word; for processors that multiply bytes also the bytes of the integers plus 2^15, four columns in a word.
+/// A matrix x: [rows, columns] of float32 as factor[m] * integer. A word holds two neighbouring columns, or,
+/// if on_bytes(), one byte of each of four: for each row the words of the upper bytes of the integers plus
+/// 2^15 and, low() words after them, those of the lower ones.
 class IntegerRows {
  public:
   IntegerRows() = default;
@@ -32,17 +33,16 @@ class IntegerRows {
               bool on_bytes = has_vbmi());
 
   std::int64_t rows() const { return static_cast<std::int64_t>(factors_.size()); }
-  const std::uint32_t* pairs(std::int64_t row) const { return pairs_.data() + row * leading_; }
-  /// Words of upper bytes, and low() words after them those of lower ones.
-  const std::uint32_t* quads(std::int64_t row) const { return quads_.data() + row * leading_; }
+  const std::uint32_t* words(std::int64_t row) const { return words_.data() + row * leading_; }
   std::int64_t low() const { return leading_ / 2; }
-  bool on_bytes() const { return !quads_.empty(); }
+  bool on_bytes() const { return on_bytes_; }
   float factor(std::int64_t row) const { return factors_[static_cast<std::size_t>(row)]; }
   float sum(std::int64_t row) const { return sums_[static_cast<std::size_t>(row)]; }  ///< of the row of x
 
  private:
   std::int64_t leading_ = 0;  // words per row, a whole number of vectors; zero after the last column
-  std::vector<std::uint32_t> pairs_, quads_;
+  std::vector<std::uint32_t> words_, pairs_;  // pairs_: of one row, before it is split
+  bool on_bytes_ = false;
   std::vector<float> factors_, sums_;
 };
 

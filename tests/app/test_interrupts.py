@@ -30,6 +30,7 @@ MPIRUN_CRASHED = -signal.SIGSEGV  # Open MPI 4.1.4's own, now and then when a si
 PATIENCE = "1"
 SIGNALS = {True: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL],
            False: [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]}
+TOKENS_ALONE = 6000  # where a signal reaches the ranks at once: without mpirun, and under srun
 FEWEST_TOKENS, MOST_TOKENS = 120000, 960000  # under mpirun
 LEAST_SECONDS = 3.0  # of a study under mpirun: a signal reaches its ranks PATIENCE later
 MANY = 25  # interrupts of which each signal meets some run at work
@@ -98,7 +99,7 @@ def interrupt(run, chance, seconds, signals):
 def undisturbed_study(launcher, program, folder):
     """Runs the study that the others are compared with, under mpirun of so many tokens that it still computes when a
     signal reaches its ranks. Returns its tokens and its seconds."""
-    tokens = FEWEST_TOKENS if launcher else 6000
+    tokens = FEWEST_TOKENS if launcher else TOKENS_ALONE
     while True:
         start = time.monotonic()
         subprocess.run(command(launcher, program, folder, "undisturbed", tokens), check=True, capture_output=True)

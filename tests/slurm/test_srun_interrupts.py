@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "app"))
 from cluster import SlurmTest, main
-from test_interrupts import CRASH, check_files, command, compare, prepare, results, states, unfinished_files
+from test_interrupts import CRASH, TOKENS_ALONE, check_files, command, compare, prepare, results, states, unfinished_files
 
 PROGRAM, INTERRUPTS, RANKS = sys.argv[1], int(sys.argv[3]), int(sys.argv[4])
 SECONDS = 60 + 30 * INTERRUPTS  # where others use the machine too; 2 each where not
@@ -48,7 +48,7 @@ class Interrupts(SlurmTest):
 
     def srun(self, output, log, job="study"):
         launcher = [*SRUN, f"--job-name={job}", *LAYOUT]
-        run = [*launcher, *command([], PROGRAM, self.folder, output)]
+        run = [*launcher, *command([], PROGRAM, self.folder, output, TOKENS_ALONE)]
         return subprocess.Popen(run, env=self.environment, stdout=log, stderr=log)
 
     def run_through(self, output):
@@ -94,7 +94,7 @@ class Interrupts(SlurmTest):
 
     def interrupt_batch(self, sent, instant):
         """The same for a batch job: its ranks and srun get the signal at once."""
-        run = [*SRUN, *command([], PROGRAM, self.folder, "disturbed")]
+        run = [*SRUN, *command([], PROGRAM, self.folder, "disturbed", TOKENS_ALONE)]
         job = self.sbatch(*LAYOUT, script="exec " + shlex.join(run))
         time.sleep(instant)
         self.scancel("--full", f"--signal={sent.name}", job)

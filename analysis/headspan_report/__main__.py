@@ -74,15 +74,19 @@ def both_names(a, b):
 
 def compression(arguments):
     from .aggregate import replace
-    from .compression.page import render
+    from .compression.page import render, save_curves
     from .compression.plan import files_of_folders, read_folders
-    check_targets([arguments.output], files_of_folders(arguments.folders))
+    from .figures.axes import files_of
+    files = files_of(arguments.figures, "compression") if arguments.figures else ()
+    check_targets([arguments.output, *files], files_of_folders(arguments.folders))
     models, refused = read_folders(arguments.folders)
     page = render(models, refused)
     replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
+    if files:
+        save_curves(models, arguments.figures)
     report_complaints(refused)
     print(f"status=done models={len(models)} runs={sum(map(len, models))} refused={len(refused)} "
-          f"written={arguments.output}")
+          f"written={' '.join(map(str, [arguments.output, *files]))}")
     return 2 if refused else 0
 
 
@@ -195,6 +199,8 @@ def command_line():
     command.add_argument("folders", nargs="+", metavar="FOLDER", type=Path,
                          help="plans and summaries of one model, as jobs/compression.sh leaves them")
     command.add_argument("--output", default="compression.html", type=Path, help="file [compression.html]")
+    command.add_argument("--figures", type=Path, metavar="FOLDER",
+                         help="write loss against bytes of all models also as FOLDER/compression.svg and .png")
 
     command = add("export", export, "a plan's bits by layer and stream as JSON, with the settings of llama.cpp and vLLM that come "
                   "nearest; OSCAR's rotations for its kernels")

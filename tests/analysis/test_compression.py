@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 from browser import Page
 from matplotlib.image import imread
-from plans import write_plan, write_run, write_summary
+from plans import MODEL, write_plan, write_run, write_summary
 from samples import check_nothing_is_replaced, lead_away, replace_by_fifo, run, within, write_done
 
 from headspan_report.figures import compression as compression_figures
@@ -274,6 +274,22 @@ class TestFolders(unittest.TestCase):
                                       "compression", one, "--output", one / name)
         check_nothing_is_replaced(self, self.folder, f"{one}: would replace what is no regular file", "compression", one,
                                   "--output", one)
+
+    def test_figures(self):
+        write_run(self.folder / "two", LATENT, "latent", 0.25, on_both(0.05, 0.003, 0.01, 0.001), model_type="llama")
+        done = run("compression", self.folder / "one", self.folder / "two", "--output", self.path, "--figures",
+                   self.folder / "drawn")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        names = [f"{self.folder / 'drawn' / 'compression'}.{kind}" for kind in ("svg", "png")]
+        self.assertIn(f"written={self.path} {' '.join(names)}\n", done.stdout)
+        self.assertEqual(Path(names[1]).read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertEqual(Path(names[0]).read_text().count(f"<!-- {MODEL}, docs.heldout -->"), 2)
+
+    def test_figures_of_what_there_is_not(self):
+        write_run(self.folder / "keys", KEYS, "latent", 0.75, on_both(0.05, 0.003, 0.01, 0.001), streams="k")
+        done = run("compression", self.folder / "keys", "--output", self.path, "--figures", self.folder / "drawn")
+        self.assertEqual((done.returncode, (self.folder / "drawn").exists()), (2, False))
+        self.assertIn("no figure to write: no plan compresses both keys and values", done.stderr)
 
     def test_nothing_to_show(self):
         (self.folder / "empty").mkdir()

@@ -3,11 +3,14 @@ calibration against evaluation, what is stored, and recommendations. All advice 
 page."""
 import math
 
+import matplotlib
 import numpy as np
 
 from .. import __version__
 from ..charts import rate_chart
+from ..error import InputError
 from ..figures import compression as figures
+from ..figures.axes import WIDE, save, style
 from ..figures.selection import LETTERS
 from ..page import as_json, environment, picture, plot_library, template_text
 from .plan import STREAMS, UNCALIBRATED, domain_of
@@ -269,6 +272,20 @@ def draw(runs, texts, several):
         add("bits", "How many bits each layer has", bits_finding(latents), "Stored columns by their bits, of as many "
             "as the axis is high; what is empty is not stored.", figures.draw_bits, latents)
     return drawn, charts
+
+
+def save_curves(models, folder):
+    """Writes loss against bytes of all models, each on the first of its texts, as folder/compression.svg and .png."""
+    shown = []
+    for runs in models:
+        text = next((text for text in texts_of(runs) if any(run.kl(text) and run.plan.streams == "k,v" for run in runs)), None)
+        if text is not None:
+            several = len({run.plan.calibration for run in runs if run.plan.calibration}) > 1
+            shown.append((f"{runs[0].plan.model}, {text}", runs, text, several))
+    if not shown:
+        raise InputError("no figure to write: no plan compresses both keys and values")
+    with matplotlib.rc_context(style(WIDE)):
+        save(figures.draw_curves(shown), folder, "compression")
 
 
 def model_page(runs):

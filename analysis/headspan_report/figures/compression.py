@@ -45,29 +45,51 @@ def lines_of(runs, text, several_calibrations):
              sorted(members, key=lambda run: run.plan.stored)) for (method, calibration), members in lines.items()]
 
 
+def line_style(label, dashed, members):
+    """Returns the style of a line of lines_of()."""
+    colour, marker = style_of(members[0].plan.method)
+    return {"color": colour, "marker": marker, "linestyle": "--" if dashed else "-", "capsize": 2, "label": label,
+            "elinewidth": 1, "markerfacecolor": "white" if dashed else colour}
+
+
+def draw_kl(axis, lines, text):
+    """Draws KL against the stored share, both on log axes."""
+    for label, dashed, members in lines:
+        found = [run.texts[text] for run in members]
+        axis.errorbar([run.plan.stored for run in members], [one["kl"] for one in found],
+                      bars([one["kl_se"] for one in found]), **line_style(label, dashed, members))
+    axis.set_yscale("log")
+    axis.set_ylabel("KL to the full cache, nats a token")
+    stored_axis(axis, [run.plan.stored for _, _, members in lines for run in members])
+
+
 def draw_text(runs, text, several_calibrations):
     """Draws KL (log) and perplexity on one text against the stored share."""
     lines = lines_of(runs, text, several_calibrations)
     figure, axes = panels(1, 2, sharey=False, height=3.4)
     left, right = axes[0]
-    for label, dashed, members in lines:
-        colour, marker = style_of(members[0].plan.method)
-        style = {"color": colour, "marker": marker, "linestyle": "--" if dashed else "-", "capsize": 2, "label": label,
-                 "elinewidth": 1, "markerfacecolor": "white" if dashed else colour}
-        stored = [run.plan.stored for run in members]
-        found = [run.texts[text] for run in members]
-        left.errorbar(stored, [one["kl"] for one in found], bars([one["kl_se"] for one in found]), **style)
+    draw_kl(left, lines, text)
+    for line in lines:
+        found = [run.texts[text] for run in line[2]]
         perplexity = [one["perplexity"] for one in found]
         errors = bars([one["loss_se"] for one in found], np.array(perplexity))
-        right.errorbar(stored, perplexity, errors, **{**style, "elinewidth": 0.5, "capsize": 0})
+        right.errorbar([run.plan.stored for run in line[2]], perplexity, errors,
+                       **{**line_style(*line), "elinewidth": 0.5, "capsize": 0})
     full = next(run.texts[text]["full_loss"] for _, _, members in lines for run in members)
     right.axhline(np.exp(full), color=NULL_COLOUR, linestyle="--", linewidth=1.1, label="full cache", zorder=1.5)
-    left.set_yscale("log")
-    left.set_ylabel("KL to the full cache, nats a token")
     right.set_ylabel("perplexity")
-    for axis in axes[0]:
-        stored_axis(axis, [run.plan.stored for _, _, members in lines for run in members])
+    stored_axis(right, [run.plan.stored for _, _, members in lines for run in members])
     legend(figure, axes, 3)
+    return figure
+
+
+def draw_curves(models):
+    """Draws KL against the stored share of each model, given as (title, runs, text, whether calibrations differ)."""
+    figure, axes = panel_list(len(models), height=4.2)
+    for axis, (title, runs, text, several_calibrations) in zip(axes, models):
+        draw_kl(axis, lines_of(runs, text, several_calibrations), text)
+        axis.set_title(title)
+    legend(figure, np.array(axes), 3)
     return figure
 
 

@@ -130,10 +130,10 @@ def find_results(folders):
     return sorted(found)
 
 
-def check_complete(path):
-    """Returns the sha256 of a file that matches its .done. Raises InputError if it does not, or if there is none."""
+def check_complete(path, again="run the study again: it computes what is missing"):
+    """Returns the sha256 of a file that matches its .done. Raises InputError if it does not, or if there is none; the error
+    ends with `again`."""
     done_path = Path(f"{path}.done")
-    again = "run the study again: it computes what is missing"
     if not path.exists():
         raise InputError(path, "", "", "is missing or still being written", again)
     if not done_path.exists():

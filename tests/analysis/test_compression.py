@@ -211,7 +211,9 @@ class TestFolders(unittest.TestCase):
         write_summary(one, LATENT, 0.25, on_both(1, 1, 1, 1), plan="elsewhere/other.h5")
         write_summary(one, WHOLE, 0.25, {"docs.heldout": (1, 1, 1, None, None)})
         (one / f"{KEYS}.json").write_text("{")
-        self.check(refused=(f"{INT8}.h5: size = ", f"{LATENT}.json: plan = elsewhere/other.h5: is another plan",
+        (one / f"{HEADS}.h5.done").unlink()
+        self.check(refused=(f"{HEADS}.h5: has no .done beside it: it was not finished; make the plan again with headspan "
+                            "calibrate", f"{INT8}.h5: size = ", f"{LATENT}.json: plan = elsewhere/other.h5: is another plan",
                             f"{WHOLE}.json: texts.docs.heldout.kl = null: is no finite number",
                             f"{KEYS}.json: cannot be read as JSON"))
 

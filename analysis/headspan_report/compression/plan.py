@@ -145,7 +145,7 @@ def domain_of(stem):
 def read_plan(path):
     """Returns the Plan at `path`. Raises InputError that names what is wrong with it."""
     path = Path(path)
-    check_complete(path)
+    check_complete(path, "make the plan again with headspan calibrate")
     try:
         with open_checked(path) as file:
             attributes = {name: plain(value) for name, value in file.attrs.items()}

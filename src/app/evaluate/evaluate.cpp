@@ -57,10 +57,9 @@ void check_targets(const Job& job) {
   const std::vector<std::string> inputs = input_files(job);
   if (!summary.empty()) check_target({"evaluate.summary", summary, summary}, inputs);
   if (answers.empty()) return;
-  const auto canonical = [](const std::string& path) { return fs::weakly_canonical(fs::absolute(path)); };
   for (const char* suffix : {"", ".lock", ".part", ".part.tmp"}) {
     check_target({"evaluate.answers", answers, answers + suffix}, inputs);
-    if (!summary.empty() && canonical(answers + suffix) == canonical(summary))
+    if (!summary.empty() && have_one_name(answers + suffix, summary))
       throw InputError("", "evaluate.summary", summary, "is the file for the answers too",
                        "choose another place");
   }

@@ -72,6 +72,14 @@ std::vector<std::string> input_files(const Job& job) {
   return files;
 }
 
+bool have_one_name(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  const auto canonical = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(path, failed), failed);
+  };
+  return !a.empty() && canonical(a) == canonical(b);
+}
+
 void check_target(const WriteTarget& target, const std::vector<std::string>& inputs) {
   std::error_code missing;
   const auto refuse = [&](const std::string& wrong) {
@@ -80,6 +88,8 @@ void check_target(const WriteTarget& target, const std::vector<std::string>& inp
   for (const std::string& input : inputs) {
     if (fs::equivalent(input, target.path, missing))
       refuse("would replace " + printable(input) + ", which the job reads");
+    if (have_one_name(input, target.path))  // a token file's sidecar, say
+      refuse("would become " + printable(input) + ", which the job reads if it is there");
     if (is_unfinished(input, target.path))
       refuse("would remove " + printable(input) + ", which the job reads, as unfinished");
   }

@@ -22,8 +22,12 @@ std::vector<std::string> input_files(const Job& job);
 /// Returns the files of a checkpoint's folder that are read.
 std::vector<std::string> checkpoint_files(const std::string& folder);
 
-/// Throws InputError if the target is one of `inputs` or not a regular file, or if an input has the name of
-/// an unfinished file of the target. Throws Error if its folder cannot be created or written to. Local.
+/// Returns whether two paths lead to one name in one folder, whether there is a file of that name or not.
+bool have_one_name(const std::string& a, const std::string& b);
+
+/// Throws InputError if the target is or would become one of `inputs` or is not a regular file, or if an
+/// input has the name of an unfinished file of the target. Throws Error if its folder cannot be created or
+/// written to. Local.
 void check_target(const WriteTarget& target, const std::vector<std::string>& inputs);
 
 }  // namespace headspan

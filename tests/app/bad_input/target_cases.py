@@ -88,6 +88,9 @@ CASES = [
     evaluation("what to continue", "generated.jsonl", "evaluate.answers", "generated.jsonl"),
     evaluation("no file", "target", "evaluate.answers", "target", prepared_and(no_file)),
     evaluation("a text", "tokens.bin", "evaluate.summary", "tokens.bin"),
+    Case("summary in place of a text's sidecar, which is not there", r"evaluate\.summary = \./tokens\.json: would become "
+         r"tokens\.json, which the job reads if it is there; choose another place", prepared,
+         arguments=[*EVALUATE, "--evaluate.answers=a", "--evaluate.summary=./tokens.json"]),
     evaluation("the weights", "model/model.safetensors", "evaluate.summary", "model/model.safetensors"),
     evaluation("the plan behind a link", "plan.h5", "evaluate.summary", "target", symlink("plan.h5")),
     Case("summary in place of the answers", r"evaluate\.summary = \./both: is the file for the answers too; .+", prepared,

@@ -41,6 +41,15 @@ TEST(CalibrationEffort, follows_from_the_size_of_the_model) {
   EXPECT_EQ(effort_of(rule, small).units, LossUnits::residual);
 }
 
+TEST(CalibrationEffort, generates_text_for_latents_alone) {
+  Job::Compress rule;
+  rule.algorithm = CompressionAlgorithm::headspan;
+
+  EXPECT_EQ(effort_of(rule, model_of(12, 768)).units, LossUnits::measured);
+  EXPECT_EQ(effort_of(rule, model_of(12, 768)).own_text, 0);
+  EXPECT_TRUE(effort_of(rule, model_of(12, 768)).chosen);
+}
+
 TEST(CalibrationEffort, leaves_what_is_given) {
   Job::Compress rule;
   rule.units = LossUnits::residual;

@@ -29,7 +29,8 @@ CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& co
                                                          operations_of_measuring(config) <= kMostOperations));
   CalibrationEffort effort;
   effort.units = rule.units.value_or(measures ? LossUnits::measured : LossUnits::residual);
-  effort.own_text = rule.own_text.value_or(measures ? std::min(kOwnText, most_text) : 0);
+  const bool generates = measures && rule.algorithm == CompressionAlgorithm::latent;
+  effort.own_text = rule.own_text.value_or(generates ? std::min(kOwnText, most_text) : 0);
   effort.chosen =
       weighs && !from_grams && rule.effort == Effort::automatic && (!rule.units || !rule.own_text);
   return effort;

@@ -14,9 +14,9 @@ struct CalibrationEffort {
   bool chosen = false;  ///< by effort = auto, from the model's size
 };
 
-/// Returns the work for a model. Units are measured, and the model generates text, for latent and headspan,
-/// with effort = full, and with auto if the forwards that measure take at most 2e14 operations (ten minutes
-/// on a desktop, seconds on a node of a cluster). `from_grams`: the model is not run.
+/// Returns the work for a model. Units are measured for latent and headspan, and the model generates text for
+/// latent, with effort = full, and with auto if the forwards that measure take at most 2e14 operations (ten
+/// minutes on a desktop, seconds on a node of a cluster). `from_grams`: the model is not run.
 /// `most_text`: how many tokens may be generated, no more than there are of the user's text; 0 where no token
 /// can begin a text. Local.
 CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,

@@ -213,10 +213,9 @@ std::vector<JobOption> compress_options() {
           "compress.ridge", &Job::compress, &Job::Compress::ridge, automatic(number(0, kUnbounded)),
           "added to the references' second moments, in units of their mean; auto: 0, dependent columns are "
           "dropped"),
-      option(
-          "compress.effort", &Job::compress, &Job::Compress::effort, choice(effort_words()),
-          "quick: one run over the tokens; full: also what units = measured and own_text = 12288 do; auto: "
-          "full unless the model is large"),
+      option("compress.effort", &Job::compress, &Job::Compress::effort, choice(effort_words()),
+             "quick: one run over the tokens; full: also what units = measured and, for latent, own_text = "
+             "12288 do; auto: full unless the model is large"),
       option("compress.units", &Job::compress, &Job::Compress::units, choice_or_auto(loss_units_words()),
              "how layers are weighed: by the residual stream, or by the loss that compressing each is "
              "measured to cause"),

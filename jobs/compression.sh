@@ -131,6 +131,7 @@ plans() {
     heads k,v "$stored"
     try "paper-text-kv-$stored" --compress.stored "$stored" --compress.algorithm paper-text
   done
+  try latent-0.3125 --compress.stored 0.3125 "${units[@]}"  # as many bytes as kivi-4
   for stream in k v; do
     try "latent-$stream-0.5" --compress.streams "$stream" --compress.stored 0.5 "${units[@]}"
     heads "$stream" 0.5

@@ -74,16 +74,15 @@ def both_names(a, b):
 
 def compression(arguments):
     from .aggregate import replace
-    from .compression.page import render, save_curves
+    from .compression.page import curve_files, render, save_curves
     from .compression.plan import files_of_folders, read_folders
-    from .figures.axes import files_of
-    files = files_of(arguments.figures, "compression") if arguments.figures else ()
+    files = curve_files(arguments.figures) if arguments.figures else ()
     check_targets([arguments.output, *files], files_of_folders(arguments.folders))
     models, refused = read_folders(arguments.folders)
     page = render(models, refused)
-    replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
     if files:
         save_curves(models, arguments.figures)
+    replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
     report_complaints(refused)
     print(f"status=done models={len(models)} runs={sum(map(len, models))} refused={len(refused)} "
           f"written={' '.join(map(str, [arguments.output, *files]))}")

@@ -10,7 +10,7 @@ from .. import __version__
 from ..charts import rate_chart
 from ..error import InputError
 from ..figures import compression as figures
-from ..figures.axes import WIDE, save, style
+from ..figures.axes import WIDE, files_of, save, style
 from ..figures.selection import LETTERS
 from ..page import as_json, environment, picture, plot_library, template_text
 from .plan import STREAMS, UNCALIBRATED, domain_of
@@ -27,6 +27,16 @@ def texts_of(runs):
     """Returns the texts, those of a calibration's own domain first."""
     texts = dict.fromkeys(text for run in runs for text in run.texts)
     return sorted(texts, key=lambda text: not any(run.own(text) for run in runs))
+
+
+def calibrations_of(runs):
+    """Returns the domains that the plans were calibrated on."""
+    return sorted({run.plan.calibration for run in runs if run.plan.calibration})
+
+
+def has_curve(runs, text):
+    """Returns whether a plan of both streams was evaluated on the text."""
+    return any(run.kl(text) and run.plan.streams == "k,v" for run in runs)
 
 
 def with_error(value, error):
@@ -257,7 +267,7 @@ def draw(runs, texts, several):
         drawn.append((name, title, found, caption, picture(lambda: make(*arguments))))
 
     for text in texts:
-        if any(run.kl(text) and run.plan.streams == "k,v" for run in runs):
+        if has_curve(runs, text):
             add(f"text-{text}", "Loss against bytes", text_finding(runs, text), TEXT_CAPTION, figures.draw_text, runs,
                 text, several)
             charts[f"text-{text}"] = rate_chart(runs, text, several)
@@ -274,14 +284,18 @@ def draw(runs, texts, several):
     return drawn, charts
 
 
+def curve_files(folder):
+    """Returns the files that save_curves writes."""
+    return files_of(folder, "compression")
+
+
 def save_curves(models, folder):
-    """Writes loss against bytes of all models, each on the first of its texts, as folder/compression.svg and .png."""
+    """Writes loss against bytes of all models, each on the first of its texts. Raises InputError if there is none."""
     shown = []
     for runs in models:
-        text = next((text for text in texts_of(runs) if any(run.kl(text) and run.plan.streams == "k,v" for run in runs)), None)
+        text = next((text for text in texts_of(runs) if has_curve(runs, text)), None)
         if text is not None:
-            several = len({run.plan.calibration for run in runs if run.plan.calibration}) > 1
-            shown.append((f"{runs[0].plan.model}, {text}", runs, text, several))
+            shown.append((f"{runs[0].plan.model}, {text}", runs, text, len(calibrations_of(runs)) > 1))
     if not shown:
         raise InputError("no figure to write: no plan compresses both keys and values")
     with matplotlib.rc_context(style(WIDE)):
@@ -291,7 +305,7 @@ def save_curves(models, folder):
 def model_page(runs):
     """Returns what the template shows of one model."""
     texts = texts_of(runs)
-    calibrations = sorted({run.plan.calibration for run in runs if run.plan.calibration})
+    calibrations = calibrations_of(runs)
     several = len(calibrations) > 1
     plan = runs[0].plan
     drawings, charts = draw(runs, texts, several)

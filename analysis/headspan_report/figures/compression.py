@@ -69,12 +69,12 @@ def draw_text(runs, text, several_calibrations):
     figure, axes = panels(1, 2, sharey=False, height=3.4)
     left, right = axes[0]
     draw_kl(left, lines, text)
-    for line in lines:
-        found = [run.texts[text] for run in line[2]]
+    for label, dashed, members in lines:
+        found = [run.texts[text] for run in members]
         perplexity = [one["perplexity"] for one in found]
         errors = bars([one["loss_se"] for one in found], np.array(perplexity))
-        right.errorbar([run.plan.stored for run in line[2]], perplexity, errors,
-                       **{**line_style(*line), "elinewidth": 0.5, "capsize": 0})
+        right.errorbar([run.plan.stored for run in members], perplexity, errors,
+                       **{**line_style(label, dashed, members), "elinewidth": 0.5, "capsize": 0})
     full = next(run.texts[text]["full_loss"] for _, _, members in lines for run in members)
     right.axhline(np.exp(full), color=NULL_COLOUR, linestyle="--", linewidth=1.1, label="full cache", zorder=1.5)
     right.set_ylabel("perplexity")

@@ -77,7 +77,8 @@ bool have_one_name(const std::string& a, const std::string& b) {
   const auto canonical = [&](const std::string& path) {
     return fs::weakly_canonical(fs::absolute(path, failed), failed);
   };
-  return !a.empty() && canonical(a) == canonical(b);
+  const fs::path name = canonical(a);  // empty where it cannot be found out
+  return !a.empty() && !name.empty() && name == canonical(b);
 }
 
 void check_target(const WriteTarget& target, const std::vector<std::string>& inputs) {

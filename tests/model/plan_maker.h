@@ -4,12 +4,22 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/outputs/compression_plan.h"
 #include "model/core/model_config.h"
 
 namespace headspan {
+
+/// Lets the bands of a record share a gain.
+inline std::vector<Band> with_gain(std::vector<Band> bands) {
+  for (std::size_t b = 0; b < bands.size(); ++b) {
+    bands[b].coding = Coding::gain;
+    bands[b].follows = b > 0;
+  }
+  return bands;
+}
 
 /// Values of a plan that mean nothing but are of the right form.
 class PlanMaker {
@@ -23,8 +33,13 @@ class PlanMaker {
   }
 
   CompressionPlan make(const std::vector<Band>& bands, std::int64_t exact_first) {
+    return make(bands, bands, exact_first);
+  }
+
+  CompressionPlan make(const std::vector<Band>& keys, const std::vector<Band>& values,
+                       std::int64_t exact_first) {
     plan_.exact_first = exact_first;
-    for (const Stream stream : {Stream::k, Stream::v})
+    for (const auto& [stream, bands] : {std::pair{Stream::k, keys}, std::pair{Stream::v, values}})
       for (std::int64_t layer = 0; layer < plan_.layers; ++layer)
         plan_.streams[stream].push_back(plan_.algorithm == CompressionAlgorithm::headspan ? heads(layer)
                                                                                           : columns(bands));

@@ -177,12 +177,27 @@ TEST(CachePlan, ThatQuantisesStoresEveryHeadInGroupsOfThePlansWidth) {
                [&](Stream, std::int64_t layer, std::int64_t head, std::int64_t j) {
                  return token()[layer][head * kHeadSize + j].item<double>();
                });
+  EXPECT_EQ(input_error_of([&] {
+              make_cache_plan(config, plan, {2, 2}, at::kDouble, SharedBlocks::sharded, "plan.h5");
+            }),
+            "plan.h5: band_columns = 4: is a group of columns that two tensor-parallel ranks would have to "
+            "share; give run.tensor_parallel = 1");
+}
+
+TEST(CachePlan, ThatQuantisesGivesARankTheGroupsOfItsHeads) {
+  const ModelConfig config = small_config();
+  const CompressionPlan plan =
+      PlanMaker(config, "quantise")
+          .make({{6, 8, Coding::range}, {2, 4, Coding::range}, {4, 3, Coding::range}}, 0);
+
   const CachePlan half = make_cache_plan(config, plan, {2, 2}, at::kDouble, SharedBlocks::sharded, "plan.h5");
+
   EXPECT_EQ(half.shared, SharedBlocks::replicated);  // there is nothing to share
   ASSERT_EQ(half.keys[0].block.bands.size(), 2U);
-  EXPECT_EQ(half.keys[0].block.bands[0].columns, 4);
-  EXPECT_EQ(half.keys[0].block.bands[1].columns, 2);  // what is left of its heads
-  EXPECT_EQ(half.keys[0].block.bands[1].bits, 4);
+  EXPECT_EQ(half.keys[0].block.bands[0].columns, 2);
+  EXPECT_EQ(half.keys[0].block.bands[0].bits, 4);
+  EXPECT_EQ(half.keys[0].block.bands[1].columns, 4);
+  EXPECT_EQ(half.keys[0].block.bands[1].bits, 3);
   EXPECT_EQ(half.keys[0].block.bands[1].coding, Coding::range);
 }
 

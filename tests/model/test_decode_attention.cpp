@@ -13,7 +13,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kHeads = 9, kKvHeads = 3, kHeadSize = 32;
+constexpr std::int64_t kHeads = 9, kKvHeads = 3, kHeadSize = 32, kEndOfDocument = 1;
 const std::vector<std::int64_t> kLengths{2, 64, 70, 200, 129};  // around pages and exact tokens
 
 ModelConfig config() {
@@ -31,23 +31,27 @@ struct Case {
   double tolerance;
 };
 
+std::vector<Band> three_of(const Band& band) { return {band, band, band}; }
+
 /// Where nothing is coded the two differ by the rounding of float32, else by that of 16-bit integers, too:
-/// 1e-4 is allowed.
+/// 1e-4 of the terms of a sum is allowed, twice as much of the sum where the terms are all of one size and
+/// cancel.
 std::vector<Case> cases() {
   return {{"latents as they are", "latent", {{50, kPlainBits}}, 5e-6},
           {"latents in many bits", "latent", {{10, 8}, {30, 6}}, 1e-4},
           {"latents in few bits", "latent", {{20, 5}, {26, 4}, {33, 3}, {9, 2}}, 1e-4},
           {"latents of every kind", "latent", {{3, kPlainBits}, {9, 8}, {20, 4}, {7, 6}, {40, 3}}, 1e-4},
+          {"latents in the fewest bits", "latent", {{6, 7}, {50, 1}}, 2e-4},
+          {"latents with a gain", "latent", with_gain({{3, 8}, {4, 7}, {8, 5}, {20, 3}, {30, 1}}), 1e-4},
           {"heads, some of another layer", "headspan", {}, 5e-6},
-          {"a group for each head",
-           "quantise",
-           {{32, 4, Coding::range}, {32, 4, Coding::range}, {32, 4, Coding::range}},
-           1e-4},
+          {"a group for each head", "quantise", three_of({32, 4, Coding::range}), 1e-4},
           {"groups across heads", "quantise", {{48, 4, Coding::range}, {48, 4, Coding::range}}, 5e-6},
-          {"groups in 8 bits",
-           "quantise",
-           {{32, 8, Coding::range}, {32, 8, Coding::range}, {32, 8, Coding::range}},
-           1e-4}};
+          {"groups in 8 bits", "quantise", three_of({32, 8, Coding::range}), 1e-4},
+          {"a part of the range", "oscar", three_of({32, 2, Coding::range, 1, 0.9}), 1e-4},
+          {"levels of a normal distribution", "hadamard", three_of({32, 3, Coding::normal}), 1e-4},
+          {"blocks of q4_0", "rotated-q4", three_of({32, 4, Coding::gguf}), 1e-4},
+          {"blocks of q8_0", "rotated-q8", three_of({32, 8, Coding::gguf}), 1e-4},
+          {"groups of tokens", "kivi", {{96, 4, Coding::range, kGroupTokens}}, 1e-4}};
 }
 
 struct Tokens {
@@ -63,9 +67,12 @@ std::vector<Tokens> draw(std::int64_t layers, std::int64_t count) {
   return all;
 }
 
-/// What the queries of the last layer get.
+/// What the queries of the last layer get. Every 37th token ends a document.
 at::Tensor attend(KvCache& cache, const std::vector<Tokens>& tokens,
                   const std::vector<std::int64_t>& counts) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(tokens[0].q.size(0)), 0);
+  for (std::size_t i = 5; i < ids.size(); i += 37) ids[i] = kEndOfDocument;
+  cache.begin(ids, counts);
   at::Tensor out;
   for (std::size_t layer = 0; layer < tokens.size(); ++layer)
     out = cache.attend(static_cast<std::int64_t>(layer), tokens[layer].q, tokens[layer].k, tokens[layer].v,
@@ -108,6 +115,7 @@ TEST_P(DecodeAttention, is_what_general_products_give) {
             make_cache_plan(model, PlanMaker(model, chosen.algorithm).make(chosen.bands, exact_first),
                             {0, kKvHeads}, at::kFloat, SharedBlocks::replicated, "");
         plan.exact.recent = exact_recent;
+        plan.document_ends = {kEndOfDocument};
         PagedCache step(plan, sequences, types, *world), general(plan, sequences + 1, types, *world);
         const std::vector<Tokens> prompt = draw(model.layers, 2 + 64 + 70 + 200 + 129);
         attend(step, prompt, kLengths);

@@ -90,32 +90,33 @@ std::vector<Band> in_groups(std::int64_t columns, std::int64_t d, const Band& gr
   return bands;
 }
 
-/// Lets bands of few bits share a gain.
-std::vector<Band> with_gain(std::vector<Band> bands) {
-  for (std::size_t b = 0; b < bands.size(); ++b) {
-    bands[b].coding = Coding::gain;
-    bands[b].follows = b > 0;
-  }
-  return bands;
+struct Case {
+  std::string algorithm;
+  std::vector<Band> keys, values;
+};
+
+/// Plans of every algorithm that rounds, with groups as long as a head and shorter, and of `latent` with a
+/// gain.
+std::vector<Case> rounded(std::int64_t all, std::int64_t d) {
+  const auto both = [](const std::string& algorithm, const std::vector<Band>& bands) {
+    return Case{algorithm, bands, bands};
+  };
+  return {both("latent", with_gain({{1, 8}, {2, 7}, {3, 4}, {all / 4, 1}})),
+          both("quantise", in_groups(all, d, {d, 4, Coding::range})),
+          both("hadamard", in_groups(all, d, {d, 3, Coding::normal})),
+          both("rotated-q4", in_groups(all, d, {3, 4, Coding::gguf})),
+          both("rotated-q8", in_groups(all, d, {5, 8, Coding::gguf})),
+          {"kivi", {{all, 2, Coding::range, 4}}, in_groups(all, d, {3, 2, Coding::range})},
+          both("oscar", in_groups(all, d, {d, 2, Coding::range, 1, 0.9}))};
 }
 
 TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const std::int64_t d = input_.config.head_size, all = input_.config.kv_heads * d;
-  struct Case {
-    std::string algorithm;
-    std::vector<Band> bands;
-  };
-  const std::vector<Case> cases{{"latent", {{2, 8}, {3, 4}, {all / 4, 2}}},
-                                {"latent", {{all / 2, kPlainBits}}},
-                                {"latent", {}},
-                                {"latent", with_gain({{2, 8}, {3, 4}, {all / 4, 2}})},
-                                {"quantise", {{all - d, 4, Coding::range}, {d, 4, Coding::range}}},
-                                {"hadamard", in_groups(all, d, {d, 3, Coding::normal})},
-                                {"rotated-q4", in_groups(all, d, {3, 4, Coding::gguf})},
-                                {"kivi", {{all, 2, Coding::range, 4}}},
-                                {"oscar", in_groups(all, d, {d, 2, Coding::range, 1, 0.9})},
-                                {"headspan", {}}};
+  const std::vector<Band> bands{{2, 8}, {1, 7}, {3, 4}, {all / 4, 2}, {1, 1}}, plain{{all / 2, kPlainBits}};
+  std::vector<Case> cases = rounded(all, d);
+  for (const auto& latent : {bands, plain, std::vector<Band>{}}) cases.push_back({"latent", latent, latent});
+  cases.push_back({"headspan", {}, {}});
   for (const int size : {1, 2}) {
     if (world.size() % size != 0 || input_.config.kv_heads % size != 0) continue;
     const Layout layout(size);
@@ -124,8 +125,8 @@ TEST_P(KvCacheGolden, a_compressed_cache_is_what_the_simulated_one_says) {
     for (const Case& one : cases)
       for (const std::int64_t exact_first : {0, 2})
         for (const std::int64_t exact_recent : {0, 3}) {
-          if (one.algorithm == "quantise" && size > 1) continue;
-          const CompressionPlan plan = PlanMaker(input_.config, one.algorithm).make(one.bands, exact_first);
+          const CompressionPlan plan =
+              PlanMaker(input_.config, one.algorithm).make(one.keys, one.values, exact_first);
           const CachedModel cached(
               model, input_, processes, plan,
               {"plan", exact_recent, SharedBlocks::replicated, {golden_.batch.tokens[3]}});
@@ -148,15 +149,13 @@ TEST_P(KvCacheGolden, tensor_parallel_ranks_say_what_one_rank_says) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   if (world.size() % 2 != 0 || input_.config.kv_heads % 2 != 0)
     GTEST_SKIP() << "no two ranks can share the heads";
-  const std::int64_t all = input_.config.kv_heads * input_.config.head_size;
-  const std::int64_t d = input_.config.head_size;
-  const std::map<std::string, std::vector<Band>> cases{
-      {"latent", {{all / 2, kPlainBits}}},
-      {"headspan", {}},
-      {"hadamard", in_groups(all, d, {5, 4, Coding::normal})},
-      {"oscar", in_groups(all, d, {d, 4, Coding::range, 1, 0.9})}};
-  for (const auto& [algorithm, bands] : cases) {
-    const CompressionPlan plan = PlanMaker(input_.config, algorithm).make(bands, 1);
+  const std::int64_t d = input_.config.head_size, all = input_.config.kv_heads * d;
+  const std::vector<Band> plain{{all / 2, kPlainBits}};
+  std::vector<Case> cases = rounded(all, d);
+  cases.push_back({"latent", plain, plain});
+  cases.push_back({"headspan", {}, {}});
+  for (const auto& [algorithm, keys, values] : cases) {
+    const CompressionPlan plan = PlanMaker(input_.config, algorithm).make(keys, values, 1);
     std::vector<at::Tensor> logits;
     for (const int size : {1, 2}) {
       const Layout layout(size);

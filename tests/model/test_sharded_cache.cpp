@@ -78,6 +78,7 @@ std::vector<Case> cases(const ModelConfig& config, bool coded) {
                         {"headspan", {}, true},
                         {"headspan", {}, false}};
   if (coded) all.push_back({"latent", {{2, 8}, {half / 2, 2}}, true});
+  if (coded) all.push_back({"latent", with_gain({{2, 7}, {half / 2, 1}}), true});
   if (coded) all.push_back({"latent", {}, true});
   return all;
 }

@@ -75,14 +75,16 @@ class PlanBuilder {
     return cached;
   }
 
-  /// Divides this rank's columns as the plan divides those of the first heads.
+  /// Returns the bands of this rank's columns.
   std::vector<Band> local_bands(const PlannedBlock& block) const {
+    const std::int64_t begin = heads_.first * d_, end = begin + heads_.count * d_;
     std::vector<Band> bands;
-    std::int64_t left = heads_.count * d_;
+    std::int64_t first = 0;
     for (Band band : block.bands) {
-      band.columns = std::min(left, band.columns);
+      const std::int64_t last = first + band.columns;
+      band.columns = std::min(last, end) - std::max(first, begin);
       if (band.columns > 0) bands.push_back(band);
-      left -= band.columns;
+      first = last;
     }
     return bands;
   }
@@ -186,6 +188,22 @@ CachePlan sharded_full_plan(const ModelConfig& config) {
   return plan;
 }
 
+/// Throws InputError if columns that share a scale lie on two ranks, of `columns` columns each.
+void expect_whole_groups(const std::vector<PlannedBlock>& blocks, std::int64_t columns,
+                         const std::string& path) {
+  for (const PlannedBlock& block : blocks) {
+    std::int64_t first = 0;
+    for (const Band& band : block.bands) {
+      const std::int64_t last = first + band.columns;
+      if (band.tokens == 1 && band.bits != kPlainBits && first / columns < (last - 1) / columns)
+        throw InputError(path, "band_columns", std::to_string(band.columns),
+                         "is a group of columns that two tensor-parallel ranks would have to share",
+                         "give run.tensor_parallel = 1");
+      first = last;
+    }
+  }
+}
+
 void set_attention(const ModelConfig& config, CachePlan& plan) {
   for (auto* layers : {&plan.keys, &plan.values})
     for (std::int64_t layer = 0; layer < config.layers; ++layer)
@@ -220,6 +238,7 @@ CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan
   cached.exact.first = plan.exact_first;
   cached.exact.group = plan.group_tokens();
   for (const auto& [stream, blocks] : plan.streams) {
+    if (rounds_columns(plan.algorithm)) expect_whole_groups(blocks, heads.count * config.head_size, path);
     const PlanBuilder builder(plan, stream, heads, readers, dtype);
     auto& layers = stream == Stream::k ? cached.keys : cached.values;
     for (std::int64_t layer = 0; layer < config.layers; ++layer)

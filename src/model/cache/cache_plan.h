@@ -84,7 +84,7 @@ CachePlan full_plan(const ModelConfig& config, Range heads);
 /// Turns a compression plan into a cache plan. `heads`: those of this rank; `dtype`: the type in which
 /// attention computes, float32 or float64. Nothing is sharded where ranks share nothing: on one rank, or
 /// where the plan quantises; nor if some layer's attention has a window or caps scores. Throws InputError
-/// naming `path` if the plan is for another model.
+/// naming `path` if the plan is for another model, or if it rounds groups of columns that lie on two ranks.
 CachePlan make_cache_plan(const ModelConfig& config, const CompressionPlan& plan, Range heads,
                           at::ScalarType dtype, SharedBlocks shared, const std::string& path);
 

@@ -1,77 +1,19 @@
 #include "model/cache/record_format.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
-#include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include "base/error.h"
+#include "model/cache/plain_numbers.h"
 #include "model/kernels/normal_levels.h"
 #include "model/kernels/row_kernels.h"
 
 namespace headspan {
 namespace {
-
-std::int64_t plain_bytes(Dtype dtype) {
-  if (dtype == Dtype::float64) return 8;
-  return dtype == Dtype::float32 ? 4 : 2;
-}
-
-/// The type between T and Stored in a conversion: half-precision types convert from and to float.
-template <class Stored, class T>
-using Between = std::conditional_t<sizeof(Stored) == 2, float, T>;
-
-template <class Stored, class T>
-void write_numbers(const T* z, std::int64_t count, std::byte* out) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<Stored>(static_cast<Between<Stored, T>>(z[i]));
-    std::memcpy(out + i * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
-  }
-}
-
-template <class Stored, class T>
-void read_numbers(const std::byte* in, std::int64_t count, T* z) {
-  if constexpr (std::is_same_v<Stored, T>) {
-    std::memcpy(z, in, static_cast<std::size_t>(count) * sizeof(T));
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) {
-      Stored value;
-      std::memcpy(&value, in + i * static_cast<std::int64_t>(sizeof value), sizeof value);
-      z[i] = static_cast<T>(static_cast<Between<Stored, T>>(value));
-    }
-  }
-}
-
-template <class T>
-void write_plain(Dtype dtype, const T* z, std::int64_t count, std::byte* out) {
-  switch (dtype) {
-    case Dtype::float64:
-      return write_numbers<double>(z, count, out);
-    case Dtype::float32:
-      return write_numbers<float>(z, count, out);
-    case Dtype::bfloat16:
-      return write_numbers<c10::BFloat16>(z, count, out);
-    case Dtype::float16:
-      return write_numbers<c10::Half>(z, count, out);
-  }
-}
-
-template <class T>
-void read_plain(Dtype dtype, const std::byte* in, std::int64_t count, T* z) {
-  switch (dtype) {
-    case Dtype::float64:
-      return read_numbers<double>(in, count, z);
-    case Dtype::float32:
-      return read_numbers<float>(in, count, z);
-    case Dtype::bfloat16:
-      return read_numbers<c10::BFloat16>(in, count, z);
-    case Dtype::float16:
-      return read_numbers<c10::Half>(in, count, z);
-  }
-}
 
 /// What a code means: base + code * step.
 struct Scale {
@@ -136,15 +78,28 @@ CodedRows coded_rows(const Band& band, const std::byte* codes, std::int64_t stri
   return {reinterpret_cast<const std::uint8_t*>(codes), stride, records, band.bits, band.columns};
 }
 
+constexpr std::array<float, kRecords> repeated(float value) {
+  std::array<float, kRecords> all{};
+  for (float& one : all) one = value;
+  return all;
+}
+
+/// Reads codes as numbers.
+template <class T>
+void read_numbers(const CodedRows& codes, T* out, std::int64_t leading) {
+  static constexpr auto zeros = repeated(0), ones = repeated(1);
+  expand_codes(codes, zeros.data(), ones.data(), out, leading);
+}
+
 /// Reads the levels that codes stand for, times a gain for each record.
 template <class T>
 void read_levels(const CodedRows& codes, const float* gain, T* out, std::int64_t leading) {
-  static const std::vector<float> zeros(kRecords, 0), ones(kRecords, 1);
-  const std::vector<float>& levels = normal_levels(codes.bits);
-  expand_codes(codes, zeros.data(), ones.data(), out, leading);
+  float levels[kMostLevels] = {};
+  const std::vector<float>& of_codes = normal_levels(codes.bits);
+  std::copy(of_codes.begin(), of_codes.end(), levels);
+  read_numbers(codes, out, leading);
   for (std::int64_t r = 0; r < codes.rows; ++r)
-    for (T* z = out + r * leading; z < out + r * leading + codes.count; ++z)
-      *z = static_cast<T>(levels[static_cast<std::size_t>(*z)]) * static_cast<T>(gain[r]);
+    look_up_levels(levels, gain[r], codes.count, out + r * leading);
 }
 
 template <class T>
@@ -198,22 +153,17 @@ void write_levels(const Band& band, const T* z, std::byte* out) {
     squares += static_cast<double>(z[i]) * static_cast<double>(z[i]);
   const double inverse = squares > 0 ? std::sqrt(static_cast<double>(band.columns) / squares) : 0;
   std::vector<std::uint32_t> codes(static_cast<std::size_t>(band.columns));
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    const auto x = static_cast<float>(static_cast<double>(z[i]) * inverse);
-    const auto above = std::upper_bound(levels.begin() + 1, levels.end() - 1, x);
-    codes[i] = static_cast<std::uint32_t>(above - levels.begin() - (x - above[-1] < *above - x ? 1 : 0));
-    coded += static_cast<double>(levels[codes[i]]) * static_cast<double>(levels[codes[i]]);
-  }
+  nearest_levels(z, band.columns, inverse, levels.data(), static_cast<std::int64_t>(levels.size()),
+                 codes.data());
+  for (const std::uint32_t code : codes)
+    coded += static_cast<double>(levels[code]) * static_cast<double>(levels[code]);
   const c10::Half gain = to_half(std::sqrt(squares / coded));
   std::memcpy(out, &gain, sizeof gain);
   write_bits(codes.data(), band.columns, band.bits, out + scale_bytes(band));
 }
 
-/// Returns where the scales of a column lie among the records of a group, which are `stride` bytes apart.
-std::int64_t scale_place(const Band& band, std::int64_t column, std::int64_t stride) {
-  const std::int64_t each = (band.columns + band.tokens - 1) / band.tokens;
-  return column / each * stride + column % each * 2 * scales_of(band);
-}
+/// Returns how many columns have their scales in one record of a group.
+std::int64_t columns_in_record(const Band& band) { return (band.columns + band.tokens - 1) / band.tokens; }
 
 /// Quantises the columns of a group of tokens, each by itself. z: [band.tokens, columns], rows `leading`
 /// apart; out: records `stride` bytes apart.
@@ -224,9 +174,11 @@ void write_group(const Band& band, const T* z, std::int64_t leading, std::byte* 
   const std::size_t tokens = static_cast<std::size_t>(band.tokens);
   std::vector<T> column(tokens);
   std::vector<std::uint32_t> codes(tokens), by_token(tokens * static_cast<std::size_t>(band.columns));
+  const std::int64_t each = columns_in_record(band);
   for (std::int64_t c = 0; c < band.columns; ++c) {
     for (std::size_t t = 0; t < tokens; ++t) column[t] = z[static_cast<std::int64_t>(t) * leading + c];
-    const Scale scale = write_scale(of_column, column.data(), out + scale_place(band, c, stride));
+    std::byte* const place = out + c / each * stride + c % each * 2 * scales_of(band);
+    const Scale scale = write_scale(of_column, column.data(), place);
     const double inverse = scale.step != 0 ? 1.0 / static_cast<double>(scale.step) : 0;
     round_codes(column.data(), band.tokens, static_cast<double>(scale.base), inverse, last, codes.data());
     for (std::size_t t = 0; t < tokens; ++t)
@@ -237,26 +189,31 @@ void write_group(const Band& band, const T* z, std::int64_t leading, std::byte* 
                out + t * stride + scale_bytes(band));
 }
 
+/// Reads the scales of all columns of a group whose records are `stride` bytes apart. base, step: [columns].
+void read_column_scales(const Band& band, const std::byte* group, std::int64_t stride, float* base,
+                        float* step) {
+  const std::int64_t each = columns_in_record(band);
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(band.columns));
+  for (std::int64_t c = 0; c < band.columns; c += each, group += stride)
+    std::memcpy(words.data() + c, group,
+                static_cast<std::size_t>(std::min(each, band.columns - c)) * sizeof words[0]);
+  expand_halves(words.data(), 0, band.columns, base);
+  expand_halves(words.data(), 16, band.columns, step);
+}
+
 /// Reads records of groups; `records` counts from the first record of the group that `in` lies in.
 template <class T>
 void read_groups(const Band& band, const std::byte* in, std::int64_t stride, const RecordRange& records,
                  T* out, std::int64_t leading) {
-  static const float zero = 0, one = 1;
   const std::byte* const all = in - records.begin * stride;
   std::vector<float> base(static_cast<std::size_t>(band.columns)), step(base.size());
-  for (std::int64_t r = records.begin; r < records.end; ++r, out += leading) {
-    const std::byte* const group = all + r / band.tokens * band.tokens * stride;
-    if (r == records.begin || r % band.tokens == 0)
-      for (std::size_t c = 0; c < base.size(); ++c) {
-        c10::Half stored[2];
-        std::memcpy(stored, group + scale_place(band, static_cast<std::int64_t>(c), stride), sizeof stored);
-        base[c] = stored[0];
-        step[c] = stored[1];
-      }
-    expand_codes(coded_rows(band, all + r * stride + scale_bytes(band), stride, 1), &zero, &one, out,
-                 leading);
-    for (std::size_t c = 0; c < base.size(); ++c)
-      out[c] = static_cast<T>(base[c]) + out[c] * static_cast<T>(step[c]);
+  for (std::int64_t r = records.begin; r < records.end;) {
+    const std::int64_t begin = r / band.tokens * band.tokens;
+    const std::int64_t count = std::min({begin + band.tokens - r, records.end - r, kRecords});
+    read_column_scales(band, all + begin * stride, stride, base.data(), step.data());
+    read_numbers(coded_rows(band, all + r * stride + scale_bytes(band), stride, count), out, leading);
+    for (std::int64_t k = 0; k < count; ++k, ++r, out += leading)
+      scale_codes(base.data(), step.data(), band.columns, out);
   }
 }
 

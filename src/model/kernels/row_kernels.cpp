@@ -133,6 +133,56 @@ HS_INLINED inline void expand_rows(const CodedRows& codes, const float* base, co
     expand_row<Bits>(codes.codes + r * codes.stride, codes.count, base[r], step[r], x + r * leading);
 }
 
+template <class T>
+HS_INLINED inline void scale_codes_loop(const float* base, const float* step, std::int64_t count, T* x) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) x[i] = static_cast<T>(base[i]) + x[i] * static_cast<T>(step[i]);
+}
+
+template <class T>
+HS_INLINED inline void nearest_levels_loop(const T* x, std::int64_t count, double inverse,
+                                           const float* levels, std::int64_t number, std::uint32_t* codes) {
+  constexpr std::int64_t kBlock = 64;
+  for (; count > 0; count -= kBlock, x += kBlock, codes += kBlock) {
+    const std::int64_t here = count < kBlock ? count : kBlock;
+    float scaled[kBlock];
+    std::uint32_t above[kBlock];  // the first level that is greater, of those between the ends
+#pragma omp simd
+    for (std::int64_t i = 0; i < here; ++i) {
+      scaled[i] = static_cast<float>(static_cast<double>(x[i]) * inverse);
+      above[i] = 1;
+    }
+    for (std::int64_t level = 1; level + 1 < number; ++level)
+#pragma omp simd
+      for (std::int64_t i = 0; i < here; ++i) above[i] += levels[level] <= scaled[i] ? 1 : 0;
+    for (std::int64_t i = 0; i < here; ++i) {
+      const bool below = scaled[i] - levels[above[i] - 1] < levels[above[i]] - scaled[i];
+      codes[i] = above[i] - (below ? 1 : 0);
+    }
+  }
+}
+
+/// With vectors of 16 numbers two of them hold all levels.
+struct LookUpLevels {
+  template <int Lanes, class T>
+  HS_INLINED static void run(const float* levels, float gain, std::int64_t count, T* x) {
+    std::int64_t i = 0;
+    if constexpr (Lanes == 16) {
+      simd::Floats<16> low, high, found;
+      simd::load(levels, low);
+      simd::load(levels + 16, high);
+      for (; i + 16 <= count; i += 16) {
+        simd::Ints<16> codes;
+        for (int k = 0; k < 16; ++k) codes[k] = static_cast<std::int32_t>(x[i + k]);
+        simd::look_up(low, high, codes, found);
+        for (int k = 0; k < 16; ++k) x[i + k] = static_cast<T>(found[k]) * static_cast<T>(gain);
+      }
+    }
+    for (; i < count; ++i)
+      x[i] = static_cast<T>(levels[static_cast<std::int32_t>(x[i])]) * static_cast<T>(gain);
+  }
+};
+
 }  // namespace
 
 double sum_of_squares(const float* x, std::int64_t count) {
@@ -238,6 +288,32 @@ void expand_codes(const CodedRows& codes, const float* base, const float* step, 
   on_this_processor([=]() HS_INLINED {
     with_bits(codes.bits, [=](auto bits) HS_INLINED { expand_rows<bits>(codes, base, step, x, leading); });
   });
+}
+
+void nearest_levels(const float* x, std::int64_t count, double inverse, const float* levels,
+                    std::int64_t number, std::uint32_t* codes) {
+  on_this_processor([=]() HS_INLINED { nearest_levels_loop(x, count, inverse, levels, number, codes); });
+}
+
+void nearest_levels(const double* x, std::int64_t count, double inverse, const float* levels,
+                    std::int64_t number, std::uint32_t* codes) {
+  on_this_processor([=]() HS_INLINED { nearest_levels_loop(x, count, inverse, levels, number, codes); });
+}
+
+void look_up_levels(const float* levels, float gain, std::int64_t count, float* x) {
+  for_this_processor<LookUpLevels>(levels, gain, count, x);
+}
+
+void look_up_levels(const float* levels, float gain, std::int64_t count, double* x) {
+  for_this_processor<LookUpLevels>(levels, gain, count, x);
+}
+
+void scale_codes(const float* base, const float* step, std::int64_t count, float* x) {
+  on_this_processor([=]() HS_INLINED { scale_codes_loop(base, step, count, x); });
+}
+
+void scale_codes(const float* base, const float* step, std::int64_t count, double* x) {
+  on_this_processor([=]() HS_INLINED { scale_codes_loop(base, step, count, x); });
 }
 
 }  // namespace headspan

@@ -55,4 +55,20 @@ void expand_codes(const CodedRows& codes, const float* base, const float* step, 
 void expand_codes(const CodedRows& codes, const float* base, const float* step, double* x,
                   std::int64_t leading);
 
+/// codes_i = the index of the level that is nearest to x_i * inverse, the upper one of two. levels: [number],
+/// ascending, at least 2.
+void nearest_levels(const float* x, std::int64_t count, double inverse, const float* levels,
+                    std::int64_t number, std::uint32_t* codes);
+void nearest_levels(const double* x, std::int64_t count, double inverse, const float* levels,
+                    std::int64_t number, std::uint32_t* codes);
+
+/// x_i = levels[x_i] * gain. x: codes; levels: [kMostLevels].
+constexpr std::int64_t kMostLevels = 32;
+void look_up_levels(const float* levels, float gain, std::int64_t count, float* x);
+void look_up_levels(const float* levels, float gain, std::int64_t count, double* x);
+
+/// x_i = base_i + x_i * step_i.
+void scale_codes(const float* base, const float* step, std::int64_t count, float* x);
+void scale_codes(const float* base, const float* step, std::int64_t count, double* x);
+
 }  // namespace headspan

@@ -55,4 +55,15 @@ HS_INLINED inline void shuffle(const V& a, const V& b, std::integer_sequence<int
 #endif
 }
 
+/// Sets element i of `to` to element indices[i] of a followed by b.
+template <class V, class I>
+HS_INLINED inline void look_up(const V& a, const V& b, const I& indices, V& to) {
+#ifdef __clang__
+  constexpr int kLanes = sizeof(V) / sizeof(a[0]);
+  for (int k = 0; k < kLanes; ++k) to[k] = indices[k] < kLanes ? a[indices[k]] : b[indices[k] - kLanes];
+#else
+  to = __builtin_shuffle(a, b, indices);
+#endif
+}
+
 }  // namespace headspan::simd

@@ -17,9 +17,9 @@ def calibrate(model, fit, heldout, algorithm="latent", scope="layer", streams="k
     fit, heldout: the token ids of each sequence. references: their number; for paper-text also m of Algorithm 1.
     """
     if algorithm in ROUNDING:
-        group = rounding.group_of(algorithm, model.kv_heads, model.d, 4 if bits == "auto" else bits)
-        plan = Plan(algorithm, exact_first, {s: [group] * model.layers for s in streams})
-        return plan, np.nan, rounding.share_of(algorithm, group)
+        groups = {s: rounding.group_of(algorithm, model.kv_heads, model.d, 4 if bits == "auto" else bits, s) for s in streams}
+        plan = Plan(algorithm, exact_first, {s: [group] * model.layers for s, group in groups.items()})
+        return plan, np.nan, np.mean([rounding.share_of(algorithm, group, s) for s, group in groups.items()])
     first = max(exact_first, skip_first)
     found = moments(model, fit, first)
     if algorithm == "latent":

@@ -136,13 +136,18 @@ def plan(blocks, stored, bits="auto"):
     return [layer_plan(*each) for each in zip(blocks, bands, losses)], sum(losses), share
 
 
+def half(x):
+    """Rounds to float16, through float32 as the program does: 1 of 8192 numbers would otherwise be rounded elsewhere."""
+    return x.astype(np.float32).astype(np.float16).astype(float)
+
+
 def quantise_band(z, bits):
     """Returns [tokens, columns] as read back: mid-rise, one float16 scale per token; 16 bits: unchanged."""
     if bits == 16:
         return z
-    half = 2.0 ** (bits - 1)
-    a = (np.abs(z).max(1, keepdims=True) / (half - 0.5)).astype(np.float16).astype(float)
-    codes = np.clip(np.rint(np.divide(z, a, out=np.zeros_like(z), where=a > 0) - 0.5), -half, half - 1)
+    middle = 2.0 ** (bits - 1)
+    a = half(np.abs(z).max(1, keepdims=True) / (middle - 0.5))
+    codes = np.clip(np.rint(np.divide(z, a, out=np.zeros_like(z), where=a > 0) - 0.5), -middle, middle - 1)
     return (codes + 0.5) * a
 
 
@@ -150,12 +155,12 @@ def quantise_gain(z, columns, bits, weights):
     """Returns [tokens, columns] as read back: mid-rise in units of each column, all times one float16 gain per token, the
     multiple of the root mean square that loses least."""
     bits = np.repeat(bits, columns)
-    half, step = 2.0 ** (bits - 1), np.array([NORMAL_STEPS[b] for b in bits])
+    middle, step = 2.0 ** (bits - 1), np.array([NORMAL_STEPS[b] for b in bits])
     mean = np.sqrt(((z * step) ** 2).mean(1, keepdims=True))
     read = []
     for quarter in range(-2, 6):
-        a = (2 ** (quarter / 4) * mean).astype(np.float32).astype(np.float16).astype(float)
-        codes = np.clip(np.rint(np.divide(z, a, out=np.zeros_like(z), where=a > 0) - 0.5), -half, half - 1)
+        a = half(2 ** (quarter / 4) * mean)
+        codes = np.clip(np.rint(np.divide(z, a, out=np.zeros_like(z), where=a > 0) - 0.5), -middle, middle - 1)
         read.append((codes + 0.5) * a)
     errors = [((z - r) ** 2 * weights).sum(1) for r in read]
     return np.stack(read)[np.argmin(errors, 0), np.arange(len(z))]
@@ -187,8 +192,7 @@ def quantise(x, columns, bits):
     for size in columns:
         part = x[:, begin:begin + size]
         lo, hi = part.min(1, keepdims=True), part.max(1, keepdims=True)
-        step = ((hi - lo) / (2.0**bits - 1)).astype(np.float16).astype(float)
-        lo = lo.astype(np.float16).astype(float)
+        lo, step = half(lo), half((hi - lo) / (2.0**bits - 1))
         codes = np.rint(np.divide(part - lo, step, out=np.zeros_like(part), where=step > 0))
         out[:, begin:begin + size] = lo + np.clip(codes, 0, 2**bits - 1) * step
         begin += size

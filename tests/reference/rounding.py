@@ -4,27 +4,38 @@ from functools import lru_cache
 
 import numpy as np
 
-from latents import quantise, quantise_groups
+from latents import half, quantise, quantise_groups
 
-BLOCK = 32  # columns of llama.cpp's types
+BLOCK = 32  # columns of llama.cpp's types, columns or tokens of kivi's groups
 
 
-def group_of(algorithm, heads, d, bits):
-    """Returns the group of a layer of a plan."""
+def group_of(algorithm, heads, d, bits, s="k"):
+    """Returns the group of a layer of a plan. s: the stream, which matters to kivi."""
     columns = quantise_groups(heads, d)
-    if algorithm == "hadamard":
+    if algorithm in ("hadamard", "oscar"):
         columns = [d] * heads
-    elif algorithm.startswith("rotated"):
-        columns, bits = [BLOCK] * (d // BLOCK) + [d % BLOCK] * (d % BLOCK > 0), int(algorithm[-1])
-        columns *= heads
+    elif algorithm == "kivi" and s == "k":
+        columns = [heads * d]
+    elif algorithm == "kivi" or algorithm.startswith("rotated"):
+        columns = ([BLOCK] * (d // BLOCK) + [d % BLOCK] * (d % BLOCK > 0)) * heads
+    if algorithm.startswith("rotated"):
+        bits = algorithm[-1]
     return {"band_columns": columns, "band_bits": [int(bits)] * len(columns)}
 
 
-def share_of(algorithm, group):
+def stored_bytes(algorithm, group, s="k"):
+    """Returns the bytes per token of a layer: codes, padded to whole bytes, and 2 for each scale and each offset. Those of
+    kivi's keys are for 32 tokens, each of which holds a part of them, in whole pairs."""
+    if algorithm == "kivi" and s == "k":
+        of_token = 4 * -(-sum(group["band_columns"]) // BLOCK)
+    else:
+        of_token = (4 if algorithm in ("quantise", "kivi", "oscar") else 2) * len(group["band_columns"])
+    return of_token + sum(-(-columns * bits // 8) for columns, bits in zip(group["band_columns"], group["band_bits"]))
+
+
+def share_of(algorithm, group, s="k"):
     """Returns the stored bytes over those of 16-bit numbers."""
-    scales = 2 if algorithm == "quantise" else 1
-    stored = sum(-(-columns * bits // 8) + 2 * scales for columns, bits in zip(group["band_columns"], group["band_bits"]))
-    return stored / (2 * sum(group["band_columns"]))
+    return stored_bytes(algorithm, group, s) / (2 * sum(group["band_columns"]))
 
 
 def read_back(algorithm, group, x):
@@ -45,9 +56,9 @@ def read_back(algorithm, group, x):
 
 
 def kivi(s, x, bits, first, starts=()):
-    """Returns what each query sees of x: [query, tokens, heads, d]. Behind the first tokens, keys are rounded by column in
-    groups of 32 tokens and values by token in groups of 32 columns of a head; a query sees a token as it is until the
-    token's group is complete, and those of `starts` always, which count as 0 in their group."""
+    """Returns x^ for x: [tokens, heads, d]. Behind the first tokens, keys are rounded by column in groups of 32 tokens and
+    values by token in groups of 32 columns of a head. Tokens of the last group, if it is not complete, are as they are.
+    Those of `starts` count as 0 in their group."""
     tokens, _, d = x.shape
     rounded, grouped = x.copy(), x.copy()
     grouped[list(starts)] = 0
@@ -58,9 +69,7 @@ def kivi(s, x, bits, first, starts=()):
         else:
             for column in range(0, d, BLOCK):
                 rounded[begin:begin + BLOCK, :, column:column + BLOCK] = by_range(part[..., column:column + BLOCK], bits, 2)
-    query, token = np.arange(tokens)[:, None], np.arange(tokens)
-    exact = (token >= first + np.maximum(0, query + 1 - first) // BLOCK * BLOCK) | np.isin(token, starts)
-    return np.where(exact[..., None, None], x, rounded)
+    return rounded
 
 
 def by_range(x, bits, axis, clip=1):
@@ -70,11 +79,6 @@ def by_range(x, bits, axis, clip=1):
     low, step = half(low), half((high - low) / (2.0**bits - 1))
     codes = np.rint(np.divide(x - low, step, out=np.zeros_like(x), where=step > 0))
     return low + np.clip(codes, 0, 2**bits - 1) * step
-
-
-def half(x):
-    """Rounds to float16, through float32 as the program does: 1 of 8192 numbers would otherwise be rounded elsewhere."""
-    return x.astype(np.float32).astype(np.float16).astype(float)
 
 
 def hadamard(d):

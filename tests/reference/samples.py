@@ -1,4 +1,5 @@
 """Data for the tests of the compression reference: small models, random heads, losses from the tokens."""
+import json
 import shutil
 from pathlib import Path
 
@@ -69,5 +70,24 @@ def plant_sink(folder, sinks, times):
             weights[f"{name}{stream}_proj.weight"][:, own] *= times
         weights[name + "k_proj.weight"][3::8, 31] = times  # coordinate 3 of 8 rotates by 0.001 per token
         weights[name + "q_proj.bias"][3::8] = 4
+    write_safetensors(folder / "model.safetensors", weights)
+    return folder
+
+
+def write_wide_heads(folder, rng, d):
+    """Writes a llama model of two layers, each with 4 query and 2 KV heads of size d, with random weights to a new folder. Some
+    coordinates of keys and of values are larger than the others, as they are in trained models."""
+    source, hidden = GOLDEN / "llama_gqa", 32
+    folder.mkdir()
+    config = json.loads((source / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "head_dim": d}))
+    weights = read_safetensors(source / "model.safetensors")
+    for layer in range(2):
+        name = f"model.layers.{layer}.self_attn."
+        for stream, heads in (("q", 4), ("k", 2), ("v", 2)):
+            size = np.exp(rng.standard_normal(heads * d))
+            weights[f"{name}{stream}_proj.weight"] = 0.5 * size[:, None] * rng.standard_normal((heads * d, hidden)) / hidden**0.5
+            weights[f"{name}{stream}_proj.bias"] = size * rng.standard_normal(heads * d) / 2
+        weights[name + "o_proj.weight"] = rng.standard_normal((hidden, 4 * d)) / d**0.5
     write_safetensors(folder / "model.safetensors", weights)
     return folder

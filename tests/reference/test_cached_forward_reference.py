@@ -103,6 +103,20 @@ class CachedForwardTest(unittest.TestCase):
             cache.replace(0, earlier, later)
             cache.replace(1, later, earlier)
 
+    def test_recent_tokens_by_counting(self):
+        """Keys of 100 tokens, of which 2 are first ones: kivi's groups of 32 begin at 2, 34 and 66."""
+        x, groups = self.rng.standard_normal((100, 1, 4)), [{"band_bits": [2]}]
+        for algorithm, group in (("latent", [constant(np.full(4, 9.0))]), ("kivi", groups)):
+            for recent in (0, 1, 5, 100):
+                seen = cached_forward.Cache(Plan(algorithm, FIRST, {"k": group}), recent=recent).replace(0, x, x)[0]
+                seen = np.broadcast_to(seen, (100, *x.shape))
+                for query in range(100):
+                    last = FIRST  # behind the last token that is read as it is stored
+                    while last + (32 if algorithm == "kivi" else 1) <= query + 1 - recent:
+                        last += 32 if algorithm == "kivi" else 1
+                    lost = [token for token in range(query + 1) if np.abs(seen[query, token] - x[token]).max() > 0]
+                    self.assertEqual(lost, list(range(FIRST, last)), (algorithm, recent, query))
+
     def test_plan_files(self):
         model, tokens = Model(GOLDEN / "olmo2_mha"), self.sequences[3]
         found = moments(model, self.sequences, FIRST)

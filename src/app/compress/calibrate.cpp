@@ -113,7 +113,7 @@ HeadLayout part_of(const HeadLayout& layout, std::size_t i, std::size_t parts) {
 
 /// Calibrates by running the model over the tokens. Collective over the group.
 Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model,
-                      const ProcessLayout& processes, const Log& log) {
+                      const ProcessLayout& processes, const Log& log, Profile& profile) {
   const ModelInput& input = *prepared.input;
   CaptureRequest request;
   request.streams = {Stream::k, Stream::v};
@@ -123,12 +123,10 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
   request.attention = &sums;
   Progress progress(log, "forward", "tokens", prepared.sample.total());
-  Profile profile;
   const auto run = [&](auto zero) {
     return capture_grams<decltype(zero)>(model, prepared.sample, request, processes, progress, profile);
   };
   std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
-  log.event("seconds", profile_fields(profile));
   Calibration calibration{input.config,
                           stream_layout(input.config, Stream::k),
                           fit_rules(job.predict.mode, input.dtype, Precision::float64),
@@ -188,8 +186,17 @@ void publish_plan(const Job& job, const Prepared& prepared, const CompressionPla
       [&](const std::string& path) { read_plan(path); });
 }
 
-CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayout& processes,
-                          const Log& log) {
+/// Returns `measure` so that its seconds count as a phase.
+MeasuredKl in_phase(MeasuredKl measure, Profile& profile) {
+  return
+      [measure = std::move(measure), &profile](Stream stream, std::int64_t layer, const PlannedBlock& block) {
+        const auto phase = profile.enter("measure");
+        return measure(stream, layer, block);
+      };
+}
+
+CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayout& processes, const Log& log,
+                          Profile& profile) {
   const ModelConfig& config = prepared.origin.config;
   CompressionPlan plan;
   plan.algorithm = job.compress.algorithm;
@@ -204,22 +211,28 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   plan.weights_digest = prepared.origin.weights_digest;
   std::optional<Transformer> model;
   if (prepared.input) model = load_model(job.model, *prepared.input, true, processes, log, job.model.path);
-  if (prepared.effort.own_text > 0)
+  if (prepared.effort.own_text > 0) {
+    const auto phase = profile.enter("own_text");
     add_self_generated_text({prepared.effort.own_text, job.tokens.sequence_length, job.tokens.seed},
                             *prepared.input, *model, processes, log, prepared.sample);
+  }
   if (rounds) {
+    const auto phase = profile.enter("rotations");
     const RotationTokens tokens{prepared.sample, prepared.tokens.skip_first,
                                 batch_tokens(job.run, prepared.sample, processes)};
     set_rotations(*model, *prepared.input, job.model.path, tokens, processes, plan.streams);
     return plan;
   }
-  Calibration calibration = model ? run_model(job, prepared, *model, processes, log)
+  Calibration calibration = model ? run_model(job, prepared, *model, processes, log, profile)
                                   : calibration_of_grams(job, prepared.origin, processes);
   MeasuredKl measure;
   if (prepared.effort.units == LossUnits::measured)
-    measure = make_measured_kl(*model, *prepared.input, prepared.sample, job.compress.exact_first, processes);
+    measure = in_phase(
+        make_measured_kl(*model, *prepared.input, prepared.sample, job.compress.exact_first, processes),
+        profile);
   else
     model.reset();
+  const auto phase = profile.enter("plan");
   if (plan.algorithm == CompressionAlgorithm::latent) {
     plan.streams = plan_latents(job.compress, calibration, measure);
   } else {
@@ -293,7 +306,9 @@ int calibrate(const Job& job, const Comm& world) {
     tell(prepared.effort, log);
     if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
     const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
-    plan = make_plan(job, prepared, processes, log);
+    Profile profile;
+    plan = make_plan(job, prepared, processes, log, profile);
+    if (!profile.seconds().empty()) log.event("seconds", profile_fields(profile));
   } catch (const Stopped&) {
     if (world.is_root()) print_stopped(job.compress.plan);
     return 1;

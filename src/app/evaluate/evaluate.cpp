@@ -236,9 +236,11 @@ void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const Prep
                                   {"full_decode", number_or_null(known ? full.decode : NAN)}};
   const int ranks = model.processes().tensor().size();
   const double free = free_memory(prepared, ranks, memory);
+  const std::int64_t waiting = prepared.plan ? prepared.plan->group_tokens() - 1 : 0;  // for their group
   const auto largest_batch = [&](const CacheSpeed& speed, double map_bytes) {
-    const double sequence_bytes = speed.stored_bytes * static_cast<double>(sequence_length) +
-                                  speed.exact_bytes * static_cast<double>(exact + rule.exact_recent);
+    const double sequence_bytes =
+        speed.stored_bytes * static_cast<double>(sequence_length) +
+        speed.exact_bytes * static_cast<double>(exact + rule.exact_recent + waiting);
     return std::max(0.0, std::floor(ranks * (free - map_bytes) / sequence_bytes));
   };
   summary["largest_batch"] = largest_batch(cache, prepared.plan ? 2 * prepared.plan->map_bytes() : 0);

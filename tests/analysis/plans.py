@@ -14,13 +14,13 @@ MODEL = "checkpoints/tiny/step7"
 def write_run(folder, name, algorithm, stored, texts, bands=((8, 16),), kept=None, summary=None, decode=(30, 40),
               **attributes):
     """Writes NAME.h5, its .done and NAME.json. bands: (columns, bits) of each layer; kept: stream -> heads of each
-    layer; texts: stem -> (loss, its error, full loss, KL, its error)."""
+    layer; group (an attribute): tokens that are quantised together; texts: stem -> (loss, its error, full loss, KL, its error)."""
     path = write_plan(folder, name, algorithm, stored, bands, kept, **attributes)
     write_summary(folder, name, stored, texts, decode, **(summary or {}))
     return path
 
 
-def write_plan(folder, name, algorithm, stored, bands=((8, 16),), kept=None, **attributes):
+def write_plan(folder, name, algorithm, stored, bands=((8, 16),), kept=None, group=1, **attributes):
     attributes = {"headspan_schema": "1.0", "title": f"Compression of the KV cache of {MODEL}",
                   "source": "headspan 0.1.0 (git sample)", "algorithm": algorithm, "scope": "causal", "streams": "k,v",
                   "stored": stored, "stored_asked": round(stored, 2), "bits": "auto", "model_type": "olmo2",
@@ -33,10 +33,12 @@ def write_plan(folder, name, algorithm, stored, bands=((8, 16),), kept=None, **a
         file.attrs.update({name: value for name, value in attributes.items() if value is not None})
         for stream in attributes["streams"].split(","):
             for layer in range(LAYERS):
-                group = file.create_group(f"{stream}/{layer}")
-                group.attrs["band_columns"], group.attrs["band_bits"] = np.array(bands).T
+                block = file.create_group(f"{stream}/{layer}")
+                block.attrs["band_columns"], block.attrs["band_bits"] = np.array(bands).T
+                if group > 1:
+                    block.attrs["band_tokens"] = group
                 if kept:
-                    group["kept"] = np.array(kept[stream][layer])
+                    block["kept"] = np.array(kept[stream][layer])
     write_done(path)
     return path
 

@@ -358,8 +358,8 @@ class TestFolders(unittest.TestCase):
             write_run(folder, name, algorithm, stored, on_both(stored, 0.01, stored, 0.01), ((8, bits),), bits=asked)
         runs, _ = read_folder(folder)
         self.assertEqual({run.plan.method: run.plan.calibration for run in runs},
-                         {"Hadamard, 3 bits": "", "Hadamard, 4 bits": "", "Hadamard, q4_0": "", "Hadamard, q8_0": "",
-                          "KIVI, 2 bits": "", "OSCAR, 2 bits": "docs"})
+                         dict.fromkeys(("Hadamard, 3 bits", "Hadamard, 4 bits", "Hadamard, q4_0", "Hadamard, q8_0", "KIVI, 2 bits"),
+                                       "") | {"OSCAR, 2 bits": "docs"})
         axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
         drawn = {one.get_label(): one.lines[0].get_xydata().tolist() for one in axes[0].containers}
         self.assertEqual(drawn, {"Hadamard, Lloyd's levels": [[0.2, 0.2], [0.27, 0.27]],
@@ -370,14 +370,14 @@ class TestFolders(unittest.TestCase):
         write_run(folder, "latent", "latent", 0.2, on_both(0.01, 0.001, 0.02, 0.001), ((8, 4),))
         for name, summary in (("recent", {"exact_recent": 32}), ("prefill", {"exact_recent": 0, "prefill": "exact"})):
             write_run(folder, name, "latent", 0.2, on_both(0.001, 0.0001, 0.002, 0.0001), ((8, 4),), summary=summary)
+        write_run(folder, "groups", "kivi", 0.2, on_both(0.5, 0.1, 0.6, 0.1), ((8, 2),), bits=2, group=32)
         runs, _ = read_folder(folder)
-        self.assertEqual({run.plan.path.stem: round(run.share_at(512), 6) for run in runs},
-                         {"latent": round((508 * 0.2 + 4) / 512, 6), "recent": round((508 * 0.2 + 4 + 32) / 512, 6),
-                          "prefill": round((508 * 0.2 + 4) / 512, 6)})
-        self.assertEqual({run.plan.path.stem: run.method for run in runs},
-                         {"latent": "latent", "recent": "latent, last 32 exact", "prefill": "latent, exact prefill"})
+        shares = {"latent": 105.6, "recent": 105.6 + 32, "prefill": 105.6, "groups": 105.6 + 15.5}
+        self.assertEqual({run.plan.path.stem: round(512 * run.share_at(512), 6) for run in runs}, shares)
+        self.assertEqual([run.method for run in sorted(runs, key=lambda run: run.plan.path.stem)],
+                         ["KIVI, 2 bits", "latent", "latent, exact prefill", "latent, last 32 exact"])
         axes = compression_figures.draw_text(runs, "docs.heldout", False).axes
-        self.assertEqual(len(axes[0].containers), 3)
+        self.assertEqual(len(axes[0].containers), 4)
         (_, _, told), _ = advice(runs, ["docs.heldout", "prose.heldout"], False)
         self.assertIn("take latent (0.200 of the bytes) with KL 0.0100 ± 0.0010", told)
         self.assertNotIn("exact", told)

@@ -119,13 +119,12 @@ class Run:
 
     def share_at(self, tokens):
         """Returns the share of the bytes of a full cache that a sequence of so many tokens takes, with the tokens that are
-        kept as they were: the first ones instead of what is stored, recent ones beside it, and those of a group that waits
-        for more, half a group on average."""
-        stored, first = float(self.plan.stored), int(self.plan.attributes.get("exact_first", 0))
+        kept as they are: the first ones instead of what is stored; recent ones, and those of a group that waits for more
+        (half a group on average), beside it."""
+        stored, first = float(self.plan.stored), min(tokens, int(self.plan.attributes.get("exact_first", 0)))
         waiting = (max(layer.group for layers in self.plan.stored_by.values() for layer in layers) - 1) / 2
-        recent = int(self.summary.get("exact_recent", 0))
-        exact = min(tokens, first + waiting)
-        return ((tokens - exact) * stored + exact + min(tokens, recent)) / tokens
+        beside = min(tokens, int(self.summary.get("exact_recent", 0)) + waiting)
+        return ((tokens - first) * stored + first + beside) / tokens
 
     def kl(self, text):
         """Returns (KL, its standard error or None); None if this run was not evaluated on the text."""

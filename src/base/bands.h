@@ -43,7 +43,7 @@ struct Band {
 };
 
 /// Returns the distance of evenly spaced levels at which a normal number of variance 1 loses least in `bits`
-/// bits (Max, Quantizing for minimum distortion, 1960; 6 and 8 bits by the same conditions).
+/// bits (Max, Quantizing for minimum distortion, 1960; 6 to 8 bits by the same conditions).
 constexpr double normal_step(int bits) {
   constexpr double steps[] = {0, 1.5958, 0.9957, 0.5860, 0.3352, 0.1881, 0.1041, 0.0569, 0.0308};
   return steps[bits];

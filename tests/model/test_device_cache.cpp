@@ -3,6 +3,7 @@
 // and single tokens of sequences of unequal length, on any number of tensor-parallel ranks.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -14,6 +15,7 @@
 #include "model/device_cache/device_cache.h"
 #include "model/golden.h"
 #include "model/plan_maker.h"
+#include "support/input_error.h"
 
 namespace headspan {
 namespace {
@@ -297,12 +299,20 @@ TEST(DeviceCache, stores_what_records_have) {
   }
 }
 
-TEST(DeviceCache, refuses_levels_that_are_not_evenly_spaced) {
+TEST(DeviceCache, refuses_what_only_the_host_stores) {
   const ModelConfig config = small_model();
-  const std::vector<Band> bands(kKvHeads, {kHeadSize, 4, Coding::normal});
-  const CachePlan plan = make_cache_plan(config, PlanMaker(config, "hadamard").make(bands, 0), {0, kKvHeads},
-                                         at::kFloat, SharedBlocks::replicated, "plan");
-  EXPECT_THROW(make_device_plan(plan, at::kFloat, at::kCPU), InputError);
+  const std::map<std::string, Band> only_there{
+      {"reads no plan of hadamard, whose levels are not evenly spaced", {kHeadSize, 4, Coding::normal}},
+      {"reads no plan of kivi, which quantises tokens in groups",
+       {kHeadSize, 4, Coding::range, kGroupTokens}}};
+  for (const auto& [reason, band] : only_there) {
+    const std::string algorithm = band.tokens > 1 ? "kivi" : "hadamard";
+    const std::vector<Band> bands(kKvHeads, band);
+    const CachePlan plan = make_cache_plan(config, PlanMaker(config, algorithm).make(bands, 0), {0, kKvHeads},
+                                           at::kFloat, SharedBlocks::replicated, "plan");
+    EXPECT_EQ(input_error_of([&] { make_device_plan(plan, at::kFloat, at::kCPU); }),
+              "run.device = cuda: " + reason + "; leave it out");
+  }
 }
 
 }  // namespace

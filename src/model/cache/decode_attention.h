@@ -2,7 +2,7 @@
 // result is that of page_attention.h. A decode step consists of many small products, for which general matrix
 // products and their tensors would take longer than the arithmetic. The decoder matrices of a layer are read
 // once for all sequences. All is float32, with the kernels of model/kernels/skinny_gemm.h and
-// model/kernels/quantized_gemm.h.
+// model/kernels/quantized_gemm.h. A fused kernel for GPUs is to be compared with this.
 #pragma once
 
 #include "model/cache/page_attention.h"

@@ -25,7 +25,7 @@ struct BlockSpectra {
   Spectrum steps, gain;
 };
 
-/// Allocates bands of 8, 6, 5, 4, 3 and 2 bits, in this order, with steps possibly several of the same bits.
+/// Allocates bands of 8 to 1 bits, in this order, with steps possibly several of the same bits.
 /// Minimises the sum of expected losses plus mu times the bytes, for the least mu that needs at most `bytes`
 /// per token: for each block bands with steps, by dynamic programming over where they begin, or with a gain,
 /// for eight latents (one in small blocks) at a time, whichever costs less.

@@ -8,9 +8,13 @@ import h5py
 import numpy as np
 import torch
 
+from headspan_report.error import InputError
+from headspan_report.result import check_complete
+
 HADAMARD = ("hadamard", "rotated-q4", "rotated-q8")
 ROUNDING = ("quantise", *HADAMARD, "oscar")
 HEADS = ("headspan", "paper-text", "paper-code")
+READABLE = ("latent", *HEADS, *ROUNDING)
 
 
 @dataclass
@@ -48,15 +52,17 @@ class Plan:
 
 def read_plan(path):
     path = Path(path)
-    if not Path(f"{path}.done").exists():
-        raise ValueError(f"{path} has no .done file beside it: it is incomplete, or no plan of headspan calibrate")
+    try:
+        check_complete(path, "calibrate it again")
+    except InputError as error:
+        raise ValueError(str(error)) from error
     with h5py.File(path) as file:
         algorithm = text(file.attrs["algorithm"])
         if not text(file.attrs["headspan_schema"]).startswith("1."):
             raise ValueError(f"{path} has schema {text(file.attrs['headspan_schema'])}, and this reads 1.x")
-        if algorithm not in ("latent", *HEADS, *ROUNDING):
+        if algorithm not in READABLE:
             raise ValueError(f"{path} is a plan of {algorithm}, which quantises tokens in groups or is not known; "
-                             "take latent, headspan, hadamard, rotated-q4 or quantise")
+                             f"take one of {', '.join(READABLE)}")
         layers = int(file.attrs["layers"])
         streams = {s: [read_block(file[s][str(layer)], algorithm) for layer in range(layers)] for s in "kv" if s in file}
         kv_heads, head_size, exact_first = (int(file.attrs[name]) for name in ("kv_heads", "head_size", "exact_first"))

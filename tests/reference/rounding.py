@@ -109,7 +109,7 @@ def normal(y, bits):
 
 @lru_cache
 def normal_levels(bits):
-    """Each level is the mean of the normal numbers between the midpoints to its neighbours."""
+    """Each level is the mean of the normal numbers between the midpoints to its neighbours, held as a float32."""
     levels = np.linspace(-2.5, 2.5, 2**bits)
     for _ in range(20000):
         ends = np.concatenate(([-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]))
@@ -118,4 +118,4 @@ def normal_levels(bits):
         levels, before = -np.diff(density) / np.diff(below), levels
         if np.abs(levels - before).max() < 1e-13:
             break
-    return levels
+    return levels.astype(np.float32).astype(float)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the machine, headspan, its limits and its peers on two cores, and prints tables (Markdown) on standard output.
-# Takes half an hour; keep the machine quiet. The exit code is 0 if every requirement is met. On four cores or more, Grams are
+# Takes forty minutes; keep the machine quiet. The exit code is 0 if every requirement is met. On four cores or more, Grams are
 # also summed by two ranks with two threads each.
 #
 #   bash tests/bench/run.sh [PYTHON [PROGRAM]]
@@ -98,10 +98,12 @@ caches() {
       peer "2 threads" "$round" decode "${shape[@]}"
     done
   done
-  for name in latent headspan; do
-    for context in 512 4096; do
-      ours "2 threads" 1 cache --folder "$smollm2/model" --plan "$work/$name.h5" --sequence-length "$context" \
-        --batch 8 --repeats 16
+  for round in 1 2 3; do
+    for name in latent headspan; do
+      for context in 512 4096; do
+        ours "2 threads" "$round" cache --folder "$smollm2/model" --plan "$work/$name.h5" --sequence-length "$context" \
+          --batch 8 --repeats 8
+      done
     done
   done
 }

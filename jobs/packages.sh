@@ -31,6 +31,7 @@ build_packages=(
   "libboost-program-options-dev   Boost.Program_options"
   "nlohmann-json3-dev             nlohmann-json 3"
   "libssl-dev                     OpenSSL"
+  "zlib1g-dev                     zlib"
   "libgtest-dev                   GoogleTest"
 )
 report_packages=(

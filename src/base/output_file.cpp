@@ -1,5 +1,6 @@
 #include "base/output_file.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -24,6 +25,24 @@ void OutputFile::append(const std::string& text) {
     if (count == 0) errno = ENOSPC;
     if (count <= 0) throw_errno("cannot write the file", path_);
     written += static_cast<std::size_t>(count);
+  }
+}
+
+void OutputFile::reserve(std::int64_t bytes) {
+  if (const int error = ::posix_fallocate(descriptor_, 0, std::max<std::int64_t>(1, bytes)); error != 0) {
+    errno = error;
+    throw_errno("cannot reserve " + std::to_string(bytes) + " bytes for the file", path_);
+  }
+}
+
+void OutputFile::write(std::int64_t offset, const void* bytes, std::int64_t count) {
+  for (std::int64_t written = 0; written < count;) {
+    const ssize_t done = ::pwrite(descriptor_, static_cast<const char*>(bytes) + written,
+                                  static_cast<std::size_t>(count - written), offset + written);
+    if (done < 0 && errno == EINTR) continue;
+    if (done == 0) errno = ENOSPC;
+    if (done <= 0) throw_errno("cannot write the file", path_);
+    written += done;
   }
 }
 

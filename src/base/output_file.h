@@ -1,7 +1,8 @@
-// OutputFile: a new file that is written from beginning to end. Whatever had its name before is unlinked; a
-// symbolic link is not followed. Not how a file gets its final name (io/outputs/publish.h).
+// OutputFile: a new file, written from beginning to end or at explicit offsets. Whatever had its name before
+// is unlinked; a symbolic link is not followed. Not how a file gets its final name (io/outputs/publish.h).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace headspan {
@@ -15,6 +16,12 @@ class OutputFile {
   ~OutputFile();
 
   void append(const std::string& text);  ///< Throws Error.
+
+  /// Makes the file `bytes` bytes long and reserves them on the disk. Throws Error, also if the disk is full.
+  void reserve(std::int64_t bytes);
+
+  /// Writes `count` bytes from byte `offset` on; `append` does not move on. Throws Error.
+  void write(std::int64_t offset, const void* bytes, std::int64_t count);
 
  private:
   std::string path_;

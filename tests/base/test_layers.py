@@ -26,7 +26,7 @@ MAY_INCLUDE = {
 FOLDERS = {
     "base": ["", "process"],
     "dist": ["comm", "matrix", "", "kernels"],
-    "io": ["", "hdf5", "checkpoint", "inputs", "outputs"],
+    "io": ["", "hdf5", "checkpoint", "inputs", "outputs", "archive"],
     "model": ["core", "types", "kernels", "weights", "cache", "device_cache", "forward"],
     "stats": ["gram", "regression", "layers", "nulls", "compression"],
     "device": [""],

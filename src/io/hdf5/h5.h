@@ -67,13 +67,17 @@ class H5Handle {
   Closer closer_ = nullptr;
 };
 
-/// Returns HDF5's native type of T: double, float, std::int64_t, std::int32_t or std::uint8_t.
+/// Returns HDF5's native type of T: double, float, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
+/// std::uint16_t or std::uint8_t.
 template <class T>
 hid_t h5_type() {
   if constexpr (std::is_same_v<T, double>) return H5T_NATIVE_DOUBLE;
   if constexpr (std::is_same_v<T, float>) return H5T_NATIVE_FLOAT;
   if constexpr (std::is_same_v<T, std::int64_t>) return H5T_NATIVE_INT64;
   if constexpr (std::is_same_v<T, std::int32_t>) return H5T_NATIVE_INT32;
+  if constexpr (std::is_same_v<T, std::int16_t>) return H5T_NATIVE_INT16;
+  if constexpr (std::is_same_v<T, std::int8_t>) return H5T_NATIVE_INT8;
+  if constexpr (std::is_same_v<T, std::uint16_t>) return H5T_NATIVE_UINT16;
   if constexpr (std::is_same_v<T, std::uint8_t>) return H5T_NATIVE_UINT8;
 }
 

@@ -1,5 +1,5 @@
 // An HDF5 file, opened by a single process or by all ranks of a communicator. Objects are named by their path
-// in the file: "/", "k", "k/r2". Datasets are contiguous arrays of double, float, int64, int32, uint8 or
+// in the file: "/", "k", "k/r2". Datasets are contiguous arrays of numbers (io/hdf5/h5.h) or of
 // strings, created with their final shape and written completely (no fill values, chunks or filters).
 // Creation order is tracked and indexed everywhere, as netCDF-4 requires; HDF5 1.8 and later can read the
 // file; HDF5_USE_FILE_LOCKING is respected.

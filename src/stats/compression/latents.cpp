@@ -56,6 +56,17 @@ void transpose(std::vector<double>& a, std::int64_t size) {
 
 }  // namespace
 
+MetricRoots metric_roots(const std::vector<double>& metric, std::int64_t heads, std::int64_t d) {
+  const Roots factors = factor(metric, heads, d);
+  MetricRoots roots;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const std::vector<double> root = power_of(factors, h, d, 0.5), inverse = power_of(factors, h, d, -0.5);
+    roots.roots.insert(roots.roots.end(), root.begin(), root.end());
+    roots.inverses.insert(roots.inverses.end(), inverse.begin(), inverse.end());
+  }
+  return roots;
+}
+
 Latents make_latents(std::vector<double> covariance, const std::vector<double>& metric, std::int64_t heads,
                      std::int64_t d) {
   const std::int64_t size = heads * d;
@@ -70,6 +81,7 @@ Latents make_latents(std::vector<double> covariance, const std::vector<double>& 
   latents.variances = local_eigenvectors(covariance.data(), size);
   for (double& value : latents.variances) value = std::max(0.0, value);
   latents.eigenvalues = roots.nonzero ? latents.variances : std::vector<double>(to_size(size), 0.0);
+  latents.basis = covariance;
   latents.reconstruction = covariance;
   latents.projection = std::move(covariance);
   for (std::int64_t h = 0; h < heads; ++h) {

@@ -11,10 +11,19 @@
 
 namespace headspan {
 
+/// S and its inverse for each head: [heads, d, d], symmetric.
+struct MetricRoots {
+  std::vector<double> roots, inverses;
+};
+
+/// Returns the roots of metric: [heads, d, d], with the eigenvalues that make_latents raises raised. Local.
+MetricRoots metric_roots(const std::vector<double>& metric, std::int64_t heads, std::int64_t d);
+
 /// The latents of a layer of D columns. Matrices are column-major.
 struct Latents {
   std::vector<double> eigenvalues;     ///< [D] descending, not negative: what dropping each latent costs
   std::vector<double> variances;       ///< [D] descending: of each latent
+  std::vector<double> basis;           ///< U: [D, D]
   std::vector<double> projection;      ///< S U: [D, D]
   std::vector<double> reconstruction;  ///< S^-1 U: [D, D], whose transpose maps latents back to columns
 };

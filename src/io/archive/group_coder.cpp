@@ -1,0 +1,145 @@
+#include "io/archive/group_coder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.h"
+#include "dist/kernels/linear_kernel.h"
+
+namespace headspan {
+namespace {
+
+/// Returns a b^T. a: [rows, terms], b: [columns, terms]. The same bits for any number of threads.
+std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, std::int64_t terms) {
+  const std::int64_t rows = static_cast<std::int64_t>(a.size()) / terms,
+                     columns = static_cast<std::int64_t>(b.size()) / terms;
+  std::vector<float> c(to_size(rows * columns));
+  multiply_linear<float>({a.data(), rows, terms, b.data(), columns}, c.data());
+  return c;
+}
+
+/// Returns the matrix [rows, columns] with rows and columns exchanged.
+std::vector<float> transposed(const std::vector<float>& matrix, std::int64_t rows, std::int64_t columns) {
+  std::vector<float> turned(matrix.size());
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      turned[to_size(j * rows + i)] = matrix[to_size(i * columns + j)];
+  return turned;
+}
+
+/// Sets m = 2 I - m and returns the largest difference of m from I before, by absolute values of rows.
+float reflect(std::vector<float>& m, std::int64_t n) {
+  float largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    float sum = 0;
+    for (std::int64_t j = 0; j < n; ++j) {
+      float& element = m[to_size(i * n + j)];
+      sum += std::abs(element - (i == j ? 1.0F : 0.0F));
+      element = (i == j ? 2.0F : 0.0F) - element;
+    }
+    largest = std::max(largest, std::isfinite(sum) ? sum : INFINITY);
+  }
+  return largest;
+}
+
+/// Returns the inverse of basis basis^T by Newton's iteration (Schulz 1933). The basis is orthogonal up to
+/// the rounding of its numbers, so that it converges in a few steps. Throws InputError if it does not.
+std::vector<float> inverse_gram(const std::vector<float>& basis, std::int64_t n, std::int64_t columns) {
+  const std::vector<float> gram = product(basis, basis, columns);
+  std::vector<float> inverse = gram;
+  reflect(inverse, n);
+  float last = INFINITY;
+  for (int i = 0; i < 20; ++i) {
+    std::vector<float> correction = product(inverse, gram, n);  // they are symmetric
+    const float error = reflect(correction, n);
+    if (error < 1e-2F && error > last / 2) return inverse;  // as far as float32 goes
+    last = error;
+    inverse = product(correction, inverse, n);
+  }
+  throw InputError("", "basis", "", "is not the basis of a codec: its rows are far from orthogonal");
+}
+
+/// Multiplies each head of the rows by its block: [rows, heads, d] times blocks [heads, d, d], from the
+/// right.
+std::vector<float> times_blocks(const std::vector<float>& rows, const std::vector<float>& blocks,
+                                std::int64_t columns, std::int64_t d) {
+  std::vector<float> result(rows.size());
+  for (std::int64_t row = 0; row < static_cast<std::int64_t>(rows.size()) / columns; ++row)
+    for (std::int64_t first = 0; first < columns; first += d)
+      for (std::int64_t i = 0; i < d; ++i) {
+        const float factor = rows[to_size(row * columns + first + i)];
+        const float* const block = &blocks[to_size((first + i) * d)];
+        float* const to = &result[to_size(row * columns + first)];
+        for (std::int64_t j = 0; j < d; ++j) to[j] += factor * block[j];
+      }
+  return result;
+}
+
+}  // namespace
+
+GroupCoder::GroupCoder(const KvCodec& codec, const CodecGroup& group, const LevelCoder& levels)
+    : group_(group),
+      levels_(levels),
+      columns_(codec.columns(group)),
+      coefficients_(group.coefficients()),
+      lowest_deviation_(codec.lowest_deviation),
+      models_(static_cast<std::int64_t>(codec.models.size())) {
+  std::vector<float> basis(group.basis.size());
+  for (std::size_t k = 0; k < basis.size(); ++k)
+    basis[k] = static_cast<float>(group.basis[k]) * group.scale[k / to_size(columns_)];
+  backward_ =
+      transposed(times_blocks(basis, group.unwhitening, columns_, codec.head_size), coefficients_, columns_);
+  // Rounded numbers are not quite orthogonal: coefficients are those of the nearest combination of the rows.
+  const std::vector<float> inverse = inverse_gram(basis, coefficients_, columns_);
+  basis = product(inverse, transposed(basis, coefficients_, columns_), coefficients_);
+  forward_ = times_blocks(basis, group.whitening, columns_, codec.head_size);  // S is symmetric
+}
+
+std::vector<int> GroupCoder::models_of(int step) const {
+  std::vector<int> models;
+  models.reserve(group_.deviations.size());
+  for (const std::int16_t deviation : group_.deviations) {
+    const std::int64_t model = std::int64_t{deviation} - step - lowest_deviation_;
+    if (model >= models_)
+      throw InputError("", "step", std::to_string(step), "is too small for the codec", "spend fewer bits");
+    models.push_back(model < 0 ? kNoModel : static_cast<int>(model));
+  }
+  return models;
+}
+
+std::uint8_t GroupCoder::class_of(const float* coefficients) const {
+  float sum = 0;
+  for (std::int64_t j = 0; j < coefficients_; ++j)
+    sum += group_.class_weights[to_size(j)] * coefficients[j] * coefficients[j];
+  const auto& edges = group_.class_edges;
+  return static_cast<std::uint8_t>(std::upper_bound(edges.begin(), edges.end(), sum) - edges.begin());
+}
+
+std::vector<std::uint8_t> GroupCoder::encode(const float* x, std::int64_t tokens, int step) const {
+  HS_ASSERT(tokens >= 1 && tokens <= kBlockTokens);
+  std::vector<float> centred(x, x + tokens * columns_);
+  for (std::int64_t k = 0; k < tokens * columns_; ++k)
+    centred[to_size(k)] -= group_.mean[to_size(k % columns_)];
+  std::vector<float> coefficients = product(centred, forward_, columns_);
+  const std::vector<int> models = models_of(step);
+  LevelBlock block{{}, coefficients_, models.data()};
+  for (std::int64_t token = 0; token < tokens; ++token)
+    block.classes.push_back(class_of(&coefficients[to_size(token * coefficients_)]));
+  const float per_step = std::exp2(-static_cast<float>(step) / kPerOctave);
+  for (float& coefficient : coefficients) coefficient *= per_step;
+  return levels_.encode(block, coefficients.data());
+}
+
+void GroupCoder::decode(const std::uint8_t* bytes, std::int64_t size, std::int64_t tokens, int step,
+                        float* x) const {
+  const std::vector<int> models = models_of(step);
+  LevelBlock block{std::vector<std::uint8_t>(to_size(tokens)), coefficients_, models.data()};
+  std::vector<float> coefficients(to_size(tokens * coefficients_));
+  levels_.decode(bytes, size, block, coefficients.data());
+  const float of_step = std::exp2(static_cast<float>(step) / kPerOctave);
+  for (float& coefficient : coefficients) coefficient *= of_step;
+  multiply_linear<float>({coefficients.data(), tokens, coefficients_, backward_.data(), columns_}, x);
+  for (std::int64_t k = 0; k < tokens * columns_; ++k) x[k] += group_.mean[to_size(k % columns_)];
+}
+
+}  // namespace headspan

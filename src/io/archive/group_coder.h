@@ -1,0 +1,41 @@
+// Codes the keys or values of a group of layers: maps them to coefficients, divides these by a step and codes
+// the levels (io/archive/level_coder.h); and back. The step alone says how many bits are spent: halving it
+// takes one more bit for each coefficient that is stored. Not rotary embeddings: keys are given and returned
+// without them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "io/archive/kv_codec.h"
+#include "io/archive/level_coder.h"
+
+namespace headspan {
+
+class GroupCoder {
+ public:
+  /// The arguments must outlive it. Throws InputError if the basis has no inverse. Its maps take 8 D n bytes.
+  GroupCoder(const KvCodec& codec, const CodecGroup& group, const LevelCoder& levels);
+
+  /// Codes x: [tokens, D], finite, at most kBlockTokens, with a step of 2^(step / kPerOctave). The bytes do
+  /// not depend on the number of threads. Throws InputError if a number is too large for the step, or the
+  /// step too small for the codec. The threads of this process share the work. Local.
+  std::vector<std::uint8_t> encode(const float* x, std::int64_t tokens, int step) const;
+
+  /// Sets x: [tokens, D]. Throws InputError if the bytes are not those of such a block. Local.
+  void decode(const std::uint8_t* bytes, std::int64_t size, std::int64_t tokens, int step, float* x) const;
+
+ private:
+  std::vector<int> models_of(int step) const;
+  std::uint8_t class_of(const float* coefficients) const;
+
+  const CodecGroup& group_;
+  const LevelCoder& levels_;
+  std::int64_t columns_, coefficients_;  // D, n
+  int lowest_deviation_;
+  std::int64_t models_;
+  std::vector<float> forward_;   // [n, D]
+  std::vector<float> backward_;  // [D, n]
+};
+
+}  // namespace headspan

@@ -52,7 +52,7 @@ std::vector<float> inverse_gram(const std::vector<float>& basis, std::int64_t n,
   for (int i = 0; i < 20; ++i) {
     std::vector<float> correction = product(inverse, gram, n);  // they are symmetric
     const float error = reflect(correction, n);
-    if (error < 1e-2F && error > last / 2) return inverse;  // as far as float32 goes
+    if (error < 1e-2F && error >= last / 2) return inverse;  // as far as float32 goes
     last = error;
     inverse = product(correction, inverse, n);
   }

@@ -14,7 +14,7 @@
 namespace headspan {
 
 constexpr int kRansLanes = 8;
-constexpr std::int64_t kMostAtOnce = 128;     ///< symbols of a call
+constexpr std::int64_t kMostAtOnce = 128;  ///< symbols of a call
 
 /// Symbols of which each has one of several tables.
 struct TableChoice {

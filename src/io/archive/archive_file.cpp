@@ -7,7 +7,6 @@
 
 #include "base/checked.h"
 #include "base/printable.h"
-#include "io/archive/level_coder.h"
 #include "io/json_text.h"
 
 namespace headspan {

@@ -9,8 +9,8 @@ namespace headspan {
 namespace {
 
 constexpr int kMostShift = 12;
-constexpr std::int64_t kStrip =
-    16;  // columns that are turned from [tokens, columns] to [columns, tokens] at once
+constexpr std::int64_t kStrip = 16;  // columns whose tokens are laid side by side at once
+static_assert(kBlockTokens <= kMostAtOnce);
 
 /// The 32 bits of an escaped level, in the reader's order.
 constexpr std::array<int, 3> kPieces{12, 12, 8};

@@ -9,10 +9,10 @@
 
 namespace headspan {
 
-constexpr int kShapeBins = 1024;            ///< of a histogram, and one for everything beyond
-constexpr int kBinsPerDeviation = 64;       ///< so that the histogram ends at 16 deviations
-constexpr int kLowestDeviation = -36;       ///< of the first model, in sixteenths of an octave of the step
-constexpr int kLevelModels = 36 + 12 * 16;  ///< up to a deviation of 4096 steps
+constexpr int kShapeBins = 1024;       ///< of a histogram, and one for everything beyond
+constexpr int kBinsPerDeviation = 64;  ///< so that the histogram ends at 16 deviations
+constexpr int kLowestDeviation = -36;  ///< of the first model, in sixteenths of an octave of the step
+constexpr int kLevelModels = 12 * 16 - kLowestDeviation;  ///< up to a deviation of 4096 steps
 
 /// Returns kLevelModels models for deviations of 2^(kLowestDeviation / 16) steps on, a sixteenth of an octave
 /// apart. shape: [kShapeBins + 1], how many coefficients there were, by size in deviations; symmetric signs

@@ -27,6 +27,7 @@ class RansWriter {
  public:
   RansWriter() { states_.fill(kRansLow); }
 
+  /// Adds symbols: [choice.count], each one of its table.
   void put(const TableChoice& choice, const std::uint8_t* symbols);
 
   /// Adds a number of 0 to 12 bits as it is, to the state with this number.
@@ -45,8 +46,10 @@ class RansReader {
   /// Takes what finish() returned. Throws InputError if it is too short to be that.
   RansReader(const std::uint8_t* bytes, std::int64_t size);
 
-  /// Throws InputError if the bytes end too early.
+  /// Sets symbols: [choice.count]. Throws InputError if the bytes end too early.
   void get(const TableChoice& choice, std::uint8_t* symbols);
+
+  /// Returns a number of 0 to 12 bits. Throws the same.
   std::uint32_t get_bits(int bits, int lane);
 
   /// Throws InputError unless exactly everything has been read. That notices some changed bytes, not all:

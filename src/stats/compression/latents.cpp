@@ -81,7 +81,6 @@ Latents make_latents(std::vector<double> covariance, const std::vector<double>& 
   latents.variances = local_eigenvectors(covariance.data(), size);
   for (double& value : latents.variances) value = std::max(0.0, value);
   latents.eigenvalues = roots.nonzero ? latents.variances : std::vector<double>(to_size(size), 0.0);
-  latents.basis = covariance;
   latents.reconstruction = covariance;
   latents.projection = std::move(covariance);
   for (std::int64_t h = 0; h < heads; ++h) {

@@ -23,7 +23,6 @@ MetricRoots metric_roots(const std::vector<double>& metric, std::int64_t heads, 
 struct Latents {
   std::vector<double> eigenvalues;     ///< [D] descending, not negative: what dropping each latent costs
   std::vector<double> variances;       ///< [D] descending: of each latent
-  std::vector<double> basis;           ///< U: [D, D]
   std::vector<double> projection;      ///< S U: [D, D]
   std::vector<double> reconstruction;  ///< S^-1 U: [D, D], whose transpose maps latents back to columns
 };

@@ -30,6 +30,12 @@ else
 fi
 bash jobs/build.sh "${options[@]}" "${targets[@]}"
 
+# The program starts itself again if OpenBLAS has not chosen the fastest kernels, and a start takes a second or two: the
+# libraries are loaded twice. Told the kernels, the thousands of short runs of the tests start once.
+if [[ -z ${OPENBLAS_CORETYPE:-} && $("$build/headspan" --version) =~ OpenBLAS.*,\ (.*)\ kernels ]]; then
+  export OPENBLAS_CORETYPE=${BASH_REMATCH[1]}
+fi
+
 # Tests tell ctest how many cores they keep busy (tests/CMakeLists.txt), so that few tests share a core.
 log=$build/tests.log
 status=0

@@ -111,13 +111,8 @@ MpiSession start_mpi(int* argc, char*** argv) {
   return MpiSession(argc, argv);
 }
 
-}  // namespace
-}  // namespace headspan
-
-int main(int argc, char** argv) {
-  headspan::restore_process_name();
-  headspan::disable_heap_trim();
-  using namespace headspan;
+/// Returns the exit code.
+int run(int argc, char** argv) {
   if (print_blas_speed(argc, argv)) return 0;
   Request request;
   std::exception_ptr failure;
@@ -142,4 +137,13 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {  // MPI did not start
     abort_job(error_message(e));
   }
+}
+
+}  // namespace
+}  // namespace headspan
+
+int main(int argc, char** argv) {
+  headspan::restore_process_name();
+  headspan::disable_heap_trim();
+  headspan::end_process(headspan::run(argc, argv));
 }

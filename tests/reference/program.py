@@ -2,6 +2,7 @@
 
 A test file is called with the program and mpiexec: `HEADSPAN MPIEXEC [unittest's arguments]`.
 """
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,9 @@ class StudyTest(unittest.TestCase):
     def run_program(cls, ranks, *arguments):
         """Returns the finished process, whatever its exit code."""
         command = [cls.mpiexec, "-n", str(ranks), cls.program, *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        # mpiexec would wait two seconds for a single rank that has ended with an error
+        environment = os.environ | {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
     @classmethod
     def study(cls, ranks, output, keys):

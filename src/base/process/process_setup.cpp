@@ -1,6 +1,7 @@
 #include "base/process/process_setup.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -43,6 +44,15 @@ bool set_passive_wait() {
 }
 
 void start_again(char** argv) { execv(executable_path(), argv); }
+
+void end_process(int exit_code) {
+#ifdef __SANITIZE_ADDRESS__
+  std::exit(exit_code);
+#else
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
+#endif
+}
 
 // The implementation that remains is `lockedfile`, which limits the length of paths (io/outputs/publish.h).
 void disable_shared_file_pointers() { set_default("OMPI_MCA_sharedfp", "^sm"); }

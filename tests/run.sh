@@ -30,11 +30,20 @@ else
 fi
 bash jobs/build.sh "${options[@]}" "${targets[@]}"
 
-# The program starts itself again if OpenBLAS has not chosen the fastest kernels, and a start takes a second or two: the
-# libraries are loaded twice. Told the kernels, the thousands of short runs of the tests start once.
+# A start takes a second, and the tests start the program thousands of times. It starts twice if OpenBLAS has not chosen the
+# fastest kernels, unless it is told which ones are.
 if [[ -z ${OPENBLAS_CORETYPE:-} && $("$build/headspan" --version) =~ OpenBLAS.*,\ (.*)\ kernels ]]; then
   export OPENBLAS_CORETYPE=${BASH_REMATCH[1]}
 fi
+# Debian's LibTorch names OpenCV and FFmpeg among its libraries, of which it uses nothing, and these load 190 more: a third of
+# a start. The tests have empty ones in their place.
+unused=$PWD/$build/unused_libraries
+mkdir -p "$unused"
+torch=$(ldd "$build/headspan" | awk '$1 ~ /^libtorch_cpu/ { print $3 }')
+for library in $(ldd -u "$torch" | grep -oE 'lib(opencv_|av|sw)[^/]+$'); do
+  [[ -f $unused/$library ]] || cc -shared -Wl,-soname,"$library" -o "$unused/$library" -x c /dev/null
+done
+export LD_LIBRARY_PATH=$unused${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 # Tests tell ctest how many cores they keep busy (tests/CMakeLists.txt), so that few tests share a core.
 log=$build/tests.log

@@ -37,7 +37,9 @@ class Bundle(StudyTest):
 
     @classmethod
     def bundle(cls, out, code, build):
-        done = subprocess.run(["bash", BUNDLE, cls.root / out, build], capture_output=True, text=True, timeout=120, check=False)
+        environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}  # tests/run.sh sets it
+        done = subprocess.run(["bash", BUNDLE, cls.root / out, build], capture_output=True, text=True, timeout=120, check=False,
+                              env=environment)
         if done.returncode != code:
             raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
         return done.stderr

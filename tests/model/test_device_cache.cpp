@@ -45,6 +45,9 @@ struct Case {
   std::string only_stream;  ///< the other one is kept whole; empty: both follow the plan
 };
 
+/// Groups of columns that no two of up to six ranks share.
+std::vector<Band> of_six_ranks(const Band& band) { return std::vector<Band>(6, band); }
+
 std::vector<Case> cases() {
   return {{"full", {}, ""},
           {"latent", {{20, kPlainBits}}, ""},
@@ -54,8 +57,8 @@ std::vector<Case> cases() {
           {"latent",
            {{3, 8, Coding::gain}, {11, 3, Coding::gain, 1, 1, true}, {9, 2, Coding::gain, 1, 1, true}},
            ""},
-          {"quantise", {{kColumns / 2, 4, Coding::range}, {kColumns / 2, 4, Coding::range}}, ""},
-          {"rotated-q4", {{kColumns / 2, 4, Coding::gguf}, {kColumns / 2, 4, Coding::gguf}}, ""},
+          {"quantise", of_six_ranks({kColumns / 6, 4, Coding::range}), ""},
+          {"rotated-q4", of_six_ranks({kColumns / 6, 4, Coding::gguf}), ""},
           {"headspan", {}, ""},
           {"headspan", {}, "v"}};
 }

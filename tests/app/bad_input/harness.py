@@ -39,7 +39,9 @@ class Program:
 
     def run(self, folder, arguments):
         start = time.monotonic()
-        run = subprocess.run(self.command(arguments), cwd=folder, capture_output=True, text=True, timeout=120)
+        # mpiexec would wait two seconds for the other ranks when one has ended with an error
+        environment = os.environ | {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
+        run = subprocess.run(self.command(arguments), cwd=folder, capture_output=True, text=True, timeout=120, env=environment)
         return outcome(run.returncode, run.stdout, run.stderr, time.monotonic() - start)
 
     def study(self, folder, keys):

@@ -1,7 +1,9 @@
-"""The commands of headspan plan in slurm/README.md work in a clone, without weights or tokens of the paper's models.
+"""The commands of headspan plan in slurm/README.md work in a clone, without weights or tokens of the paper's models. Its table
+is for processors on which headspan's own products are the fastest: a BLAS copies what it multiplies.
 
 usage: test_plan_jobs.py HEADSPAN MPIEXEC [unittest's arguments]
 """
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +42,17 @@ class PlanOfAClone(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = Path(temporary.name)
         clone(cls.folder)
+        cls.choose_own_products()
+
+    @classmethod
+    def choose_own_products(cls):
+        """Replaces what plan has measured to be the fastest here."""
+        os.environ["XDG_CACHE_HOME"] = str(cls.folder / "cache")
+        plan(f"jobs/{JOBS['Llama-3.1-8B']}.corrected.ini", "--ranks=1", folder=cls.folder)
+        products = list((cls.folder / "cache" / "headspan").glob("products-*"))
+        assert products, "plan keeps nothing of what it measures"
+        for file in products:
+            file.write_text("kernel\n")
 
     def gib(self, *arguments):
         run = plan(*arguments, folder=self.folder)

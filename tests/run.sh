@@ -40,7 +40,7 @@ fi
 unused=$PWD/$build/unused_libraries
 mkdir -p "$unused"
 torch=$(ldd "$build/headspan" | awk '$1 ~ /^libtorch_cpu/ { print $3 }')
-for library in $(ldd -u "$torch" | grep -oE 'lib(opencv_|av|sw)[^/]+$'); do
+for library in $(ldd -u "$torch" 2> /dev/null | grep -oE 'lib(opencv_|av|sw)[^/]+$'); do
   [[ -f $unused/$library ]] || cc -shared -Wl,-soname,"$library" -o "$unused/$library" -x c /dev/null
 done
 export LD_LIBRARY_PATH=$unused${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

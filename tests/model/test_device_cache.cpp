@@ -45,8 +45,11 @@ struct Case {
   std::string only_stream;  ///< the other one is kept whole; empty: both follow the plan
 };
 
-/// Groups of columns that no two of up to six ranks share.
-std::vector<Band> of_six_ranks(const Band& band) { return std::vector<Band>(6, band); }
+/// Groups of columns, two or one for each rank: no two ranks share one.
+std::vector<Band> whole_groups(int bits, Coding coding) {
+  const std::int64_t groups = std::max(2, Comm::duplicate(MPI_COMM_WORLD).size());
+  return std::vector<Band>(static_cast<std::size_t>(groups), {kColumns / groups, bits, coding});
+}
 
 std::vector<Case> cases() {
   return {{"full", {}, ""},
@@ -57,8 +60,8 @@ std::vector<Case> cases() {
           {"latent",
            {{3, 8, Coding::gain}, {11, 3, Coding::gain, 1, 1, true}, {9, 2, Coding::gain, 1, 1, true}},
            ""},
-          {"quantise", of_six_ranks({kColumns / 6, 4, Coding::range}), ""},
-          {"rotated-q4", of_six_ranks({kColumns / 6, 4, Coding::gguf}), ""},
+          {"quantise", whole_groups(4, Coding::range), ""},
+          {"rotated-q4", whole_groups(4, Coding::gguf), ""},
           {"headspan", {}, ""},
           {"headspan", {}, "v"}};
 }

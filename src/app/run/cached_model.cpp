@@ -71,6 +71,12 @@ std::unique_ptr<PrefilledCache> CachedModel::make_prefilled(std::size_t sequence
                                           make_storing(full_, sequences, plain_));
 }
 
+std::unique_ptr<RecodedCache> CachedModel::make_recoded(std::size_t sequences, Recode recode) const {
+  return std::make_unique<RecodedCache>(
+      static_cast<std::int64_t>(sequences), [this, sequences] { return make_storing(full_, sequences, plain_); },
+      std::move(recode), model_.config().kv_heads, model_.heads(Stream::k), processes_.tensor_device());
+}
+
 InputError CachedModel::overflow(const std::string& what) const {
   return InputError(
       "", what, "", "the forward in " + dtype_name(plain_) + " overflows",

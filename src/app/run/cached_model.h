@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "io/outputs/compression_plan.h"
 #include "model/cache/prefilled_cache.h"
+#include "model/cache/recoded_cache.h"
 #include "model/device_cache/device_plan.h"
 
 namespace headspan {
@@ -50,6 +51,9 @@ class CachedModel {
 
   /// Returns an empty compressed cache of options.exact_prefill; null without that. Local.
   std::unique_ptr<PrefilledCache> make_prefilled(std::size_t sequences) const;
+
+  /// Returns an empty full cache whose prompts go through a codec when they end. Local.
+  std::unique_ptr<RecodedCache> make_recoded(std::size_t sequences, Recode recode) const;
 
   /// Returns the error for a forward pass of `what` that gave a number that is not finite.
   InputError overflow(const std::string& what) const;

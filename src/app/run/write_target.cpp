@@ -58,7 +58,8 @@ std::vector<std::string> input_files(const Job& job) {
        {job.file, job.model.manifest, job.activations.path, job.evaluate.requests, job.evaluate.generate})
     files.push_back(path);
   std::vector<std::string> published = job.grams.paths;
-  for (const std::string& path : {job.evaluate.plan, job.cross.grams})
+  const std::string codec = job.archive.input.empty() ? "" : job.archive.codec;  // else it is written
+  for (const std::string& path : {job.evaluate.plan, job.cross.grams, job.archive.input, codec})
     if (!path.empty()) published.push_back(path);
   for (const std::string& path : published)
     for (const char* suffix : {"", ".done"}) files.push_back(path + suffix);

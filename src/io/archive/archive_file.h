@@ -63,6 +63,9 @@ class ArchiveReader {
   /// off or has an unknown schema; its memory is bounded by the file's size.
   explicit ArchiveReader(const std::string& path);
 
+  /// Returns whether a file begins as archives do. Throws as InputFile does.
+  static bool is_archive(const std::string& path);
+
   const std::string& path() const { return file_.path(); }
   const ArchiveHeader& header() const { return header_; }
   std::int64_t bytes() const { return file_.size(); }

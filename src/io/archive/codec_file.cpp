@@ -42,6 +42,21 @@ void write_models(H5File& file, const std::vector<LevelModel>& models) {
   write_array(file, "models/offsets", offsets, {count, 2});
 }
 
+void write_curve(H5File& file, const std::vector<RatePoint>& curve) {
+  std::vector<std::int64_t> steps;
+  std::vector<double> bits, kl;
+  for (const RatePoint& point : curve) {
+    steps.push_back(point.step);
+    bits.push_back(point.bits);
+    kl.push_back(point.kl);
+  }
+  const auto count = static_cast<std::int64_t>(curve.size());
+  file.create_group("curve");
+  write_array(file, "curve/step", steps, {count});
+  write_array(file, "curve/bits", bits, {count});
+  write_array(file, "curve/kl", kl, {count});
+}
+
 void write_rotary(H5File& file, const KvCodec& codec) {
   file.write_attribute("/", "rotary_of_layer", codec.rotary_of_layer);
   file.create_group("rotary");
@@ -89,6 +104,7 @@ class CodecReader {
     codec_.lowest_deviation = to_int(number("/", "lowest_deviation", -kMostDeviation, kMostDeviation));
     checked_mul(checked_mul(codec_.layers, codec_.kv_heads, "columns of a codec"),
                 checked_mul(codec_.head_size, codec_.head_size, "columns of a codec"), "columns of a codec");
+    read_curve();
     read_models();
     read_rotary();
     for (const auto& [name, stream] : cached_stream_words()) read_stream(name, codec_.streams[stream]);
@@ -134,6 +150,21 @@ class CodecReader {
       if constexpr (std::is_floating_point_v<T>)
         if (!std::isfinite(value)) refuse(name, printable(value), "is not a finite number");
     return values;
+  }
+
+  /// Bits fall and the loss rises from point to point.
+  void read_curve() {
+    const std::vector<std::int64_t> shape = dataset("curve/step").shape();
+    if (shape.size() != 1 || shape[0] < 2 || shape[0] > kMostModels)
+      refuse("curve/step", "", "is no curve of at least two points");
+    const auto steps = array<std::int64_t>("curve/step", shape);
+    const auto bits = array<double>("curve/bits", shape), kl = array<double>("curve/kl", shape);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const bool follows = i == 0 || (steps[i] > steps[i - 1] && bits[i] < bits[i - 1] && kl[i] > kl[i - 1]);
+      if (!follows || std::abs(steps[i]) > kMostDeviation || !(bits[i] >= 0) || !(kl[i] > 0))
+        refuse("curve", std::to_string(i), "is a point that a codec cannot have here");
+      codec_.curve.push_back({static_cast<int>(steps[i]), bits[i], kl[i]});
+    }
   }
 
   void read_models() {
@@ -233,6 +264,7 @@ void write_codec(const std::string& path, const KvCodec& codec, const NetcdfAttr
   file.write_attribute("/", "head_size", codec.head_size);
   file.write_attribute("/", "exact_first", codec.exact_first);
   file.write_attribute("/", "lowest_deviation", std::int64_t{codec.lowest_deviation});
+  write_curve(file, codec.curve);
   write_models(file, codec.models);
   write_rotary(file, codec);
   for (const auto& [stream, groups] : codec.streams) {

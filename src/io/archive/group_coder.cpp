@@ -107,27 +107,36 @@ std::vector<int> GroupCoder::models_of(int step) const {
   return models;
 }
 
-std::uint8_t GroupCoder::class_of(const float* coefficients) const {
+float GroupCoder::energy(const float* coefficients) const {
   float sum = 0;
   for (std::int64_t j = 0; j < coefficients_; ++j)
     sum += group_.class_weights[to_size(j)] * coefficients[j] * coefficients[j];
+  return sum;
+}
+
+std::uint8_t GroupCoder::class_of(const float* coefficients) const {
   const auto& edges = group_.class_edges;
-  return static_cast<std::uint8_t>(std::upper_bound(edges.begin(), edges.end(), sum) - edges.begin());
+  return static_cast<std::uint8_t>(std::upper_bound(edges.begin(), edges.end(), energy(coefficients)) -
+                                   edges.begin());
+}
+
+std::vector<float> GroupCoder::coefficients(const float* x, std::int64_t tokens) const {
+  std::vector<float> centred(x, x + tokens * columns_);
+  for (std::int64_t k = 0; k < tokens * columns_; ++k)
+    centred[to_size(k)] -= group_.mean[to_size(k % columns_)];
+  return product(centred, forward_, columns_);
 }
 
 std::vector<std::uint8_t> GroupCoder::encode(const float* x, std::int64_t tokens, int step) const {
   HS_ASSERT(tokens >= 1 && tokens <= kBlockTokens);
-  std::vector<float> centred(x, x + tokens * columns_);
-  for (std::int64_t k = 0; k < tokens * columns_; ++k)
-    centred[to_size(k)] -= group_.mean[to_size(k % columns_)];
-  std::vector<float> coefficients = product(centred, forward_, columns_);
+  std::vector<float> found = coefficients(x, tokens);
   const std::vector<int> models = models_of(step);
   LevelBlock block{{}, coefficients_, models.data()};
   for (std::int64_t token = 0; token < tokens; ++token)
-    block.classes.push_back(class_of(&coefficients[to_size(token * coefficients_)]));
+    block.classes.push_back(class_of(&found[to_size(token * coefficients_)]));
   const float per_step = std::exp2(-static_cast<float>(step) / kPerOctave);
-  for (float& coefficient : coefficients) coefficient *= per_step;
-  return levels_.encode(block, coefficients.data());
+  for (float& coefficient : found) coefficient *= per_step;
+  return levels_.encode(block, found.data());
 }
 
 void GroupCoder::decode(const std::uint8_t* bytes, std::int64_t size, std::int64_t tokens, int step,

@@ -17,6 +17,15 @@ class GroupCoder {
   /// The arguments must outlive it. Throws InputError if the basis has no inverse. Its maps take 8 D n bytes.
   GroupCoder(const KvCodec& codec, const CodecGroup& group, const LevelCoder& levels);
 
+  /// Returns the coefficients of x: [tokens, n]. x: [tokens, D]. The same bits for any number of threads. Local.
+  std::vector<float> coefficients(const float* x, std::int64_t tokens) const;
+
+  /// Returns the weighted sum of a token's squared coefficients, which tells its class. Local.
+  float energy(const float* coefficients) const;
+
+  /// Returns the class of a token. Local.
+  std::uint8_t class_of(const float* coefficients) const;
+
   /// Codes x: [tokens, D], finite, at most kBlockTokens, with a step of 2^(step / kPerOctave). The bytes do
   /// not depend on the number of threads. Throws InputError if a number is too large for the step, or the
   /// step too small for the codec. The threads of this process share the work. Local.
@@ -27,7 +36,6 @@ class GroupCoder {
 
  private:
   std::vector<int> models_of(int step) const;
-  std::uint8_t class_of(const float* coefficients) const;
 
   const CodecGroup& group_;
   const LevelCoder& levels_;

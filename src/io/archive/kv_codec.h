@@ -34,11 +34,19 @@ struct CodecGroup {
   std::int64_t coefficients() const { return static_cast<std::int64_t>(scale.size()); }
 };
 
+/// What a step costs, measured on tokens that the codec was not fitted to.
+struct RatePoint {
+  int step = 0;     ///< sixteenths of an octave
+  double bits = 0;  ///< for a number of a coded token
+  double kl = 0;    ///< of the model behind what was decoded, in nats per token
+};
+
 struct KvCodec {
   std::string config_sha256, weights_digest;  ///< of the model (io/checkpoint/content_digest.h)
   std::int64_t layers = 0, kv_heads = 0, head_size = 0;
   std::int64_t exact_first = 0;    ///< first tokens of each document that archives keep as they are
   int lowest_deviation = 0;        ///< of the first model, divided by the step; below it nothing is stored
+  std::vector<RatePoint> curve;    ///< steps ascending
   std::vector<LevelModel> models;  ///< a sixteenth of an octave apart
   std::vector<RotaryRule> rotary;  ///< of the model's keys
   std::vector<std::int64_t> rotary_of_layer;          ///< [layers]: which rule, -1 for none

@@ -1,0 +1,251 @@
+#include "app/archive/codec_statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "app/capture/rounds.h"
+#include "app/run/run_clock.h"
+#include "base/checked.h"
+#include "io/archive/group_coder.h"
+#include "io/archive/level_models.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kEnergyColumns = 256;  // whose squares tell a token's class, at most
+constexpr std::int64_t kEdgeTokens = 4096;    // that the edges of classes are found on, at most
+constexpr double kPriorTokens = 16;           // that a class is given with the deviations of all tokens
+constexpr double kLeastDeviation = -1024;     // in sixteenths of an octave; where nothing varies
+/// Shares of the tokens below the edges of classes: the last ones are for what lies far out.
+constexpr std::array<double, kTokenClasses - 1> kShares{0.1, 0.25, 0.45, 0.65, 0.85, 0.95, 0.99};
+
+/// Keys and values of the kept tokens of a batch: [layers, tokens, kv_heads, d] by stream.
+struct BatchValues {
+  std::int64_t tokens = 0;
+  std::map<Stream, std::vector<float>> values;
+};
+
+/// Returns the positions of a packed batch that are kept.
+std::vector<std::int64_t> kept_rows(const PackedBatch& batch, std::int64_t skip_first) {
+  std::vector<std::int64_t> rows;
+  std::int64_t first = 0;
+  for (const std::int64_t length : batch.lengths) {
+    for (std::int64_t i = std::min(skip_first, length); i < length; ++i) rows.push_back(first + i);
+    first += length;
+  }
+  return rows;
+}
+
+/// Runs a batch and returns its keys, before the rotary embedding, and values, of all heads. Collective over the
+/// tensor-parallel ranks.
+BatchValues run_batch(const Transformer& model, const PackedBatch& batch, std::int64_t skip_first,
+                      const ProcessLayout& processes) {
+  const ModelConfig& config = model.config();
+  const std::vector<std::int64_t> rows = kept_rows(batch, skip_first);
+  const std::int64_t d = config.head_size, of_token = config.kv_heads * d;
+  BatchValues found;
+  found.tokens = static_cast<std::int64_t>(rows.size());
+  for (const auto& word : cached_stream_words())
+    found.values[word.second].resize(to_size(config.layers * found.tokens * of_token));
+  const auto sink = [&](std::int64_t layer, Stream stream, const float* values) {
+    const Range heads = model.heads(stream);
+    float* const to = &found.values.at(stream)[to_size(layer * found.tokens * of_token)];
+    for (std::size_t t = 0; t < rows.size(); ++t)
+      std::copy_n(values + rows[t] * heads.count * d, heads.count * d,
+                  to + static_cast<std::int64_t>(t) * of_token + heads.first * d);
+  };
+  model.capture<float>(batch, CapturePoint::normed, {Stream::k, Stream::v}, sink);
+  if (processes.tensor().size() > 1)
+    for (auto& [stream, values] : found.values)
+      processes.tensor().sum(values.data(), static_cast<std::int64_t>(values.size()));
+  return found;
+}
+
+/// Returns the columns of a group: [tokens, D].
+std::vector<float> columns_of(const BatchValues& batch, Stream stream, const CodecGroup& group,
+                              std::int64_t of_layer) {
+  std::vector<float> x(to_size(batch.tokens * group.layers * of_layer));
+  for (std::int64_t l = 0; l < group.layers; ++l)
+    for (std::int64_t t = 0; t < batch.tokens; ++t)
+      std::copy_n(&batch.values.at(stream)[to_size(((group.first_layer + l) * batch.tokens + t) * of_layer)], of_layer,
+                  &x[to_size((t * group.layers + l) * of_layer)]);
+  return x;
+}
+
+/// One group, and what is summed of it.
+struct GroupWork {
+  Stream stream;
+  CodecGroup* group;
+  const std::vector<double>* variances;
+  std::vector<float> energies;  // of tokens of this rank
+  std::vector<double> squares;  // [kTokenClasses, n], summed over the tokens
+  std::array<double, kTokenClasses> tokens{};
+
+  std::int64_t n() const { return group->coefficients(); }
+  double* squares_of(int c) { return &squares[to_size(c * n())]; }
+};
+
+class StatisticsFitter {
+ public:
+  StatisticsFitter(const Transformer& model, const CodecTokens& tokens, const ProcessLayout& processes,
+                   KvCodec& codec)
+      : model_(model), tokens_(tokens), processes_(processes), codec_(codec), no_levels_(std::vector<LevelModel>()) {}
+
+  void run(const std::map<Stream, std::vector<std::vector<double>>>& variances) {
+    for (auto& [stream, groups] : codec_.streams)
+      for (std::size_t g = 0; g < groups.size(); ++g)
+        works_.push_back({stream, &groups[g], &variances.at(stream)[g], {}, {}});
+    for (GroupWork& work : works_) prepare(work);
+    for_tokens(false, kEdgeTokens, [&](GroupWork& work, const GroupCoder& coder, const auto& coefficients) {
+      for (std::size_t first = 0; first < coefficients.size(); first += to_size(work.n()))
+        work.energies.push_back(coder.energy(&coefficients[first]));
+    });
+    for (GroupWork& work : works_) set_edges(work);
+    for_tokens(false, INT64_MAX, add_squares);
+    for (GroupWork& work : works_) set_deviations(work);
+    set_models();
+  }
+
+ private:
+  using Use = std::function<void(GroupWork&, const GroupCoder&, const std::vector<float>& coefficients)>;
+
+  static void prepare(GroupWork& work) {
+    CodecGroup& group = *work.group;
+    group.class_weights.assign(to_size(work.n()), 0);
+    for (std::int64_t j = 0; j < std::min(work.n(), kEnergyColumns); ++j)
+      if (const double variance = (*work.variances)[to_size(j)]; variance > 0)
+        group.class_weights[to_size(j)] = static_cast<float>(1 / variance);
+    group.class_edges.assign(kTokenClasses - 1, 0);
+    group.deviations.assign(to_size(kTokenClasses * work.n()), 0);
+    work.squares.assign(to_size(kTokenClasses * work.n()), 0);
+  }
+
+  /// Calls `use` with the coefficients of the tokens of a part, up to about `most` of them: each group of a
+  /// batch on one rank of its row. Collective.
+  void for_tokens(bool heldout, std::int64_t most, const Use& use) {
+    const Sample& sample = tokens_.sample;
+    std::vector<std::uint8_t> done(sample.sequences.size());
+    std::int64_t taken = 0;
+    for (std::size_t s = 0; s < done.size(); ++s) {
+      done[s] = (sample.heldout[s] != 0) != heldout || taken >= most;
+      if (done[s] == 0) taken += sample.sequences[s].length;
+    }
+    std::vector<GroupCoder> coders;
+    for (const GroupWork& work : works_) coders.emplace_back(codec_, *work.group, no_levels_);
+    const std::int64_t of_layer = codec_.kv_heads * codec_.head_size;
+    for (const Round& round :
+         plan_remaining(sample.sequences, processes_.data().size(), tokens_.batch_tokens, done)) {
+      stop_where_asked(processes_.group());
+      PackedBatch batch;
+      for (const std::int64_t s : round[to_size(processes_.data().rank())]) {
+        const auto& ids = sample.tokens[to_size(s)];
+        batch.tokens.insert(batch.tokens.end(), ids.begin(), ids.end());
+        batch.lengths.push_back(static_cast<std::int64_t>(ids.size()));
+      }
+      if (batch.tokens.empty()) continue;
+      const BatchValues values = run_batch(model_, batch, tokens_.skip_first, processes_);
+      if (values.tokens == 0) continue;
+      for (std::size_t g = to_size(processes_.tensor().rank()); g < works_.size();
+           g += to_size(processes_.tensor().size()))
+        use(works_[g], coders[g],
+            coders[g].coefficients(columns_of(values, works_[g].stream, *works_[g].group, of_layer).data(),
+                                   values.tokens));
+    }
+  }
+
+  /// Collective.
+  void set_edges(GroupWork& work) const {
+    std::vector<float> all;
+    for (const auto& of_rank : processes_.group().gather(std::move(work.energies)))
+      all.insert(all.end(), of_rank.begin(), of_rank.end());
+    std::sort(all.begin(), all.end());
+    for (std::size_t c = 0; c < kShares.size() && !all.empty(); ++c)
+      work.group->class_edges[c] = all[std::min(
+          all.size() - 1, static_cast<std::size_t>(kShares[c] * static_cast<double>(all.size())))];
+    processes_.group().broadcast(work.group->class_edges.data(), kTokenClasses - 1, 0);
+  }
+
+  static void add_squares(GroupWork& work, const GroupCoder& coder, const std::vector<float>& coefficients) {
+    const std::int64_t n = work.n();
+    for (std::size_t first = 0; first < coefficients.size(); first += to_size(n)) {
+      const float* const of_token = &coefficients[first];
+      const int c = coder.class_of(of_token);
+      double* const squares = work.squares_of(c);
+      for (std::int64_t j = 0; j < n; ++j)
+        squares[j] += static_cast<double>(of_token[j]) * static_cast<double>(of_token[j]);
+      ++work.tokens[to_size(c)];
+    }
+  }
+
+  /// A class with few tokens takes the deviations of all tokens, by as much as it is larger altogether.
+  /// Collective.
+  void set_deviations(GroupWork& work) const {
+    processes_.group().sum(work.squares.data(), static_cast<std::int64_t>(work.squares.size()));
+    processes_.group().sum(work.tokens.data(), kTokenClasses);
+    const std::int64_t n = work.n();
+    double share = 1;  // of a class's squares in those of all tokens; of an empty class, that of the one before
+    for (int c = 0; c < kTokenClasses; ++c) {
+      const double count = work.tokens[to_size(c)];
+      double sum = 0;
+      for (std::int64_t j = 0; j < n; ++j)
+        if (const double variance = (*work.variances)[to_size(j)]; variance > 0)
+          sum += work.squares_of(c)[j] / variance;
+      if (count > 0 && sum > 0) share = sum / (count * static_cast<double>(n));
+      for (std::int64_t j = 0; j < n; ++j) {
+        const double square = (work.squares_of(c)[j] + kPriorTokens * share * (*work.variances)[to_size(j)]) /
+                              (count + kPriorTokens);
+        const double deviation = square > 0 ? kPerOctave * std::log2(square) / 2 : kLeastDeviation;
+        work.group->deviations[to_size(c * n + j)] = static_cast<std::int16_t>(
+            std::lround(std::clamp(deviation, kLeastDeviation, -kLeastDeviation)));
+      }
+    }
+  }
+
+  /// Collective.
+  void set_models() {
+    std::vector<double> shape(kShapeBins + 1);
+    for_tokens(tokens_.sample.has_heldout(), INT64_MAX,
+               [&](GroupWork& work, const GroupCoder& coder, const auto& coefficients) {
+                 add_shape(work, coder, coefficients, shape);
+               });
+    processes_.group().sum(shape.data(), kShapeBins + 1);
+    codec_.lowest_deviation = kLowestDeviation;
+    codec_.models = make_level_models(shape);
+  }
+
+  static void add_shape(const GroupWork& work, const GroupCoder& coder, const std::vector<float>& coefficients,
+                        std::vector<double>& shape) {
+    const std::int64_t n = work.n();
+    std::vector<float> per_deviation;
+    for (const std::int16_t deviation : work.group->deviations)
+      per_deviation.push_back(std::exp2(-static_cast<float>(deviation) / kPerOctave) * kBinsPerDeviation);
+    for (std::size_t first = 0; first < coefficients.size(); first += to_size(n)) {
+      const float* const of_token = &coefficients[first];
+      const float* const scales = &per_deviation[to_size(coder.class_of(of_token) * n)];
+      for (std::int64_t j = 0; j < n; ++j) {
+        const float bin = std::min(std::abs(of_token[j]) * scales[j], static_cast<float>(kShapeBins));
+        if (std::isfinite(bin)) ++shape[static_cast<std::size_t>(bin)];
+      }
+    }
+  }
+
+  const Transformer& model_;
+  const CodecTokens& tokens_;
+  const ProcessLayout& processes_;
+  KvCodec& codec_;
+  LevelCoder no_levels_;
+  std::vector<GroupWork> works_;
+};
+
+}  // namespace
+
+void set_statistics(const Transformer& model, const CodecTokens& tokens,
+                    const std::map<Stream, std::vector<std::vector<double>>>& variances,
+                    const ProcessLayout& processes, KvCodec& codec) {
+  StatisticsFitter(model, tokens, processes, codec).run(variances);
+}
+
+}  // namespace headspan

@@ -1,0 +1,14 @@
+// `headspan archive encode`: the keys and values of one sequence, as another program wrote them, become an
+// archive (io/archive/archive_file.h), coded with a model's codec.
+#pragma once
+
+#include "app/job/job.h"
+#include "dist/comm/mpi.h"
+
+namespace headspan {
+
+/// Runs the command and returns the exit code, 0. The ranks share the chunks of tokens; the bytes do not
+/// depend on how many they are. Throws AgreedError. Collective over world.
+int encode_archive(const Job& job, const Comm& world);
+
+}  // namespace headspan

@@ -68,7 +68,7 @@ class Codec:
     def models_of(self, group, step):
         """Returns the table of each coefficient in each class: [CLASSES, n]."""
         models = group.deviations - step - self.lowest_deviation
-        return np.where(models < 0, self.tables.nothing, models)
+        return np.where(models < 0, self.tables.nothing, np.minimum(models, self.tables.nothing - 1))
 
     def values_of(self, group, coefficients, positions):
         """Returns keys or values, [layers, heads, tokens, d], of coefficients: [tokens, n]."""

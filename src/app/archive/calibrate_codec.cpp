@@ -132,19 +132,12 @@ Calibration run_model(const Job& job, const Prepared& prepared, const Transforme
   return calibration;
 }
 
-/// Fits the groups of the codec; returns the variances of their coefficients. Collective over the group.
-std::map<Stream, std::vector<std::vector<double>>> set_groups(const Calibration& calibration,
-                                                              const Prepared& prepared, KvCodec& codec) {
+/// Fits the groups of the codec. Collective over the group.
+void set_groups(const Calibration& calibration, const Prepared& prepared, KvCodec& codec) {
   std::map<Stream, std::vector<double>> metrics = head_metrics(calibration);
   metrics[Stream::k] =
       key_metric_before_rotary(codec, metrics.at(Stream::k), prepared.tokens.sequence_length);
-  std::map<Stream, std::vector<std::vector<double>>> variances;
-  for (auto& [stream, groups] : fit_groups(calibration, metrics, prepared.size))
-    for (FittedGroup& fitted : groups) {
-      codec.streams[stream].push_back(std::move(fitted.group));
-      variances[stream].push_back(std::move(fitted.variances));
-    }
-  return variances;
+  codec.streams = fit_groups(calibration, metrics, prepared.size);
 }
 
 KvCodec make_codec(const Job& job, const Prepared& prepared, const ProcessLayout& processes, const Log& log,
@@ -152,17 +145,16 @@ KvCodec make_codec(const Job& job, const Prepared& prepared, const ProcessLayout
   const Transformer model =
       load_model(job.model, prepared.input, true, processes, log, job.model.path);
   KvCodec codec = prepared.codec;
-  std::map<Stream, std::vector<std::vector<double>>> variances;
   {
     const Calibration calibration = run_model(job, prepared, model, processes, log, profile);
     const auto phase = profile.enter("groups");
-    variances = set_groups(calibration, prepared, codec);
+    set_groups(calibration, prepared, codec);
   }
   {
     const auto phase = profile.enter("statistics");
     const CodecTokens tokens{prepared.sample, prepared.tokens.skip_first,
                              batch_tokens(job.run, prepared.sample, processes)};
-    set_statistics(model, tokens, variances, processes, codec);
+    set_statistics(model, tokens, processes, codec);
   }
   const auto phase = profile.enter("curve");
   codec.curve = measure_curve(CachedModel(model, prepared.input, processes), prepared.sample, codec,

@@ -20,15 +20,13 @@ void share(const Comm& comm, int root, std::vector<T>& values) {
   comm.broadcast(values.data(), count, root);
 }
 
-void share(const Comm& comm, int root, FittedGroup& fitted) {
-  CodecGroup& group = fitted.group;
+void share(const Comm& comm, int root, CodecGroup& group) {
   share(comm, root, group.whitening);
   share(comm, root, group.unwhitening);
   std::vector<char> basis(group.basis.begin(), group.basis.end());
   share(comm, root, basis);
   group.basis.assign(basis.begin(), basis.end());
   share(comm, root, group.scale);
-  share(comm, root, fitted.variances);
 }
 
 class GroupFitter {
@@ -37,10 +35,10 @@ class GroupFitter {
               const GroupSize& size)
       : calibration_(calibration), metrics_(metrics), size_(size), comm_(calibration.comm()) {}
 
-  std::vector<FittedGroup> fit(Stream stream) const {
+  std::vector<CodecGroup> fit(Stream stream) const {
     const std::int64_t layers = calibration_.config.layers,
                        count = (layers + size_.layers - 1) / size_.layers;
-    std::vector<FittedGroup> groups;
+    std::vector<CodecGroup> groups;
     for (std::int64_t g = 0; g < count; ++g) groups.push_back(empty_group(stream, range_of(layers, count, g)));
     for (std::int64_t first = 0; first < count; first += comm_.size()) {
       stop_where_asked(comm_);
@@ -53,22 +51,22 @@ class GroupFitter {
   std::int64_t heads() const { return calibration_.config.kv_heads; }
   std::int64_t d() const { return calibration_.config.head_size; }
 
-  FittedGroup empty_group(Stream stream, const Range& layers) const {
-    FittedGroup fitted;
-    fitted.group.first_layer = layers.first;
-    fitted.group.layers = layers.count;
+  CodecGroup empty_group(Stream stream, const Range& layers) const {
+    CodecGroup group;
+    group.first_layer = layers.first;
+    group.layers = layers.count;
     const std::vector<double>& mean = calibration_.grams.at(stream).fit.mean;
     const auto first = mean.begin() + layers.first * heads() * d();
-    fitted.group.mean.assign(first, first + layers.count * heads() * d());
-    return fitted;
+    group.mean.assign(first, first + layers.count * heads() * d());
+    return group;
   }
 
   /// Fits a group on each rank and shares them. Collective.
-  void fit_round(Stream stream, std::int64_t first, std::vector<FittedGroup>& groups) const {
+  void fit_round(Stream stream, std::int64_t first, std::vector<CodecGroup>& groups) const {
     const std::int64_t own = first + comm_.rank(), count = static_cast<std::int64_t>(groups.size());
     std::vector<std::int64_t> columns;
     if (own < count) {
-      const CodecGroup& group = groups[to_size(own)].group;
+      const CodecGroup& group = groups[to_size(own)];
       columns.resize(to_size(group.layers * heads()));
       std::iota(columns.begin(), columns.end(), group.first_layer * heads());
     }
@@ -78,8 +76,7 @@ class GroupFitter {
       share(comm_, to_int(g - first), groups[to_size(g)]);
   }
 
-  void set_basis(Stream stream, std::vector<double> covariance, FittedGroup& fitted) const {
-    CodecGroup& group = fitted.group;
+  void set_basis(Stream stream, std::vector<double> covariance, CodecGroup& group) const {
     const std::int64_t of_group = group.layers * heads();
     const auto first = metrics_.at(stream).begin() + group.first_layer * heads() * d() * d();
     GroupBasis basis =
@@ -89,7 +86,6 @@ class GroupFitter {
     group.unwhitening.assign(basis.unwhitening.begin(), basis.unwhitening.end());
     group.basis = std::move(basis.directions);
     group.scale = std::move(basis.scale);
-    fitted.variances = std::move(basis.variances);
   }
 
   const Calibration& calibration_;
@@ -100,11 +96,11 @@ class GroupFitter {
 
 }  // namespace
 
-std::map<Stream, std::vector<FittedGroup>> fit_groups(const Calibration& calibration,
+std::map<Stream, std::vector<CodecGroup>> fit_groups(const Calibration& calibration,
                                                       const std::map<Stream, std::vector<double>>& metrics,
                                                       const GroupSize& size) {
   const GroupFitter fitter(calibration, metrics, size);
-  std::map<Stream, std::vector<FittedGroup>> groups;
+  std::map<Stream, std::vector<CodecGroup>> groups;
   for (const auto& word : cached_stream_words()) groups[word.second] = fitter.fit(word.second);
   return groups;
 }

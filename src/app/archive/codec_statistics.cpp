@@ -79,9 +79,9 @@ std::vector<float> columns_of(const BatchValues& batch, Stream stream, const Cod
 struct GroupWork {
   Stream stream;
   CodecGroup* group;
-  const std::vector<double>* variances;
-  std::vector<float> energies;  // of tokens of this rank
-  std::vector<double> squares;  // [kTokenClasses, n], summed over the tokens
+  std::vector<double> variances;  // [n], of all coefficients of some tokens
+  std::vector<float> energies;    // of tokens of this rank
+  std::vector<double> squares;    // [kTokenClasses, n], summed over the tokens
   std::array<double, kTokenClasses> tokens{};
 
   std::int64_t n() const { return group->coefficients(); }
@@ -94,11 +94,12 @@ class StatisticsFitter {
                    KvCodec& codec)
       : model_(model), tokens_(tokens), processes_(processes), codec_(codec), no_levels_(std::vector<LevelModel>()) {}
 
-  void run(const std::map<Stream, std::vector<std::vector<double>>>& variances) {
+  void run() {
     for (auto& [stream, groups] : codec_.streams)
-      for (std::size_t g = 0; g < groups.size(); ++g)
-        works_.push_back({stream, &groups[g], &variances.at(stream)[g], {}, {}});
+      for (CodecGroup& group : groups) works_.push_back({stream, &group, {}, {}, {}});
     for (GroupWork& work : works_) prepare(work);
+    for_tokens(false, kEdgeTokens, add_variances);
+    for (GroupWork& work : works_) set_weights(work);
     for_tokens(false, kEdgeTokens, [&](GroupWork& work, const GroupCoder& coder, const auto& coefficients) {
       for (std::size_t first = 0; first < coefficients.size(); first += to_size(work.n()))
         work.energies.push_back(coder.energy(&coefficients[first]));
@@ -114,13 +115,30 @@ class StatisticsFitter {
 
   static void prepare(GroupWork& work) {
     CodecGroup& group = *work.group;
+    work.variances.assign(to_size(work.n()), 0);
+    work.squares.assign(to_size(kTokenClasses * work.n()), 0);
     group.class_weights.assign(to_size(work.n()), 0);
-    for (std::int64_t j = 0; j < std::min(work.n(), kEnergyColumns); ++j)
-      if (const double variance = (*work.variances)[to_size(j)]; variance > 0)
-        group.class_weights[to_size(j)] = static_cast<float>(1 / variance);
     group.class_edges.assign(kTokenClasses - 1, 0);
     group.deviations.assign(to_size(kTokenClasses * work.n()), 0);
-    work.squares.assign(to_size(kTokenClasses * work.n()), 0);
+  }
+
+  static void add_variances(GroupWork& work, const GroupCoder&, const std::vector<float>& coefficients) {
+    for (std::size_t k = 0; k < coefficients.size(); ++k)
+      work.variances[k % to_size(work.n())] +=
+          static_cast<double>(coefficients[k]) * static_cast<double>(coefficients[k]);
+    work.tokens[0] += static_cast<double>(coefficients.size()) / static_cast<double>(work.n());
+  }
+
+  /// The variances are those that coefficients have, not those of the Gram: in a basis rounded to 8 bits the
+  /// small ones have some of the large ones in them. Collective.
+  void set_weights(GroupWork& work) const {
+    processes_.group().sum(work.variances.data(), work.n());
+    processes_.group().sum(work.tokens.data(), kTokenClasses);
+    for (double& variance : work.variances) variance /= std::max(1.0, work.tokens[0]);
+    work.tokens.fill(0);
+    for (std::int64_t j = 0; j < std::min(work.n(), kEnergyColumns); ++j)
+      if (const double variance = work.variances[to_size(j)]; variance > 0)
+        work.group->class_weights[to_size(j)] = static_cast<float>(1 / variance);
   }
 
   /// Calls `use` with the coefficients of the tokens of a part, up to about `most` of them: each group of a
@@ -191,11 +209,11 @@ class StatisticsFitter {
       const double count = work.tokens[to_size(c)];
       double sum = 0;
       for (std::int64_t j = 0; j < n; ++j)
-        if (const double variance = (*work.variances)[to_size(j)]; variance > 0)
+        if (const double variance = work.variances[to_size(j)]; variance > 0)
           sum += work.squares_of(c)[j] / variance;
       if (count > 0 && sum > 0) share = sum / (count * static_cast<double>(n));
       for (std::int64_t j = 0; j < n; ++j) {
-        const double square = (work.squares_of(c)[j] + kPriorTokens * share * (*work.variances)[to_size(j)]) /
+        const double square = (work.squares_of(c)[j] + kPriorTokens * share * work.variances[to_size(j)]) /
                               (count + kPriorTokens);
         const double deviation = square > 0 ? kPerOctave * std::log2(square) / 2 : kLeastDeviation;
         work.group->deviations[to_size(c * n + j)] = static_cast<std::int16_t>(
@@ -243,9 +261,8 @@ class StatisticsFitter {
 }  // namespace
 
 void set_statistics(const Transformer& model, const CodecTokens& tokens,
-                    const std::map<Stream, std::vector<std::vector<double>>>& variances,
                     const ProcessLayout& processes, KvCodec& codec) {
-  StatisticsFitter(model, tokens, processes, codec).run(variances);
+  StatisticsFitter(model, tokens, processes, codec).run();
 }
 
 }  // namespace headspan

@@ -21,10 +21,9 @@ struct CodecTokens {
 };
 
 /// Sets classes and deviations of the codec's groups from the fit part, and its models from the shape in the
-/// held-out part, or in the fit part if nothing is held out. The codec has all else but its curve. variances: of
-/// the coefficients of each group. The same on every rank. Collective over the layout's group.
+/// held-out part, or in the fit part if nothing is held out. The codec has all else but its curve. The same on
+/// every rank. Collective over the layout's group.
 void set_statistics(const Transformer& model, const CodecTokens& tokens,
-                    const std::map<Stream, std::vector<std::vector<double>>>& variances,
                     const ProcessLayout& processes, KvCodec& codec);
 
 }  // namespace headspan

@@ -100,9 +100,7 @@ std::vector<int> GroupCoder::models_of(int step) const {
   models.reserve(group_.deviations.size());
   for (const std::int16_t deviation : group_.deviations) {
     const std::int64_t model = std::int64_t{deviation} - step - lowest_deviation_;
-    if (model >= models_)
-      throw InputError("", "step", std::to_string(step), "is too small for the codec", "spend fewer bits");
-    models.push_back(model < 0 ? kNoModel : static_cast<int>(model));
+    models.push_back(model < 0 ? kNoModel : static_cast<int>(std::min(model, models_ - 1)));
   }
   return models;
 }

@@ -27,8 +27,8 @@ class GroupCoder {
   std::uint8_t class_of(const float* coefficients) const;
 
   /// Codes x: [tokens, D], finite, at most kBlockTokens, with a step of 2^(step / kPerOctave). The bytes do
-  /// not depend on the number of threads. Throws InputError if a number is too large for the step, or the
-  /// step too small for the codec. The threads of this process share the work. Local.
+  /// not depend on the number of threads. Throws InputError if a number is too large for the step. The threads
+  /// of this process share the work. Local.
   std::vector<std::uint8_t> encode(const float* x, std::int64_t tokens, int step) const;
 
   /// Sets x: [tokens, D]. Throws InputError if the bytes are not those of such a block. Local.

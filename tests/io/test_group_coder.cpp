@@ -153,9 +153,8 @@ TEST_F(GroupCoderTest, RefusesWhatItCannotCode) {
   CodecGroup group = codec_.streams[Stream::k][0];
   const GroupCoder coder(codec_, group, levels_);
   std::vector<float> x = tokens_of(codec_, group, 3);
-  EXPECT_NE(
-      input_error_of([&] { coder.encode(x.data(), 3, -40 * kPerOctave); }).find("beyond 2^31 steps"),
-      std::string::npos);
+  EXPECT_NE(input_error_of([&] { coder.encode(x.data(), 3, -40 * kPerOctave); }).find("beyond 2^31 steps"),
+            std::string::npos);
   x[3] = NAN;
   EXPECT_NE(input_error_of([&] { coder.encode(x.data(), 3, 0); }).find("beyond 2^31 steps"),
             std::string::npos);

@@ -47,7 +47,8 @@ struct Prepared {
 /// Returns the size of the groups whose bases take at most `share` of the weights' bytes.
 GroupSize group_size(const Job::Archive& archive, const ModelConfig& config, double weight_bytes) {
   const double of_layer = real(config.kv_heads * config.head_size);
-  const auto fitting = static_cast<std::int64_t>(archive.maps * weight_bytes / (2 * real(config.layers) * of_layer * of_layer));
+  const auto fitting = static_cast<std::int64_t>(archive.maps * weight_bytes /
+                                                 (2 * real(config.layers) * of_layer * of_layer));
   const std::int64_t layers = archive.group.value_or(std::clamp<std::int64_t>(fitting, 1, kMostLayers));
   return {std::min(layers, config.layers), config.layers * config.kv_heads * config.head_size};
 }
@@ -142,8 +143,7 @@ void set_groups(const Calibration& calibration, const Prepared& prepared, KvCode
 
 KvCodec make_codec(const Job& job, const Prepared& prepared, const ProcessLayout& processes, const Log& log,
                    Profile& profile) {
-  const Transformer model =
-      load_model(job.model, prepared.input, true, processes, log, job.model.path);
+  const Transformer model = load_model(job.model, prepared.input, true, processes, log, job.model.path);
   KvCodec codec = prepared.codec;
   {
     const Calibration calibration = run_model(job, prepared, model, processes, log, profile);
@@ -157,8 +157,10 @@ KvCodec make_codec(const Job& job, const Prepared& prepared, const ProcessLayout
     set_statistics(model, tokens, processes, codec);
   }
   const auto phase = profile.enter("curve");
-  codec.curve = measure_curve(CachedModel(model, prepared.input, processes), prepared.sample, codec,
-                              prepared.input.config.eos);
+  Recoder recoder(codec, 0, document_ends(job.tokens, prepared.input.config));
+  const CachedModel cached(model, prepared.input, processes,
+                           [&](const auto& ids, auto& k, auto& v) { recoder.recode(ids, k, v); });
+  codec.curve = measure_curve(cached, prepared.sample, recoder);
   return codec;
 }
 
@@ -208,7 +210,8 @@ int calibrate_codec(const Job& job, const Comm& world) {
     prepared = prepare(job);
     const ModelConfig& config = prepared->input.config;
     const std::vector<double> columns(2, real(config.layers * config.kv_heads * config.head_size));
-    check_grams_fit(job.run, gram_bytes(columns, prepared->sample.has_heldout() ? 2 : 1), world.size(), memory);
+    check_grams_fit(job.run, gram_bytes(columns, prepared->sample.has_heldout() ? 2 : 1), world.size(),
+                    memory);
     check_one_group(job.run, world.size());
     tensor_parallel = choose_tensor_parallel(
         job.run, job.model, {{{job.model.path, config}}, prepared->input.dtype, true}, world.size(), memory);

@@ -39,7 +39,8 @@ class GroupFitter {
     const std::int64_t layers = calibration_.config.layers,
                        count = (layers + size_.layers - 1) / size_.layers;
     std::vector<CodecGroup> groups;
-    for (std::int64_t g = 0; g < count; ++g) groups.push_back(empty_group(stream, range_of(layers, count, g)));
+    for (std::int64_t g = 0; g < count; ++g)
+      groups.push_back(empty_group(stream, range_of(layers, count, g)));
     for (std::int64_t first = 0; first < count; first += comm_.size()) {
       stop_where_asked(comm_);
       fit_round(stream, first, groups);
@@ -79,9 +80,8 @@ class GroupFitter {
   void set_basis(Stream stream, std::vector<double> covariance, CodecGroup& group) const {
     const std::int64_t of_group = group.layers * heads();
     const auto first = metrics_.at(stream).begin() + group.first_layer * heads() * d() * d();
-    GroupBasis basis =
-        make_group_basis(std::move(covariance), {first, first + of_group * d() * d()}, of_group, d(),
-                         std::min(size_.coefficients, of_group * d()));
+    GroupBasis basis = make_group_basis(std::move(covariance), {first, first + of_group * d() * d()},
+                                        of_group, d(), std::min(size_.coefficients, of_group * d()));
     group.whitening.assign(basis.whitening.begin(), basis.whitening.end());
     group.unwhitening.assign(basis.unwhitening.begin(), basis.unwhitening.end());
     group.basis = std::move(basis.directions);
@@ -97,8 +97,8 @@ class GroupFitter {
 }  // namespace
 
 std::map<Stream, std::vector<CodecGroup>> fit_groups(const Calibration& calibration,
-                                                      const std::map<Stream, std::vector<double>>& metrics,
-                                                      const GroupSize& size) {
+                                                     const std::map<Stream, std::vector<double>>& metrics,
+                                                     const GroupSize& size) {
   const GroupFitter fitter(calibration, metrics, size);
   std::map<Stream, std::vector<CodecGroup>> groups;
   for (const auto& word : cached_stream_words()) groups[word.second] = fitter.fit(word.second);

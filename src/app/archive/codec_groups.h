@@ -15,11 +15,12 @@ struct GroupSize {
   std::int64_t coefficients = 0;  ///< of a group, at most
 };
 
-/// Fits the groups of both streams, all but their deviations and classes, on every rank. metrics: of every head by stream, [layers, kv_heads, d, d].
-/// Layers are divided into as few groups as GroupSize allows, as equal as possible. Each rank fits some groups,
-/// one at a time, in memory for three matrices of its columns. Collective over the Grams' grid.
+/// Fits the groups of both streams, all but their deviations and classes, on every rank. metrics: of every
+/// head by stream, [layers, kv_heads, d, d]. Layers are divided into as few groups as GroupSize allows, as
+/// equal as possible. Each rank fits some groups, one at a time, in memory for three matrices of its columns.
+/// Collective over the Grams' grid.
 std::map<Stream, std::vector<CodecGroup>> fit_groups(const Calibration& calibration,
-                                                      const std::map<Stream, std::vector<double>>& metrics,
-                                                      const GroupSize& size);
+                                                     const std::map<Stream, std::vector<double>>& metrics,
+                                                     const GroupSize& size);
 
 }  // namespace headspan

@@ -19,7 +19,8 @@ std::vector<std::int64_t> sampled_distances(std::int64_t length) {
   std::vector<std::int64_t> distances;
   for (std::int64_t i = 0; i < std::min(length, kDistances); ++i) {
     const double share = std::fmod(static_cast<double>(i) * golden, 1.0);
-    distances.push_back(length <= kDistances ? i : static_cast<std::int64_t>(share * static_cast<double>(length)));
+    distances.push_back(
+        length <= kDistances ? i : static_cast<std::int64_t>(share * static_cast<double>(length)));
   }
   return distances;
 }

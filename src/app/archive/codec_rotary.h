@@ -1,5 +1,5 @@
-// The rotary embedding of a model's keys, as its codec takes it away and puts it back (io/archive/rotary.h), and
-// what it does to attention's metric.
+// The rotary embedding of a model's keys, as its codec takes it away and puts it back (io/archive/rotary.h),
+// and what it does to attention's metric.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace headspan {
 /// depend on the length of a sequence (longrope). Local.
 void set_rotary(const ModelConfig& config, const std::string& config_path, KvCodec& codec);
 
-/// Returns the metric of keys before the rotary embedding, [layers, kv_heads, d, d], from that of queries before
-/// it: averaged over distances below `length` (stats/compression/rotated_metric.h). Local.
+/// Returns the metric of keys before the rotary embedding, [layers, kv_heads, d, d], from that of queries
+/// before it: averaged over distances below `length` (stats/compression/rotated_metric.h). Local.
 std::vector<double> key_metric_before_rotary(const KvCodec& codec, const std::vector<double>& metric,
                                              std::int64_t length);
 

@@ -39,8 +39,8 @@ std::vector<std::int64_t> kept_rows(const PackedBatch& batch, std::int64_t skip_
   return rows;
 }
 
-/// Runs a batch and returns its keys, before the rotary embedding, and values, of all heads. Collective over the
-/// tensor-parallel ranks.
+/// Runs a batch and returns its keys, before the rotary embedding, and values, of all heads. Collective over
+/// the tensor-parallel ranks.
 BatchValues run_batch(const Transformer& model, const PackedBatch& batch, std::int64_t skip_first,
                       const ProcessLayout& processes) {
   const ModelConfig& config = model.config();
@@ -70,8 +70,8 @@ std::vector<float> columns_of(const BatchValues& batch, Stream stream, const Cod
   std::vector<float> x(to_size(batch.tokens * group.layers * of_layer));
   for (std::int64_t l = 0; l < group.layers; ++l)
     for (std::int64_t t = 0; t < batch.tokens; ++t)
-      std::copy_n(&batch.values.at(stream)[to_size(((group.first_layer + l) * batch.tokens + t) * of_layer)], of_layer,
-                  &x[to_size((t * group.layers + l) * of_layer)]);
+      std::copy_n(&batch.values.at(stream)[to_size(((group.first_layer + l) * batch.tokens + t) * of_layer)],
+                  of_layer, &x[to_size((t * group.layers + l) * of_layer)]);
   return x;
 }
 
@@ -92,7 +92,11 @@ class StatisticsFitter {
  public:
   StatisticsFitter(const Transformer& model, const CodecTokens& tokens, const ProcessLayout& processes,
                    KvCodec& codec)
-      : model_(model), tokens_(tokens), processes_(processes), codec_(codec), no_levels_(std::vector<LevelModel>()) {}
+      : model_(model),
+        tokens_(tokens),
+        processes_(processes),
+        codec_(codec),
+        no_levels_(std::vector<LevelModel>()) {}
 
   void run() {
     for (auto& [stream, groups] : codec_.streams)
@@ -204,7 +208,8 @@ class StatisticsFitter {
     processes_.group().sum(work.squares.data(), static_cast<std::int64_t>(work.squares.size()));
     processes_.group().sum(work.tokens.data(), kTokenClasses);
     const std::int64_t n = work.n();
-    double share = 1;  // of a class's squares in those of all tokens; of an empty class, that of the one before
+    double share =
+        1;  // of a class's squares in those of all tokens; of an empty class, that of the one before
     for (int c = 0; c < kTokenClasses; ++c) {
       const double count = work.tokens[to_size(c)];
       double sum = 0;
@@ -216,8 +221,8 @@ class StatisticsFitter {
         const double square = (work.squares_of(c)[j] + kPriorTokens * share * work.variances[to_size(j)]) /
                               (count + kPriorTokens);
         const double deviation = square > 0 ? kPerOctave * std::log2(square) / 2 : kLeastDeviation;
-        work.group->deviations[to_size(c * n + j)] = static_cast<std::int16_t>(
-            std::lround(std::clamp(deviation, kLeastDeviation, -kLeastDeviation)));
+        work.group->deviations[to_size(c * n + j)] =
+            static_cast<std::int16_t>(std::lround(std::clamp(deviation, kLeastDeviation, -kLeastDeviation)));
       }
     }
   }
@@ -234,8 +239,8 @@ class StatisticsFitter {
     codec_.models = make_level_models(shape);
   }
 
-  static void add_shape(const GroupWork& work, const GroupCoder& coder, const std::vector<float>& coefficients,
-                        std::vector<double>& shape) {
+  static void add_shape(const GroupWork& work, const GroupCoder& coder,
+                        const std::vector<float>& coefficients, std::vector<double>& shape) {
     const std::int64_t n = work.n();
     std::vector<float> per_deviation;
     for (const std::int16_t deviation : work.group->deviations)
@@ -260,8 +265,8 @@ class StatisticsFitter {
 
 }  // namespace
 
-void set_statistics(const Transformer& model, const CodecTokens& tokens,
-                    const ProcessLayout& processes, KvCodec& codec) {
+void set_statistics(const Transformer& model, const CodecTokens& tokens, const ProcessLayout& processes,
+                    KvCodec& codec) {
   StatisticsFitter(model, tokens, processes, codec).run();
 }
 

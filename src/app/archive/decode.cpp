@@ -43,7 +43,8 @@ struct Decoding {
 Range range_asked(const std::optional<Range>& asked, std::int64_t total, const char* key, const char* what) {
   if (!asked) return {0, total};
   if (asked->first + asked->count > total)
-    throw InputError("", key, std::to_string(asked->first) + ":" + std::to_string(asked->first + asked->count),
+    throw InputError("", key,
+                     std::to_string(asked->first) + ":" + std::to_string(asked->first + asked->count),
                      "is beyond the archive", std::string("it has ") + std::to_string(total) + " " + what);
   return *asked;
 }
@@ -52,7 +53,8 @@ Range range_asked(const std::optional<Range>& asked, std::int64_t total, const c
 void check_codec(const ArchiveReader& archive, const std::string& codec) {
   if (archive.header().codec_sha256 != sha256_file(codec))
     throw InputError(archive.path(), "codec_sha256", archive.header().codec_sha256,
-                     "is not that of " + printable(codec), "give the codec that the archive was written with");
+                     "is not that of " + printable(codec),
+                     "give the codec that the archive was written with");
 }
 
 KvCodec codec_of(const ArchiveReader& archive, const std::string& path) {
@@ -192,7 +194,8 @@ void write_tensors(const Decoding& decoding, const std::string& path, KvTensorsW
 
 KvTensorsWriter::Format format_of(const std::string& path) {
   const auto ends_in = [&](const std::string& ending) {
-    return path.size() > ending.size() && path.compare(path.size() - ending.size(), ending.size(), ending) == 0;
+    return path.size() > ending.size() &&
+           path.compare(path.size() - ending.size(), ending.size(), ending) == 0;
   };
   if (ends_in(".safetensors")) return KvTensorsWriter::Format::safetensors;
   if (ends_in(".h5") || ends_in(".hdf5")) return KvTensorsWriter::Format::hdf5;
@@ -220,12 +223,14 @@ int decode_archive(const Job& job, const Comm& world) {
   try {
     const std::unique_ptr<LockFile> lock = take_lock(archive.output, id, world, log);
     publish(
-        world, {archive.output, id, sha256_hex(to_ini(job, Command::archive_decode)), lock.get(), /*is_hdf5=*/false},
+        world,
+        {archive.output, id, sha256_hex(to_ini(job, Command::archive_decode)), lock.get(), /*is_hdf5=*/false},
         [&](const std::string& path) { write_tensors(*decoding, path, format, world); },
         [](const std::string& path) { KvTensors{path}; });
   } catch (const Stopped&) {
     if (world.is_root())
-      std::fprintf(stderr, "headspan: stopped by a signal: %s is not written\n", escaped(archive.output).c_str());
+      std::fprintf(stderr, "headspan: stopped by a signal: %s is not written\n",
+                   escaped(archive.output).c_str());
     return 1;
   }
   if (world.is_root())

@@ -1,5 +1,5 @@
-// `headspan archive decode`: an archive (io/archive/archive_file.h), or some of its tokens and layers, becomes
-// a file of keys and values again.
+// `headspan archive decode`: an archive (io/archive/archive_file.h), or some of its tokens and layers,
+// becomes a file of keys and values again.
 #pragma once
 
 #include "app/job/job.h"

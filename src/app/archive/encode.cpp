@@ -94,7 +94,7 @@ ArchiveHeader Encoding::make_header(const Job::Archive& archive) const {
   made.first_position = archive.first_position;
   made.exact = first_tokens(archive.documents, codec.exact_first, shape.tokens);
   made.type = shape.type;
-  made.step = archive.kl ? step_for_kl(codec.curve, *archive.kl) : step_for_bits(codec.curve, archive.bits);
+  made.step = step_of(archive, codec);
   return made;
 }
 
@@ -159,14 +159,19 @@ void print_summary(const Job::Archive& archive, const Encoding& encoding, double
   const double numbers = 2. * static_cast<double>(header.layers * header.kv_heads * header.head_size) *
                          static_cast<double>(header.tokens);
   const std::int64_t bytes = ArchiveReader(archive.output).bytes();
-  std::printf("archive=%s tokens=%lld exact=%lld step=%lld bytes=%lld bits=%.4f\n"
-              "status=done units=1 skipped=0 seconds=%.1f\n",
-              escaped(archive.output).c_str(), static_cast<long long>(header.tokens),
-              static_cast<long long>(header.exact.size()), static_cast<long long>(header.step),
-              static_cast<long long>(bytes), 8 * static_cast<double>(bytes) / numbers, seconds);
+  std::printf(
+      "archive=%s tokens=%lld exact=%lld step=%lld bytes=%lld bits=%.4f\n"
+      "status=done units=1 skipped=0 seconds=%.1f\n",
+      escaped(archive.output).c_str(), static_cast<long long>(header.tokens),
+      static_cast<long long>(header.exact.size()), static_cast<long long>(header.step),
+      static_cast<long long>(bytes), 8 * static_cast<double>(bytes) / numbers, seconds);
 }
 
 }  // namespace
+
+int step_of(const Job::Archive& archive, const KvCodec& codec) {
+  return archive.kl ? step_for_kl(codec.curve, *archive.kl) : step_for_bits(codec.curve, archive.bits);
+}
 
 int encode_archive(const Job& job, const Comm& world) {
   const double start = steady_seconds();
@@ -189,7 +194,8 @@ int encode_archive(const Job& job, const Comm& world) {
         [&](const std::string& path) { write_archive(*encoding, path, world); }, verify);
   } catch (const Stopped&) {
     if (world.is_root())
-      std::fprintf(stderr, "headspan: stopped by a signal: %s is not written\n", escaped(archive.output).c_str());
+      std::fprintf(stderr, "headspan: stopped by a signal: %s is not written\n",
+                   escaped(archive.output).c_str());
     return 1;
   }
   if (world.is_root()) print_summary(archive, *encoding, steady_seconds() - start);

@@ -262,8 +262,8 @@ std::string describe_codec(const std::string& path) {
                          " coefficients of a token, " + std::to_string(bytes) + " bytes of bases"});
   }
   const RatePoint &most = codec.curve.front(), &least = codec.curve.back();
-  facts.push_back({"rate", format_figure(most.bits) + " bits a number (KL " + format_figure(most.kl) + ") to " +
-                               format_figure(least.bits) + " (" + format_figure(least.kl) + ")"});
+  facts.push_back({"rate", format_figure(most.bits) + " bits a number (KL " + format_figure(most.kl) +
+                               ") to " + format_figure(least.bits) + " (" + format_figure(least.kl) + ")"});
   return report(path, "codec of keys and values", facts);
 }
 
@@ -273,18 +273,18 @@ std::string describe_archive(const std::string& path) {
   for (std::int64_t block = 0; block < header.blocks; ++block) archive.read(block);
   const double numbers = 2.0 * static_cast<double>(header.layers * header.kv_heads) *
                          static_cast<double>(header.head_size) * static_cast<double>(header.tokens);
-  return report(path, "archive of keys and values",
-                {{"model", std::to_string(header.layers) + " layers, " + std::to_string(header.kv_heads) +
-                               " KV heads of size " + std::to_string(header.head_size)},
-                 {"tokens", std::to_string(header.tokens) + " from position " +
-                                std::to_string(header.first_position) + ", " +
-                                std::to_string(header.exact.size()) + " of them as they were"},
-                 {"type", word_of(element_words(), header.type)},
-                 {"bytes", std::to_string(archive.bytes()) + ", " +
-                               format_figure(8 * static_cast<double>(archive.bytes()) / numbers) +
-                               " bits a number, in " + std::to_string(header.blocks) + " blocks, none damaged"},
-                 {"codec", header.codec_sha256},
-                 {"config", header.config_sha256}});
+  return report(
+      path, "archive of keys and values",
+      {{"model", std::to_string(header.layers) + " layers, " + std::to_string(header.kv_heads) +
+                     " KV heads of size " + std::to_string(header.head_size)},
+       {"tokens", std::to_string(header.tokens) + " from position " + std::to_string(header.first_position) +
+                      ", " + std::to_string(header.exact.size()) + " of them as they were"},
+       {"type", word_of(element_words(), header.type)},
+       {"bytes", std::to_string(archive.bytes()) + ", " +
+                     format_figure(8 * static_cast<double>(archive.bytes()) / numbers) +
+                     " bits a number, in " + std::to_string(header.blocks) + " blocks, none damaged"},
+       {"codec", header.codec_sha256},
+       {"config", header.config_sha256}});
 }
 
 std::string describe_activations(const std::string& path) {

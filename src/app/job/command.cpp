@@ -27,7 +27,7 @@ const std::vector<CommandRow>& commands() {
        "headspan evaluate [JOB.ini] [--section.key value ...]",
        "run a model with a full and a compressed KV cache, and report loss, scores, generated tokens, bytes "
        "and speed",
-       {"model", "tokens", "evaluate", "run"},
+       {"model", "tokens", "evaluate", "archive", "run"},
        /*many_checkpoints=*/false,
        /*runs_long=*/true},
       {Command::plan, "plan",

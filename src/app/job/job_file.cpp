@@ -46,9 +46,11 @@ class Resolver {
   void check_bits() const;
   void resolve_calibrate() const;
   void resolve_evaluate() const;
+  void resolve_recoded() const;
   void resolve_archive(Command command) const;
 
  private:
+  void check_rate() const;
   void check_inputs() const;
   void apply_mode() const;
   void check_predict() const;
@@ -201,8 +203,9 @@ void Resolver::resolve_evaluate() const {
   const Job::Evaluate& evaluate = job_.evaluate;
   check_one_checkpoint();
   if (!has("model.path")) missing("model.path", "give the checkpoint that is run");
-  if (!has("evaluate.plan") && evaluate.cache != CacheKind::full)
-    missing("evaluate.plan", "give a plan, or evaluate.cache = full");
+  if (!has("evaluate.plan") && !has("archive.codec") && evaluate.cache != CacheKind::full)
+    missing("evaluate.plan", "give a plan, a codec (archive.codec), or evaluate.cache = full");
+  if (has("archive.codec")) resolve_recoded();
   if (evaluate.prefill == Prefill::exact && evaluate.cache != CacheKind::compressed)
     refuse("evaluate.prefill", "is for evaluate.cache = compressed", "leave it out");
   const bool asks = has("evaluate.requests") || has("evaluate.generate");
@@ -211,13 +214,29 @@ void Resolver::resolve_evaluate() const {
   if (asks && !has("evaluate.answers")) missing("evaluate.answers", "give the file for the answers");
 }
 
+/// Checks an evaluation of a codec.
+void Resolver::resolve_recoded() const {
+  const Job::Evaluate& evaluate = job_.evaluate;
+  if (has("evaluate.plan")) refuse("archive.codec", "is given beside evaluate.plan", "give one of the two");
+  if (evaluate.cache == CacheKind::simulated)
+    refuse("evaluate.cache", "is not for a codec", "leave it out, or give full");
+  if (evaluate.exact_recent > 0) refuse("evaluate.exact_recent", "is not for a codec", "leave it out");
+  check_rate();
+}
+
+void Resolver::check_rate() const {
+  if (has("archive.bits") && job_.archive.kl)
+    refuse("archive.kl", "is given beside archive.bits", "give one of the two");
+}
+
 void Resolver::resolve_archive(Command command) const {
   for (const auto& [key, value] : given_)  // a job file may be that of all three commands
     if (value.origin == kCommandLine && !find_job_option(key)->is_read_by(command))
       refuse(key, std::string("is not for ") + row_of(command).name, "leave it out");
   if (command == Command::archive_calibrate) {
     check_one_checkpoint();
-    if (!has("model.path")) missing("model.path", "give the checkpoint whose keys and values are to be coded");
+    if (!has("model.path"))
+      missing("model.path", "give the checkpoint whose keys and values are to be coded");
     if (!has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
     if (!has("archive.codec")) missing("archive.codec", "give the file for the codec");
     return;
@@ -227,9 +246,9 @@ void Resolver::resolve_archive(Command command) const {
   if (!has("archive.input"))
     missing("archive.input", encodes ? "give the file of keys and values" : "give the archive");
   if (!has("archive.output"))
-    missing("archive.output", encodes ? "give the file for the archive" : "give the file for keys and values");
-  if (has("archive.bits") && job_.archive.kl)
-    refuse("archive.kl", "is given beside archive.bits", "give one of the two");
+    missing("archive.output",
+            encodes ? "give the file for the archive" : "give the file for keys and values");
+  check_rate();
 }
 
 }  // namespace

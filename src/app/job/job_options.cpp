@@ -260,7 +260,8 @@ ValueKind<Range> index_range() {
             const std::size_t colon = text.find(':');
             if (colon == std::string::npos) throw BadValue("is not a range");
             const auto index = integer(0);
-            const std::int64_t first = index.read(text.substr(0, colon)), end = index.read(text.substr(colon + 1));
+            const std::int64_t first = index.read(text.substr(0, colon)),
+                               end = index.read(text.substr(colon + 1));
             if (end <= first) throw BadValue("is an empty range");
             return Range{first, end - first};
           },
@@ -341,18 +342,21 @@ const std::vector<JobOption>& job_options() {
 
 bool JobOption::is_read_by(Command command) const {
   static const std::set<std::string> of_many{"model.manifest", "model.select", "model.init", "model.seed"};
-  static const std::map<std::string, Command> of_one{{"archive.exact_first", Command::archive_calibrate},
-                                                     {"archive.maps", Command::archive_calibrate},
-                                                     {"archive.group", Command::archive_calibrate},
-                                                     {"archive.bits", Command::archive_encode},
-                                                     {"archive.kl", Command::archive_encode},
-                                                     {"archive.first_position", Command::archive_encode},
-                                                     {"archive.documents", Command::archive_encode},
-                                                     {"archive.tokens", Command::archive_decode},
-                                                     {"archive.layers", Command::archive_decode}};
+  static const std::map<std::string, std::set<Command>> of_some{
+      {"archive.exact_first", {Command::archive_calibrate}},
+      {"archive.maps", {Command::archive_calibrate}},
+      {"archive.group", {Command::archive_calibrate}},
+      {"archive.input", {Command::archive_encode, Command::archive_decode}},
+      {"archive.output", {Command::archive_encode, Command::archive_decode}},
+      {"archive.bits", {Command::archive_encode, Command::evaluate}},
+      {"archive.kl", {Command::archive_encode, Command::evaluate}},
+      {"archive.first_position", {Command::archive_encode}},
+      {"archive.documents", {Command::archive_encode}},
+      {"archive.tokens", {Command::archive_decode}},
+      {"archive.layers", {Command::archive_decode}}};
   const CommandRow& row = row_of(command);
-  if (const auto found = of_one.find(name); found != of_one.end() && found->second != command) return false;
-  if (command == Command::archive_calibrate && (name == "archive.input" || name == "archive.output")) return false;
+  if (const auto found = of_some.find(name); found != of_some.end() && found->second.count(command) == 0)
+    return false;
   return row.reads(section()) && (row.many_checkpoints || of_many.count(name) == 0);
 }
 

@@ -30,8 +30,9 @@ bool set_passive_wait();
 void start_again(char** argv);
 
 /// Ends the process with this exit code once standard output and error are written. The exit handlers of the
-/// libraries do not run: those of LibTorch and of the libraries that it loads take a sixth of a second on each
-/// rank. Call it last in main, after MPI has ended. With a sanitizer the handlers run, and look for leaks.
+/// libraries do not run: those of LibTorch and of the libraries that it loads take a sixth of a second on
+/// each rank. Call it last in main, after MPI has ended. With a sanitizer the handlers run, and look for
+/// leaks.
 [[noreturn]] void end_process(int exit_code);
 
 /// Sets OMPI_MCA_sharedfp=^sm unless the user has set it. For every file that it opens, Open MPI makes a

@@ -26,6 +26,8 @@
 
 namespace headspan {
 
+constexpr std::int64_t kBlockHead = 8;  ///< bytes before each block: its length and its CRC-32
+
 struct ArchiveHeader {
   std::string codec_sha256;                   ///< of the codec's file
   std::string config_sha256, weights_digest;  ///< of the model

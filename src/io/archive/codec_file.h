@@ -1,10 +1,12 @@
 // The file of a codec (HDF5): what `headspan archive calibrate` writes. Field by field:
 //
-//   /                 attributes: headspan_codec, the schema; config_sha256, weights_digest, layers, kv_heads,
+//   /                 attributes: headspan_codec, the schema; config_sha256, weights_digest, layers,
+//   kv_heads,
 //                     head_size, exact_first, lowest_deviation, rotary_of_layer: [layers]; others that
 //                     describe the run
 //
-//   /curve            step: [P] int64, in sixteenths of an octave; bits: [P] float64, of a coded number; kl: [P]
+//   /curve            step: [P] int64, in sixteenths of an octave; bits: [P] float64, of a coded number; kl:
+//   [P]
 //                     float64, nats per token
 //
 //   /models           slots: [M, S] uint16, 0 after a model's last symbol; shift: [M] int64; offsets: [M, 2]

@@ -17,7 +17,8 @@ class GroupCoder {
   /// The arguments must outlive it. Throws InputError if the basis has no inverse. Its maps take 8 D n bytes.
   GroupCoder(const KvCodec& codec, const CodecGroup& group, const LevelCoder& levels);
 
-  /// Returns the coefficients of x: [tokens, n]. x: [tokens, D]. The same bits for any number of threads. Local.
+  /// Returns the coefficients of x: [tokens, n]. x: [tokens, D]. The same bits for any number of threads.
+  /// Local.
   std::vector<float> coefficients(const float* x, std::int64_t tokens) const;
 
   /// Returns the weighted sum of a token's squared coefficients, which tells its class. Local.
@@ -27,8 +28,8 @@ class GroupCoder {
   std::uint8_t class_of(const float* coefficients) const;
 
   /// Codes x: [tokens, D], finite, at most kBlockTokens, with a step of 2^(step / kPerOctave). The bytes do
-  /// not depend on the number of threads. Throws InputError if a number is too large for the step. The threads
-  /// of this process share the work. Local.
+  /// not depend on the number of threads. Throws InputError if a number is too large for the step. The
+  /// threads of this process share the work. Local.
   std::vector<std::uint8_t> encode(const float* x, std::int64_t tokens, int step) const;
 
   /// Sets x: [tokens, D]. Throws InputError if the bytes are not those of such a block. Local.

@@ -24,8 +24,7 @@ double value_at(const std::vector<RatePoint>& curve, int step, const Value& valu
 /// Throws InputError because `key` asks for a value beyond the ends of the curve.
 [[noreturn]] void refuse(const std::string& key, double asked, double first, double last) {
   throw InputError("", key, printable(asked), "is beyond what the codec was measured for",
-                   "give " + printable(std::min(first, last)) + " to " +
-                       printable(std::max(first, last)));
+                   "give " + printable(std::min(first, last)) + " to " + printable(std::max(first, last)));
 }
 
 double bits_of(const RatePoint& point) { return point.bits; }

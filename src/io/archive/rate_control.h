@@ -1,6 +1,6 @@
-// Rate control: which step a codec takes for so many bits a number, or for so much loss, by the curve that its
-// calibration measured. Between two points of the curve bits are linear in the step, which is a logarithm, and
-// so is the logarithm of the loss.
+// Rate control: which step a codec takes for so many bits a number, or for so much loss, by the curve that
+// its calibration measured. Between two points of the curve bits are linear in the step, which is a
+// logarithm, and so is the logarithm of the loss.
 #pragma once
 
 #include <vector>

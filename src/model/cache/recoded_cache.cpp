@@ -8,7 +8,7 @@ namespace headspan {
 
 RecodedCache::RecodedCache(std::int64_t sequences, MakeFullCache make, Recode recode, std::int64_t kv_heads,
                            const Range& heads, const DeviceComm& tensor_parallel)
-    : KvCache(sequences),
+    : RereadableCache(sequences),
       make_(std::move(make)),
       recode_(std::move(recode)),
       kv_heads_(kv_heads),
@@ -17,13 +17,14 @@ RecodedCache::RecodedCache(std::int64_t sequences, MakeFullCache make, Recode re
       cache_(make_()) {}
 
 void RecodedCache::begin(const std::vector<std::int64_t>& tokens, const std::vector<std::int64_t>& counts) {
-  cache_->begin(tokens, counts);
-  if (reads_prompts_) chunks_.push_back({tokens, counts, {}, {}});
+  if (phase_ != Phase::second_reading) cache_->begin(tokens, counts);
+  if (phase_ == Phase::prompts) chunks_.push_back({tokens, counts, {}, {}});
 }
 
 at::Tensor RecodedCache::attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                                 const at::Tensor& v, const std::vector<std::int64_t>& counts) {
-  if (reads_prompts_) {
+  if (phase_ == Phase::second_reading) return cache_->attend_appended(layer, q, k, v, counts);
+  if (phase_ == Phase::prompts) {
     chunks_.back().k.push_back(k);
     chunks_.back().v.push_back(v);
   }
@@ -70,7 +71,8 @@ std::vector<at::Tensor> RecodedCache::own_heads(const std::vector<float>& values
   const std::int64_t tokens = like.front().size(0), d = like.front().size(2);
   std::vector<at::Tensor> layers;
   for (std::size_t layer = 0; layer < like.size(); ++layer) {
-    auto* const first = const_cast<float*>(&values[layer * to_size(tokens * kv_heads_ * d)]);  // it is only read
+    auto* const first =
+        const_cast<float*>(&values[layer * to_size(tokens * kv_heads_ * d)]);  // it is only read
     layers.push_back(at::from_blob(first, {tokens, kv_heads_, d}, at::kFloat)
                          .narrow(1, heads_.first, heads_.count)
                          .to(like[layer].options(), /*non_blocking=*/false, /*copy=*/true)
@@ -80,9 +82,20 @@ std::vector<at::Tensor> RecodedCache::own_heads(const std::vector<float>& values
 }
 
 void RecodedCache::end_prompts() {
-  if (!reads_prompts_) return;
-  reads_prompts_ = false;
-  if (chunks_.empty()) return;
+  if (phase_ == Phase::prompts && !chunks_.empty()) recode_prompts();
+  phase_ = Phase::continuations;
+  chunks_.clear();
+}
+
+void RecodedCache::read_again() {
+  HS_ASSERT(phase_ != Phase::continuations);
+  recode_prompts();
+  phase_ = Phase::second_reading;
+  rewind();
+  cache_->rewind();
+}
+
+void RecodedCache::recode_prompts() {
   const std::size_t sequences = lengths().size();
   std::vector<std::vector<at::Tensor>> k(chunks_.front().k.size()), v(k.size());  // [layer][sequence]
   std::vector<std::int64_t> ids, counts;
@@ -105,7 +118,6 @@ void RecodedCache::end_prompts() {
     ids.insert(ids.end(), prompt.begin(), prompt.end());
     counts.push_back(static_cast<std::int64_t>(prompt.size()));
   }
-  chunks_.clear();
   cache_ = make_();
   cache_->begin(ids, counts);
   for (std::size_t layer = 0; layer < k.size(); ++layer) {

@@ -1,6 +1,7 @@
-// A full cache that goes through a codec once: while prompts are read, their tokens attend to each other as they
-// are; when the prompts end, the keys and values of each are replaced by what the codec makes of them, as if they
-// had been archived and brought back. Continuations attend to these. Not a codec: it is given as a function.
+// A full cache that goes through a codec once: while prompts are read, their tokens attend to each other as
+// they are; when the prompts end, the keys and values of each are replaced by what the codec makes of them,
+// as if they had been archived and brought back. Continuations attend to these, and so do prompts that are
+// read again. Not a codec: it is given as a function.
 #pragma once
 
 #include <functional>
@@ -13,14 +14,15 @@
 namespace headspan {
 
 /// Replaces keys and values of a prompt, as a cache holds them, by what is left of them: [layers, tokens,
-/// kv_heads, d]. ids: the prompt. Called with equal arguments on all ranks of a model, and must do the same there.
+/// kv_heads, d]. ids: the prompt. Called with equal arguments on all ranks of a model, and must do the same
+/// there.
 using Recode =
     std::function<void(const std::vector<std::int64_t>& ids, std::vector<float>& k, std::vector<float>& v)>;
 
 /// Makes a fresh full cache for the sequences.
 using MakeFullCache = std::function<std::unique_ptr<StoringCache>()>;
 
-class RecodedCache : public KvCache {
+class RecodedCache : public RereadableCache {
  public:
   /// heads: the KV heads of this rank, of kv_heads. tensor_parallel must outlive it.
   RecodedCache(std::int64_t sequences, MakeFullCache make, Recode recode, std::int64_t kv_heads,
@@ -32,6 +34,8 @@ class RecodedCache : public KvCache {
   void advance(const std::vector<std::int64_t>& counts) override;
   /// Recodes the prompts, the first time. Collective over the tensor-parallel communicator.
   void end_prompts() override;
+  /// Recodes the prompts each time it is called, from what they were.
+  void read_again() override;
   CacheBytes bytes() const override { return cache_->bytes(); }
 
  private:
@@ -41,9 +45,13 @@ class RecodedCache : public KvCache {
     std::vector<at::Tensor> k, v;
   };
 
+  enum class Phase { prompts, continuations, second_reading };
+
+  void recode_prompts();
   std::vector<at::Tensor> prompts_of(std::vector<at::Tensor> Chunk::*stream, std::size_t sequence) const;
   std::vector<float> all_heads(const std::vector<at::Tensor>& layers) const;
-  std::vector<at::Tensor> own_heads(const std::vector<float>& values, const std::vector<at::Tensor>& like) const;
+  std::vector<at::Tensor> own_heads(const std::vector<float>& values,
+                                    const std::vector<at::Tensor>& like) const;
 
   MakeFullCache make_;
   Recode recode_;
@@ -51,8 +59,8 @@ class RecodedCache : public KvCache {
   Range heads_;
   const DeviceComm& tensor_parallel_;
   std::unique_ptr<StoringCache> cache_;
-  std::vector<Chunk> chunks_;  // of the prompts, until they end
-  bool reads_prompts_ = true;
+  std::vector<Chunk> chunks_;  // of the prompts, until continuations begin
+  Phase phase_ = Phase::prompts;
 };
 
 }  // namespace headspan

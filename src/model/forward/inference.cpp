@@ -93,27 +93,6 @@ void score_chunk(const Transformer& model, const std::vector<std::vector<std::in
   }
 }
 
-/// Runs the prompts of all sequences and then their continuations, and passes on the hidden states of each chunk.
-template <class Use>
-void run_continuations(const Transformer& model, const std::vector<std::vector<std::int64_t>>& sequences,
-                       const std::vector<std::int64_t>& from, KvCache& cache, const Use& use) {
-  for (const bool prompts : {true, false}) {
-    if (!prompts) cache.end_prompts();
-    std::vector<std::vector<std::int64_t>> part;
-    for (std::size_t s = 0; s < sequences.size(); ++s) {
-      const auto middle = sequences[s].begin() + from[s];
-      part.emplace_back(prompts ? sequences[s].begin() : middle, prompts ? middle : sequences[s].end());
-    }
-    for (std::int64_t begin = 0; begin < longest(part); begin += kChunk) {
-      Chunk chunk;
-      for (const std::int64_t prompt : from) chunk.begin.push_back(prompts ? begin : prompt + begin);
-      const PackedBatch batch = make_chunk(part, begin);
-      chunk.count = batch.lengths;
-      use(chunk, model.hidden(batch, cache));
-    }
-  }
-}
-
 /// Appends tokens to each sequence of the cache. Returns the next-token logits of sequences that got tokens,
 /// in order.
 at::Tensor next_logits(const Transformer& model, const std::vector<std::vector<std::int64_t>>& tokens,
@@ -182,26 +161,25 @@ std::vector<Scores> score(const Transformer& model, const std::vector<std::vecto
 
 std::vector<Scores> score_continuations(const Transformer& model,
                                         const std::vector<std::vector<std::int64_t>>& sequences,
-                                        const std::vector<std::int64_t>& from, KvCache& cache,
-                                        const HiddenStates& reference) {
+                                        const std::vector<std::int64_t>& from, KvCache& cache) {
   const c10::InferenceMode inference;
   std::vector<Scores> scores(sequences.size());
-  std::size_t number = 0;
-  run_continuations(model, sequences, from, cache, [&](const Chunk& chunk, const at::Tensor& hidden) {
-    const at::Tensor other = reference.empty() ? at::Tensor() : reference.at(number++);
-    score_chunk(model, sequences, from, chunk, hidden, other, scores);
-  });
+  for (const bool prompts : {true, false}) {
+    if (!prompts) cache.end_prompts();
+    std::vector<std::vector<std::int64_t>> part;
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      const auto middle = sequences[s].begin() + from[s];
+      part.emplace_back(prompts ? sequences[s].begin() : middle, prompts ? middle : sequences[s].end());
+    }
+    for (std::int64_t begin = 0; begin < longest(part); begin += kChunk) {
+      Chunk chunk;
+      for (const std::int64_t prompt : from) chunk.begin.push_back(prompts ? begin : prompt + begin);
+      const PackedBatch batch = make_chunk(part, begin);
+      chunk.count = batch.lengths;
+      score_chunk(model, sequences, from, chunk, model.hidden(batch, cache), {}, scores);
+    }
+  }
   return scores;
-}
-
-HiddenStates continuation_states(const Transformer& model,
-                                 const std::vector<std::vector<std::int64_t>>& sequences,
-                                 const std::vector<std::int64_t>& from, KvCache& cache) {
-  const c10::InferenceMode inference;
-  HiddenStates states;
-  run_continuations(model, sequences, from, cache,
-                    [&](const Chunk&, const at::Tensor& hidden) { states.push_back(hidden); });
-  return states;
 }
 
 std::vector<std::int64_t> next_tokens(const Transformer& model,

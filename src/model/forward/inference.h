@@ -35,16 +35,10 @@ std::vector<Scores> score(const Transformer& model, const std::vector<std::vecto
                           const HiddenStates& reference);
 
 /// Does the same, but runs the tokens of every sequence before from[s] as a prompt first, and then those from
-/// there on as its continuation (KvCache::end_prompts). `reference`: what continuation_states returned, or empty.
+/// there on as its continuation (KvCache::end_prompts), without a reference.
 std::vector<Scores> score_continuations(const Transformer& model,
                                         const std::vector<std::vector<std::int64_t>>& sequences,
-                                        const std::vector<std::int64_t>& from, KvCache& cache,
-                                        const HiddenStates& reference = {});
-
-/// Returns the hidden states of prompts and continuations, run as score_continuations runs them. Collective.
-HiddenStates continuation_states(const Transformer& model,
-                                 const std::vector<std::vector<std::int64_t>>& sequences,
-                                 const std::vector<std::int64_t>& from, KvCache& cache);
+                                        const std::vector<std::int64_t>& from, KvCache& cache);
 
 constexpr std::int64_t kNotFinite = -2;  ///< in place of a token: the forward pass has overflowed
 

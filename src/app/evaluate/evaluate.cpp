@@ -28,6 +28,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Throws InputError if an output would replace an input or the other output. Local.
+void check_targets(const Job& job) {
+  const std::string &answers = job.evaluate.answers, &summary = job.evaluate.summary;
+  check_file_name(summary, "evaluate.summary", summary);
+  check_file_name(answers, "evaluate.answers", answers);
+  const std::vector<std::string> inputs = input_files(job);
+  if (!summary.empty()) check_target({"evaluate.summary", summary, summary}, inputs);
+  if (answers.empty()) return;
+  for (const char* suffix : {"", ".lock", ".part", ".part.tmp"}) {
+    check_target({"evaluate.answers", answers, answers + suffix}, inputs);
+    if (!summary.empty() && have_one_name(answers + suffix, summary))
+      throw InputError("", "evaluate.summary", summary, "is the file for the answers too",
+                       "choose another place");
+  }
+}
+
 /// Returns the digests of the model's weights and of those that the plan or codec was made for; logs a
 /// difference.
 Json compare_weights(const std::string& model, const EvaluateInput& prepared, const Log& log) {

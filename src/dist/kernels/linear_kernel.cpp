@@ -229,7 +229,7 @@ void multiply_terms(int lanes, const Rows<float>& x, const Rows<W>& weight, Room
 
 template <class W>
 void multiply_linear(const LinearOperands<W>& operands, float* y, int lanes) {
-  const auto [x, tokens, inputs, weight, outputs] = operands;
+  const auto [x, tokens, inputs, weight, outputs, row] = operands;
   const std::int64_t chunks = std::max<std::int64_t>(1, (inputs + kMostTerms - 1) / kMostTerms);
   const std::int64_t most = std::max(kTermStep, rounded_up((inputs + chunks - 1) / chunks, kTermStep));
   Room room(std::min(kTokens, tokens), outputs, most);
@@ -238,7 +238,7 @@ void multiply_linear(const LinearOperands<W>& operands, float* y, int lanes) {
     for (std::int64_t first = 0; first == 0 || first < inputs; first += most) {
       const std::int64_t terms = std::min(most, inputs - first);
       multiply_terms<W>(lanes, {x + token * inputs + first, inputs, count, terms},
-                        {weight + first, inputs, outputs, terms}, room,
+                        {weight + first, row, outputs, terms}, room,
                         {y + token * outputs, outputs, count, outputs, first > 0});
     }
   }

@@ -11,14 +11,15 @@
 
 namespace headspan {
 
-/// x: [tokens, inputs], weight: [outputs, inputs], row-major without gaps. W: float, or std::uint16_t for the
-/// bits of bfloat16.
+/// x: [tokens, inputs], row-major without gaps; weight: [outputs, inputs] with rows `row` numbers apart. W:
+/// float, or std::uint16_t for the bits of bfloat16.
 template <class W>
 struct LinearOperands {
   const float* x;
   std::int64_t tokens, inputs;
   const W* weight;
   std::int64_t outputs;
+  std::int64_t row = inputs;
 };
 
 /// Returns the number that is stored: in FP32, or as the bits of bfloat16.

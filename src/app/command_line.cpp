@@ -1,10 +1,12 @@
 #include "app/command_line.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
 
 #include "app/job/job_file.h"
 #include "app/job/job_options.h"
+#include "app/job/unknown_key.h"
 #include "app/job/value_kind.h"
 #include "base/error.h"
 #include "base/printable.h"
@@ -14,8 +16,6 @@ namespace headspan {
 namespace {
 
 namespace po = boost::program_options;
-
-constexpr char kOrigin[] = "command line";
 
 constexpr std::array<const char*, 3> kPlanOptions{{"ranks", "memory-gib", "rates"}};
 
@@ -77,7 +77,7 @@ std::vector<po::option> run_boost(int argc, const char* const* argv) {
         .run()
         .options;
   } catch (const po::error& error) {
-    throw InputError(kOrigin, "", "", printable(error.what()), "headspan COMMAND --help lists the keys");
+    throw InputError(kCommandLine, "", "", printable(error.what()), "headspan COMMAND --help lists the keys");
   }
 }
 
@@ -99,11 +99,11 @@ Written read_words(int argc, const char* const* argv) {
     } else if (option.unregistered) {
       if (value.empty() && i + 1 < options.size() && options[i + 1].position_key >= 0)
         value = options[i + 1].value[0];
-      refuse_unknown_key(kOrigin, key, value);
+      refuse_unknown_key(kCommandLine, key, value);
     } else if (value.substr(0, 2) == "--") {
-      throw InputError(kOrigin, key, "", "has no value", "--" + key + " VALUE");
-    } else if (!written.keys.emplace(key, GivenValue{kOrigin, value}).second) {
-      throw InputError(kOrigin, key, printable(value), "is given twice", "keep one of the two");
+      throw InputError(kCommandLine, key, "", "has no value", "--" + key + " VALUE");
+    } else if (!written.keys.emplace(key, GivenValue{kCommandLine, value}).second) {
+      throw InputError(kCommandLine, key, printable(value), "is given twice", "keep one of the two");
     }
   }
   return written;
@@ -111,16 +111,16 @@ Written read_words(int argc, const char* const* argv) {
 
 [[noreturn]] void refuse_option(const std::string& option, const std::string& text, const CommandRow& command,
                                 const std::string& right) {
-  throw InputError(kOrigin, option, printable(text), std::string("is not for ") + command.name, right);
+  throw InputError(kCommandLine, option, printable(text), std::string("is not for ") + command.name, right);
 }
 
 std::int64_t read_ranks(const std::optional<std::string>& text) {
-  if (!text) throw InputError(kOrigin, "--ranks", "", "is missing", "headspan plan JOB.ini --ranks N");
+  if (!text) throw InputError(kCommandLine, "--ranks", "", "is missing", "headspan plan JOB.ini --ranks N");
   const auto ranks = integer(1, kMaxRanks);
   try {
     return ranks.read(*text);
   } catch (const BadValue& error) {
-    throw InputError(kOrigin, "--ranks", printable(*text), error.what(), "allowed: " + ranks.allowed);
+    throw InputError(kCommandLine, "--ranks", printable(*text), error.what(), "allowed: " + ranks.allowed);
   }
 }
 
@@ -136,15 +136,26 @@ PlanRequest take_plan_options(const CommandRow& command, GivenKeys& keys) {
   };
   const auto ranks = take("ranks"), memory = take("memory-gib"), rates = take("rates");
   if (command.command != Command::plan) return {};
-  if (memory) keys["run.memory_gib"] = {kOrigin, *memory};
+  if (memory) keys["run.memory_gib"] = {kCommandLine, *memory};
   return {read_ranks(ranks), rates.value_or("")};
+}
+
+/// Joins the first two words if they name a command together, as "archive encode" does, or could.
+void join_command(std::vector<std::string>& words) {
+  const std::string group = words[0] + " ";
+  const bool is_group = std::any_of(commands().begin(), commands().end(), [&](const CommandRow& row) {
+    return std::string(row.name).rfind(group, 0) == 0;
+  });
+  if (!is_group || words.size() < 2) return;
+  words[0] = group + words[1];
+  words.erase(words.begin() + 1);
 }
 
 Job read_job(Command command, const std::vector<std::string>& words, const GivenKeys& overrides) {
   if (words.size() > 2)
-    throw InputError(kOrigin, "", "", "'" + printable(words[2]) + "' is one argument too many",
+    throw InputError(kCommandLine, "", "", "'" + printable(words[2]) + "' is one argument too many",
                      "one job file, and --section.key for each key");
-  if (words.size() < 2) return make_job(command, kOrigin, overrides);
+  if (words.size() < 2) return make_job(command, kCommandLine, overrides);
   GivenKeys given = read_job_file(words[1]);
   for (const auto& [key, value] : overrides) given[key] = value;
   Job job = make_job(command, words[1], given);
@@ -164,13 +175,14 @@ Request parse_command_line(int argc, const char* const* argv) {
   }
   if (written.words.empty()) {
     if (!written.help)
-      throw InputError(kOrigin, "", "", "names no command", "one of " + command_names() + ", or --help");
+      throw InputError(kCommandLine, "", "", "names no command", "one of " + command_names() + ", or --help");
     request.answer = program_help();
     return request;
   }
+  join_command(written.words);
   const CommandRow* command = find_command(written.words[0]);
   if (command == nullptr)
-    throw InputError(kOrigin, "", "", "'" + printable(written.words[0]) + "' is not a command",
+    throw InputError(kCommandLine, "", "", "'" + printable(written.words[0]) + "' is not a command",
                      "one of " + command_names());
   request.command = command->command;
   if (written.help) {
@@ -190,7 +202,7 @@ Request parse_command_line(int argc, const char* const* argv) {
     refuse_option(key, value.text, *command, command->usage);
   }
   request.files.assign(written.words.begin() + 1, written.words.end());
-  if (request.files.empty()) throw InputError(kOrigin, "", "", "names no file", command->usage);
+  if (request.files.empty()) throw InputError(kCommandLine, "", "", "names no file", command->usage);
   return request;
 }
 

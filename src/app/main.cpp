@@ -6,6 +6,9 @@
 #include <exception>
 #include <new>
 
+#include "app/archive/calibrate_codec.h"
+#include "app/archive/decode.h"
+#include "app/archive/encode.h"
 #include "app/command_line.h"
 #include "app/compress/calibrate.h"
 #include "app/evaluate/evaluate.h"
@@ -36,6 +39,12 @@ int call(const Request& request, const Comm& world) {
       return plan(request.job, request.plan, world);
     case Command::theory:
       return theory(request.job.theory, world);
+    case Command::archive_calibrate:
+      return calibrate_codec(request.job, world);
+    case Command::archive_encode:
+      return encode_archive(request.job, world);
+    case Command::archive_decode:
+      return decode_archive(request.job, world);
     case Command::inspect:
       return inspect(request.files, world);
   }

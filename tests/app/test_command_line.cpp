@@ -42,10 +42,10 @@ TEST(CommandLine, ListsTheKeysThatTheCommandReads) {
 TEST(CommandLine, NeedsAKnownCommand) {
   EXPECT_EQ(refusal({}),
             "command line: names no command; one of study, calibrate, evaluate, plan, "
-            "theory, inspect, or --help");
+            "theory, archive calibrate, archive encode, archive decode, inspect, or --help");
   EXPECT_EQ(refusal({"studdy"}),
             "command line: 'studdy' is not a command; one of study, calibrate, evaluate, plan, theory, "
-            "inspect");
+            "archive calibrate, archive encode, archive decode, inspect");
 }
 
 TEST(CommandLine, OverridesTheJobFile) {

@@ -74,5 +74,24 @@ TEST(CompressionJob, PrefillsExactlyOnlyWhatIsCompressed) {
             "a.ini: evaluate.prefill = half: is not allowed; allowed: compressed|exact");
 }
 
+TEST(CompressionJob, OneFileServesAllCommandsOfArchives) {
+  const std::string file =
+      "[model]\npath = m\n[tokens]\npath = t\n[archive]\ncodec = c.h5\ngroup = 3\ninput = i\noutput = o\n"
+      "bits = 1.5\ntokens = 5:9\n";
+  for (const Command command :
+       {Command::archive_calibrate, Command::archive_encode, Command::archive_decode}) {
+    const Job job = make_job(command, "a.ini", read_job_text("a.ini", file));
+    EXPECT_EQ(job.archive.codec, "c.h5");
+    EXPECT_EQ(to_ini(job, command).find("tokens = 5:9") != std::string::npos,
+              command == Command::archive_decode);
+    EXPECT_EQ(to_ini(job, command).find("group = 3") != std::string::npos,
+              command == Command::archive_calibrate);
+  }
+  EXPECT_EQ(input_error_of([&] {
+              make_job(Command::evaluate, "a.ini", read_job_text("a.ini", file + "[evaluate]\nplan = p\n"));
+            }),
+            "a.ini: archive.codec = c.h5: is given beside evaluate.plan; give one of the two");
+}
+
 }  // namespace
 }  // namespace headspan

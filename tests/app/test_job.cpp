@@ -197,11 +197,12 @@ TEST(Job, RefusesUnknownKeysWithTheNearestOne) {
             "a.ini: run.enabled = 5: is not a key; enabled is a key of [ceiling], [overlap]");
   EXPECT_EQ(refusal("[grams]\nwhatever = 5\n"),
             "a.ini: grams.whatever = 5: is not a key; the keys of [grams] are paths");
-  EXPECT_EQ(refusal("[nothing]\nwhatever = 5\n"),
-            "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
-            "[grams], "
-            "[predict], [cross], [ceiling], [overlap], [attention], [theory], [compress], [evaluate], [run], "
-            "[output]");
+  EXPECT_EQ(
+      refusal("[nothing]\nwhatever = 5\n"),
+      "a.ini: nothing.whatever = 5: is not a key; the sections are [model], [tokens], [activations], "
+      "[grams], "
+      "[predict], [cross], [ceiling], [overlap], [attention], [theory], [compress], [evaluate], [archive], "
+      "[run], [output]");
   EXPECT_EQ(input_error_of([] { read("limit = 5\n"); }),
             "a.ini: limit = 5: is not a key; limit is a key of [tokens]");
 }

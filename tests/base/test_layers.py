@@ -30,7 +30,7 @@ FOLDERS = {
     "model": ["core", "types", "kernels", "weights", "cache", "device_cache", "forward"],
     "stats": ["gram", "regression", "layers", "nulls", "compression"],
     "device": [""],
-    "app": ["job", "run", "plan", "capture", "sources", "study", "compress", "evaluate", "inspect", ""],
+    "app": ["job", "run", "plan", "capture", "sources", "study", "compress", "archive", "evaluate", "inspect", ""],
 }
 MOST_ROOMS = 20  # per folder; a room is a source with its header
 MAY_USE_LIBTORCH = {"model", "device"}

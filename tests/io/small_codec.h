@@ -111,6 +111,7 @@ inline KvCodec small_codec() {
   codec.head_size = 4;
   codec.exact_first = 2;
   codec.lowest_deviation = -2 * kPerOctave;
+  codec.curve = {{-64, 9, 1e-6}, {-16, 5.5, 1e-4}, {16, 3, 0.01}};
   codec.models = normal_models();
   codec.rotary = {{{0.5F, 0.125F}, 1.25}, {{0.25F}, 1}};
   codec.rotary_of_layer = {0, 1, -1};

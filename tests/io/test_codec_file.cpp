@@ -57,6 +57,12 @@ TEST_F(CodecFileTest, ReadsWhatWasWritten) {
   EXPECT_EQ(read.config_sha256, "config");
   EXPECT_EQ(read.weights_digest, "weights");
   EXPECT_EQ(read.layers, 3);
+  ASSERT_EQ(read.curve.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(read.curve[i].step, written.curve[i].step);
+    EXPECT_EQ(read.curve[i].bits, written.curve[i].bits);
+    EXPECT_EQ(read.curve[i].kl, written.curve[i].kl);
+  }
   EXPECT_EQ(read.kv_heads, 2);
   EXPECT_EQ(read.head_size, 4);
   EXPECT_EQ(read.exact_first, 2);
@@ -128,6 +134,16 @@ TEST_F(CodecFileTest, RefusesNumbersThatAreWrong) {
   expect(
       refusal_after([&](H5File& file) { replace<float>(file, "k/1/scale", std::vector<float>(9, 1), {9}); }),
       "is no list of 1 to 8 coefficients");
+  expect(refusal_after([&](H5File& file) {
+           replace<double>(file, "curve/bits", {9, 9.5, 3}, {3});
+         }),
+         "curve = 1: is a point that a codec cannot have here");
+  expect(refusal_after([&](H5File& file) {
+           replace<double>(file, "curve/kl", {1e-6, 1e-4, 0}, {3});
+         }),
+         "curve = 2: is a point");
+  expect(refusal_after([&](H5File& file) { replace<std::int64_t>(file, "curve/step", {-64}, {1}); }),
+         "curve/step: is no curve of at least two points");
   expect(refusal_after([&](H5File& file) {
            replace<float>(file, "k/1/class_edges", {1, 2, 3, 5, 4, 6, 7}, {7});
          }),

@@ -6,10 +6,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/evaluate/answer_requests.h"
+#include "app/archive/recoder.h"
 #include "app/evaluate/cache_speed.h"
-#include "app/evaluate/score_texts.h"
-#include "app/job/job_file.h"
+#include "app/evaluate/evaluate_input.h"
 #include "app/run/cached_model.h"
 #include "app/run/output_lock.h"
 #include "app/run/rank_resources.h"
@@ -19,9 +18,7 @@
 #include "base/clock.h"
 #include "base/printable.h"
 #include "base/provenance.h"
-#include "base/sha256.h"
 #include "dist/comm/agreement.h"
-#include "io/checkpoint/content_digest.h"
 #include "io/outputs/lock_file.h"
 #include "io/outputs/publish.h"
 #include "model/weights/weight_loader.h"
@@ -29,25 +26,7 @@
 namespace headspan {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-/// What is read before the weights.
-struct Prepared {
-  ModelInput input;
-  std::optional<CompressionPlan> plan;
-  std::vector<Text> texts;
-  std::vector<ScoredRequest> scored;
-  std::vector<GenerationRequest> generated;
-  std::string weights_digest, identity;  ///< on rank 0
-};
-
-Text read_text(Job::Tokens rule, const std::string& path, const ModelInput& input, const std::string& model) {
-  rule.path = path;
-  rule.heldout = 0;
-  rule.skip_first = 0;
-  return {fs::path(path).stem().string(), take_sample(rule, input.config, input.config_path, model)};
-}
 
 /// Throws InputError if an output would replace an input or the other output. Local.
 void check_targets(const Job& job) {
@@ -65,59 +44,20 @@ void check_targets(const Job& job) {
   }
 }
 
-/// Reads and checks everything that the job names except the values of the weights. Throws InputError. Local.
-Prepared prepare(const Job& job) {
-  Prepared prepared;
-  prepared.input = open_model(job.model, job.model.path, false, true);
-  const Job::Evaluate& rule = job.evaluate;
-  if (!rule.plan.empty() && rule.cache != CacheKind::full) {
-    prepared.plan = read_plan(rule.plan);
-    if (prepared.plan->config_sha256 != prepared.input.config_sha256)
-      throw InputError(rule.plan, "config_sha256", prepared.plan->config_sha256.substr(0, 12),
-                       "is not that of " + prepared.input.config_path + " (" +
-                           prepared.input.config_sha256.substr(0, 12) + ")",
-                       "give a plan that was calibrated on this model");
-  }
-  for (const std::string& path : rule.texts) {
-    prepared.texts.push_back(read_text(job.tokens, path, prepared.input, job.model.name));
-    for (std::size_t t = 0; t + 1 < prepared.texts.size(); ++t)
-      if (prepared.texts[t].name == prepared.texts.back().name)
-        throw InputError("", "evaluate.texts", path, "has the name of another text in the summary",
-                         "give files of different names");
-  }
-  const ModelConfig& config = prepared.input.config;
-  if (!rule.requests.empty())
-    prepared.scored = read_scored_requests(rule.requests, config.vocab_size, config.max_positions);
-  if (!rule.generate.empty())
-    prepared.generated = read_generation_requests(rule.generate, config.vocab_size, config.max_positions);
-  return prepared;
-}
-
-/// Returns a digest that is equal for runs that would give the same answers with the same, unchanged weight
-/// files. Copies of these files give another digest.
-std::string identity(const Job& job, const Prepared& prepared) {
-  const Job::Evaluate& rule = job.evaluate;
-  std::string text = to_ini(job, Command::evaluate) + prepared.input.config_sha256 + prepared.weights_digest +
-                     change_times(prepared.input.checkpoint->files());
-  for (const std::string& path : {prepared.plan ? rule.plan : "", rule.requests, rule.generate})
-    if (!path.empty()) text += sha256_file(path);
-  return sha256_hex(text);
-}
-
-/// Returns the digests of the model's weights and of those that the plan was made for; logs a difference.
-Json compare_weights(const Job::Evaluate& rule, const std::string& model, const Prepared& prepared,
-                     const Log& log) {
+/// Returns the digests of the model's weights and of those that the plan or codec was made for; logs a
+/// difference.
+Json compare_weights(const std::string& model, const EvaluateInput& prepared, const Log& log) {
   const std::string& weights = prepared.weights_digest;
   Json found{{"digest", weights}, {"plan", nullptr}, {"same", nullptr}};
-  if (!prepared.plan || !is_calibrated(prepared.plan->algorithm)) return found;
-  const std::string& planned = prepared.plan->weights_digest;
+  if (!prepared.source_weights) return found;
+  const std::string& planned = *prepared.source_weights;
   if (planned.empty()) {
-    log.notice(rule.plan + " does not say for which weights it was made");
+    log.notice(prepared.source + " does not say for which weights it was made");
     return found;
   }
   if (planned != weights)
-    log.warning(rule.plan + " was made for other weights (" + planned.substr(0, 12) + ") than those of " +
-                model + " (" + weights.substr(0, 12) + ")");
+    log.warning(prepared.source + " was made for other weights (" + planned.substr(0, 12) +
+                ") than those of " + model + " (" + weights.substr(0, 12) + ")");
   found["plan"] = planned;
   found["same"] = planned == weights;
   return found;
@@ -126,7 +66,7 @@ Json compare_weights(const Job::Evaluate& rule, const std::string& model, const 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 /// Returns the scores of all texts by name. Collective over the group.
-Json score_texts(const Job::Evaluate& rule, const Prepared& prepared, const CachedModel& model,
+Json score_texts(const Job::Evaluate& rule, const EvaluateInput& prepared, const CachedModel& model,
                  const Log& log) {
   Json texts = Json::object();
   for (const Text& text : prepared.texts) {
@@ -156,7 +96,7 @@ Json score_texts(const Job::Evaluate& rule, const Prepared& prepared, const Cach
 
 /// Returns a batch of the longest prompts: sequences of the first text, or else contexts of the requests.
 std::vector<std::vector<std::int64_t>> speed_prompts(const std::optional<std::int64_t>& asked,
-                                                     const Prepared& prepared) {
+                                                     const EvaluateInput& prepared) {
   std::vector<std::vector<std::int64_t>> prompts;
   if (!prepared.texts.empty()) prompts = prepared.texts.front().sample.tokens;
   if (prompts.empty())
@@ -172,7 +112,7 @@ std::vector<std::vector<std::int64_t>> speed_prompts(const std::optional<std::in
 }
 
 /// Returns the bytes of a rank's memory that the weights leave free.
-double free_memory(const Prepared& prepared, int tensor_parallel, double memory) {
+double free_memory(const EvaluateInput& prepared, int tensor_parallel, double memory) {
   const ModelConfig& config = prepared.input.config;
   return memory - weight_bytes(config, {config.layers, true}, tensor_parallel,
                                weight_dtype(prepared.input.dtype, config, &*prepared.input.checkpoint));
@@ -180,7 +120,7 @@ double free_memory(const Prepared& prepared, int tensor_parallel, double memory)
 
 /// Returns the tokens of the largest batch of texts, requests or generations, each sequence counted as long
 /// as the longest.
-double largest_batch_tokens(const std::optional<std::int64_t>& asked, const Prepared& prepared) {
+double largest_batch_tokens(const std::optional<std::int64_t>& asked, const EvaluateInput& prepared) {
   std::vector<std::vector<std::int64_t>> lengths(2);
   for (const ScoredRequest& request : prepared.scored)
     lengths[0].push_back(static_cast<std::int64_t>(request.context.size() + request.continuation.size()));
@@ -201,7 +141,7 @@ double largest_batch_tokens(const std::optional<std::int64_t>& asked, const Prep
 
 /// Returns whether tensor-parallel ranks replicate or shard the blocks of a cache that they share. GPUs
 /// always replicate them. Logs a notice if memory asks for sharding. There must be a plan.
-SharedBlocks choose_shared_blocks(const Job::Evaluate& rule, const Prepared& prepared,
+SharedBlocks choose_shared_blocks(const Job::Evaluate& rule, const EvaluateInput& prepared,
                                   const ProcessLayout& processes, double memory, const Log& log) {
   const int tensor_parallel = processes.tensor().size();
   if (rule.cache != CacheKind::compressed) return SharedBlocks::replicated;
@@ -216,7 +156,7 @@ SharedBlocks choose_shared_blocks(const Job::Evaluate& rule, const Prepared& pre
 }
 
 /// Adds bytes, speeds and the largest batch to the summary. Collective over the group.
-void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const Prepared& prepared,
+void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const EvaluateInput& prepared,
              const CachedModel& model, double memory, Json& summary) {
   constexpr std::int64_t kSteps = 16;
   const std::vector<std::vector<std::int64_t>> prompts = speed_prompts(rule.batch, prepared);
@@ -249,15 +189,10 @@ void measure(const Job::Evaluate& rule, std::int64_t sequence_length, const Prep
   summary["sequence_length"] = sequence_length;
 }
 
-/// Returns the ids behind which a new document begins in the middle of a sequence: the model's, and those
-/// that the job names.
-std::vector<std::int64_t> document_ends(const Job::Tokens& rule, const ModelConfig& config) {
-  std::vector<std::int64_t> ends = config.eos;
-  if (rule.eos) ends.insert(ends.end(), rule.eos->begin(), rule.eos->end());
-  return ends;
-}
-
 void print(const Json& summary) {
+  if (summary.contains("archive"))
+    std::printf("codec=%s step=%s bits=%s\n", escaped(summary["archive"]["codec"].get<std::string>()).c_str(),
+                summary["archive"]["step"].dump().c_str(), summary["archive"]["bits"].dump().c_str());
   for (const auto& [name, text] : summary["texts"].items())
     std::printf("text=%s tokens=%s loss=%s full_loss=%s kl=%s kl_se=%s\n", escaped(name).c_str(),
                 text["tokens"].dump().c_str(), text["loss"].dump().c_str(), text["full_loss"].dump().c_str(),
@@ -286,36 +221,58 @@ int tell_stopped(const Job::Evaluate& rule, const std::optional<AnswerFile>& ans
   return 3;
 }
 
+/// Returns what the prompts took as archives. Collective over the group.
+Json archive_of(const std::string& codec, const Recoder& recoder, const ProcessLayout& processes) {
+  std::vector<double> sums{recoder.coded_bytes(), recoder.coded_numbers()};
+  processes.data().sum(sums.data(), 2);
+  const bool of_runs = !recoder.codec().streams.at(Stream::k).front().runs.empty();
+  return {{"codec", codec},
+          {"algorithm",
+           word_of(archive_algorithm_words(), of_runs ? ArchiveAlgorithm::kvtc : ArchiveAlgorithm::headspan)},
+          {"step", recoder.step()},
+          {"bits", number_or_null(8 * sums[0] / sums[1])},
+          {"exact_first", recoder.codec().exact_first}};
+}
+
 /// Loads the model, scores the texts, answers the requests and measures the cache; returns the summary.
 /// Throws Stopped. Collective over the group.
-Json run(const Job& job, const Prepared& prepared, const ProcessLayout& processes, double memory,
+Json run(const Job& job, const EvaluateInput& prepared, const ProcessLayout& processes, double memory,
          const Log& log, std::optional<AnswerFile>& answers) {
   const Job::Evaluate& rule = job.evaluate;
   const Transformer transformer = load_model(job.model, prepared.input, true, processes, log, job.model.path);
+  std::optional<Recoder> recoder;
   std::optional<CachedModel> model;
   agree(processes.group(), [&] {
-    if (!prepared.plan) {
+    const std::vector<std::int64_t> ends = document_ends(job.tokens, prepared.input.config);
+    if (prepared.codec) {
+      recoder.emplace(prepared.codec->codec, prepared.codec->step, ends);
+      model.emplace(transformer, prepared.input, processes,
+                    [&](const auto& ids, auto& k, auto& v) { recoder->recode(ids, k, v); });
+    } else if (prepared.plan) {
+      model.emplace(transformer, prepared.input, processes, *prepared.plan,
+                    CompressedCacheOptions{rule.plan, rule.exact_recent,
+                                           choose_shared_blocks(rule, prepared, processes, memory, log), ends,
+                                           rule.prefill == Prefill::exact});
+    } else {
       model.emplace(transformer, prepared.input, processes);
-      return;
     }
-    model.emplace(transformer, prepared.input, processes, *prepared.plan,
-                  CompressedCacheOptions{rule.plan, rule.exact_recent,
-                                         choose_shared_blocks(rule, prepared, processes, memory, log),
-                                         document_ends(job.tokens, prepared.input.config),
-                                         rule.prefill == Prefill::exact});
   });
-  Json summary{{"plan", rule.plan},
-               {"cache", word_of(cache_words(), rule.cache)},
-               {"exact_recent", rule.exact_recent},
-               {"prefill", word_of(prefill_words(), rule.prefill)}};
-  summary["weights"] = compare_weights(rule, job.model.path, prepared, log);
+  Json summary{
+      {"plan", rule.plan},
+      {"cache", word_of(cache_words(), rule.cache)},
+      {"exact_recent", rule.exact_recent},
+      {"prefill", word_of(prefill_words(), model->exact_prefill() ? Prefill::exact : Prefill::compressed)}};
+  summary["weights"] = compare_weights(job.model.path, prepared, log);
   summary["texts"] = score_texts(rule, prepared, *model, log);
   const std::size_t scored = prepared.scored.size();
   answers.emplace(processes.group(), rule.answers, prepared.identity, scored + prepared.generated.size(),
                   log);
   answer(*model, rule.cache, prepared.scored, rule.batch, 0, *answers);
   answer(*model, rule.cache, prepared.generated, rule.batch, scored, *answers);
-  measure(rule, job.tokens.sequence_length, prepared, *model, memory, summary);
+  if (recoder)
+    summary["archive"] = archive_of(job.archive.codec, *recoder, processes);
+  else
+    measure(rule, job.tokens.sequence_length, prepared, *model, memory, summary);
   return summary;
 }
 
@@ -327,22 +284,20 @@ int evaluate(const Job& job, const Comm& world) {
   const std::optional<int> gpu = choose_gpu(job.run, world);
   start_threads(world);
   const double memory = gpu ? gpu_memory_of_rank(job.run, world, *gpu) : memory_of_rank(job.run, world);
-  Prepared prepared;
+  EvaluateInput prepared;
   int tensor_parallel = 1;
   agree(world, [&] {
     check_targets(job);
-    prepared = prepare(job);
+    prepared = read_evaluate_input(job);
     check_one_group(job.run, world.size());
     const ModelInput& input = prepared.input;
     tensor_parallel = choose_tensor_parallel(
         job.run, job.model, {{{job.model.path, input.config}}, input.dtype, true}, world.size(), memory);
   });
   agree(world, [&] {
-    if (!world.is_root()) return;
-    prepared.weights_digest = weights_digest(*prepared.input.checkpoint);
-    prepared.identity = identity(job, prepared);
+    if (world.is_root()) set_digests(job, prepared);
   });
-  if (prepared.plan) check_done(world, {job.evaluate.plan}, log);
+  if (!prepared.source.empty()) check_done(world, {prepared.source}, log);
   const std::string id = world.broadcast(job_id(), 0);
   std::unique_ptr<LockFile> lock;
   std::optional<ProcessLayout> processes;

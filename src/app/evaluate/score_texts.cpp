@@ -43,11 +43,13 @@ void score_batch(const CachedModel& model, CacheKind kind, bool reference, const
   for (const std::size_t s : numbers) tokens.push_back(sample.tokens[s]);
   HiddenStates full;
   std::unique_ptr<KvCache> cache;
-  if (std::unique_ptr<PrefilledCache> prefilled = model.make_prefilled(tokens.size())) {
-    full = hidden_states(model.model(), tokens, *prefilled);
+  std::unique_ptr<RereadableCache> read_twice =
+      kind == CacheKind::compressed ? model.make_rereadable(tokens.size()) : nullptr;
+  if (read_twice) {
+    full = hidden_states(model.model(), tokens, *read_twice);
     if (!reference) full.clear();
-    prefilled->read_again();
-    cache = std::move(prefilled);
+    read_twice->read_again();
+    cache = std::move(read_twice);
   } else {
     if (reference)
       full = hidden_states(model.model(), tokens, *model.make_cache(CacheKind::full, tokens.size()));

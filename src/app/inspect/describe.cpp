@@ -13,6 +13,8 @@
 #include "app/sources/stream_origin.h"
 #include "base/checked.h"
 #include "base/printable.h"
+#include "io/archive/archive_file.h"
+#include "io/archive/codec_file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/inputs/activations.h"
 #include "io/inputs/manifest.h"
@@ -242,6 +244,47 @@ std::string describe_plan(const std::string& path) {
   for (const auto& [stream, blocks] : plan.streams)
     facts.push_back({"stream " + word_of(stream_words(), stream), block_text(plan, blocks)});
   return report(path, "compression plan", facts);
+}
+
+std::string describe_codec(const std::string& path) {
+  const KvCodec codec = read_codec(path);
+  Facts facts{{"model", std::to_string(codec.layers) + " layers, " + std::to_string(codec.kv_heads) +
+                            " KV heads of size " + std::to_string(codec.head_size)},
+              {"exact first", std::to_string(codec.exact_first) + " tokens of a document"}};
+  for (const auto& [stream, groups] : codec.streams) {
+    std::int64_t bytes = 0, coefficients = 0;
+    for (const CodecGroup& group : groups) {
+      bytes += static_cast<std::int64_t>(group.basis.size());
+      coefficients += group.coefficients();
+    }
+    facts.push_back({"stream " + word_of(stream_words(), stream),
+                     std::to_string(groups.size()) + " groups of layers, " + std::to_string(coefficients) +
+                         " coefficients of a token, " + std::to_string(bytes) + " bytes of bases"});
+  }
+  const RatePoint &most = codec.curve.front(), &least = codec.curve.back();
+  facts.push_back({"rate", format_figure(most.bits) + " bits a number (KL " + format_figure(most.kl) +
+                               ") to " + format_figure(least.bits) + " (" + format_figure(least.kl) + ")"});
+  return report(path, "codec of keys and values", facts);
+}
+
+std::string describe_archive(const std::string& path) {
+  const ArchiveReader archive(path);
+  const ArchiveHeader& header = archive.header();
+  for (std::int64_t block = 0; block < header.blocks; ++block) archive.read(block);
+  const double numbers = 2.0 * static_cast<double>(header.layers * header.kv_heads) *
+                         static_cast<double>(header.head_size) * static_cast<double>(header.tokens);
+  return report(
+      path, "archive of keys and values",
+      {{"model", std::to_string(header.layers) + " layers, " + std::to_string(header.kv_heads) +
+                     " KV heads of size " + std::to_string(header.head_size)},
+       {"tokens", std::to_string(header.tokens) + " from position " + std::to_string(header.first_position) +
+                      ", " + std::to_string(header.exact.size()) + " of them as they were"},
+       {"type", word_of(element_words(), header.type)},
+       {"bytes", std::to_string(archive.bytes()) + ", " +
+                     format_figure(8 * static_cast<double>(archive.bytes()) / numbers) +
+                     " bits a number, in " + std::to_string(header.blocks) + " blocks, none damaged"},
+       {"codec", header.codec_sha256},
+       {"config", header.config_sha256}});
 }
 
 std::string describe_activations(const std::string& path) {

@@ -23,5 +23,7 @@ std::string describe_manifest(const std::string& path);
 std::string describe_job(const std::string& path);  ///< resolved, as it will run
 std::string describe_activations(const std::string& path);
 std::string describe_plan(const std::string& path);
+std::string describe_codec(const std::string& path);
+std::string describe_archive(const std::string& path);  ///< reads every block, whose checksums must be right
 
 }  // namespace headspan

@@ -10,6 +10,7 @@
 #include "base/input_file.h"
 #include "base/log.h"
 #include "dist/comm/agreement.h"
+#include "io/archive/archive_file.h"
 #include "io/hdf5/h5_file.h"
 #include "io/outputs/publish.h"
 
@@ -52,6 +53,14 @@ bool is_plan(const std::string& path) {
   return is_hdf5(path) && H5File::open(path).read_attribute<std::string>("/", "algorithm").has_value();
 }
 
+bool is_codec(const std::string& path) {
+  return is_hdf5(path) && H5File::open(path).read_attribute<std::string>("/", "headspan_codec").has_value();
+}
+
+bool is_archive(const std::string& path) {
+  return fs::is_regular_file(path) && ArchiveReader::is_archive(path);
+}
+
 bool is_result(const std::string& path) {
   return is_hdf5(path) && !is_gram(path) && !is_plan(path) &&
          H5File::open(path).read_attribute<std::string>("/", "headspan_schema").has_value();
@@ -63,13 +72,15 @@ struct Kind {
   std::string (*describe)(const std::string& path);
 };
 
-constexpr std::array<Kind, 7> kKinds{{
+constexpr std::array<Kind, 9> kKinds{{
     {"a checkpoint folder (holds config.json)", is_checkpoint, describe_checkpoint},
     {"a manifest (.tsv)", is_manifest, describe_manifest},
     {"a job file (.ini)", is_job, describe_job},
     {"activations (HDF5)", is_activations, describe_activations},
     {"Grams (HDF5)", is_gram, describe_gram},
     {"a compression plan (HDF5)", is_plan, describe_plan},
+    {"a codec (HDF5)", is_codec, describe_codec},
+    {"an archive of keys and values", is_archive, describe_archive},
     {"a token file (.bin, .npy, or any with a sidecar .json)", is_tokens, describe_tokens},
 }};
 

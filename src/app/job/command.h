@@ -7,7 +7,17 @@
 
 namespace headspan {
 
-enum class Command { study, calibrate, evaluate, plan, theory, inspect };
+enum class Command {
+  study,
+  calibrate,
+  evaluate,
+  plan,
+  theory,
+  archive_calibrate,
+  archive_encode,
+  archive_decode,
+  inspect
+};
 
 struct CommandRow {
   Command command;

@@ -12,6 +12,7 @@
 
 #include "app/job/job_words.h"
 #include "app/job/stored_bits.h"
+#include "base/range.h"
 #include "dist/matrix/grid_shape.h"
 #include "io/inputs/tokens.h"
 #include "io/outputs/compression_plan.h"
@@ -137,6 +138,22 @@ struct Job {
     bool reference = true;
     std::string summary;
   } evaluate;
+
+  struct Archive {
+    ArchiveAlgorithm algorithm = ArchiveAlgorithm::headspan;
+    std::int64_t exact_first = 4;
+    double maps = 0.1;
+    std::optional<std::int64_t> group;  ///< layers; nothing: as many as maps allows, at most 5
+    std::string codec;
+    std::string input;
+    std::string output;
+    double bits = 2;
+    std::optional<double> kl;
+    std::int64_t first_position = 0;
+    std::vector<std::int64_t> documents{0};
+    std::optional<Range> tokens;  ///< nothing: all
+    std::optional<Range> layers;
+  } archive;
 
   struct Run {
     std::optional<ComputeDevice> device;

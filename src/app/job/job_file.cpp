@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "app/job/job_options.h"
+#include "app/job/unknown_key.h"
 #include "app/job/value_kind.h"
 #include "base/error.h"
 #include "base/input_file.h"
@@ -18,67 +19,6 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr std::int64_t kLargestJobFile = 1 << 20;
-
-/// Returns the fewest insertions, deletions and replacements that turn a into b (Levenshtein).
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-/// Returns the key nearest to `name`, at most `limit` edits away; empty if there is none.
-std::string nearest_key(const std::string& name, std::size_t limit) {
-  std::string nearest;
-  std::size_t smallest = limit + 1;
-  for (const JobOption& option : job_options()) {
-    const std::size_t distance = edit_distance(name, option.name);
-    if (distance >= smallest) continue;
-    smallest = distance;
-    nearest = option.name;
-  }
-  return nearest;
-}
-
-/// Returns the texts of the options that match, separated by commas, without consecutive repetitions.
-template <class Matches, class Text>
-std::string list_options(const Matches& matches, const Text& text) {
-  std::string list;
-  std::string last;
-  for (const JobOption& option : job_options()) {
-    if (!matches(option) || text(option) == last) continue;
-    last = text(option);
-    list += (list.empty() ? "" : ", ") + last;
-  }
-  return list;
-}
-
-/// Returns what to write instead of the unknown key `name`.
-std::string advice(const std::string& name) {
-  const std::size_t dot = name.find('.');
-  const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
-  const std::string key = dot == std::string::npos ? name : name.substr(dot + 1);
-  const auto section_name = [](const JobOption& option) { return "[" + option.section() + "]"; };
-
-  const std::string slip = nearest_key(name, 1);
-  if (!slip.empty()) return "did you mean " + slip + "?";
-  const std::string homes = list_options([&](const JobOption& o) { return o.key() == key; }, section_name);
-  if (!homes.empty()) return key + " is a key of " + homes;
-  const std::string nearest = nearest_key(name, 2);
-  if (!nearest.empty()) return "did you mean " + nearest + "?";
-  const std::string siblings = list_options([&](const JobOption& o) { return o.section() == section; },
-                                            [](const JobOption& o) { return o.key(); });
-  if (!siblings.empty()) return "the keys of [" + section + "] are " + siblings;
-  return "the sections are " + list_options([](const JobOption&) { return true; }, section_name);
-}
 
 /// Returns the text with lines that start with ; emptied: Boost knows only comments that start with #.
 std::string without_semicolon_lines(const std::string& text) {
@@ -106,8 +46,11 @@ class Resolver {
   void check_bits() const;
   void resolve_calibrate() const;
   void resolve_evaluate() const;
+  void resolve_recoded() const;
+  void resolve_archive(Command command) const;
 
  private:
+  void check_rate() const;
   void check_inputs() const;
   void apply_mode() const;
   void check_predict() const;
@@ -260,14 +203,52 @@ void Resolver::resolve_evaluate() const {
   const Job::Evaluate& evaluate = job_.evaluate;
   check_one_checkpoint();
   if (!has("model.path")) missing("model.path", "give the checkpoint that is run");
-  if (!has("evaluate.plan") && evaluate.cache != CacheKind::full)
-    missing("evaluate.plan", "give a plan, or evaluate.cache = full");
+  if (!has("evaluate.plan") && !has("archive.codec") && evaluate.cache != CacheKind::full)
+    missing("evaluate.plan", "give a plan, a codec (archive.codec), or evaluate.cache = full");
+  if (has("archive.codec")) resolve_recoded();
   if (evaluate.prefill == Prefill::exact && evaluate.cache != CacheKind::compressed)
     refuse("evaluate.prefill", "is for evaluate.cache = compressed", "leave it out");
   const bool asks = has("evaluate.requests") || has("evaluate.generate");
   if (!asks && !has("evaluate.texts"))
     missing("evaluate.texts", "give texts, requests or contexts to generate from");
   if (asks && !has("evaluate.answers")) missing("evaluate.answers", "give the file for the answers");
+}
+
+/// Checks an evaluation of a codec.
+void Resolver::resolve_recoded() const {
+  const Job::Evaluate& evaluate = job_.evaluate;
+  if (has("evaluate.plan")) refuse("archive.codec", "is given beside evaluate.plan", "give one of the two");
+  if (evaluate.cache == CacheKind::simulated)
+    refuse("evaluate.cache", "is not for a codec", "leave it out, or give full");
+  if (evaluate.exact_recent > 0) refuse("evaluate.exact_recent", "is not for a codec", "leave it out");
+  check_rate();
+}
+
+void Resolver::check_rate() const {
+  if (has("archive.bits") && job_.archive.kl)
+    refuse("archive.kl", "is given beside archive.bits", "give one of the two");
+}
+
+void Resolver::resolve_archive(Command command) const {
+  for (const auto& [key, value] : given_)  // a job file may be that of all three commands
+    if (value.origin == kCommandLine && !find_job_option(key)->is_read_by(command))
+      refuse(key, std::string("is not for ") + row_of(command).name, "leave it out");
+  if (command == Command::archive_calibrate) {
+    check_one_checkpoint();
+    if (!has("model.path"))
+      missing("model.path", "give the checkpoint whose keys and values are to be coded");
+    if (!has("tokens.path")) missing("tokens.path", "give the tokens to calibrate on");
+    if (!has("archive.codec")) missing("archive.codec", "give the file for the codec");
+    return;
+  }
+  const bool encodes = command == Command::archive_encode;
+  if (!has("archive.codec")) missing("archive.codec", "give the codec of the model");
+  if (!has("archive.input"))
+    missing("archive.input", encodes ? "give the file of keys and values" : "give the archive");
+  if (!has("archive.output"))
+    missing("archive.output",
+            encodes ? "give the file for the archive" : "give the file for keys and values");
+  check_rate();
 }
 
 }  // namespace
@@ -283,10 +264,6 @@ std::string to_ini(const Job& job, Command command) {
     text += option.key() + " = " + value + "\n";
   }
   return text;
-}
-
-void refuse_unknown_key(const std::string& origin, const std::string& key, const std::string& text) {
-  throw InputError(origin, printable(key), printable(text), "is not a key", advice(key));
 }
 
 GivenKeys read_job_text(const std::string& name, const std::string& text) {
@@ -369,6 +346,11 @@ Job make_job(Command command, const std::string& name, const GivenKeys& given) {
       break;
     case Command::theory:
       check_theory(job.theory, given);
+      break;
+    case Command::archive_calibrate:
+    case Command::archive_encode:
+    case Command::archive_decode:
+      resolver.resolve_archive(command);
       break;
     case Command::inspect:
       break;

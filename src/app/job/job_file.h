@@ -14,7 +14,9 @@ namespace headspan {
 /// order of app/job/job_options.h. Reading it gives the same Job.
 std::string to_ini(const Job& job, Command command = Command::study);
 
-/// The text of a key, and where it came from: a job file, or "command line".
+constexpr char kCommandLine[] = "command line";  ///< where a key came from that no job file has
+
+/// The text of a key, and where it came from: a job file, or kCommandLine.
 struct GivenValue {
   std::string origin;
   std::string text;
@@ -34,9 +36,5 @@ GivenKeys read_job_file(const std::string& path);
 /// Makes the job of a command from the given keys: sets what follows from predict.mode, and refuses keys that
 /// contradict each other. Messages blame `name` for a key that is missing. Throws InputError.
 Job make_job(Command command, const std::string& name, const GivenKeys& given);
-
-/// Throws InputError for an unknown key; the message names the nearest key, or the section that has it.
-[[noreturn]] void refuse_unknown_key(const std::string& origin, const std::string& key,
-                                     const std::string& text);
 
 }  // namespace headspan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "app/job/value_kind.h"
@@ -252,6 +253,52 @@ std::vector<JobOption> evaluate_options() {
              "summary that is written (JSON)")};
 }
 
+/// FIRST:END, the indices from FIRST on, before END.
+ValueKind<Range> index_range() {
+  return {"FIRST:END, such as 0:128",
+          [](const std::string& text) {
+            const std::size_t colon = text.find(':');
+            if (colon == std::string::npos) throw BadValue("is not a range");
+            const auto index = integer(0);
+            const std::int64_t first = index.read(text.substr(0, colon)),
+                               end = index.read(text.substr(colon + 1));
+            if (end <= first) throw BadValue("is an empty range");
+            return Range{first, end - first};
+          },
+          [](const Range& range) {
+            return std::to_string(range.first) + ":" + std::to_string(range.first + range.count);
+          }};
+}
+
+std::vector<JobOption> archive_options() {
+  return {option("archive.algorithm", &Job::archive, &Job::Archive::algorithm,
+                 choice(archive_algorithm_words()), "how a codec is made; kvtc: as others do, to compare"),
+          option("archive.exact_first", &Job::archive, &Job::Archive::exact_first, integer(0),
+                 "number of tokens at the start of each document that archives keep as they are"),
+          option("archive.maps", &Job::archive, &Job::Archive::maps, share(),
+                 "share of the weights' bytes that the bases of a codec may take"),
+          option("archive.group", &Job::archive, &Job::Archive::group, automatic(integer(1)),
+                 "layers that are coded together; auto: as many as maps allows, at most 5"),
+          option("archive.codec", &Job::archive, &Job::Archive::codec, text("a path"),
+                 "calibrate: the codec that is written; encode, decode: the codec"),
+          option("archive.input", &Job::archive, &Job::Archive::input, text("a path"),
+                 "encode: keys and values (safetensors or HDF5); decode: the archive"),
+          option("archive.output", &Job::archive, &Job::Archive::output, text("a path"),
+                 "encode: the archive; decode: keys and values (.safetensors, .h5 or .hdf5)"),
+          option("archive.bits", &Job::archive, &Job::Archive::bits, positive(kUnbounded),
+                 "bits for a number, by the curve of the codec"),
+          option("archive.kl", &Job::archive, &Job::Archive::kl, automatic(positive(kUnbounded)),
+                 "instead of bits: what the model may lose, in nats per token, by the curve of the codec"),
+          option("archive.first_position", &Job::archive, &Job::Archive::first_position, integer(0),
+                 "position of the first token"),
+          option("archive.documents", &Job::archive, &Job::Archive::documents, list_of(integer(0)),
+                 "tokens at which documents begin, whose first ones are kept as they are"),
+          option("archive.tokens", &Job::archive, &Job::Archive::tokens, automatic(index_range()),
+                 "tokens that are decoded; auto: all"),
+          option("archive.layers", &Job::archive, &Job::Archive::layers, automatic(index_range()),
+                 "layers that are decoded; auto: all")};
+}
+
 std::vector<JobOption> run_options() {
   return {option("run.device", &Job::run, &Job::Run::device, choice_or_auto(device_words()),
                  "where models and products run"),
@@ -288,7 +335,7 @@ const std::vector<JobOption>& job_options() {
     std::vector<JobOption> all;
     for (const auto& part : {model_options(), tokens_options(), own_data_options(), predict_options(),
                              cross_options(), bound_options(), theory_options(), compress_options(),
-                             evaluate_options(), run_options(), output_options()})
+                             evaluate_options(), archive_options(), run_options(), output_options()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -297,7 +344,22 @@ const std::vector<JobOption>& job_options() {
 
 bool JobOption::is_read_by(Command command) const {
   static const std::set<std::string> of_many{"model.manifest", "model.select", "model.init", "model.seed"};
+  static const std::map<std::string, std::set<Command>> of_some{
+      {"archive.algorithm", {Command::archive_calibrate}},
+      {"archive.exact_first", {Command::archive_calibrate}},
+      {"archive.maps", {Command::archive_calibrate}},
+      {"archive.group", {Command::archive_calibrate}},
+      {"archive.input", {Command::archive_encode, Command::archive_decode}},
+      {"archive.output", {Command::archive_encode, Command::archive_decode}},
+      {"archive.bits", {Command::archive_encode, Command::evaluate}},
+      {"archive.kl", {Command::archive_encode, Command::evaluate}},
+      {"archive.first_position", {Command::archive_encode}},
+      {"archive.documents", {Command::archive_encode}},
+      {"archive.tokens", {Command::archive_decode}},
+      {"archive.layers", {Command::archive_decode}}};
   const CommandRow& row = row_of(command);
+  if (const auto found = of_some.find(name); found != of_some.end() && found->second.count(command) == 0)
+    return false;
   return row.reads(section()) && (row.many_checkpoints || of_many.count(name) == 0);
 }
 

@@ -82,6 +82,14 @@ inline const WordList<CacheKind>& cache_words() {
 
 /// evaluate.prefill: whether prompts attend to what is stored of them, or to their keys and values as they
 /// are.
+enum class ArchiveAlgorithm { headspan, kvtc };
+
+inline const WordList<ArchiveAlgorithm>& archive_algorithm_words() {
+  static const WordList<ArchiveAlgorithm> words{{"headspan", ArchiveAlgorithm::headspan},
+                                                {"kvtc", ArchiveAlgorithm::kvtc}};
+  return words;
+}
+
 enum class Prefill { compressed, exact };
 
 inline const WordList<Prefill>& prefill_words() {

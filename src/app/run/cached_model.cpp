@@ -42,6 +42,12 @@ CachedModel::CachedModel(const Transformer& model, const ModelInput& input, cons
   exact_prefill_ = options.exact_prefill;
 }
 
+CachedModel::CachedModel(const Transformer& model, const ModelInput& input, const ProcessLayout& processes,
+                         Recode recode)
+    : CachedModel(model, input, processes) {
+  recode_ = std::move(recode);
+}
+
 CachedModel::Plan CachedModel::make_plan(CachePlan plan) const {
   if (model_.device().is_cpu()) return {std::move(plan), {}};
   DevicePlan on_device = make_device_plan(plan, scalar_type(compute_), model_.device());
@@ -61,11 +67,16 @@ std::unique_ptr<KvCache> CachedModel::make_cache(CacheKind kind, std::size_t seq
   if (kind == CacheKind::simulated)
     return std::make_unique<SimulatedCache>(make_storing(compressed_, sequences, plain_),
                                             make_storing(replaced_, sequences, compute_));
-  if (kind == CacheKind::compressed && exact_prefill_) return make_prefilled(sequences);
+  if (kind == CacheKind::compressed && exact_prefill()) return make_rereadable(sequences);
   return make_storing(kind == CacheKind::full ? full_ : compressed_, sequences, plain_);
 }
 
-std::unique_ptr<PrefilledCache> CachedModel::make_prefilled(std::size_t sequences) const {
+std::unique_ptr<RereadableCache> CachedModel::make_rereadable(std::size_t sequences) const {
+  if (recode_)
+    return std::make_unique<RecodedCache>(
+        static_cast<std::int64_t>(sequences),
+        [this, sequences] { return make_storing(full_, sequences, plain_); }, recode_,
+        model_.config().kv_heads, model_.heads(Stream::k), processes_.tensor_device());
   if (!exact_prefill_) return nullptr;
   return std::make_unique<PrefilledCache>(make_storing(compressed_, sequences, plain_),
                                           make_storing(full_, sequences, plain_));

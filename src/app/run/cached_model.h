@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "io/outputs/compression_plan.h"
 #include "model/cache/prefilled_cache.h"
+#include "model/cache/recoded_cache.h"
 #include "model/device_cache/device_plan.h"
 
 namespace headspan {
@@ -40,16 +41,22 @@ class CachedModel {
   CachedModel(const Transformer& model, const ModelInput& input, const ProcessLayout& processes,
               const CompressionPlan& plan, const CompressedCacheOptions& options);
 
+  /// Full caches, and as compressed ones those whose prompts go through a codec.
+  CachedModel(const Transformer& model, const ModelInput& input, const ProcessLayout& processes,
+              Recode recode);
+
   const Transformer& model() const { return model_; }
   const ProcessLayout& processes() const { return processes_; }
   Dtype dtype() const { return plain_; }  ///< of the forward
-  bool exact_prefill() const { return exact_prefill_; }
+  /// Whether prompts attend to themselves as they are, and only continuations to what is stored.
+  bool exact_prefill() const { return exact_prefill_ || recode_; }
 
   /// Returns an empty cache for `sequences` sequences. Local; the ranks of a row make the same.
   std::unique_ptr<KvCache> make_cache(CacheKind kind, std::size_t sequences) const;
 
-  /// Returns an empty compressed cache of options.exact_prefill; null without that. Local.
-  std::unique_ptr<PrefilledCache> make_prefilled(std::size_t sequences) const;
+  /// Returns an empty compressed cache whose prompts attend to themselves as they are: through the codec, or
+  /// that of options.exact_prefill; null if there is neither. Local.
+  std::unique_ptr<RereadableCache> make_rereadable(std::size_t sequences) const;
 
   /// Returns the error for a forward pass of `what` that gave a number that is not finite.
   InputError overflow(const std::string& what) const;
@@ -68,6 +75,7 @@ class CachedModel {
   Dtype plain_, compute_;
   Plan full_, compressed_;
   bool exact_prefill_ = false;
+  Recode recode_;
   Plan replaced_;  // for what a simulated cache puts in place of the model's keys and values
 };
 

@@ -126,6 +126,12 @@ Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std
   return sample;
 }
 
+std::vector<std::int64_t> document_ends(const Job::Tokens& rule, const ModelConfig& config) {
+  std::vector<std::int64_t> ends = config.eos;
+  if (rule.eos) ends.insert(ends.end(), rule.eos->begin(), rule.eos->end());
+  return ends;
+}
+
 void tell(const Sample& sample, const Log& log) {
   for (const std::string& notice : sample.notices) log.notice(notice);
   if (!sample.mismatch.empty()) log.warning(sample.mismatch);

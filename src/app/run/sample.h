@@ -33,6 +33,10 @@ struct Sample {
 Sample take_sample(const Job::Tokens& rule, const ModelConfig& config, const std::string& config_path,
                    const std::string& model_name);
 
+/// Returns the ids behind which a new document begins in the middle of a sequence: the model's, and those
+/// that the job names. Local.
+std::vector<std::int64_t> document_ends(const Job::Tokens& rule, const ModelConfig& config);
+
 /// Logs the notices and the mismatch.
 void tell(const Sample& sample, const Log& log);
 

@@ -58,7 +58,11 @@ std::vector<std::string> input_files(const Job& job) {
        {job.file, job.model.manifest, job.activations.path, job.evaluate.requests, job.evaluate.generate})
     files.push_back(path);
   std::vector<std::string> published = job.grams.paths;
-  for (const std::string& path : {job.evaluate.plan, job.cross.grams})
+  const Job::Evaluate& evaluate = job.evaluate;
+  const bool is_read = !job.archive.input.empty() || !evaluate.texts.empty() || !evaluate.requests.empty() ||
+                       !evaluate.generate.empty();  // else the codec is written
+  const std::string codec = is_read ? job.archive.codec : "";
+  for (const std::string& path : {job.evaluate.plan, job.cross.grams, job.archive.input, codec})
     if (!path.empty()) published.push_back(path);
   for (const std::string& path : published)
     for (const char* suffix : {"", ".done"}) files.push_back(path + suffix);

@@ -50,6 +50,12 @@ Pair read_pair(const InputFile& file, std::int64_t offset) {
   return {number(0), number(4)};
 }
 
+bool begins_as_archive(const InputFile& file) {
+  std::array<char, kMagicBytes> magic{};
+  if (file.size() >= kMagicBytes) file.read(0, kMagicBytes, magic.data());
+  return std::memcmp(magic.data(), kMagic, magic.size()) == 0;
+}
+
 std::string header_text(const ArchiveHeader& header) {
   return json{{"headspan_archive", kSchema},
               {"codec_sha256", header.codec_sha256},
@@ -157,12 +163,12 @@ void ArchiveWriter::append(const std::vector<std::uint8_t>& block) {
 
 void ArchiveWriter::finish() const { HS_ASSERT(left_ == 0); }
 
+bool ArchiveReader::is_archive(const std::string& path) { return begins_as_archive(InputFile(path)); }
+
 ArchiveReader::ArchiveReader(const std::string& path) : file_(path) {
   const auto refuse = [&](const char* what) { throw InputError(path, "", "", what, kRight); };
   const std::int64_t size = file_.size();
-  std::array<char, kMagicBytes> magic{};
-  if (size >= kMagicBytes) file_.read(0, kMagicBytes, magic.data());
-  if (std::memcmp(magic.data(), kMagic, magic.size()) != 0) refuse("is no archive");
+  if (!begins_as_archive(file_)) refuse("is no archive");
   if (size < kMagicBytes + kPairBytes) refuse("is cut off");
   std::int64_t offset = kMagicBytes + kPairBytes;
   const Pair of_header = read_pair(file_, kMagicBytes);

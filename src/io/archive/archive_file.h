@@ -26,6 +26,8 @@
 
 namespace headspan {
 
+constexpr std::int64_t kBlockHead = 8;  ///< bytes before each block: its length and its CRC-32
+
 struct ArchiveHeader {
   std::string codec_sha256;                   ///< of the codec's file
   std::string config_sha256, weights_digest;  ///< of the model
@@ -62,6 +64,9 @@ class ArchiveReader {
   /// Opens an archive and reads its header and where its blocks are. Throws InputError if it is none, is cut
   /// off or has an unknown schema; its memory is bounded by the file's size.
   explicit ArchiveReader(const std::string& path);
+
+  /// Returns whether a file begins as archives do. Throws as InputFile does.
+  static bool is_archive(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
   const ArchiveHeader& header() const { return header_; }

@@ -42,6 +42,21 @@ void write_models(H5File& file, const std::vector<LevelModel>& models) {
   write_array(file, "models/offsets", offsets, {count, 2});
 }
 
+void write_curve(H5File& file, const std::vector<RatePoint>& curve) {
+  std::vector<std::int64_t> steps;
+  std::vector<double> bits, kl;
+  for (const RatePoint& point : curve) {
+    steps.push_back(point.step);
+    bits.push_back(point.bits);
+    kl.push_back(point.kl);
+  }
+  const auto count = static_cast<std::int64_t>(curve.size());
+  file.create_group("curve");
+  write_array(file, "curve/step", steps, {count});
+  write_array(file, "curve/bits", bits, {count});
+  write_array(file, "curve/kl", kl, {count});
+}
+
 void write_rotary(H5File& file, const KvCodec& codec) {
   file.write_attribute("/", "rotary_of_layer", codec.rotary_of_layer);
   file.create_group("rotary");
@@ -54,6 +69,20 @@ void write_rotary(H5File& file, const KvCodec& codec) {
   }
 }
 
+/// Writes [steps, runs, 2]: counts and bits, with zeros behind the last run.
+void write_runs(H5File& file, const std::string& name, const std::vector<std::vector<CodedRun>>& runs) {
+  std::size_t most = 1;
+  for (const auto& of_step : runs) most = std::max(most, of_step.size());
+  std::vector<std::int64_t> numbers(runs.size() * most * 2);
+  for (std::size_t step = 0; step < runs.size(); ++step)
+    for (std::size_t run = 0; run < runs[step].size(); ++run) {
+      numbers[2 * (step * most + run)] = runs[step][run].count;
+      numbers[2 * (step * most + run) + 1] = runs[step][run].bits;
+    }
+  write_array(file, name + "/runs", numbers,
+              {static_cast<std::int64_t>(runs.size()), static_cast<std::int64_t>(most), 2});
+}
+
 void write_group(H5File& file, const std::string& name, const KvCodec& codec, const CodecGroup& group) {
   const std::int64_t columns = codec.columns(group), n = group.coefficients(), d = codec.head_size;
   file.create_group(name);
@@ -64,6 +93,7 @@ void write_group(H5File& file, const std::string& name, const KvCodec& codec, co
   write_array(file, name + "/unwhitening", group.unwhitening, {group.layers, codec.kv_heads, d, d});
   write_array(file, name + "/basis", group.basis, {n, columns});
   write_array(file, name + "/scale", group.scale, {n});
+  if (!group.runs.empty()) return write_runs(file, name, group.runs);
   write_array(file, name + "/deviations", group.deviations, {kTokenClasses, n});
   write_array(file, name + "/class_weights", group.class_weights, {n});
   write_array(file, name + "/class_edges", group.class_edges, {kTokenClasses - 1});
@@ -89,6 +119,7 @@ class CodecReader {
     codec_.lowest_deviation = to_int(number("/", "lowest_deviation", -kMostDeviation, kMostDeviation));
     checked_mul(checked_mul(codec_.layers, codec_.kv_heads, "columns of a codec"),
                 checked_mul(codec_.head_size, codec_.head_size, "columns of a codec"), "columns of a codec");
+    read_curve();
     read_models();
     read_rotary();
     for (const auto& [name, stream] : cached_stream_words()) read_stream(name, codec_.streams[stream]);
@@ -136,7 +167,24 @@ class CodecReader {
     return values;
   }
 
+  /// Bits fall and the loss rises from point to point.
+  void read_curve() {
+    const std::vector<std::int64_t> shape = dataset("curve/step").shape();
+    if (shape.size() != 1 || shape[0] < 2 || shape[0] > kMostModels)
+      refuse("curve/step", "", "is no curve of at least two points");
+    const auto steps = array<std::int64_t>("curve/step", shape);
+    const auto bits = array<double>("curve/bits", shape), kl = array<double>("curve/kl", shape);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const bool follows = i == 0 || (steps[i] > steps[i - 1] && bits[i] < bits[i - 1] && kl[i] > kl[i - 1]);
+      if (!follows || std::abs(steps[i]) > kMostDeviation || !(bits[i] >= 0) || !(kl[i] > 0))
+        refuse("curve", std::to_string(i), "is a point that a codec cannot have here");
+      codec_.curve.push_back({static_cast<int>(steps[i]), bits[i], kl[i]});
+    }
+  }
+
+  /// A codec without models is one of runs.
   void read_models() {
+    if (!file_.has("models")) return;
     const std::vector<std::int64_t> shape = dataset("models/slots").shape();
     if (shape.size() != 2 || shape[0] < 1 || shape[0] > kMostModels || shape[1] < 2)
       refuse("models/slots", "", "is no table of models");
@@ -204,6 +252,10 @@ class CodecReader {
     group.unwhitening = array<float>(name + "/unwhitening", {group.layers, codec_.kv_heads, d, d});
     group.basis = array<std::int8_t>(name + "/basis", {n, columns});
     group.scale = array<float>(name + "/scale", {n});
+    if (codec_.models.empty()) {
+      read_runs(name, n, group);
+      return group;
+    }
     group.deviations = array<std::int16_t>(name + "/deviations", {kTokenClasses, n});
     for (const std::int16_t deviation : group.deviations)
       if (std::abs(deviation) > kMostDeviation)
@@ -213,6 +265,27 @@ class CodecReader {
     if (!std::is_sorted(group.class_edges.begin(), group.class_edges.end()))
       refuse(name + "/class_edges", "", "are not in order");
     return group;
+  }
+
+  void read_runs(const std::string& name, std::int64_t n, CodecGroup& group) const {
+    const std::vector<std::int64_t> shape = dataset(name + "/runs").shape();
+    if (shape.size() != 3 || shape[0] < 1 || shape[0] > kMostModels || shape[1] > n || shape[2] != 2)
+      refuse(name + "/runs", "", "is no table of runs");
+    const auto numbers = array<std::int64_t>(name + "/runs", shape);
+    for (std::int64_t step = 0; step < shape[0]; ++step) {
+      std::int64_t left = n;
+      std::vector<CodedRun> runs;
+      for (std::int64_t run = 0; run < shape[1]; ++run) {
+        const std::int64_t count = numbers[to_size(2 * (step * shape[1] + run))],
+                           bits = numbers[to_size(2 * (step * shape[1] + run) + 1)];
+        if (count == 0) break;
+        if (count < 0 || count > left || (bits != 2 && bits != 4 && bits != 8))
+          refuse(name + "/runs", std::to_string(step), "has a run that no codec has");
+        left -= count;
+        runs.push_back({count, to_int(bits)});
+      }
+      group.runs.push_back(std::move(runs));
+    }
   }
 
   std::string path_;
@@ -233,7 +306,8 @@ void write_codec(const std::string& path, const KvCodec& codec, const NetcdfAttr
   file.write_attribute("/", "head_size", codec.head_size);
   file.write_attribute("/", "exact_first", codec.exact_first);
   file.write_attribute("/", "lowest_deviation", std::int64_t{codec.lowest_deviation});
-  write_models(file, codec.models);
+  write_curve(file, codec.curve);
+  if (!codec.models.empty()) write_models(file, codec.models);
   write_rotary(file, codec);
   for (const auto& [stream, groups] : codec.streams) {
     const std::string& name = word_of(cached_stream_words(), stream);

@@ -2,7 +2,12 @@
 //
 //   /                 attributes: headspan_codec, the schema; config_sha256, weights_digest, layers,
 //   kv_heads,
-//                     head_size, exact_first, lowest_deviation; others that describe the run
+//                     head_size, exact_first, lowest_deviation, rotary_of_layer: [layers]; others that
+//                     describe the run
+//
+//   /curve            step: [P] int64, in sixteenths of an octave; bits: [P] float64, of a coded number; kl:
+//   [P]
+//                     float64, nats per token
 //
 //   /models           slots: [M, S] uint16, 0 after a model's last symbol; shift: [M] int64; offsets: [M, 2]
 //                     float32, of a level of 1 and of more

@@ -95,51 +95,93 @@ GroupCoder::GroupCoder(const KvCodec& codec, const CodecGroup& group, const Leve
   forward_ = times_blocks(basis, group.whitening, columns_, codec.head_size);  // S is symmetric
 }
 
-std::vector<int> GroupCoder::models_of(int step) const {
-  std::vector<int> models;
-  models.reserve(group_.deviations.size());
-  for (const std::int16_t deviation : group_.deviations) {
-    const std::int64_t model = std::int64_t{deviation} - step - lowest_deviation_;
-    if (model >= models_)
-      throw InputError("", "step", std::to_string(step), "is too small for the codec", "spend fewer bits");
-    models.push_back(model < 0 ? kNoModel : static_cast<int>(model));
-  }
-  return models;
+GroupCoder::Levels GroupCoder::levels_of(int step) const {
+  const auto model_of = [&](std::int64_t c, std::int64_t j) {
+    const std::int64_t model =
+        std::int64_t{group_.deviations[to_size(c * coefficients_ + j)]} - step - lowest_deviation_;
+    return model < 0 ? kNoModel : static_cast<int>(std::min(model, models_ - 1));
+  };
+  Levels levels;
+  for (std::int64_t j = coefficients_; levels.count == 0 && j > 0; --j)
+    for (int c = 0; c < kTokenClasses; ++c)
+      if (model_of(c, j - 1) != kNoModel) levels.count = j;
+  for (int c = 0; c < kTokenClasses; ++c)
+    for (std::int64_t j = 0; j < levels.count; ++j) levels.models.push_back(model_of(c, j));
+  return levels;
+}
+
+const std::vector<CodedRun>& GroupCoder::runs_of(int step) const {
+  if (step < 0 || step >= static_cast<int>(group_.runs.size()))
+    throw InputError("", "step", std::to_string(step), "is none of the codec's");
+  return group_.runs[to_size(step)];
+}
+
+std::int64_t GroupCoder::weighted() const {
+  std::int64_t count = coefficients_;
+  while (count > 0 && group_.class_weights[to_size(count - 1)] == 0) --count;
+  return count;
+}
+
+float GroupCoder::energy(const float* coefficients) const {
+  float sum = 0;
+  for (std::int64_t j = 0; j < weighted(); ++j)
+    sum += group_.class_weights[to_size(j)] * coefficients[j] * coefficients[j];
+  return sum;
 }
 
 std::uint8_t GroupCoder::class_of(const float* coefficients) const {
-  float sum = 0;
-  for (std::int64_t j = 0; j < coefficients_; ++j)
-    sum += group_.class_weights[to_size(j)] * coefficients[j] * coefficients[j];
   const auto& edges = group_.class_edges;
-  return static_cast<std::uint8_t>(std::upper_bound(edges.begin(), edges.end(), sum) - edges.begin());
+  return static_cast<std::uint8_t>(std::upper_bound(edges.begin(), edges.end(), energy(coefficients)) -
+                                   edges.begin());
+}
+
+std::vector<float> GroupCoder::coefficients(const float* x, std::int64_t tokens, std::int64_t count) const {
+  std::vector<float> centred(x, x + tokens * columns_);
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t k = 0; k < columns_; ++k) centred[to_size(t * columns_ + k)] -= group_.mean[to_size(k)];
+  std::vector<float> found(to_size(tokens * count));
+  multiply_linear<float>({centred.data(), tokens, columns_, forward_.data(), count}, found.data());
+  return found;
 }
 
 std::vector<std::uint8_t> GroupCoder::encode(const float* x, std::int64_t tokens, int step) const {
   HS_ASSERT(tokens >= 1 && tokens <= kBlockTokens);
-  std::vector<float> centred(x, x + tokens * columns_);
-  for (std::int64_t k = 0; k < tokens * columns_; ++k)
-    centred[to_size(k)] -= group_.mean[to_size(k % columns_)];
-  std::vector<float> coefficients = product(centred, forward_, columns_);
-  const std::vector<int> models = models_of(step);
-  LevelBlock block{{}, coefficients_, models.data()};
-  for (std::int64_t token = 0; token < tokens; ++token)
-    block.classes.push_back(class_of(&coefficients[to_size(token * coefficients_)]));
+  if (!group_.runs.empty())
+    return encode_runs(runs_of(step), coefficients(x, tokens).data(), tokens, coefficients_);
+  const Levels levels = levels_of(step);
+  const std::int64_t count = std::max(levels.count, weighted());
+  const std::vector<float> found = coefficients(x, tokens, count);
+  LevelBlock block{{}, levels.count, levels.models.data()};
   const float per_step = std::exp2(-static_cast<float>(step) / kPerOctave);
-  for (float& coefficient : coefficients) coefficient *= per_step;
-  return levels_.encode(block, coefficients.data());
+  std::vector<float> in_steps(to_size(tokens * levels.count));
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const float* const of_token = found.data() + token * count;
+    block.classes.push_back(class_of(of_token));
+    for (std::int64_t j = 0; j < levels.count; ++j)
+      in_steps[to_size(token * levels.count + j)] = of_token[j] * per_step;
+  }
+  return levels_.encode(block, in_steps.data());
 }
 
 void GroupCoder::decode(const std::uint8_t* bytes, std::int64_t size, std::int64_t tokens, int step,
                         float* x) const {
-  const std::vector<int> models = models_of(step);
-  LevelBlock block{std::vector<std::uint8_t>(to_size(tokens)), coefficients_, models.data()};
-  std::vector<float> coefficients(to_size(tokens * coefficients_));
-  levels_.decode(bytes, size, block, coefficients.data());
-  const float of_step = std::exp2(static_cast<float>(step) / kPerOctave);
-  for (float& coefficient : coefficients) coefficient *= of_step;
-  multiply_linear<float>({coefficients.data(), tokens, coefficients_, backward_.data(), columns_}, x);
-  for (std::int64_t k = 0; k < tokens * columns_; ++k) x[k] += group_.mean[to_size(k % columns_)];
+  std::int64_t count = coefficients_;
+  std::vector<float> coefficients;
+  if (group_.runs.empty()) {
+    const Levels levels = levels_of(step);
+    count = levels.count;
+    LevelBlock block{std::vector<std::uint8_t>(to_size(tokens)), count, levels.models.data()};
+    coefficients.resize(to_size(tokens * count));
+    levels_.decode(bytes, size, block, coefficients.data());
+    const float of_step = std::exp2(static_cast<float>(step) / kPerOctave);
+    for (float& coefficient : coefficients) coefficient *= of_step;
+  } else {
+    coefficients.resize(to_size(tokens * count));
+    decode_runs(runs_of(step), bytes, size, tokens, count, coefficients.data());
+  }
+  multiply_linear<float>({coefficients.data(), tokens, count, backward_.data(), columns_, coefficients_}, x);
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t k = 0; k < columns_; ++k) x[t * columns_ + k] += group_.mean[to_size(k)];
 }
 
 }  // namespace headspan

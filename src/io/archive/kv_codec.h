@@ -13,6 +13,7 @@
 
 #include "io/archive/level_coder.h"
 #include "io/archive/rotary.h"
+#include "io/archive/run_coder.h"
 #include "io/stream.h"
 
 namespace headspan {
@@ -31,7 +32,18 @@ struct CodecGroup {
   std::vector<float> class_weights;      ///< [n] of the squared coefficients whose sum tells a token's class
   std::vector<float> class_edges;  ///< [kTokenClasses - 1] ascending: the least sums of classes 1, 2, ..
 
+  /// In place of deviations and classes, by step: how KVTC rounds the coefficients. Empty for headspan's
+  /// codec.
+  std::vector<std::vector<CodedRun>> runs;
+
   std::int64_t coefficients() const { return static_cast<std::int64_t>(scale.size()); }
+};
+
+/// What a step costs, measured on tokens that the codec was not fitted to.
+struct RatePoint {
+  int step = 0;     ///< sixteenths of an octave, or the number of a division into runs
+  double bits = 0;  ///< for a number of a coded token
+  double kl = 0;    ///< of the model behind what was decoded, in nats per token
 };
 
 struct KvCodec {
@@ -39,6 +51,7 @@ struct KvCodec {
   std::int64_t layers = 0, kv_heads = 0, head_size = 0;
   std::int64_t exact_first = 0;    ///< first tokens of each document that archives keep as they are
   int lowest_deviation = 0;        ///< of the first model, divided by the step; below it nothing is stored
+  std::vector<RatePoint> curve;    ///< steps ascending
   std::vector<LevelModel> models;  ///< a sixteenth of an octave apart
   std::vector<RotaryRule> rotary;  ///< of the model's keys
   std::vector<std::int64_t> rotary_of_layer;          ///< [layers]: which rule, -1 for none

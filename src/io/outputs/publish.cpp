@@ -70,7 +70,7 @@ void complete(const Publication& publication, const std::string& temporary,
               const std::function<void(const std::string&)>& verify) {
   const std::string& path = publication.path;
   try {
-    H5File::open(temporary).close();
+    if (publication.is_hdf5) H5File::open(temporary).close();
     verify(temporary);
   } catch (const InputError& e) {  // the program wrote this file: it is no input
     throw Error(e.what());

@@ -44,9 +44,10 @@ struct Publication {
   std::string job_id;  ///< becomes part of a file name
   std::string job_digest;
   const LockFile* lock = nullptr;  ///< on rank 0: checked before the file gets its name
+  bool is_hdf5 = true;             ///< which is then checked too
 };
 
-/// Publishes an HDF5 file, replacing an existing one. Creates its folder, and removes every other PATH.tmp.*
+/// Publishes a file, replacing an existing one. Creates its folder, and removes every other PATH.tmp.*
 /// as left unfinished by a dead job. `write(temporary)` runs on every rank and must leave the file closed; it
 /// may be collective over `comm`, and must then make a failure of one rank fail all (AgreedError) before the
 /// next collective call. `verify(temporary)` runs on rank 0 and throws if the file is wrong. On failure the

@@ -69,6 +69,18 @@ class KvCache {
   std::vector<std::int64_t> lengths_;
 };
 
+/// A cache whose prompts attend to themselves as they are, and that can then be read again: each token as if
+/// it were the first one behind a prompt.
+class RereadableCache : public KvCache {
+ public:
+  /// Ends the prompts and lets the sequences be read again, in the same chunks: every token attends to what
+  /// is stored of the tokens up to its own, and nothing more is stored. Collective, as attend is.
+  virtual void read_again() = 0;
+
+ protected:
+  using KvCache::KvCache;
+};
+
 /// The dtypes of a cache.
 struct CacheTypes {
   Dtype compute;  ///< of attention: float32 or float64

@@ -6,7 +6,7 @@
 namespace headspan {
 
 PrefilledCache::PrefilledCache(std::unique_ptr<StoringCache> stored, std::unique_ptr<StoringCache> full)
-    : KvCache(static_cast<std::int64_t>(stored->lengths().size())),
+    : RereadableCache(static_cast<std::int64_t>(stored->lengths().size())),
       stored_(std::move(stored)),
       full_(std::move(full)) {}
 

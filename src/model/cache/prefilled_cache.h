@@ -10,7 +10,7 @@
 
 namespace headspan {
 
-class PrefilledCache : public KvCache {
+class PrefilledCache : public RereadableCache {
  public:
   /// Takes two fresh caches for the same sequences and heads. `full` is freed when the prompts end.
   PrefilledCache(std::unique_ptr<StoringCache> stored, std::unique_ptr<StoringCache> full);
@@ -22,9 +22,7 @@ class PrefilledCache : public KvCache {
   void end_prompts() override;
   CacheBytes bytes() const override;
 
-  /// Ends the prompts and lets the sequences be read again, in the same chunks: every token attends to what
-  /// is stored of the tokens up to its own, and nothing more is stored.
-  void read_again();
+  void read_again() override;
 
  private:
   enum class Phase { prompts, continuations, second_reading };

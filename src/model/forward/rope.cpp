@@ -95,6 +95,12 @@ at::Tensor rope_frequencies(const RopeRule& rule, std::int64_t rotated, std::int
   return std::visit([&](const auto& scaling) { return scaled(scaling, rule, plain, length); }, rule.scaling);
 }
 
+std::vector<float> rotary_frequencies(const RopeRule& rule, std::int64_t rotated) {
+  const at::Tensor frequencies = rope_frequencies(rule, rotated, 0, at::kFloat).contiguous();
+  const auto* const first = frequencies.data_ptr<float>();
+  return {first, first + frequencies.numel()};
+}
+
 RopeTable make_rope_table(const RopeRule& rule, std::int64_t rotated, const RopePositions& positions,
                           at::ScalarType dtype) {
   const at::ScalarType wide = dtype == at::kDouble ? at::kDouble : at::kFloat;

@@ -22,6 +22,9 @@ struct RopeTable {
 at::Tensor rope_frequencies(const RopeRule& rule, std::int64_t rotated, std::int64_t length,
                             at::ScalarType dtype);
 
+/// Returns the frequencies in float32 as numbers, of a rule whose frequencies do not depend on the length.
+std::vector<float> rotary_frequencies(const RopeRule& rule, std::int64_t rotated);
+
 /// Which tokens a table is for: sequences of `lengths` end to end; sequence s begins at position starts[s].
 struct RopePositions {
   const std::vector<std::int64_t>& starts;

@@ -1,0 +1,263 @@
+#include "app/archive/calibrate_codec.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/archive/codec_curve.h"
+#include "app/archive/codec_groups.h"
+#include "app/archive/codec_rotary.h"
+#include "app/archive/codec_runs.h"
+#include "app/archive/codec_statistics.h"
+#include "app/capture/capture.h"
+#include "app/job/job_file.h"
+#include "app/job/job_rules.h"
+#include "app/plan/memory_check.h"
+#include "app/run/batch_tokens.h"
+#include "app/run/library_versions.h"
+#include "app/run/model_input.h"
+#include "app/run/output_lock.h"
+#include "app/run/rank_resources.h"
+#include "app/run/run_clock.h"
+#include "app/run/write_target.h"
+#include "app/sources/value_range.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/printable.h"
+#include "base/progress.h"
+#include "base/provenance.h"
+#include "base/sha256.h"
+#include "dist/comm/agreement.h"
+#include "io/archive/codec_file.h"
+#include "io/checkpoint/content_digest.h"
+#include "io/outputs/publish.h"
+
+namespace headspan {
+namespace {
+
+constexpr std::int64_t kMostLayers = 5;  // of a group, unless asked: more gain little and decode slower
+
+struct Prepared {
+  ModelInput input;
+  Job::Tokens tokens;  ///< the job's; also skips the tokens that archives keep as they are
+  Sample sample;
+  GroupSize size;
+  KvCodec codec;  ///< sizes, digests and rotary rules
+  std::string tokens_sha256;
+};
+
+/// Returns the size of the groups whose bases take at most `share` of the weights' bytes.
+GroupSize group_size(const Job::Archive& archive, const ModelConfig& config, double weight_bytes) {
+  const double of_layer = real(config.kv_heads * config.head_size);
+  if (archive.algorithm == ArchiveAlgorithm::kvtc)
+    return {archive.group.value_or(config.layers), config.layers * config.kv_heads * config.head_size};
+  const auto fitting = static_cast<std::int64_t>(archive.maps * weight_bytes /
+                                                 (2 * real(config.layers) * of_layer * of_layer));
+  const std::int64_t layers = archive.group.value_or(std::clamp<std::int64_t>(fitting, 1, kMostLayers));
+  return {std::min(layers, config.layers), config.layers * config.kv_heads * config.head_size};
+}
+
+double bytes_of(const Checkpoint& checkpoint) {
+  double bytes = 0;
+  for (const std::string& name : checkpoint.names()) {
+    const TensorEntry& entry = checkpoint.entry(name);
+    bytes += real(entry.end - entry.begin);
+  }
+  return bytes;
+}
+
+/// Throws InputError unless the fit part has twice as many tokens as a group has columns.
+void check_fit_tokens(const Prepared& prepared) {
+  const ModelConfig& config = prepared.input.config;
+  const std::int64_t columns = prepared.size.layers * config.kv_heads * config.head_size;
+  std::int64_t fit = 0;
+  for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
+    if (prepared.sample.heldout[s] == 0)
+      fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - prepared.tokens.skip_first);
+  if (fit < 2 * columns)
+    throw InputError(prepared.tokens.path, "tokens.limit", std::to_string(prepared.tokens.limit),
+                     "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
+                         " columns of a group of layers on",
+                     "give at least " + std::to_string(2 * columns) + ", or fewer layers in archive.group");
+}
+
+/// Reads and checks everything that the job names except the values of the weights. Throws InputError. Local.
+Prepared prepare(const Job& job) {
+  Prepared prepared{open_model(job.model, job.model.path, false, true), job.tokens, {}, {}, {}, {}};
+  const ModelConfig& config = prepared.input.config;
+  prepared.tokens.skip_first = std::max(job.tokens.skip_first, job.archive.exact_first);
+  prepared.sample = take_sample(prepared.tokens, config, prepared.input.config_path, job.model.name);
+  prepared.size = group_size(job.archive, config, bytes_of(*prepared.input.checkpoint));
+  check_fit_tokens(prepared);
+  KvCodec& codec = prepared.codec;
+  codec.config_sha256 = prepared.input.config_sha256;
+  codec.layers = config.layers;
+  codec.kv_heads = config.kv_heads;
+  codec.head_size = config.head_size;
+  codec.exact_first = job.archive.exact_first;
+  set_rotary(config, prepared.input.config_path, codec);
+  return prepared;
+}
+
+/// Runs the model over the tokens: Grams of all keys before the rotary embedding and of all values, and what
+/// attention does with them. Collective over the group.
+Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model,
+                      const ProcessLayout& processes, const Log& log, Profile& profile) {
+  const ModelInput& input = prepared.input;
+  CaptureRequest request;
+  request.streams = {Stream::k, Stream::v};
+  request.point = CapturePoint::normed;
+  request.batch_tokens = batch_tokens(job.run, prepared.sample, processes);
+  request.skip_first = prepared.tokens.skip_first;
+  AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
+  request.attention = &sums;
+  Progress progress(log, "forward", "tokens", prepared.sample.total());
+  const auto run = [&](auto zero) {
+    return capture_grams<decltype(zero)>(model, prepared.sample, request, processes, progress, profile);
+  };
+  std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
+  Calibration calibration{input.config,
+                          stream_layout(input.config, Stream::k),
+                          fit_rules(PredictMode::corrected, input.dtype, Precision::float64),
+                          finish_attention(sums, model, processes, grams[0].fit.tokens),
+                          {},
+                          {}};
+  for (std::size_t i = 0; i < grams.size(); ++i) {
+    StreamEvidence evidence;
+    evidence.origin = {request.streams[i], CapturePoint::normed, input.dtype, Precision::float64, 0};
+    evidence.layout = calibration.layout;
+    evidence.rules = calibration.rules;
+    evidence.grams = std::move(grams[i]);
+    check_value_range(job.model.path, evidence);
+    calibration.grams.emplace(request.streams[i], std::move(*evidence.grams));
+  }
+  const AttentionMoments& moments = calibration.moments;
+  check_attention_range(job.model.path, input.dtype, moments.heads, moments.scale, moments.query,
+                        processes.group());
+  return calibration;
+}
+
+/// The metric in which all columns count alike.
+std::vector<double> plain_metric(const KvCodec& codec) {
+  const std::int64_t d = codec.head_size;
+  std::vector<double> metric(to_size(codec.layers * codec.kv_heads * d * d));
+  for (std::int64_t row = 0; row < codec.layers * codec.kv_heads * d; ++row)
+    metric[to_size(row * d + row % d)] = 1;
+  return metric;
+}
+
+/// Fits the groups of the codec. Collective over the group.
+void set_groups(const Calibration& calibration, const Prepared& prepared, ArchiveAlgorithm algorithm,
+                KvCodec& codec) {
+  std::map<Stream, std::vector<double>> metrics;
+  if (algorithm == ArchiveAlgorithm::kvtc) {
+    metrics = {{Stream::k, plain_metric(codec)}, {Stream::v, plain_metric(codec)}};
+  } else {
+    metrics = head_metrics(calibration);
+    metrics[Stream::k] =
+        key_metric_before_rotary(codec, metrics.at(Stream::k), prepared.tokens.sequence_length);
+  }
+  codec.streams = fit_groups(calibration, metrics, prepared.size);
+}
+
+KvCodec make_codec(const Job& job, const Prepared& prepared, const ProcessLayout& processes, const Log& log,
+                   Profile& profile) {
+  const Transformer model = load_model(job.model, prepared.input, true, processes, log, job.model.path);
+  KvCodec codec = prepared.codec;
+  {
+    const Calibration calibration = run_model(job, prepared, model, processes, log, profile);
+    const auto phase = profile.enter("groups");
+    set_groups(calibration, prepared, job.archive.algorithm, codec);
+  }
+  {
+    const auto phase = profile.enter("statistics");
+    const CodecTokens tokens{prepared.sample, prepared.tokens.skip_first,
+                             batch_tokens(job.run, prepared.sample, processes)};
+    if (job.archive.algorithm == ArchiveAlgorithm::kvtc)
+      set_runs(model, tokens, processes, codec);
+    else
+      set_statistics(model, tokens, processes, codec);
+  }
+  const auto phase = profile.enter("curve");
+  Recoder recoder(codec, 0, document_ends(job.tokens, prepared.input.config));
+  const CachedModel cached(model, prepared.input, processes,
+                           [&](const auto& ids, auto& k, auto& v) { recoder.recode(ids, k, v); });
+  codec.curve = measure_curve(cached, prepared.sample, recoder);
+  return codec;
+}
+
+void publish_codec(const Job& job, const Prepared& prepared, const KvCodec& codec,
+                   const Publication& publication, const Comm& world) {
+  const std::string now = iso_time_utc();
+  NetcdfAttributes more{{"title", "Codec of the keys and values of " + job.model.path},
+                        {"source", program_name()},
+                        {"history", now + " headspan archive calibrate"},
+                        {"date_created", now},
+                        {"model_type", prepared.input.config.model_type},
+                        {"tokens_path", job.tokens.path},
+                        {"tokens_sha256", prepared.tokens_sha256},
+                        {"job", to_ini(job, Command::archive_calibrate)},
+                        {"versions", library_versions()},
+                        {"git", git_id()}};
+  if (!prepared.sample.mismatch.empty()) more.push_back({"tokens_mismatch", prepared.sample.mismatch});
+  publish(
+      world, publication,
+      [&](const std::string& path) {
+        if (world.is_root()) write_codec(path, codec, more);
+      },
+      [](const std::string& path) { read_codec(path); });
+}
+
+void print_summary(const Job& job, const KvCodec& codec, double seconds) {
+  for (const RatePoint& point : codec.curve)
+    std::printf("step=%d bits=%.3f kl=%.3g\n", point.step, point.bits, point.kl);
+  std::printf("codec=%s groups=%zu\nstatus=done units=1 skipped=0 seconds=%.1f\n",
+              escaped(job.archive.codec).c_str(), codec.streams.at(Stream::k).size(), seconds);
+}
+
+}  // namespace
+
+int calibrate_codec(const Job& job, const Comm& world) {
+  const double start = steady_seconds();
+  const Log log(world.is_root());
+  start_threads(world);
+  const double memory = memory_of_rank(job.run, world);
+  std::optional<Prepared> prepared;
+  int tensor_parallel = 1;
+  const std::string& path = job.archive.codec;
+  agree(world, [&] {
+    for (const char* suffix : {"", ".done", ".lock"})
+      check_target({"archive.codec", path, path + suffix}, input_files(job));
+    check_file_name(path, "archive.codec", path);
+    prepared = prepare(job);
+    const ModelConfig& config = prepared->input.config;
+    const std::vector<double> columns(2, real(config.layers * config.kv_heads * config.head_size));
+    check_grams_fit(job.run, gram_bytes(columns, prepared->sample.has_heldout() ? 2 : 1), world.size(),
+                    memory);
+    check_one_group(job.run, world.size());
+    tensor_parallel = choose_tensor_parallel(
+        job.run, job.model, {{{job.model.path, config}}, prepared->input.dtype, true}, world.size(), memory);
+  });
+  prepared->tokens_sha256 = hash_tokens(job.tokens, world);
+  agree(world, [&] { prepared->codec.weights_digest = weights_digest(*prepared->input.checkpoint); });
+  const std::string id = world.broadcast(job_id(), 0);
+  KvCodec codec;
+  std::unique_ptr<LockFile> lock;
+  try {
+    lock = take_lock(path, id, world, log);
+    tell(prepared->sample, log);
+    const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
+    Profile profile;
+    codec = make_codec(job, *prepared, processes, log, profile);
+    log.event("seconds", profile_fields(profile));
+  } catch (const Stopped&) {
+    if (world.is_root())
+      std::fprintf(stderr, "headspan: stopped by a signal: %s is not written\n", escaped(path).c_str());
+    return 1;
+  }
+  publish_codec(job, *prepared, codec,
+                {path, id, sha256_hex(to_ini(job, Command::archive_calibrate)), lock.get()}, world);
+  if (world.is_root()) print_summary(job, codec, steady_seconds() - start);
+  return 0;
+}
+
+}  // namespace headspan

@@ -75,13 +75,14 @@ def both_names(a, b):
 def compression(arguments):
     from .aggregate import replace
     from .compression.page import curve_files, render, save_curves
-    from .compression.plan import files_of_folders, read_folders
+    from .compression.plan import files_of_folders, read_archives, read_folders
     files = curve_files(arguments.figures) if arguments.figures else ()
     check_targets([arguments.output, *files], files_of_folders(arguments.folders))
     models, refused = read_folders(arguments.folders)
-    page = render(models, refused)
+    archives = read_archives(arguments.folders)
+    page = render(models, refused, archives)
     if files:
-        save_curves(models, arguments.figures)
+        save_curves(models, arguments.figures, archives)
     replace(arguments.output, lambda path: path.write_text(page, encoding="utf-8"))
     report_complaints(refused)
     print(f"status=done models={len(models)} runs={sum(map(len, models))} refused={len(refused)} "

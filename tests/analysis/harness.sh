@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs test_harness_metrics.py, test_capture_models.py, test_cache_models.py, test_export.py and test_convert.py, which need
-# lm_eval, torch, transformers and accelerate. Takes five minutes.
+# Runs test_harness_metrics.py, test_capture_models.py, test_cache_models.py, test_archive_models.py, test_export.py
+# and test_convert.py, which need lm_eval, torch, transformers and accelerate. Takes six minutes.
 #
 #   bash tests/analysis/harness.sh [PYTHON [PROGRAM]]
 #
@@ -37,7 +37,7 @@ fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1
 status=0
-for test in harness_metrics capture_models cache_models export; do
+for test in harness_metrics capture_models cache_models archive_models export; do
   "$python" -B "tests/analysis/test_$test.py" "$program" mpirun || status=1  # 77: a package is missing, as it says
 done
 "$python" -B tests/checkpoints/test_convert.py || status=1

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 from browser import Page
 from matplotlib.image import imread
-from plans import MODEL, write_plan, write_run, write_summary
+from plans import MODEL, on_both, write_plan, write_run, write_summary
 from samples import check_nothing_is_replaced, lead_away, replace_by_fifo, run, within, write_done
 
 from headspan_report.figures import compression as compression_figures
@@ -19,11 +19,6 @@ INT8, LATENT, WHOLE = "quantise-8", "latent-0.25", "latent-whole-kv-0.5"
 KEYS, VALUES, HEADS = "headspan-k-0.5", "headspan-v-0.5", "headspan-kv-0.5"
 # Layers keep 3, 2 and 1 of 4 heads of 4 bytes in K and V. Layer 1 refers to the 3 of layer 0, layer 2 to all 5 before.
 HEADS_STORED, HEADS_READ = 2 * 4 * (3 + 2 + 1), 2 * 4 * (3 + (2 + 3) + (1 + 5))  # 48 and 112 of 96
-
-
-def on_both(kl, error, other_kl, other_error):
-    """Returns results for a text of the calibration's domain, and for another; the loss increases by as much as KL."""
-    return {"docs.heldout": (3 + kl, 0.1, 3, kl, error), "prose.heldout": (5 + other_kl, 0.2, 5, other_kl, other_error)}
 
 
 def write_sample(folder):

@@ -132,6 +132,26 @@ class CompressionJobs(StudyTest):
                     "or SCOPE"])
         self.assertFalse(out.exists())
 
+    def test_archives(self):
+        """A codec serves all numbers of bits, and its curve is on the page beside the plans."""
+        out = self.folder / "archives"
+        arguments = (MODEL, TOKENS / "docs.fit.bin", out, TOKENS / "docs.heldout.bin", "--", *SMALL)
+        more = {"METHODS": "quantise-4 archive-2 archive-1 kvtc-2", "FIT_TOKENS": "8000", "TEXT_TOKENS": "500"}
+        made = self.script("compression.sh", *arguments, **more)
+        self.assertEqual(made, ["quantise-4", "archive-2", "kvtc-2", "archive-1"])
+        self.assertEqual(sorted(path.name for path in out.glob("*.codec")), ["archive.codec", "kvtc.codec"])
+        found = {name: json.loads((out / f"{name}.json").read_text()) for name in made[1:]}
+        for name, summary in found.items():
+            bits = float(name.split("-")[1])
+            self.assertAlmostEqual(summary["archive"]["bits"] / bits, 1, delta=0.15)
+            self.assertEqual(summary["archive"]["algorithm"], {"archive": "headspan", "kvtc": "kvtc"}[name.split("-")[0]])
+        kl = {name: summary["texts"]["docs.heldout"]["kl"] for name, summary in found.items()}
+        self.assertLess(kl["archive-2"], kl["archive-1"])
+        self.assertLess(kl["archive-2"], kl["kvtc-2"])
+        self.assertEqual(self.script("compression.sh", *arguments, **more), [])
+        self.assertEqual(self.script("compression.sh", *arguments, "--archive.bits", "3", code=2, METHODS="archive-*"), [
+            "command line: --archive.bits: is given by this script for archive-4; leave it out, or set METHODS, EFFORT or SCOPE"])
+
     def test_the_effort_is_the_one_that_is_asked_for(self):
         for effort, units in (("quick", "residual"), ("auto", "measured")):
             out = self.folder / units

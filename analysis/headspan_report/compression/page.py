@@ -13,7 +13,7 @@ from ..figures import compression as figures
 from ..figures.axes import WIDE, files_of, save, style
 from ..figures.selection import LETTERS
 from ..page import as_json, environment, picture, plot_library, template_text
-from .plan import STREAMS, UNCALIBRATED, domain_of
+from .plan import STREAMS, UNCALIBRATED, domain_of, weights_of
 
 CONTEXTS = (512, 2048, 8192)  # tokens, for which the table counts all bytes
 LIMITS = (0.5, 0.27, 0.16)  # shares of the bytes for which the page makes recommendations, descending
@@ -21,6 +21,10 @@ ROUNDING = 1e-9
 TEXT_CAPTION = ("Both streams compressed: KL to the full cache with its standard error, and perplexity, of which the "
                 "bars are the standard error of the text's mean loss, which all methods share, so that they say "
                 "nothing of the differences between methods. Dashed grey: the full cache.")
+
+
+ARCHIVE_CAPTION = (" Archives are not read in place: keys and values of a prompt that attended to itself as it is are coded as "
+                   "a whole, and each token counts as the first one behind them. Their share counts what is coded.")
 
 
 def texts_of(runs):
@@ -259,8 +263,14 @@ def bits_finding(plans):
     return f"Bits a column: {'; '.join(told)}; the full cache has 16"
 
 
-def draw(runs, texts, several):
-    """Returns [(id, title, finding, caption, Picture)] of each figure, and id -> chart."""
+def archived_of(runs, archives):
+    """Returns the archives of the weights of one of the runs."""
+    digests = dict.fromkeys(weights_of(run.summary) for run in runs)
+    return [run for digest in digests if digest for run in archives.get(digest, ())]
+
+
+def draw(runs, texts, several, archived):
+    """Returns [(id, title, finding, caption, Picture)] of each figure, and id -> chart. archived: what archived_of returned."""
     drawn, charts = [], {}
 
     def add(name, title, found, caption, make, *arguments):
@@ -268,9 +278,9 @@ def draw(runs, texts, several):
 
     for text in texts:
         if has_curve(runs, text):
-            add(f"text-{text}", "Loss against bytes", text_finding(runs, text), TEXT_CAPTION, figures.draw_text, runs,
-                text, several)
-            charts[f"text-{text}"] = rate_chart(runs, text, several)
+            add(f"text-{text}", "Loss against bytes", text_finding(runs, text),
+                TEXT_CAPTION + (ARCHIVE_CAPTION if archived else ""), figures.draw_text, runs + archived, text, several)
+            charts[f"text-{text}"] = rate_chart(runs + archived, text, several)
     plans = sorted((run.plan for run in runs),
                    key=lambda plan: (plan.method, plan.streams, plan.calibration, -plan.stored))
     heads = [plan for plan in plans if plan.keeps_heads]
@@ -289,26 +299,27 @@ def curve_files(folder):
     return files_of(folder, "compression")
 
 
-def save_curves(models, folder):
-    """Writes loss against bytes of all models, each on the first of its texts. Raises InputError if there is none."""
+def save_curves(models, folder, archives):
+    """Writes loss against bytes of all models and of their archives (read_archives), each on the first of its texts. Raises
+    InputError if there is none."""
     shown = []
     for runs in models:
         text = next((text for text in texts_of(runs) if has_curve(runs, text)), None)
         if text is not None:
-            shown.append((f"{runs[0].plan.model}, {text}", runs, text, len(calibrations_of(runs)) > 1))
+            shown.append((f"{runs[0].plan.model}, {text}", runs + archived_of(runs, archives), text, len(calibrations_of(runs)) > 1))
     if not shown:
         raise InputError("no figure to write: no plan compresses both keys and values")
     with matplotlib.rc_context(style(WIDE)):
         save(figures.draw_curves(shown), folder, "compression")
 
 
-def model_page(runs):
+def model_page(runs, archives):
     """Returns what the template shows of one model."""
     texts = texts_of(runs)
     calibrations = calibrations_of(runs)
     several = len(calibrations) > 1
     plan = runs[0].plan
-    drawings, charts = draw(runs, texts, several)
+    drawings, charts = draw(runs, texts, several, archived_of(runs, archives))
     tokens = {text: next(run.texts[text].get("tokens", 0) for run in runs if text in run.texts) for text in texts}
     return {"name": plan.model, "type": plan.model_type, "layers": plan.layers, "kv_heads": plan.kv_heads,
             "head_size": plan.head_size, "bytes_full": f"{plan.bytes_full:.0f}", "texts": texts, "tokens": tokens,
@@ -319,8 +330,8 @@ def model_page(runs):
             "programs": sorted({str(run.plan.attributes.get("source", "headspan")) for run in runs})}
 
 
-def render(models, refused):
-    """Returns the page as text. models: the runs of each; refused: what is left out."""
+def render(models, refused, archives):
+    """Returns the page as text. models: the runs of each; refused: what is left out; archives: what read_archives returned."""
     return environment().get_template("compression.html").render(
-        models=[model_page(runs) for runs in models], warnings=[f"not on this page: {error}" for error in refused],
+        models=[model_page(runs, archives) for runs in models], warnings=[f"not on this page: {error}" for error in refused],
         version=__version__, charts_script=template_text("charts.js"), plot=plot_library())

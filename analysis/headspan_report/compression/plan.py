@@ -1,5 +1,6 @@
 """Reads what `headspan calibrate` and `headspan evaluate` leave in a folder: plans (NAME.h5) and summaries (NAME.json),
-which form a run if they have the same name. Checks and pairs them; draws and judges nothing."""
+which form a run if they have the same name, and summaries of archives, which need no plan. Checks and pairs them; draws
+and judges nothing."""
 import json
 import math
 from collections import Counter
@@ -14,6 +15,7 @@ from ..result import check_complete, check_schema, one_line, plain
 
 UNCALIBRATED = ("quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi")
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "oscar", *UNCALIBRATED)
+ARCHIVES = {"headspan": "archive", "kvtc": "KVTC"}
 STREAMS = {"k,v": "keys and values", "k": "keys alone", "v": "values alone"}
 REQUIRED = ("title", "algorithm", "scope", "streams", "stored", "stored_asked", "bits", "model_type",
             "config_sha256", "layers", "kv_heads", "head_size", "bytes_full", "bytes_stored", "bytes_read",
@@ -96,10 +98,23 @@ class Plan:
         return "" if self.algorithm in UNCALIBRATED else domain_of(Path(str(self.tokens_path)).stem)
 
 
+@dataclass(frozen=True)
+class Archive:
+    """What stands in the place of a plan where keys and values went through a codec: its bits a number are its share."""
+    algorithm: str
+    stored: float
+    streams = "k,v"
+    calibration = ""
+
+    @property
+    def method(self):
+        return ARCHIVES[self.algorithm]
+
+
 @dataclass
-class Run:
-    """A plan and its evaluation."""
-    plan: Plan
+class Evaluated:
+    """A plan, or an archive, and its evaluation."""
+    plan: Plan | Archive
     summary: dict = field(repr=False)
 
     @property
@@ -117,15 +132,6 @@ class Run:
         """What the page calls this way to compress."""
         return f"{self.plan.method}, {self.mode}" if self.mode else self.plan.method
 
-    def share_at(self, tokens):
-        """Returns the share of the bytes of a full cache that a sequence of so many tokens takes, with the tokens that are
-        kept as they are: the first ones instead of what is stored; recent ones, and those of a group that waits for more
-        (half a group on average), beside it."""
-        stored, first = float(self.plan.stored), min(tokens, int(self.plan.attributes.get("exact_first", 0)))
-        waiting = (max(layer.group for layers in self.plan.stored_by.values() for layer in layers) - 1) / 2
-        beside = min(tokens, int(self.summary.get("exact_recent", 0)) + waiting)
-        return ((tokens - first) * stored + first + beside) / tokens
-
     def kl(self, text):
         """Returns (KL, its standard error or None); None if this run was not evaluated on the text."""
         found = self.texts.get(text)
@@ -134,6 +140,21 @@ class Run:
     def own(self, text):
         """Returns whether the text belongs to the domain of the calibration."""
         return bool(self.plan.calibration) and domain_of(text) == self.plan.calibration
+
+
+@dataclass
+class Run(Evaluated):
+    """A plan and its evaluation."""
+    plan: Plan
+
+    def share_at(self, tokens):
+        """Returns the share of the bytes of a full cache that a sequence of so many tokens takes, with the tokens that are
+        kept as they are: the first ones instead of what is stored; recent ones, and those of a group that waits for more
+        (half a group on average), beside it."""
+        stored, first = float(self.plan.stored), min(tokens, int(self.plan.attributes.get("exact_first", 0)))
+        waiting = (max(layer.group for layers in self.plan.stored_by.values() for layer in layers) - 1) / 2
+        beside = min(tokens, int(self.summary.get("exact_recent", 0)) + waiting)
+        return ((tokens - first) * stored + first + beside) / tokens
 
 
 def domain_of(stem):
@@ -178,8 +199,10 @@ def read_summary(path):
             summary = json.load(file)
     except (OSError, ValueError) as error:
         raise InputError(path, "", "", f"cannot be read as JSON ({error})", "evaluate again") from error
+    archived = isinstance(summary, dict) and "archive" in summary
+    of_plan = () if archived else (("bytes_per_token", dict), ("tokens_per_second", dict))
     if not isinstance(summary, dict) or not all(isinstance(summary.get(name), kind) for name, kind in (
-            ("plan", str), ("cache", str), ("texts", dict), ("bytes_per_token", dict), ("tokens_per_second", dict))):
+            ("plan", str), ("cache", str), ("texts", dict), *of_plan)) or (archived and not is_archive(summary["archive"])):
         raise InputError(path, "", "", "is no summary of headspan evaluate with texts",
                          "give folders that jobs/compression.sh has filled")
     if not summary["texts"]:
@@ -193,6 +216,12 @@ def read_summary(path):
                 raise InputError(path, f"texts.{text}.{name}", json.dumps(number), "is no finite number",
                                  "evaluate with evaluate.reference = true")
     return summary
+
+
+def is_archive(found):
+    """Returns whether a summary's `archive` says what this page shows of it."""
+    return (isinstance(found, dict) and found.get("algorithm") in ARCHIVES and isinstance(found.get("bits"), (int, float))
+            and found["bits"] > 0)
 
 
 def has_no_errors(text):
@@ -209,6 +238,7 @@ def read_folder(folder):
     plans, refused = read_all(folder.glob("*.h5"), read_plan)
     summaries, wrong = read_all(folder.glob("*.json"), read_summary)
     refused += wrong
+    summaries = {name: summary for name, summary in summaries.items() if "archive" not in summary}
     named = {error.file for error in refused}
     runs = []
     for name in sorted(plans.keys() | summaries.keys()):
@@ -224,6 +254,22 @@ def read_folder(folder):
         elif name in summaries and str(plan) not in named:
             refused.append(InputError(summary, "", "", "has no plan beside it", f"calibrate {plan.name}"))
     return one_model(runs, refused), refused
+
+
+def read_archives(folders):
+    """Returns the evaluated archives by the digest of their weights, those of the most bits first."""
+    found = {}
+    for folder in dict.fromkeys(map(Path, folders)):
+        for summary in read_all(folder.glob("*.json"), read_summary)[0].values():
+            if "archive" in summary:
+                archive = Archive(summary["archive"]["algorithm"], summary["archive"]["bits"] / 16)
+                found.setdefault(weights_of(summary), []).append(Evaluated(archive, summary))
+    return {weights: sorted(runs, key=lambda run: -run.plan.stored) for weights, runs in found.items()}
+
+
+def weights_of(summary):
+    """Returns the digest of the weights that were evaluated, "" if the summary does not say."""
+    return summary["weights"].get("digest", "") if isinstance(summary.get("weights"), dict) else ""
 
 
 def files_of_folders(folders):

@@ -8,7 +8,8 @@ from .selection import LETTERS
 
 METHODS = {"int": ("#D55E00", "s"), "latent,": ("#56B4E9", "D"), "latent": ("#0072B2", "o"),
            "headspan": ("#009E73", "^"), "paper-code": ("#CC79A7", "v"), "paper-text": ("#8A6D00", "P"),
-           "Hadamard, q": ("#E69F00", "X"), "Hadamard": ("#6F4EAE", "*"), "KIVI": ("#444444", "p"), "OSCAR": ("#999933", "h")}
+           "Hadamard, q": ("#E69F00", "X"), "Hadamard": ("#6F4EAE", "*"), "KIVI": ("#444444", "p"), "OSCAR": ("#999933", "h"),
+           "archive": ("#CC3311", "H"), "KVTC": ("#66CCEE", "d")}
 TICKS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Calibrates and evaluates every way to compress a KV cache on one model, and leaves a plan and a summary of each in a
-# folder. Skips what is there already. `headspan-report compression OUT` makes a page of the summaries.
+# Calibrates and evaluates every way to compress a KV cache on one model, archives too, and leaves a plan (or a codec) and a
+# summary of each in a folder. Skips what is there already. `headspan-report compression OUT` makes a page of the summaries.
 #
 #   bash jobs/compression.sh MODEL FIT.bin OUT TEXT.bin... [-- --section.key value ...]
 #
@@ -55,24 +55,50 @@ check() {
   done
 }
 
+# evaluate NAME [--key value ...]: writes the summary of NAME.
+evaluate() {
+  "$program" evaluate --model.path "$model" --evaluate.texts "$evaluated" "${text_limit[@]}" \
+    --evaluate.summary "$out/$1.json" "${keys[@]}" "${@:2}"
+}
+
 refused=()
+# tolerated NAME COMMAND...: runs a command; if it refuses its input, keeps NAME in mind and fails.
+tolerated() {
+  local status=0
+  "${@:2}" || status=$?
+  ((status == 0)) && return
+  ((status == 2)) || exit "$status"
+  refused+=("$1")
+  return 1
+}
+
 # run NAME FIT.bin [--compress.key value ...]: makes and evaluates the plan. One that is refused, such as a budget out of
 # reach, does not stop the others.
 run() {
-  local name=$1 fit=$2 status=0
+  local name=$1 fit=$2
   shift 2
   [[ -f $out/$name.json ]] && return
   echo "== $name" >&2
-  [[ -f $out/$name.h5 ]] ||
-    "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
-      "${fit_limit[@]}" "${keys[@]}" "$@" || status=$?
-  if ((status == 2)); then
-    refused+=("$name")
-    return
+  if [[ ! -f $out/$name.h5 ]]; then
+    tolerated "$name" "$program" calibrate --model.path "$model" --tokens.path "$fit" --compress.plan "$out/$name.h5" \
+      "${fit_limit[@]}" "${keys[@]}" "$@" || return 0
   fi
-  ((status == 0)) || exit "$status"
-  "$program" evaluate --model.path "$model" --evaluate.plan "$out/$name.h5" --evaluate.texts "$evaluated" \
-    "${text_limit[@]}" --evaluate.summary "$out/$name.json" "${keys[@]}"
+  evaluate "$name" --evaluate.plan "$out/$name.h5"
+}
+
+# check_archive NAME FIT.bin ALGORITHM BITS: as check
+check_archive() { check "$1" "$2" --archive.{codec,algorithm,bits}; }
+
+# run_archive NAME FIT.bin ALGORITHM BITS: evaluates archives of so many bits a number. The codec is made once.
+run_archive() {
+  local name=$1 fit=$2 codec=$out/${1/-"$4"/}.codec
+  [[ -f $out/$name.json ]] && return
+  echo "== $name" >&2
+  if [[ ! -f $codec ]]; then
+    tolerated "$name" "$program" archive calibrate --model.path "$model" --tokens.path "$fit" --archive.codec "$codec" \
+      --archive.algorithm "$3" "${fit_limit[@]}" "${keys[@]}" || return 0
+  fi
+  evaluate "$name" --archive.codec "$codec" --archive.bits "$4"
 }
 
 wanted() {
@@ -88,9 +114,12 @@ wanted() {
 uncalibrated() { [[ $1 == quantise-* || $1 == hadamard-* || $1 == rotated-* || $1 == kivi-* ]]; }
 
 # try NAME [--compress.key value ...]: runs $step with each FIT.bin. If there are several, the domain is added to the name.
-try() {
-  local name=$1 fit domain
-  shift
+try() { try_by "$step" "$@"; }
+
+# try_by FUNCTION NAME ARGUMENT...
+try_by() {
+  local step=$1 name=$2 fit domain
+  shift 2
   wanted "$name" || return 0
   for fit in "${fits[@]}"; do
     domain=
@@ -135,6 +164,10 @@ plans() {
   for stream in k v; do
     try "latent-$stream-0.5" --compress.streams "$stream" --compress.stored 0.5 "${units[@]}"
     heads "$stream" 0.5
+  done
+  for bits in 4 3 2 1.5 1 0.5; do
+    try_by "${step}_archive" "archive-$bits" headspan "$bits"
+    try_by "${step}_archive" "kvtc-$bits" kvtc "$bits"
   done
 }
 

@@ -119,6 +119,7 @@ bool bench_study(const BenchOptions& options, const Comm& comm);
 bool bench_load(const BenchOptions& options, const Comm& comm);
 bool bench_machine(const BenchOptions& options, const Comm& comm);
 bool bench_forward(const BenchOptions& options, const Comm& comm);
+bool bench_archive(const BenchOptions& options, const Comm& comm);
 bool bench_cache(const BenchOptions& options, const Comm& comm);
 bool bench_memory(const BenchOptions& options, const Comm& comm);
 bool bench_scaling(const BenchOptions& options, const Comm& comm);

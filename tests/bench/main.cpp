@@ -34,6 +34,7 @@ const std::map<std::string, Benchmark>& benchmarks() {
                                                        {"load", {bench_load, true}},
                                                        {"machine", {bench_machine, false}},
                                                        {"forward", {bench_forward, true, 2048}},
+                                                       {"archive", {bench_archive, true}},
                                                        {"cache", {bench_cache, true}},
                                                        {"overlap", {bench_overlap, false}},
                                                        {"eigenvalues", {bench_overlap, false}},
@@ -69,13 +70,14 @@ po::options_description describe(BenchOptions& o) {
   add("device", po::value(&o.device)->default_value(o.device),
       "of cache, device, forward, products and solves: cpu, or cuda, where models are in bfloat16");
   add("plan", po::value(&o.plan),
-      "of cache: a compression plan beside the full cache: a file, or latent or headspan, made up");
+      "of cache: a compression plan beside the full cache: a file, or latent or headspan, made up; of "
+      "archive: a codec");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats), "counted runs after one warm-up");
   add("precision", po::value(&o.precision)->default_value(o.precision),
       "of the Gram's products: float64, float32 or split");
   add("folder", po::value(&o.folder),
       "of load, forward and cache: a checkpoint; of memory, scaling and device: config.json is enough; of "
-      "machine: the files that are read, none by default");
+      "machine: the files that are read, none by default; of archive: a file of keys and values");
   return options;
 }
 
@@ -88,7 +90,7 @@ void check(const BenchOptions& o) {
   if (o.device != "cpu" && o.device != "cuda")
     throw InputError("", "--device", o.device, "is not known", "use cpu or cuda");
   if (benchmarks().at(o.name).needs_folder && o.folder.empty())
-    throw InputError("", "--folder", "", "is needed by " + o.name, "name a folder with config.json");
+    throw InputError("", "--folder", "", "is needed by " + o.name, "name what it measures");
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"--layers", o.layers}, {"--heads", o.heads},     {"--head-size", o.head_size},
       {"--tokens", o.tokens}, {"--repeats", o.repeats}, {"--sequence-length", o.sequence_length},

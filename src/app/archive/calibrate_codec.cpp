@@ -8,9 +8,8 @@
 #include "app/archive/codec_rotary.h"
 #include "app/archive/codec_runs.h"
 #include "app/archive/codec_statistics.h"
-#include "app/capture/capture.h"
+#include "app/compress/model_calibration.h"
 #include "app/job/job_file.h"
-#include "app/job/job_rules.h"
 #include "app/plan/memory_check.h"
 #include "app/run/batch_tokens.h"
 #include "app/run/library_versions.h"
@@ -19,11 +18,9 @@
 #include "app/run/rank_resources.h"
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
-#include "app/sources/value_range.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/printable.h"
-#include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
@@ -98,44 +95,6 @@ Prepared prepare(const Job& job) {
   return prepared;
 }
 
-/// Runs the model over the tokens: Grams of all keys before the rotary embedding and of all values, and what
-/// attention does with them. Collective over the group.
-Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model,
-                      const ProcessLayout& processes, const Log& log, Profile& profile) {
-  const ModelInput& input = prepared.input;
-  CaptureRequest request;
-  request.streams = {Stream::k, Stream::v};
-  request.point = CapturePoint::normed;
-  request.batch_tokens = batch_tokens(job.run, prepared.sample, processes);
-  request.skip_first = prepared.tokens.skip_first;
-  AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
-  request.attention = &sums;
-  Progress progress(log, "forward", "tokens", prepared.sample.total());
-  const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, prepared.sample, request, processes, progress, profile);
-  };
-  std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
-  Calibration calibration{input.config,
-                          stream_layout(input.config, Stream::k),
-                          fit_rules(PredictMode::corrected, input.dtype, Precision::float64),
-                          finish_attention(sums, model, processes, grams[0].fit.tokens),
-                          {},
-                          {}};
-  for (std::size_t i = 0; i < grams.size(); ++i) {
-    StreamEvidence evidence;
-    evidence.origin = {request.streams[i], CapturePoint::normed, input.dtype, Precision::float64, 0};
-    evidence.layout = calibration.layout;
-    evidence.rules = calibration.rules;
-    evidence.grams = std::move(grams[i]);
-    check_value_range(job.model.path, evidence);
-    calibration.grams.emplace(request.streams[i], std::move(*evidence.grams));
-  }
-  const AttentionMoments& moments = calibration.moments;
-  check_attention_range(job.model.path, input.dtype, moments.heads, moments.scale, moments.query,
-                        processes.group());
-  return calibration;
-}
-
 /// The metric in which all columns count alike.
 std::vector<double> plain_metric(const KvCodec& codec) {
   const std::int64_t d = codec.head_size;
@@ -164,7 +123,13 @@ KvCodec make_codec(const Job& job, const Prepared& prepared, const ProcessLayout
   const Transformer model = load_model(job.model, prepared.input, true, processes, log, job.model.path);
   KvCodec codec = prepared.codec;
   {
-    const Calibration calibration = run_model(job, prepared, model, processes, log, profile);
+    CaptureRequest request;
+    request.point = CapturePoint::normed;  // before the rotary embedding
+    request.batch_tokens = batch_tokens(job.run, prepared.sample, processes);
+    request.skip_first = prepared.tokens.skip_first;
+    const Calibration calibration =
+        calibration_of_model({prepared.input, job.model.path, prepared.sample, PredictMode::corrected},
+                             request, model, processes, log, profile);
     const auto phase = profile.enter("groups");
     set_groups(calibration, prepared, job.archive.algorithm, codec);
   }

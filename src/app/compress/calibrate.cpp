@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "app/capture/capture.h"
 #include "app/compress/calibration.h"
 #include "app/compress/calibration_effort.h"
 #include "app/compress/gram_calibration.h"
 #include "app/compress/measured_kl.h"
+#include "app/compress/model_calibration.h"
 #include "app/compress/oscar_rotations.h"
 #include "app/compress/plan_heads.h"
 #include "app/compress/plan_latents.h"
@@ -23,10 +23,8 @@
 #include "app/run/rank_resources.h"
 #include "app/run/run_clock.h"
 #include "app/run/write_target.h"
-#include "app/sources/value_range.h"
 #include "base/clock.h"
 #include "base/printable.h"
-#include "base/progress.h"
 #include "base/provenance.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
@@ -101,56 +99,15 @@ double calibration_bytes(const Job::Compress& rule, const Prepared& prepared) {
   return real(grams) * gram_bytes(columns, prepared.sample.has_heldout() ? 2 : 1);
 }
 
-/// Returns the heads of part i of a stream that is cut into `parts` equal parts.
-HeadLayout part_of(const HeadLayout& layout, std::size_t i, std::size_t parts) {
-  const auto heads = static_cast<std::ptrdiff_t>(layout.layer.size() / parts),
-             first = static_cast<std::ptrdiff_t>(i) * heads;
-  return {layout.head_size,
-          {layout.layer.begin() + first, layout.layer.begin() + first + heads},
-          {layout.head.begin() + first, layout.head.begin() + first + heads},
-          layout.hidden_size};
-}
-
 /// Calibrates by running the model over the tokens. Collective over the group.
 Calibration run_model(const Job& job, const Prepared& prepared, const Transformer& model,
                       const ProcessLayout& processes, const Log& log, Profile& profile) {
-  const ModelInput& input = *prepared.input;
   CaptureRequest request;
-  request.streams = {Stream::k, Stream::v};
   request.batch_tokens = batch_tokens(job.run, prepared.sample, processes);
   request.skip_first = prepared.tokens.skip_first;
   request.by_layer = job.compress.algorithm == CompressionAlgorithm::latent;
-  AttentionSums sums(input.config.layers, input.config.heads, input.config.kv_heads, input.config.head_size);
-  request.attention = &sums;
-  Progress progress(log, "forward", "tokens", prepared.sample.total());
-  const auto run = [&](auto zero) {
-    return capture_grams<decltype(zero)>(model, prepared.sample, request, processes, progress, profile);
-  };
-  std::vector<StreamGrams> grams = input.dtype == Dtype::float64 ? run(0.0) : run(0.0F);
-  Calibration calibration{input.config,
-                          stream_layout(input.config, Stream::k),
-                          fit_rules(job.predict.mode, input.dtype, Precision::float64),
-                          finish_attention(sums, model, processes, grams[0].fit.tokens),
-                          {},
-                          {}};
-  const std::size_t of_stream = grams.size() / request.streams.size();
-  for (std::size_t i = 0; i < grams.size(); ++i) {
-    const Stream stream = request.streams[i / of_stream];
-    StreamEvidence evidence;
-    evidence.origin = {stream, CapturePoint::roped, input.dtype, Precision::float64, 0};
-    evidence.layout = part_of(calibration.layout, i % of_stream, of_stream);
-    evidence.rules = calibration.rules;
-    evidence.grams = std::move(grams[i]);
-    check_value_range(job.model.path, evidence);
-    if (request.by_layer)
-      calibration.layer_grams[stream].push_back(std::move(evidence.grams->fit));
-    else
-      calibration.grams.emplace(stream, std::move(*evidence.grams));
-  }
-  const AttentionMoments& moments = calibration.moments;
-  check_attention_range(job.model.path, input.dtype, moments.heads, moments.scale, moments.query,
-                        processes.group());
-  return calibration;
+  return calibration_of_model({*prepared.input, job.model.path, prepared.sample, job.predict.mode}, request,
+                              model, processes, log, profile);
 }
 
 void publish_plan(const Job& job, const Prepared& prepared, const CompressionPlan& plan,

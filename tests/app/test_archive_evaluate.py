@@ -97,7 +97,7 @@ class ArchiveEvaluate(CompressionTest):
         """Every token attends to what the codec leaves of those before it and of itself."""
         for name, ranks, more in MODELS:
             codec = self.codec_of(name)
-            for rate in ({"archive.bits": 2}, {"archive.bits": 5}):
+            for rate in ({"archive.bits": 2}, {"archive.bits": 5}) if name == MODELS[0][0] else ({"archive.bits": 2},):
                 with self.subTest(model=name, **rate):
                     rows = [self.totals(codec, Model(self.model_of(name)), tokens, rate) for tokens in self.windows]
                     counts, loss, full_loss, kl, size, numbers = np.array(rows, float).T

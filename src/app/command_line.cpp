@@ -140,14 +140,15 @@ PlanRequest take_plan_options(const CommandRow& command, GivenKeys& keys) {
   return {read_ranks(ranks), rates.value_or("")};
 }
 
-/// Joins the first two words if they name a command together, as "archive encode" does, or could.
+/// Joins the first two words if they name a command together, as "archive encode" does, or could. "archive
+/// inspect" is inspect, which takes every file.
 void join_command(std::vector<std::string>& words) {
   const std::string group = words[0] + " ";
   const bool is_group = std::any_of(commands().begin(), commands().end(), [&](const CommandRow& row) {
     return std::string(row.name).rfind(group, 0) == 0;
   });
   if (!is_group || words.size() < 2) return;
-  words[0] = group + words[1];
+  words[0] = words[1] == "inspect" ? words[1] : group + words[1];
   words.erase(words.begin() + 1);
 }
 

@@ -130,6 +130,8 @@ TEST(CommandLine, RefusesAKeyWithoutItsValue) {
 
 TEST(CommandLine, InspectTakesPaths) {
   EXPECT_EQ(parse({"inspect", "a", "b c"}).files, (std::vector<std::string>{"a", "b c"}));
+  EXPECT_EQ(parse({"archive", "inspect", "a"}).command, Command::inspect);
+  EXPECT_EQ(parse({"archive", "inspect", "a"}).files, std::vector<std::string>{"a"});
   EXPECT_EQ(refusal({"inspect"}), "command line: names no file; headspan inspect PATH ...");
   EXPECT_EQ(refusal({"inspect", "a", "--tokens.limit", "5"}),
             "command line: tokens.limit = 5: is not for inspect; headspan inspect PATH ...");

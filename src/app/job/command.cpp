@@ -64,7 +64,8 @@ const std::vector<CommandRow>& commands() {
       {Command::inspect,
        "inspect",
        "headspan inspect PATH ...",
-       "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, plan, result), and "
+       "say what a file is (checkpoint folder, tokens, manifest, job, activations, Grams, plan, codec, "
+       "archive, result), and "
        "check it; print a table of results",
        {}}};
   return rows;

@@ -123,8 +123,9 @@ std::int64_t GroupCoder::weighted() const {
 }
 
 float GroupCoder::energy(const float* coefficients) const {
+  const std::int64_t count = weighted();
   float sum = 0;
-  for (std::int64_t j = 0; j < weighted(); ++j)
+  for (std::int64_t j = 0; j < count; ++j)
     sum += group_.class_weights[to_size(j)] * coefficients[j] * coefficients[j];
   return sum;
 }

@@ -57,13 +57,13 @@ class CurveMeter {
  private:
   /// Returns the steps that are measured, descending, as long as they make sense.
   std::vector<int> steps() const {
-    const CodecGroup& group = recoder_.codec().streams.at(Stream::k).front();
+    const KvCodec& codec = recoder_.codec();
+    const auto divisions = static_cast<int>(codec.streams.at(Stream::k).front().runs.size());
     std::vector<int> steps;
-    if (group.runs.empty())
-      for (int step = coarsest(); step >= kFinest; step -= kBetween) steps.push_back(step);
+    if (codec.has_runs())
+      for (int step = divisions - 1; step >= 0; step -= kBetweenRuns) steps.push_back(step);
     else
-      for (int step = static_cast<int>(group.runs.size()) - 1; step >= 0; step -= kBetweenRuns)
-        steps.push_back(step);
+      for (int step = coarsest(); step >= kFinest; step -= kBetween) steps.push_back(step);
     return steps;
   }
 

@@ -225,10 +225,10 @@ int tell_stopped(const Job::Evaluate& rule, const std::optional<AnswerFile>& ans
 Json archive_of(const std::string& codec, const Recoder& recoder, const ProcessLayout& processes) {
   std::vector<double> sums{recoder.coded_bytes(), recoder.coded_numbers()};
   processes.data().sum(sums.data(), 2);
-  const bool of_runs = !recoder.codec().streams.at(Stream::k).front().runs.empty();
+  const ArchiveAlgorithm algorithm =
+      recoder.codec().has_runs() ? ArchiveAlgorithm::kvtc : ArchiveAlgorithm::headspan;
   return {{"codec", codec},
-          {"algorithm",
-           word_of(archive_algorithm_words(), of_runs ? ArchiveAlgorithm::kvtc : ArchiveAlgorithm::headspan)},
+          {"algorithm", word_of(archive_algorithm_words(), algorithm)},
           {"step", recoder.step()},
           {"bits", number_or_null(8 * sums[0] / sums[1])},
           {"exact_first", recoder.codec().exact_first}};

@@ -57,6 +57,9 @@ struct KvCodec {
   std::vector<std::int64_t> rotary_of_layer;          ///< [layers]: which rule, -1 for none
   std::map<Stream, std::vector<CodecGroup>> streams;  ///< k and v; the groups are all layers, in order
 
+  /// Whether it is KVTC's: all its groups have runs, or none.
+  bool has_runs() const { return !streams.at(Stream::k).front().runs.empty(); }
+
   std::int64_t columns(const CodecGroup& group) const { return group.layers * kv_heads * head_size; }
 };
 

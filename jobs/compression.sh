@@ -11,7 +11,7 @@
 #   METHODS [*]            patterns of the names of the plans to make
 #   FIT_TOKENS [20000], TEXT_TOKENS [10000]    tokens to run; a --tokens.limit after -- replaces both
 #   SCOPE [causal]         compress.scope of headspan
-#   EFFORT [auto]          compress.effort of latent and headspan
+#   EFFORT [auto]          compress.effort of latent and headspan, archive.effort of archives
 #   HEADSPAN [build/release/headspan]    the program
 # Takes two hours on two cores with the model of checkpoints/smollm2 and one FIT.bin.
 # Plans calibrated on each domain and evaluated on all of them, as in the paper's tables by domain:
@@ -87,7 +87,7 @@ run() {
 }
 
 # check_archive NAME FIT.bin ALGORITHM BITS: as check
-check_archive() { check "$1" "$2" --archive.{codec,algorithm,bits}; }
+check_archive() { check "$1" "$2" --archive.{codec,algorithm,bits,effort}; }
 
 # run_archive NAME FIT.bin ALGORITHM BITS: evaluates archives of so many bits a number. The codec is made once.
 run_archive() {
@@ -96,7 +96,7 @@ run_archive() {
   echo "== $name" >&2
   if [[ ! -f $codec ]]; then
     tolerated "$name" "$program" archive calibrate --model.path "$model" --tokens.path "$fit" --archive.codec "$codec" \
-      --archive.algorithm "$3" "${fit_limit[@]}" "${keys[@]}" || return 0
+      --archive.algorithm "$3" --archive.effort "${EFFORT:-auto}" "${fit_limit[@]}" "${keys[@]}" || return 0
   fi
   evaluate "$name" --archive.codec "$codec" --archive.bits "$4"
 }

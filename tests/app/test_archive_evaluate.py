@@ -127,6 +127,53 @@ class ArchiveEvaluate(CompressionTest):
         self.assertAlmostEqual(found["texts"]["fit"]["kl"] / kl, 1, delta=0.1)
         self.assertAlmostEqual(found["archive"]["bits"] / bits, 1, delta=0.02)
 
+    def costs(self, codec, model, tokens):
+        """Returns what an error in each layer costs, K before V: the KL divergence behind this layer alone, after the codec,
+        over the squared error in the codec's metric."""
+        layers, _, _ = self.recode(codec, model, tokens, {"archive.bits": 1})
+        given, full, costs = read_safetensors(self.folder / "given.safetensors"), log_probabilities(model.logits(tokens)), []
+        with h5py.File(codec) as file:
+            for i, stream in enumerate("kv"):
+                roots = np.concatenate([file[stream][str(group)]["whitening"][...] for group in range(len(file[stream]))])
+                for chosen, root in enumerate(roots.astype(float)):
+                    def replace(layer, *kv, only=(chosen, i)):
+                        return tuple(layers[layer][n] if (layer, n) == only else kv[n] for n in range(2))
+                    error = layers[chosen][i].transpose(1, 0, 2) - given[stream][chosen]
+                    if stream == "k":
+                        rotate(error, -np.arange(len(tokens)), file["rotary/0/frequencies"][...], 1)
+                    ours = log_probabilities(model.logits(tokens, replace))
+                    costs.append((np.exp(full) * (full - ours)).sum() / np.square(error @ root).sum())
+        return np.array(costs)
+
+    def test_measured_units(self):
+        """With them, errors of equal size cost about the same in all layers, also where little of a layer is read."""
+        folder = self.model_of("qwen3").with_name("hidden")
+        shutil.copytree(self.model_of("qwen3"), folder)
+        weights = read_safetensors(folder / "model.safetensors")
+        read = np.arange(len(weights["model.norm.weight"])) % 2
+        weights["model.norm.weight"] *= read
+        weights["model.layers.1.self_attn.o_proj.weight"] *= np.where(read, 0.1, 1)[:, None]
+        weights["model.layers.1.mlp.down_proj.weight"] *= 0
+        write_safetensors(folder / "model.safetensors", weights)
+        quick, full = (self.codec_of("hidden", **{"archive.effort": effort, "archive.own_text": 0}) for effort in ("quick", "full"))
+        tokens = np.fromfile(self.tokens, "<u2")[:300].astype(int)
+        spread = [np.std(np.log(self.costs(codec, Model(folder), tokens))) for codec in (quick, full)]
+        self.assertGreater(spread[0], 1.4, spread)
+        self.assertLess(spread[1], 0.75, spread)
+        with h5py.File(full) as file:
+            self.assertEqual((file.attrs["units"], file.attrs["own_text"]), (b"measured", 0))
+
+    def test_own_text(self):
+        """As many tokens as are asked for, or as there are of the text; none for other codecs."""
+        fit = 37 * (40 - EXACT)  # of 50 sequences, a quarter is held out
+        for more, expected in (({"archive.own_text": 500}, 500), ({}, fit), ({"archive.effort": "quick"}, 0),
+                               ({"archive.algorithm": "kvtc"}, 0)):
+            with h5py.File(self.codec_of("qwen3", **more)) as file:
+                self.assertEqual(file.attrs["own_text"], expected)
+                printed = self.codecs[json.dumps(["qwen3", more])][1]
+                self.assertEqual(f" write tokens={file.attrs['own_text']}/" in printed, expected > 0, printed)
+                self.assertEqual("archive.effort = auto: " in printed, "archive.effort" not in more and "archive.algorithm" not in more)
+
     def test_a_codec_does_not_depend_on_the_ranks(self):
         """Up to rounding: its curve."""
         curves = []
@@ -241,7 +288,11 @@ class ArchiveEvaluate(CompressionTest):
                 "tokens.limit": 2000, "archive.codec": path}
         before = {entry.name for entry in self.folder.iterdir()}
         for more, message in (
-                ({"tokens.limit": 80}, r"fit.bin: tokens.limit = 80: leaves 36 tokens to fit 48 columns .*; give at least 96, or fewer"),
+                ({"tokens.limit": 80, "archive.group": 2},
+                 r"fit.bin: tokens.limit = 80: leaves 36 tokens to fit 48 columns .*; give at least 96, or fewer layers"),
+                ({"tokens.limit": 80}, r"fit.bin: tokens.limit = 80: leaves 36 tokens to fit 24 columns .*; give at least 48\n"),
+                ({"archive.effort": "some"}, r"archive.effort = some: is not allowed; allowed: auto\|quick\|full"),
+                ({"archive.own_text": -1}, r"archive.own_text = -1: "),
                 ({"model.path": GOLDEN / "phi3_long"}, r"config.json: rope_scaling = longrope: rotates keys by the length"),
                 ({"archive.codec": ""}, r"archive.codec: is missing; give the file for the codec"),
                 ({"archive.codec": self.tokens}, r"archive.codec = .*: would replace"),

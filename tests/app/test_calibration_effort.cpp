@@ -72,5 +72,27 @@ TEST(CalibrationEffort, is_for_what_weighs_layers_and_runs_the_model) {
   }
 }
 
+TEST(CalibrationEffort, of_codecs) {
+  Job::Archive rule;
+  const CalibrationEffort small = choose_effort(rule, model_of(12, 768), 1500);
+  EXPECT_EQ(small.units, LossUnits::measured);
+  EXPECT_EQ(small.own_text, 1500);
+  EXPECT_TRUE(small.chosen);
+  const CalibrationEffort large = choose_effort(rule, model_of(80, 8192), 100'000);
+  EXPECT_EQ(large.units, LossUnits::residual);
+  EXPECT_EQ(large.own_text, 0);
+  EXPECT_TRUE(large.chosen);
+  rule.effort = Effort::full;
+  EXPECT_EQ(choose_effort(rule, model_of(80, 8192), 100'000).own_text, 12288);
+  EXPECT_FALSE(choose_effort(rule, model_of(80, 8192), 100'000).chosen);
+  rule.own_text = 7;
+  EXPECT_EQ(choose_effort(rule, model_of(80, 8192), 100'000).own_text, 7);
+  rule = {};
+  rule.algorithm = ArchiveAlgorithm::kvtc;
+  EXPECT_EQ(choose_effort(rule, model_of(12, 768), 1500).units, LossUnits::residual);
+  EXPECT_EQ(choose_effort(rule, model_of(12, 768), 1500).own_text, 0);
+  EXPECT_FALSE(choose_effort(rule, model_of(12, 768), 1500).chosen);
+}
+
 }  // namespace
 }  // namespace headspan

@@ -38,6 +38,18 @@ TEST(CompressionJob, RoundsToTheBitsThatAnAlgorithmHas) {
   EXPECT_EQ(refused("rotated-q8", "16"), line("rotated-q8", "16", "leave it out"));
 }
 
+TEST(CompressionJob, CalibratesCodecsWithTheEffortOfTheModelsSize) {
+  const auto job = [](const std::string& lines) {
+    return make_job(
+        Command::archive_calibrate, "a.ini",
+        read_job_text("a.ini", "[model]\npath = m\n[tokens]\npath = t\n[archive]\ncodec = c.h5\n" + lines));
+  };
+  EXPECT_NE(to_ini(job(""), Command::archive_calibrate).find("\neffort = auto\nown_text = auto\n"),
+            std::string::npos);
+  EXPECT_EQ(job("effort = full\n").archive.effort, Effort::full);
+  EXPECT_EQ(job("effort = quick\nown_text = 7\n").archive.own_text, 7);
+}
+
 TEST(CompressionJob, CalibratesWithTheEffortOfTheModelsSize) {
   const auto job = [](const std::string& lines) {
     return make_job(

@@ -8,7 +8,10 @@
 #include "app/archive/codec_rotary.h"
 #include "app/archive/codec_runs.h"
 #include "app/archive/codec_statistics.h"
+#include "app/archive/codec_units.h"
+#include "app/compress/calibration_effort.h"
 #include "app/compress/model_calibration.h"
+#include "app/compress/self_generated_text.h"
 #include "app/job/job_file.h"
 #include "app/plan/memory_check.h"
 #include "app/run/batch_tokens.h"
@@ -31,26 +34,32 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kMostLayers = 5;  // of a group, unless asked: more gain little and decode slower
+constexpr std::int64_t kMostLayers = 10;      // of a group, unless asked: more gain little and decode slower
+constexpr std::int64_t kTokensPerColumn = 8;  // of a group, at least, unless asked
+constexpr std::int64_t kUnitTokens = 4096;    // that the codec whose errors are measured is fitted to
 
 struct Prepared {
   ModelInput input;
   Job::Tokens tokens;  ///< the job's; also skips the tokens that archives keep as they are
-  Sample sample;
+  Sample sample;       ///< the model's own text is added to it
   GroupSize size;
+  CalibrationEffort effort;
   KvCodec codec;  ///< sizes, digests and rotary rules
   std::string tokens_sha256;
 };
 
-/// Returns the size of the groups whose bases take at most `share` of the weights' bytes.
-GroupSize group_size(const Job::Archive& archive, const ModelConfig& config, double weight_bytes) {
-  const double of_layer = real(config.kv_heads * config.head_size);
+/// Returns the size of the groups whose bases take at most `share` of the weights' bytes, and for which
+/// there are enough tokens to fit them to.
+GroupSize group_size(const Job::Archive& archive, const ModelConfig& config, double weight_bytes,
+                     std::int64_t fit_tokens) {
+  const std::int64_t of_layer = config.kv_heads * config.head_size;
   if (archive.algorithm == ArchiveAlgorithm::kvtc)
-    return {archive.group.value_or(config.layers), config.layers * config.kv_heads * config.head_size};
+    return {archive.group.value_or(config.layers), config.layers * of_layer};
   const auto fitting = static_cast<std::int64_t>(archive.maps * weight_bytes /
-                                                 (2 * real(config.layers) * of_layer * of_layer));
-  const std::int64_t layers = archive.group.value_or(std::clamp<std::int64_t>(fitting, 1, kMostLayers));
-  return {std::min(layers, config.layers), config.layers * config.kv_heads * config.head_size};
+                                                 (2 * real(config.layers) * real(of_layer) * real(of_layer)));
+  const std::int64_t most = std::min({fitting, fit_tokens / (kTokensPerColumn * of_layer), kMostLayers});
+  return {std::min(archive.group.value_or(std::max<std::int64_t>(most, 1)), config.layers),
+          config.layers * of_layer};
 }
 
 double bytes_of(const Checkpoint& checkpoint) {
@@ -62,29 +71,37 @@ double bytes_of(const Checkpoint& checkpoint) {
   return bytes;
 }
 
-/// Throws InputError unless the fit part has twice as many tokens as a group has columns.
-void check_fit_tokens(const Prepared& prepared) {
+std::int64_t fit_tokens(const Sample& sample, std::int64_t skip_first) {
+  std::int64_t fit = 0;
+  for (std::size_t s = 0; s < sample.sequences.size(); ++s)
+    if (sample.heldout[s] == 0) fit += std::max<std::int64_t>(0, sample.sequences[s].length - skip_first);
+  return fit;
+}
+
+/// Throws InputError unless there are twice as many tokens to fit to as a group has columns.
+void check_fit_tokens(std::int64_t fit, const Prepared& prepared) {
   const ModelConfig& config = prepared.input.config;
   const std::int64_t columns = prepared.size.layers * config.kv_heads * config.head_size;
-  std::int64_t fit = 0;
-  for (std::size_t s = 0; s < prepared.sample.sequences.size(); ++s)
-    if (prepared.sample.heldout[s] == 0)
-      fit += std::max<std::int64_t>(0, prepared.sample.sequences[s].length - prepared.tokens.skip_first);
   if (fit < 2 * columns)
     throw InputError(prepared.tokens.path, "tokens.limit", std::to_string(prepared.tokens.limit),
                      "leaves " + std::to_string(fit) + " tokens to fit " + std::to_string(columns) +
                          " columns of a group of layers on",
-                     "give at least " + std::to_string(2 * columns) + ", or fewer layers in archive.group");
+                     "give at least " + std::to_string(2 * columns) +
+                         (prepared.size.layers > 1 ? ", or fewer layers in archive.group" : ""));
 }
 
 /// Reads and checks everything that the job names except the values of the weights. Throws InputError. Local.
 Prepared prepare(const Job& job) {
-  Prepared prepared{open_model(job.model, job.model.path, false, true), job.tokens, {}, {}, {}, {}};
+  Prepared prepared{open_model(job.model, job.model.path, false, true), job.tokens, {}, {}, {}, {}, {}};
   const ModelConfig& config = prepared.input.config;
   prepared.tokens.skip_first = std::max(job.tokens.skip_first, job.archive.exact_first);
   prepared.sample = take_sample(prepared.tokens, config, prepared.input.config_path, job.model.name);
-  prepared.size = group_size(job.archive, config, bytes_of(*prepared.input.checkpoint));
-  check_fit_tokens(prepared);
+  const std::int64_t fit = fit_tokens(prepared.sample, prepared.tokens.skip_first);
+  prepared.size = group_size(job.archive, config, bytes_of(*prepared.input.checkpoint), fit);
+  check_fit_tokens(fit, prepared);
+  const std::int64_t most_text = can_start_text(prepared.input, prepared.sample) ? fit : 0;
+  prepared.effort = choose_effort(job.archive, config, most_text);
+  if (prepared.effort.own_text > 0) check_self_generated_text(prepared.input, prepared.sample);
   KvCodec& codec = prepared.codec;
   codec.config_sha256 = prepared.input.config_sha256;
   codec.layers = config.layers;
@@ -104,51 +121,107 @@ std::vector<double> plain_metric(const KvCodec& codec) {
   return metric;
 }
 
-/// Fits the groups of the codec. Collective over the group.
-void set_groups(const Calibration& calibration, const Prepared& prepared, ArchiveAlgorithm algorithm,
-                KvCodec& codec) {
-  std::map<Stream, std::vector<double>> metrics;
-  if (algorithm == ArchiveAlgorithm::kvtc) {
-    metrics = {{Stream::k, plain_metric(codec)}, {Stream::v, plain_metric(codec)}};
-  } else {
-    metrics = head_metrics(calibration);
-    metrics[Stream::k] =
-        key_metric_before_rotary(codec, metrics.at(Stream::k), prepared.tokens.sequence_length);
-  }
-  codec.streams = fit_groups(calibration, metrics, prepared.size);
+/// The metrics of all heads that the codec's groups are fitted in. Collective over the group.
+std::map<Stream, std::vector<double>> metrics_of(const Calibration& calibration, const Prepared& prepared,
+                                                 ArchiveAlgorithm algorithm) {
+  const KvCodec& codec = prepared.codec;
+  if (algorithm == ArchiveAlgorithm::kvtc)
+    return {{Stream::k, plain_metric(codec)}, {Stream::v, plain_metric(codec)}};
+  std::map<Stream, std::vector<double>> metrics = head_metrics(calibration);
+  metrics[Stream::k] =
+      key_metric_before_rotary(codec, metrics.at(Stream::k), prepared.tokens.sequence_length);
+  return metrics;
 }
 
-KvCodec make_codec(const Job& job, const Prepared& prepared, const ProcessLayout& processes, const Log& log,
-                   Profile& profile) {
-  const Transformer model = load_model(job.model, prepared.input, true, processes, log, job.model.path);
-  KvCodec codec = prepared.codec;
-  {
+/// Multiplies the metrics of each layer by its unit.
+void scale_metrics(const std::map<Stream, std::vector<double>>& units,
+                   std::map<Stream, std::vector<double>>& metrics) {
+  for (auto& [stream, metric] : metrics) {
+    const std::vector<double>& of_layers = units.at(stream);
+    const std::size_t of_layer = metric.size() / of_layers.size();
+    for (std::size_t i = 0; i < metric.size(); ++i) metric[i] *= of_layers[i / of_layer];
+  }
+}
+
+/// Makes a codec on a group of processes.
+class CodecMaker {
+ public:
+  CodecMaker(const Job& job, Prepared& prepared, const ProcessLayout& processes, const Log& log,
+             Profile& profile)
+      : job_(job),
+        prepared_(prepared),
+        processes_(processes),
+        log_(log),
+        profile_(profile),
+        model_(load_model(job.model, prepared.input, true, processes, log, job.model.path)),
+        ends_(document_ends(job.tokens, prepared.input.config)) {}
+
+  /// Collective over the group.
+  KvCodec make() {
+    if (prepared_.effort.own_text > 0) {
+      const auto phase = profile_.enter("own_text");
+      add_self_generated_text({prepared_.effort.own_text, job_.tokens.sequence_length, job_.tokens.seed},
+                              prepared_.input, model_, processes_, log_, prepared_.sample);
+    }
+    KvCodec codec = prepared_.codec;
+    codec.streams = groups();
+    {
+      const auto phase = profile_.enter("statistics");
+      const CodecTokens all = tokens(INT64_MAX);
+      if (job_.archive.algorithm == ArchiveAlgorithm::kvtc)
+        set_runs(model_, all, processes_, codec);
+      else
+        set_statistics(model_, all, processes_, codec);
+    }
+    const auto phase = profile_.enter("curve");
+    Recoder recoder(codec, 0, ends_);
+    const CachedModel cached(model_, prepared_.input, processes_,
+                             [&](const auto& ids, auto& k, auto& v) { recoder.recode(ids, k, v); });
+    codec.curve = measure_curve(cached, prepared_.sample, recoder);
+    return codec;
+  }
+
+ private:
+  CodecTokens tokens(std::int64_t most) const {
+    return {prepared_.sample, prepared_.tokens.skip_first,
+            batch_tokens(job_.run, prepared_.sample, processes_), most};
+  }
+
+  std::map<Stream, std::vector<CodecGroup>> groups() {
     CaptureRequest request;
     request.point = CapturePoint::normed;  // before the rotary embedding
-    request.batch_tokens = batch_tokens(job.run, prepared.sample, processes);
-    request.skip_first = prepared.tokens.skip_first;
+    request.batch_tokens = batch_tokens(job_.run, prepared_.sample, processes_);
+    request.skip_first = prepared_.tokens.skip_first;
     const Calibration calibration =
-        calibration_of_model({prepared.input, job.model.path, prepared.sample, PredictMode::corrected},
-                             request, model, processes, log, profile);
-    const auto phase = profile.enter("groups");
-    set_groups(calibration, prepared, job.archive.algorithm, codec);
+        calibration_of_model({prepared_.input, job_.model.path, prepared_.sample, PredictMode::corrected},
+                             request, model_, processes_, log_, profile_);
+    auto metrics = metrics_of(calibration, prepared_, job_.archive.algorithm);
+    KvCodec codec = prepared_.codec;
+    {
+      const auto phase = profile_.enter("groups");
+      codec.streams = fit_groups(calibration, metrics, prepared_.size);
+    }
+    if (prepared_.effort.units != LossUnits::measured) return codec.streams;
+    {
+      const auto phase = profile_.enter("units");
+      const CodecTokens some = tokens(kUnitTokens);
+      set_statistics(model_, some, processes_, codec);
+      scale_metrics(
+          measured_units({model_, prepared_.input, processes_, prepared_.sample, ends_}, codec, metrics),
+          metrics);
+    }
+    const auto phase = profile_.enter("groups");
+    return fit_groups(calibration, metrics, prepared_.size);
   }
-  {
-    const auto phase = profile.enter("statistics");
-    const CodecTokens tokens{prepared.sample, prepared.tokens.skip_first,
-                             batch_tokens(job.run, prepared.sample, processes)};
-    if (job.archive.algorithm == ArchiveAlgorithm::kvtc)
-      set_runs(model, tokens, processes, codec);
-    else
-      set_statistics(model, tokens, processes, codec);
-  }
-  const auto phase = profile.enter("curve");
-  Recoder recoder(codec, 0, document_ends(job.tokens, prepared.input.config));
-  const CachedModel cached(model, prepared.input, processes,
-                           [&](const auto& ids, auto& k, auto& v) { recoder.recode(ids, k, v); });
-  codec.curve = measure_curve(cached, prepared.sample, recoder);
-  return codec;
-}
+
+  const Job& job_;
+  Prepared& prepared_;
+  const ProcessLayout& processes_;
+  const Log& log_;
+  Profile& profile_;
+  const Transformer model_;
+  const std::vector<std::int64_t> ends_;
+};
 
 void publish_codec(const Job& job, const Prepared& prepared, const KvCodec& codec,
                    const Publication& publication, const Comm& world) {
@@ -160,6 +233,8 @@ void publish_codec(const Job& job, const Prepared& prepared, const KvCodec& code
                         {"model_type", prepared.input.config.model_type},
                         {"tokens_path", job.tokens.path},
                         {"tokens_sha256", prepared.tokens_sha256},
+                        {"units", word_of(loss_units_words(), prepared.effort.units)},
+                        {"own_text", prepared.effort.own_text},
                         {"job", to_ini(job, Command::archive_calibrate)},
                         {"versions", library_versions()},
                         {"git", git_id()}};
@@ -210,9 +285,10 @@ int calibrate_codec(const Job& job, const Comm& world) {
   try {
     lock = take_lock(path, id, world, log);
     tell(prepared->sample, log);
+    tell("archive.effort", prepared->effort, log);
     const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
     Profile profile;
-    codec = make_codec(job, *prepared, processes, log, profile);
+    codec = CodecMaker(job, *prepared, processes, log, profile).make();
     log.event("seconds", profile_fields(profile));
   } catch (const Stopped&) {
     if (world.is_root())

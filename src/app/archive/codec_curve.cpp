@@ -11,11 +11,35 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kTokens = 4096;  // of the sequences, at most
+constexpr std::int64_t kTokens = 2048;  // of the sequences, at most
 constexpr int kBetween = 12;            // from point to point: three quarters of an octave
 constexpr int kBetweenRuns = 4;         // the same, of divisions into runs
 constexpr double kMostBits = 8, kLeastBits = 0.25;
 constexpr int kFinest = -40 * kPerOctave, kCoarsest = 40 * kPerOctave;
+
+/// Returns the mean of log2(deviation / step) over coefficients, by columns, where it is positive: a lower
+/// bound of the bits.
+double expected_bits(const KvCodec& codec, int step) {
+  double bits = 0, columns = 0;
+  for (const auto& [stream, groups] : codec.streams)
+    for (const CodecGroup& group : groups) {
+      for (const std::int16_t deviation : group.deviations)
+        bits += std::max(0, deviation - step) / static_cast<double>(kPerOctave) / kTokenClasses;
+      columns += static_cast<double>(codec.columns(group));
+    }
+  return bits / columns;
+}
+
+/// Returns the coarsest step that is measured.
+int coarsest_step(const KvCodec& codec) {
+  int largest = kFinest;
+  for (const auto& [stream, groups] : codec.streams)
+    for (const CodecGroup& group : groups)
+      largest = std::max<int>(largest, *std::max_element(group.deviations.begin(), group.deviations.end()));
+  for (int step = std::min(largest, kCoarsest); step > kFinest; step -= kBetween)
+    if (expected_bits(codec, step) >= kLeastBits / 10) return step;
+  return largest;
+}
 
 class CurveMeter {
  public:
@@ -39,7 +63,7 @@ class CurveMeter {
 
   std::vector<RatePoint> measure() {
     std::vector<RatePoint> points;
-    for (const int step : steps()) {
+    for (const int step : descending_steps(recoder_.codec())) {
       stop_where_asked(model_.processes().group());
       const std::optional<RatePoint> point = measure(step);
       if (!point) break;
@@ -55,42 +79,6 @@ class CurveMeter {
   }
 
  private:
-  /// Returns the steps that are measured, descending, as long as they make sense.
-  std::vector<int> steps() const {
-    const KvCodec& codec = recoder_.codec();
-    const auto divisions = static_cast<int>(codec.streams.at(Stream::k).front().runs.size());
-    std::vector<int> steps;
-    if (codec.has_runs())
-      for (int step = divisions - 1; step >= 0; step -= kBetweenRuns) steps.push_back(step);
-    else
-      for (int step = coarsest(); step >= kFinest; step -= kBetween) steps.push_back(step);
-    return steps;
-  }
-
-  /// Returns the coarsest step that is measured: one that spends little on the largest coefficients.
-  int coarsest() const {
-    int largest = kFinest;
-    for (const auto& [stream, groups] : recoder_.codec().streams)
-      for (const CodecGroup& group : groups)
-        largest = std::max<int>(largest, *std::max_element(group.deviations.begin(), group.deviations.end()));
-    for (int step = std::min(largest, kCoarsest); step > kFinest; step -= kBetween)
-      if (expected_bits(step) >= kLeastBits / 10) return step;
-    return largest;
-  }
-
-  /// Returns the mean of log2(deviation / step) over coefficients, by columns, where it is positive: a lower
-  /// bound of the bits.
-  double expected_bits(int step) const {
-    double bits = 0, columns = 0;
-    for (const auto& [stream, groups] : recoder_.codec().streams)
-      for (const CodecGroup& group : groups) {
-        for (const std::int16_t deviation : group.deviations)
-          bits += std::max(0, deviation - step) / static_cast<double>(kPerOctave) / kTokenClasses;
-        columns += static_cast<double>(recoder_.codec().columns(group));
-      }
-    return bits / columns;
-  }
-
   /// Returns nothing if the step is too small for the codec. Collective.
   std::optional<RatePoint> measure(int step) {
     recoder_.set_step(step);
@@ -118,6 +106,16 @@ class CurveMeter {
 };
 
 }  // namespace
+
+std::vector<int> descending_steps(const KvCodec& codec) {
+  const auto divisions = static_cast<int>(codec.streams.at(Stream::k).front().runs.size());
+  std::vector<int> steps;
+  if (codec.has_runs())
+    for (int step = divisions - 1; step >= 0; step -= kBetweenRuns) steps.push_back(step);
+  else
+    for (int step = coarsest_step(codec); step >= kFinest; step -= kBetween) steps.push_back(step);
+  return steps;
+}
 
 std::vector<RatePoint> measure_curve(const CachedModel& model, const Sample& sample, Recoder& recoder) {
   return CurveMeter(model, sample, recoder).measure();

@@ -202,21 +202,6 @@ CompressionPlan make_plan(const Job& job, Prepared& prepared, const ProcessLayou
   return plan;
 }
 
-void tell(const CalibrationEffort& effort, const Log& log) {
-  if (!effort.chosen) return;
-  std::string work;
-  if (effort.units == LossUnits::measured) work = "the loss of compressing each layer is measured";
-  if (effort.own_text > 0)
-    work += (work.empty() ? "" : ", and ") + ("the model generates " + std::to_string(effort.own_text)) +
-            " tokens to calibrate on too";
-  if (!work.empty())
-    log.notice("compress.effort = auto: " + work + "; not with compress.effort = quick");
-  else
-    log.notice(
-        "compress.effort = auto: the model is run once, because of its size; compress.effort = full "
-        "measures the loss of compressing each layer");
-}
-
 void print_stopped(const std::string& plan) {
   std::fprintf(
       stderr,
@@ -260,7 +245,7 @@ int calibrate(const Job& job, const Comm& world) {
     lock = take_lock(job.compress.plan, id, world, log);
     if (!prepared.input) check_done(world, job.grams.paths, log);
     tell(prepared.sample, log);
-    tell(prepared.effort, log);
+    tell("compress.effort", prepared.effort, log);
     if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
     const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
     Profile profile;

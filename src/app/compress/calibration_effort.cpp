@@ -20,20 +20,48 @@ double operations_of_measuring(const ModelConfig& config) {
 
 }  // namespace
 
+bool is_thorough(Effort effort, const ModelConfig& config) {
+  return effort == Effort::full ||
+         (effort == Effort::automatic && operations_of_measuring(config) <= kMostOperations);
+}
+
+std::int64_t default_own_text(std::int64_t most_text) { return std::min(kOwnText, most_text); }
+
 CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,
                                 std::int64_t most_text) {
   const bool weighs =
       rule.algorithm == CompressionAlgorithm::latent || rule.algorithm == CompressionAlgorithm::headspan;
   const bool measures = weighs && !from_grams && config.kv_heads * config.head_size <= kMaxEigenvectors &&
-                        (rule.effort == Effort::full || (rule.effort == Effort::automatic &&
-                                                         operations_of_measuring(config) <= kMostOperations));
+                        is_thorough(rule.effort, config);
   CalibrationEffort effort;
   effort.units = rule.units.value_or(measures ? LossUnits::measured : LossUnits::residual);
   const bool generates = measures && rule.algorithm == CompressionAlgorithm::latent;
-  effort.own_text = rule.own_text.value_or(generates ? std::min(kOwnText, most_text) : 0);
+  effort.own_text = rule.own_text.value_or(generates ? default_own_text(most_text) : 0);
   effort.chosen =
       weighs && !from_grams && rule.effort == Effort::automatic && (!rule.units || !rule.own_text);
   return effort;
+}
+
+CalibrationEffort choose_effort(const Job::Archive& rule, const ModelConfig& config, std::int64_t most_text) {
+  const bool weighs = rule.algorithm == ArchiveAlgorithm::headspan,
+             thorough = weighs && is_thorough(rule.effort, config);
+  return {thorough ? LossUnits::measured : LossUnits::residual,
+          rule.own_text.value_or(thorough ? default_own_text(most_text) : 0),
+          weighs && rule.effort == Effort::automatic};
+}
+
+void tell(const std::string& key, const CalibrationEffort& effort, const Log& log) {
+  if (!effort.chosen) return;
+  std::string work;
+  if (effort.units == LossUnits::measured) work = "the loss of compressing each layer is measured";
+  if (effort.own_text > 0)
+    work += (work.empty() ? "" : ", and ") + ("the model generates " + std::to_string(effort.own_text)) +
+            " tokens to calibrate on too";
+  if (!work.empty())
+    log.notice(key + " = auto: " + work + "; not with " + key + " = quick");
+  else
+    log.notice(key + " = auto: the model is run once, because of its size; " + key +
+               " = full measures the loss of compressing each layer");
 }
 
 }  // namespace headspan

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "io/archive/group_coder.h"
+#include "io/archive/group_synthesis.h"
 #include "small_codec.h"
 #include "support/input_error.h"
 
@@ -147,6 +148,25 @@ TEST_F(GroupCoderTest, TinyStepsAreCodedToo) {
   for (const int step : {-9 * kPerOctave, -12 * kPerOctave})
     EXPECT_LT(mean_square(whitened_difference(codec_, group, x, there_and_back(coder, x, 128, step))),
               std::exp2(2.0 * step / kPerOctave) / 12 * 1.2);
+}
+
+// Coefficients are rounded to sixteenths of a step, at most; also those that have more than 16 bits of these.
+TEST_F(GroupCoderTest, BytesGiveWhatFloatsGive) {
+  for (const Stream stream : {Stream::k, Stream::v})
+    for (const CodecGroup& group : codec_.streams[stream])
+      for (const float step : {0.25F, 1e-3F, 1e-6F})
+        for (const std::int64_t count : {group.coefficients(), std::int64_t{3}, std::int64_t{0}}) {
+          const std::int64_t tokens = 21, columns = codec_.columns(group);
+          std::vector<float> coefficients;
+          for (const double normal : normal_numbers(tokens * count, 5))
+            coefficients.push_back(step * std::round(static_cast<float>(normal) / step));
+          std::vector<float> x(to_size(tokens * columns)), y(x.size());
+          GroupSynthesis(codec_, group, true).run(coefficients, tokens, count, step, x.data());
+          GroupSynthesis(codec_, group, false).run(coefficients, tokens, count, step, y.data());
+          const double error = std::sqrt(mean_square(whitened_difference(codec_, group, x, y)));
+          EXPECT_LE(error, step / 16 / std::sqrt(12.0) + 2e-6) << step;
+          EXPECT_EQ(error > 0, count > 0) << "nothing was rounded";
+        }
 }
 
 TEST_F(GroupCoderTest, RefusesWhatItCannotCode) {

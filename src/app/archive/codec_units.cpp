@@ -14,7 +14,7 @@ namespace headspan {
 namespace {
 
 constexpr std::size_t kSequences = 4;
-constexpr std::int64_t kTokens = 128;  // of a sequence
+constexpr std::int64_t kTokens = 256;  // of a sequence
 constexpr double kBits = 1;            // a number: where the errors are measured
 constexpr double kLeast = 1e-12;       // of a measured loss
 

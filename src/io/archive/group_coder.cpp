@@ -83,12 +83,11 @@ GroupCoder::GroupCoder(const KvCodec& codec, const CodecGroup& group, const Leve
       columns_(codec.columns(group)),
       coefficients_(group.coefficients()),
       lowest_deviation_(codec.lowest_deviation),
-      models_(static_cast<std::int64_t>(codec.models.size())) {
+      models_(static_cast<std::int64_t>(codec.models.size())),
+      synthesis_(codec, group, has_byte_products() && group.runs.empty()) {
   std::vector<float> basis(group.basis.size());
   for (std::size_t k = 0; k < basis.size(); ++k)
     basis[k] = static_cast<float>(group.basis[k]) * group.scale[k / to_size(columns_)];
-  backward_ =
-      transposed(times_blocks(basis, group.unwhitening, columns_, codec.head_size), coefficients_, columns_);
   // Rounded numbers are not quite orthogonal: coefficients are those of the nearest combination of the rows.
   const std::vector<float> inverse = inverse_gram(basis, coefficients_, columns_);
   basis = product(inverse, transposed(basis, coefficients_, columns_), coefficients_);
@@ -168,21 +167,20 @@ void GroupCoder::decode(const std::uint8_t* bytes, std::int64_t size, std::int64
                         float* x) const {
   std::int64_t count = coefficients_;
   std::vector<float> coefficients;
+  float of_step = 0;
   if (group_.runs.empty()) {
     const Levels levels = levels_of(step);
     count = levels.count;
     LevelBlock block{std::vector<std::uint8_t>(to_size(tokens)), count, levels.models.data()};
     coefficients.resize(to_size(tokens * count));
     levels_.decode(bytes, size, block, coefficients.data());
-    const float of_step = std::exp2(static_cast<float>(step) / kPerOctave);
+    of_step = std::exp2(static_cast<float>(step) / kPerOctave);
     for (float& coefficient : coefficients) coefficient *= of_step;
   } else {
     coefficients.resize(to_size(tokens * count));
     decode_runs(runs_of(step), bytes, size, tokens, count, coefficients.data());
   }
-  multiply_linear<float>({coefficients.data(), tokens, count, backward_.data(), columns_, coefficients_}, x);
-  for (std::int64_t t = 0; t < tokens; ++t)
-    for (std::int64_t k = 0; k < columns_; ++k) x[t * columns_ + k] += group_.mean[to_size(k)];
+  synthesis_.run(std::move(coefficients), tokens, count, of_step, x);
 }
 
 }  // namespace headspan

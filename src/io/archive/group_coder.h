@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "io/archive/group_synthesis.h"
 #include "io/archive/kv_codec.h"
 #include "io/archive/level_coder.h"
 
@@ -15,7 +16,8 @@ namespace headspan {
 
 class GroupCoder {
  public:
-  /// The arguments must outlive it. Throws InputError if the basis has no inverse. Its maps take 8 D n bytes.
+  /// The arguments must outlive it. Throws InputError if the basis has no inverse. Its maps take 5 to 8 D n
+  /// bytes.
   GroupCoder(const KvCodec& codec, const CodecGroup& group, const LevelCoder& levels);
 
   /// Returns the coefficients of x: [tokens, n]. x: [tokens, D]. The same bits for any number of threads.
@@ -55,8 +57,8 @@ class GroupCoder {
   std::int64_t columns_, coefficients_;  // D, n
   int lowest_deviation_;
   std::int64_t models_;
-  std::vector<float> forward_;   // [n, D]
-  std::vector<float> backward_;  // [D, n]
+  std::vector<float> forward_;  // [n, D]
+  GroupSynthesis synthesis_;
 };
 
 }  // namespace headspan

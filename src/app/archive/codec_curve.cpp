@@ -37,7 +37,7 @@ int coarsest_step(const KvCodec& codec) {
     for (const CodecGroup& group : groups)
       largest = std::max<int>(largest, *std::max_element(group.deviations.begin(), group.deviations.end()));
   for (int step = std::min(largest, kCoarsest); step > kFinest; step -= kBetween)
-    if (expected_bits(codec, step) >= kLeastBits / 10) return step;
+    if (expected_bits(codec, step) >= kLeastBits / 40) return step;
   return largest;
 }
 

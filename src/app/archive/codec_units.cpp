@@ -39,7 +39,13 @@ class LayerRecoder {
                const std::vector<std::int64_t>& document_ends)
       : recoder_(codec, 0, document_ends), metrics_(metrics) {}
 
-  Recoder& recoder() { return recoder_; }
+  const Recoder& recoder() const { return recoder_; }
+
+  /// Takes another step of the codec.
+  void set_step(int step) {
+    recoder_.set_step(step);
+    coded_.clear();
+  }
 
   void choose(Stream stream, std::int64_t layer) {
     stream_ = stream;
@@ -49,10 +55,13 @@ class LayerRecoder {
   double errors() const { return errors_; }
 
   void recode(const std::vector<std::int64_t>& ids, std::vector<float>& k, std::vector<float>& v) {
-    std::vector<float> of_k = k, of_v = v;
-    recoder_.recode(ids, of_k, of_v);
+    const auto [found, is_new] = coded_.try_emplace(ids);
+    if (is_new) {
+      found->second = {{Stream::k, k}, {Stream::v, v}};
+      recoder_.recode(ids, found->second[Stream::k], found->second[Stream::v]);
+    }
     std::vector<float>& exact = stream_ == Stream::k ? k : v;
-    const std::vector<float>& coded = stream_ == Stream::k ? of_k : of_v;
+    const std::vector<float>& coded = found->second[stream_];
     const auto tokens = static_cast<std::int64_t>(ids.size()),
                size = tokens * codec().kv_heads * codec().head_size;
     const auto first = layer_ * size;
@@ -90,6 +99,7 @@ class LayerRecoder {
   }
 
   Recoder recoder_;
+  std::map<std::vector<std::int64_t>, std::map<Stream, std::vector<float>>> coded_;  // of each prompt
   const std::map<Stream, std::vector<double>>& metrics_;
   Stream stream_ = Stream::k;
   std::int64_t layer_ = 0;
@@ -97,11 +107,11 @@ class LayerRecoder {
 };
 
 /// Sets the step at which the prompts of the cache take about kBits.
-void choose_step(RereadableCache& cache, Recoder& recoder) {
-  for (const int step : descending_steps(recoder.codec())) {
-    recoder.set_step(step);
+void choose_step(RereadableCache& cache, LayerRecoder& layers) {
+  for (const int step : descending_steps(layers.recoder().codec())) {
+    layers.set_step(step);
     cache.read_again();
-    if (8 * recoder.coded_bytes() >= kBits * recoder.coded_numbers()) return;
+    if (8 * layers.recoder().coded_bytes() >= kBits * layers.recoder().coded_numbers()) return;
   }
 }
 
@@ -118,7 +128,7 @@ std::map<Stream, std::vector<double>> measured_units(const UnitMeasurement& give
   if (sequences.empty()) return units;
   const auto cache = model.make_rereadable(sequences.size());
   const HiddenStates exact = hidden_states(given.model, sequences, *cache);
-  choose_step(*cache, layers.recoder());
+  choose_step(*cache, layers);
   const std::vector<std::int64_t> from(sequences.size(), 1);
   for (auto& [stream, of_layers] : units)
     for (std::int64_t layer = 0; layer < codec.layers; ++layer) {

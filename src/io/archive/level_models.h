@@ -11,7 +11,9 @@ namespace headspan {
 
 constexpr int kShapeBins = 1024;       ///< of a histogram, and one for everything beyond
 constexpr int kBinsPerDeviation = 64;  ///< so that the histogram ends at 16 deviations
-constexpr int kLowestDeviation = -36;  ///< of the first model, in sixteenths of an octave of the step
+/// Of the first model, in sixteenths of an octave of the step. Smaller ones would cost more bits than the
+/// error that they take away is worth.
+constexpr int kLowestDeviation = -28;
 constexpr int kLevelModels = 12 * 16 - kLowestDeviation;  ///< up to a deviation of 4096 steps
 
 /// Returns kLevelModels models for deviations of 2^(kLowestDeviation / 16) steps on, a sixteenth of an octave

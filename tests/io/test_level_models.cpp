@@ -31,7 +31,7 @@ const LevelModel& model_for(const std::vector<LevelModel>& models, double deviat
 
 TEST(LevelModelsTest, ShareSlotsAsOftenAsLevelsOccur) {
   const auto models = make_level_models(shape_of(normal_below));
-  for (const double deviation : {0.25, 1.0, 4.0}) {
+  for (const double deviation : {std::exp2(-1.5), 1.0, 4.0}) {
     const LevelModel& model = model_for(models, deviation);
     EXPECT_EQ(model.shift, 0);
     const auto most = static_cast<int>(model.slots.size()) / 2 - 1;
@@ -51,7 +51,7 @@ TEST(LevelModelsTest, ShareSlotsAsOftenAsLevelsOccur) {
 TEST(LevelModelsTest, ReadLevelsAsTheirMeans) {
   const double a = std::sqrt(2.0);
   const auto models = make_level_models(shape_of([&](double size) { return 1 - std::exp(-a * size); }));
-  for (const double deviation : {0.25, 0.5, 1.0, 2.0}) {
+  for (const double deviation : {std::exp2(-1.5), 0.5, 1.0, 2.0}) {
     const double rate = a / deviation, mean = 1 / rate - 1 / (std::exp(rate) - 1);
     const LevelModel& model = model_for(models, deviation);
     EXPECT_NEAR(1 - model.offset_of_one, 1 - kRounding + mean, 3e-5 * deviation) << deviation;

@@ -10,16 +10,16 @@ namespace headspan {
 namespace {
 
 struct Case {
-  std::int64_t tokens, terms, outputs, used, wide;
+  std::int64_t tokens, terms, outputs, used, taken, wide;
 };
 
 std::vector<std::int64_t> expected(const Case& c, const std::vector<std::int8_t>& matrix,
                                    const std::vector<std::int16_t>& x) {
-  std::vector<std::int64_t> y(static_cast<std::size_t>(c.tokens * c.outputs));
+  std::vector<std::int64_t> y(static_cast<std::size_t>(c.tokens * c.taken));
   for (std::int64_t t = 0; t < c.tokens; ++t)
     for (std::int64_t i = 0; i < c.used; ++i)
-      for (std::int64_t k = 0; k < c.outputs; ++k)
-        y[static_cast<std::size_t>(t * c.outputs + k)] +=
+      for (std::int64_t k = 0; k < c.taken; ++k)
+        y[static_cast<std::size_t>(t * c.taken + k)] +=
             std::int64_t{x[static_cast<std::size_t>(t * c.used + i)]} *
             matrix[static_cast<std::size_t>(i * c.outputs + k)];
   return y;
@@ -38,14 +38,15 @@ void check(const Case& c, int largest) {
   for (const bool fused : {false, has_byte_products()}) {
     std::vector<std::int32_t> y(sums.size(), -1);
     ByteMatrix(matrix.data(), c.terms, c.outputs)
-        .multiply(x.data(), c.tokens, c.used, c.wide, y.data(), fused);
+        .multiply(x.data(), {c.tokens, c.used, c.taken}, c.wide, y.data(), fused);
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::int64_t{y[i]}, sums[i]);
   }
 }
 
 TEST(ByteProduct, AgreesWithSumsIn64Bits) {
-  for (const Case& c : {Case{1, 1, 1, 1, 0}, Case{1, 1, 1, 1, 1}, Case{9, 7, 49, 7, 3}, Case{8, 8, 48, 8, 8},
-                        Case{17, 130, 97, 101, 6}, Case{128, 64, 200, 64, 0}, Case{3, 40, 50, 33, 33}})
+  for (const Case& c :
+       {Case{1, 1, 1, 1, 1, 0}, Case{1, 1, 1, 1, 1, 1}, Case{9, 7, 49, 7, 49, 3}, Case{8, 8, 48, 8, 48, 8},
+        Case{17, 130, 97, 101, 50, 6}, Case{128, 64, 200, 64, 200, 0}, Case{3, 40, 50, 33, 7, 33}})
     check(c, ByteMatrix::kLargest);
 }
 
@@ -57,7 +58,7 @@ TEST(ByteProduct, SumsMayExceed32BitsOnTheWay) {
   for (std::size_t i = x.size() / 2; i < x.size(); ++i) x[i] = -ByteMatrix::kLargest;
   x[0] -= 5;
   std::int32_t y = 0;
-  ByteMatrix(matrix.data(), terms, 1).multiply(x.data(), 1, terms, terms, &y);
+  ByteMatrix(matrix.data(), terms, 1).multiply(x.data(), {1, terms, 1}, terms, &y);
   EXPECT_EQ(y, -5 * 127);
 }
 

@@ -64,9 +64,10 @@ class PackedBytes {
   const std::int32_t* tile(std::int64_t token) const { return words_.data() + token * quads_; }
 
   /// Sets the bytes of four terms of a token.
-  void set(std::int64_t token, std::int64_t quad, const std::uint8_t* bytes) {
+  void set(std::int64_t token, std::int64_t quad, std::uint32_t bytes) {
     const std::int64_t first = token / kTokens * kTokens * quads_;
-    std::memcpy(&words_[static_cast<std::size_t>(first + quad * kTokens + token % kTokens)], bytes, kQuad);
+    words_[static_cast<std::size_t>(first + quad * kTokens + token % kTokens)] =
+        static_cast<std::int32_t>(bytes);
   }
 
  private:
@@ -83,18 +84,31 @@ struct Factors {
       int sum = 0;
       for (std::int64_t i = 0; i < terms; ++i) sum += from[i];
       bias[static_cast<std::size_t>(t)] = kBias * static_cast<std::uint32_t>(sum);
-      for (std::int64_t quad = 0; quad < lower.quads(); ++quad) {
-        std::int16_t values[kQuad] = {};
-        std::uint8_t bytes[kQuad], more[kQuad];
-        std::copy_n(from + quad * kQuad, std::min(kQuad, terms - quad * kQuad), values);
-        for (int k = 0; k < kQuad; ++k) {
-          bytes[k] = static_cast<std::uint8_t>(values[k]);
-          more[k] = static_cast<std::uint8_t>((values[k] + 128) >> 8);
-        }
-        lower.set(t, quad, bytes);
-        if (quad < upper.quads()) upper.set(t, quad, more);
-      }
+      const std::int64_t whole = terms / kQuad;
+      for (std::int64_t quad = 0; quad < whole; ++quad) set(t, quad, from + quad * kQuad);
+      if (whole == lower.quads()) continue;
+      std::int16_t values[kQuad] = {};
+      std::copy(from + whole * kQuad, from + terms, values);
+      set(t, whole, values);
     }
+  }
+
+  /// Sets the bytes of four terms.
+  void set(std::int64_t token, std::int64_t quad, const std::int16_t* values) {
+    std::uint64_t four = 0;  // of 16 bits each; their lower bytes are brought together
+    std::memcpy(&four, values, sizeof four);
+    lower.set(token, quad, even_bytes(four));
+    // Adding 128 to each carries into the upper bytes, and not into the next number.
+    constexpr std::uint64_t kTop = 0x8000800080008000u, kHalf = 0x0080008000800080u;
+    if (quad < upper.quads())
+      upper.set(token, quad, even_bytes((((four & ~kTop) + kHalf) ^ (four & kTop)) >> 8));
+  }
+
+  /// Returns bytes 0, 2, 4 and 6.
+  static std::uint32_t even_bytes(std::uint64_t x) {
+    x &= 0x00ff00ff00ff00ffu;
+    x = (x | x >> 8) & 0x0000ffff0000ffffu;
+    return static_cast<std::uint32_t>(x | x >> 16);
   }
 
   PackedBytes upper, lower;
@@ -141,8 +155,7 @@ struct MultiplyPanels {
 
 bool has_byte_products() { return HS_NAMED_INSTRUCTIONS != 0 && has_vnni(); }
 
-ByteMatrix::ByteMatrix(const std::int8_t* values, std::int64_t terms, std::int64_t outputs)
-    : terms_(terms), outputs_(outputs) {
+ByteMatrix::ByteMatrix(const std::int8_t* values, std::int64_t terms, std::int64_t outputs) : terms_(terms) {
   const std::int64_t panel_size = rounded_up(terms, kQuad) * kOutputs;
   const std::int64_t size = rounded_up(outputs, kOutputs) / kOutputs * panel_size;
   panels_.reserve(size);
@@ -154,10 +167,10 @@ ByteMatrix::ByteMatrix(const std::int8_t* values, std::int64_t terms, std::int64
           static_cast<std::uint8_t>(values[i * outputs + k] + static_cast<int>(kBias));
 }
 
-void ByteMatrix::multiply(const std::int16_t* x, std::int64_t tokens, std::int64_t terms, std::int64_t wide,
-                          std::int32_t* y, bool fused) const {
-  const Factors factors(x, tokens, terms, wide);
-  const Products products{y, tokens, outputs_};
+void ByteMatrix::multiply(const std::int16_t* x, const Shape& shape, std::int64_t wide, std::int32_t* y,
+                          bool fused) const {
+  const Factors factors(x, shape.tokens, shape.terms, wide);
+  const Products products{y, shape.tokens, shape.outputs};
   const std::int64_t panel_size = rounded_up(terms_, kQuad) * kOutputs;
   const std::uint8_t* const panels = panels_.data();
 #if HS_SEVERAL_PROCESSORS

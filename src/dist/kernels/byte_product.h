@@ -16,19 +16,22 @@ class ByteMatrix {
   /// values: [terms, outputs], row-major. Throws std::bad_alloc.
   ByteMatrix(const std::int8_t* values, std::int64_t terms, std::int64_t outputs);
 
-  std::int64_t outputs() const { return outputs_; }
+  /// The shape of a product: of the matrix the first `terms` rows and the first `outputs` columns are taken.
+  struct Shape {
+    std::int64_t tokens, terms, outputs;
+  };
 
-  /// Sets y[t, k] to the sum of x[t, i] B[i, k] over i < terms, at most the matrix's: [tokens, outputs]. x:
-  /// [tokens, terms], at most kLargest in size, from term `wide` on at most 127. Sums are exact if they fit
-  /// 32 bits, whatever they reach on the way. `fused`: as has_byte_products(), or not. Throws std::bad_alloc.
-  /// One thread; local.
-  void multiply(const std::int16_t* x, std::int64_t tokens, std::int64_t terms, std::int64_t wide,
-                std::int32_t* y, bool fused = has_byte_products()) const;
+  /// Sets y[t, k] to the sum of x[t, i] B[i, k] over i < terms: [tokens, outputs]. x: [tokens, terms], at
+  /// most kLargest in size, from term `wide` on at most 127. Sums are exact if they fit 32 bits, whatever
+  /// they reach on the way. `fused`: as has_byte_products(), or not. Throws std::bad_alloc. One thread;
+  /// local.
+  void multiply(const std::int16_t* x, const Shape& shape, std::int64_t wide, std::int32_t* y,
+                bool fused = has_byte_products()) const;
 
   static constexpr int kLargest = 127 * 256 + 127;
 
  private:
-  std::int64_t terms_, outputs_;
+  std::int64_t terms_;
   LargeArray<std::uint8_t> panels_;  // of kTileRowStep outputs: [terms / 4][kTileRowStep][4], each plus 128
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "io/archive/group_analysis.h"
 #include "io/archive/group_synthesis.h"
 #include "io/archive/kv_codec.h"
 #include "io/archive/level_coder.h"
@@ -23,7 +24,7 @@ class GroupCoder {
   /// Returns the coefficients of x: [tokens, n]. x: [tokens, D]. The same bits for any number of threads.
   /// Local.
   std::vector<float> coefficients(const float* x, std::int64_t tokens) const {
-    return coefficients(x, tokens, coefficients_);
+    return analysis_.exact(x, tokens, coefficients_);
   }
 
   /// Returns the weighted sum of a token's squared coefficients, which tells its class. Local.
@@ -47,7 +48,6 @@ class GroupCoder {
     std::vector<int> models;
   };
 
-  std::vector<float> coefficients(const float* x, std::int64_t tokens, std::int64_t count) const;
   Levels levels_of(int step) const;
   std::int64_t weighted() const;  // coefficients of which the last one tells about a token's class
   const std::vector<CodedRun>& runs_of(int step) const;
@@ -57,7 +57,7 @@ class GroupCoder {
   std::int64_t columns_, coefficients_;  // D, n
   int lowest_deviation_;
   std::int64_t models_;
-  std::vector<float> forward_;  // [n, D]
+  GroupAnalysis analysis_;
   GroupSynthesis synthesis_;
 };
 

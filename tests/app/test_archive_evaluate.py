@@ -127,11 +127,16 @@ class ArchiveEvaluate(CompressionTest):
         self.assertAlmostEqual(found["texts"]["fit"]["kl"] / kl, 1, delta=0.1)
         self.assertAlmostEqual(found["archive"]["bits"] / bits, 1, delta=0.02)
 
-    def costs(self, codec, model, tokens):
+    def costs(self, codec, model):
         """Returns what an error in each layer costs, K before V: the KL divergence behind this layer alone, after the codec,
-        over the squared error in the codec's metric."""
-        layers, _, _ = self.recode(codec, model, tokens, {"archive.bits": 1})
-        given, full, costs = read_safetensors(self.folder / "given.safetensors"), log_probabilities(model.logits(tokens)), []
+        over the squared error in the codec's metric, in some sequences together."""
+        sequences = np.fromfile(self.tokens, "<u2")[:400].reshape(10, 40).astype(int)
+        divergence, squares = np.sum([self.divergence_and_squares(codec, model, tokens) for tokens in sequences], 0)
+        return divergence / squares
+
+    def divergence_and_squares(self, codec, model, tokens):
+        layers, _, _ = self.recode(codec, model, tokens, {"archive.bits": 3})
+        given, full, rows = read_safetensors(self.folder / "given.safetensors"), log_probabilities(model.logits(tokens)), []
         with h5py.File(codec) as file:
             for i, stream in enumerate("kv"):
                 roots = np.concatenate([file[stream][str(group)]["whitening"][...] for group in range(len(file[stream]))])
@@ -142,11 +147,11 @@ class ArchiveEvaluate(CompressionTest):
                     if stream == "k":
                         rotate(error, -np.arange(len(tokens)), file["rotary/0/frequencies"][...], 1)
                     ours = log_probabilities(model.logits(tokens, replace))
-                    costs.append((np.exp(full) * (full - ours)).sum() / np.square(error @ root).sum())
-        return np.array(costs)
+                    rows.append(((np.exp(full) * (full - ours)).sum(), np.square(error @ root).sum()))
+        return np.transpose(rows)
 
-    def test_measured_units(self):
-        """With them, errors of equal size cost about the same in all layers, also where little of a layer is read."""
+    def test_errors_cost_what_the_metric_says(self):
+        """In nats, in each layer alone, also where little of a layer is read; attention's metric does not know that."""
         folder = self.model_of("qwen3").with_name("hidden")
         shutil.copytree(self.model_of("qwen3"), folder)
         weights = read_safetensors(folder / "model.safetensors")
@@ -155,13 +160,17 @@ class ArchiveEvaluate(CompressionTest):
         weights["model.layers.1.self_attn.o_proj.weight"] *= np.where(read, 0.1, 1)[:, None]
         weights["model.layers.1.mlp.down_proj.weight"] *= 0
         write_safetensors(folder / "model.safetensors", weights)
-        quick, full = (self.codec_of("hidden", **{"archive.effort": effort, "archive.own_text": 0}) for effort in ("quick", "full"))
-        tokens = np.fromfile(self.tokens, "<u2")[:300].astype(int)
-        spread = [np.std(np.log(self.costs(codec, Model(folder), tokens))) for codec in (quick, full)]
-        self.assertGreater(spread[0], 1.4, spread)
-        self.assertLess(spread[1], 0.75, spread)
-        with h5py.File(full) as file:
-            self.assertEqual((file.attrs["units"], file.attrs["own_text"]), (b"measured", 0))
+        for name in ("hidden", "olmo2_gqa", "llama3_scaled"):
+            for ranks in (1, 3):
+                full = self.codec_of(name, ranks, **{"archive.effort": "full", "archive.own_text": 0, "run.batch_tokens": 500 + ranks})
+                costs = self.costs(full, Model(self.model_of(name)))
+                np.testing.assert_array_less(np.abs(np.log(costs)), np.log(2), f"{name} {costs}")
+            with h5py.File(full) as file:
+                self.assertEqual((file.attrs["metric"], file.attrs["own_text"]), (b"loss", 0))
+        quick = self.codec_of("hidden", **{"archive.effort": "quick", "archive.own_text": 0})
+        self.assertGreater(np.std(np.log(self.costs(quick, Model(folder)))), 1.4)
+        with h5py.File(quick) as file:
+            self.assertEqual(file.attrs["metric"], b"attention")
 
     def test_own_text(self):
         """As many tokens as are asked for, or as there are of the text; none for other codecs."""
@@ -176,15 +185,17 @@ class ArchiveEvaluate(CompressionTest):
 
     def test_a_codec_does_not_depend_on_the_ranks(self):
         """Up to rounding: its curve."""
-        curves = []
-        for number, (ranks, more) in enumerate(((1, {}), (2, {"run.tensor_parallel": 2}), (3, {}))):
-            keys = {"run.batch_tokens": 400 + number, **more}
-            self.codec_of("olmo2_gqa", ranks, **keys)
-            printed = self.codecs[json.dumps(["olmo2_gqa", keys])][1]
-            curves.append([[float(field.split("=")[1]) for field in line.split()]
-                           for line in printed.splitlines() if line.startswith("step=")])
-        for curve in curves[1:]:
-            np.testing.assert_allclose(curve, curves[0], rtol=0.02)
+        alone, shared, parallel = (1, {}), (2, {"run.tensor_parallel": 2}), (3, {})
+        for effort, layouts in (("quick", (alone, shared, parallel)), ("full", (alone, parallel))):
+            curves = []
+            for number, (ranks, more) in enumerate(layouts):
+                keys = {"archive.effort": effort, "run.batch_tokens": 400 + number, **more}
+                self.codec_of("olmo2_gqa", ranks, **keys)
+                printed = self.codecs[json.dumps(["olmo2_gqa", keys])][1]
+                curves.append([[float(field.split("=")[1]) for field in line.split()]
+                               for line in printed.splitlines() if line.startswith("step=")])
+            for curve in curves[1:]:
+                np.testing.assert_allclose(curve, curves[0], rtol=0.02)
 
     def test_requests(self):
         """Prompts go through the codec; what continues them is kept as it is."""
@@ -288,9 +299,10 @@ class ArchiveEvaluate(CompressionTest):
                 "tokens.limit": 2000, "archive.codec": path}
         before = {entry.name for entry in self.folder.iterdir()}
         for more, message in (
-                ({"tokens.limit": 80, "archive.group": 2},
+                ({"tokens.limit": 80, "archive.group": 2, "archive.effort": "quick"},
                  r"fit.bin: tokens.limit = 80: leaves 36 tokens to fit 48 columns .*; give at least 96, or fewer layers"),
-                ({"tokens.limit": 80}, r"fit.bin: tokens.limit = 80: leaves 36 tokens to fit 24 columns .*; give at least 48\n"),
+                ({"tokens.limit": 80, "archive.effort": "quick"},
+                 r"fit.bin: tokens.limit = 80: leaves 36 tokens to fit 24 columns .*; give at least 48\n"),
                 ({"archive.effort": "some"}, r"archive.effort = some: is not allowed; allowed: auto\|quick\|full"),
                 ({"archive.own_text": -1}, r"archive.own_text = -1: "),
                 ({"model.path": GOLDEN / "phi3_long"}, r"config.json: rope_scaling = longrope: rotates keys by the length"),
@@ -305,6 +317,8 @@ class ArchiveEvaluate(CompressionTest):
                     printed = self.run_command(ranks, "archive_calibrate", given, code=2)
                     self.assertRegex(printed, "headspan: .*" + message)
                     self.assertEqual(printed.count("headspan: "), 1, printed)
+        printed = self.run_command(2, "archive_calibrate", {**keys, "archive.effort": "full", "run.tensor_parallel": 2}, code=2)
+        self.assertRegex(printed, "headspan: archive.effort = full: differentiates a model .*, and 2 ranks share it")
         self.assertEqual({entry.name for entry in self.folder.iterdir()}, before)
 
 

@@ -8,7 +8,7 @@
 #include "app/archive/codec_rotary.h"
 #include "app/archive/codec_runs.h"
 #include "app/archive/codec_statistics.h"
-#include "app/archive/codec_units.h"
+#include "app/archive/loss_metrics.h"
 #include "app/compress/calibration_effort.h"
 #include "app/compress/model_calibration.h"
 #include "app/compress/self_generated_text.h"
@@ -37,7 +37,6 @@ namespace {
 constexpr std::int64_t kMostLayers = 10;      // of a group, unless asked: more gain little and decode slower
 constexpr double kKeptShare = 0.8;            // of a group's coefficients, unless asked
 constexpr std::int64_t kTokensPerColumn = 8;  // of a group, at least, unless asked
-constexpr std::int64_t kUnitTokens = 4096;    // that the codec whose errors are measured is fitted to
 
 struct Prepared {
   ModelInput input;
@@ -97,12 +96,13 @@ Prepared prepare(const Job& job) {
   const ModelConfig& config = prepared.input.config;
   prepared.tokens.skip_first = std::max(job.tokens.skip_first, job.archive.exact_first);
   prepared.sample = take_sample(prepared.tokens, config, prepared.input.config_path, job.model.name);
-  const std::int64_t fit = fit_tokens(prepared.sample, prepared.tokens.skip_first);
+  const std::int64_t of_text = fit_tokens(prepared.sample, prepared.tokens.skip_first);
+  prepared.effort =
+      choose_effort(job.archive, config, can_start_text(prepared.input, prepared.sample) ? of_text : 0);
+  if (prepared.effort.own_text > 0) check_self_generated_text(prepared.input, prepared.sample);
+  const std::int64_t fit = of_text + prepared.effort.own_text;
   prepared.size = group_size(job.archive, config, bytes_of(*prepared.input.checkpoint), fit);
   check_fit_tokens(fit, prepared);
-  const std::int64_t most_text = can_start_text(prepared.input, prepared.sample) ? fit : 0;
-  prepared.effort = choose_effort(job.archive, config, most_text);
-  if (prepared.effort.own_text > 0) check_self_generated_text(prepared.input, prepared.sample);
   KvCodec& codec = prepared.codec;
   codec.config_sha256 = prepared.input.config_sha256;
   codec.layers = config.layers;
@@ -123,8 +123,8 @@ std::vector<double> plain_metric(const KvCodec& codec) {
 }
 
 /// The metrics of all heads that the codec's groups are fitted in. Collective over the group.
-std::map<Stream, std::vector<double>> metrics_of(const Calibration& calibration, const Prepared& prepared,
-                                                 ArchiveAlgorithm algorithm) {
+std::map<Stream, std::vector<double>> formula_metrics(const Calibration& calibration,
+                                                      const Prepared& prepared, ArchiveAlgorithm algorithm) {
   const KvCodec& codec = prepared.codec;
   if (algorithm == ArchiveAlgorithm::kvtc)
     return {{Stream::k, plain_metric(codec)}, {Stream::v, plain_metric(codec)}};
@@ -132,16 +132,6 @@ std::map<Stream, std::vector<double>> metrics_of(const Calibration& calibration,
   metrics[Stream::k] =
       key_metric_before_rotary(codec, metrics.at(Stream::k), prepared.tokens.sequence_length);
   return metrics;
-}
-
-/// Multiplies the metrics of each layer by its unit.
-void scale_metrics(const std::map<Stream, std::vector<double>>& units,
-                   std::map<Stream, std::vector<double>>& metrics) {
-  for (auto& [stream, metric] : metrics) {
-    const std::vector<double>& of_layers = units.at(stream);
-    const std::size_t of_layer = metric.size() / of_layers.size();
-    for (std::size_t i = 0; i < metric.size(); ++i) metric[i] *= of_layers[i / of_layer];
-  }
 }
 
 /// Makes a codec on a group of processes.
@@ -168,11 +158,12 @@ class CodecMaker {
     codec.streams = groups();
     {
       const auto phase = profile_.enter("statistics");
-      const CodecTokens all = tokens(INT64_MAX);
+      const CodecTokens tokens{prepared_.sample, prepared_.tokens.skip_first,
+                               batch_tokens(job_.run, prepared_.sample, processes_)};
       if (job_.archive.algorithm == ArchiveAlgorithm::kvtc)
-        set_runs(model_, all, processes_, codec);
+        set_runs(model_, tokens, processes_, codec);
       else
-        set_statistics(model_, all, processes_, codec);
+        set_statistics(model_, tokens, processes_, codec);
     }
     const auto phase = profile_.enter("curve");
     Recoder recoder(codec, 0, ends_);
@@ -183,11 +174,6 @@ class CodecMaker {
   }
 
  private:
-  CodecTokens tokens(std::int64_t most) const {
-    return {prepared_.sample, prepared_.tokens.skip_first,
-            batch_tokens(job_.run, prepared_.sample, processes_), most};
-  }
-
   std::map<Stream, std::vector<CodecGroup>> groups() {
     CaptureRequest request;
     request.point = CapturePoint::normed;  // before the rotary embedding
@@ -196,20 +182,13 @@ class CodecMaker {
     const Calibration calibration =
         calibration_of_model({prepared_.input, job_.model.path, prepared_.sample, PredictMode::corrected},
                              request, model_, processes_, log_, profile_);
-    auto metrics = metrics_of(calibration, prepared_, job_.archive.algorithm);
-    KvCodec codec = prepared_.codec;
-    {
-      const auto phase = profile_.enter("groups");
-      codec.streams = fit_groups(calibration, metrics, prepared_.size);
-    }
-    if (prepared_.effort.units != LossUnits::measured) return codec.streams;
-    {
-      const auto phase = profile_.enter("units");
-      const CodecTokens some = tokens(kUnitTokens);
-      set_statistics(model_, some, processes_, codec);
-      scale_metrics(
-          measured_units({model_, prepared_.input, processes_, prepared_.sample, ends_}, codec, metrics),
-          metrics);
+    std::map<Stream, std::vector<double>> metrics;
+    if (prepared_.effort.units == LossUnits::measured) {
+      const auto phase = profile_.enter("gradients");
+      metrics =
+          loss_metrics(model_, prepared_.sample, prepared_.tokens.skip_first, job_.tokens.seed, processes_);
+    } else {
+      metrics = formula_metrics(calibration, prepared_, job_.archive.algorithm);
     }
     const auto phase = profile_.enter("groups");
     return fit_groups(calibration, metrics, prepared_.size);
@@ -224,6 +203,22 @@ class CodecMaker {
   const std::vector<std::int64_t> ends_;
 };
 
+/// Leaves out what cannot be done on several tensor-parallel ranks, or refuses it where it is asked for.
+void limit_effort(const Job& job, int tensor_parallel, CalibrationEffort& effort) {
+  if (tensor_parallel == 1 || effort.units != LossUnits::measured) return;
+  if (job.archive.effort == Effort::full)
+    throw InputError("", "archive.effort", "full",
+                     "differentiates a model that is whole on a rank, and " +
+                         std::to_string(tensor_parallel) + " ranks share it (run.tensor_parallel)",
+                     "give archive.effort = quick, or run.tensor_parallel = 1");
+  effort.units = LossUnits::residual;
+}
+
+std::string metric_word(ArchiveAlgorithm algorithm, const CalibrationEffort& effort) {
+  if (algorithm == ArchiveAlgorithm::kvtc) return "plain";
+  return effort.units == LossUnits::measured ? "loss" : "attention";
+}
+
 void publish_codec(const Job& job, const Prepared& prepared, const KvCodec& codec,
                    const Publication& publication, const Comm& world) {
   const std::string now = iso_time_utc();
@@ -234,7 +229,7 @@ void publish_codec(const Job& job, const Prepared& prepared, const KvCodec& code
                         {"model_type", prepared.input.config.model_type},
                         {"tokens_path", job.tokens.path},
                         {"tokens_sha256", prepared.tokens_sha256},
-                        {"units", word_of(loss_units_words(), prepared.effort.units)},
+                        {"metric", metric_word(job.archive.algorithm, prepared.effort)},
                         {"own_text", prepared.effort.own_text},
                         {"job", to_ini(job, Command::archive_calibrate)},
                         {"versions", library_versions()},
@@ -277,6 +272,7 @@ int calibrate_codec(const Job& job, const Comm& world) {
     check_one_group(job.run, world.size());
     tensor_parallel = choose_tensor_parallel(
         job.run, job.model, {{{job.model.path, config}}, prepared->input.dtype, true}, world.size(), memory);
+    limit_effort(job, tensor_parallel, prepared->effort);
   });
   prepared->tokens_sha256 = hash_tokens(job.tokens, world);
   agree(world, [&] { prepared->codec.weights_digest = weights_digest(*prepared->input.checkpoint); });
@@ -286,7 +282,7 @@ int calibrate_codec(const Job& job, const Comm& world) {
   try {
     lock = take_lock(path, id, world, log);
     tell(prepared->sample, log);
-    tell("archive.effort", prepared->effort, log);
+    tell("archive.effort", "the model's loss is differentiated", prepared->effort, log);
     const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
     Profile profile;
     codec = CodecMaker(job, *prepared, processes, log, profile).make();

@@ -83,7 +83,7 @@ void CodecCoefficients::for_tokens(bool heldout, std::int64_t most, const Use& u
   std::vector<std::uint8_t> done(sample.sequences.size());
   std::int64_t taken = 0;
   for (std::size_t s = 0; s < done.size(); ++s) {
-    done[s] = (sample.heldout[s] != 0) != heldout || taken >= std::min(most, tokens_.most);
+    done[s] = (sample.heldout[s] != 0) != heldout || taken >= most;
     if (done[s] == 0) taken += sample.sequences[s].length;
   }
   for (const Round& round :

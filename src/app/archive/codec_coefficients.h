@@ -18,7 +18,6 @@ struct CodecTokens {
   const Sample& sample;
   std::int64_t skip_first = 0;    ///< positions of each sequence that are left out
   std::int64_t batch_tokens = 0;  ///< of a forward
-  std::int64_t most = INT64_MAX;  ///< about as many are taken of either part, at most
 };
 
 class CodecCoefficients {

@@ -41,6 +41,17 @@ int coarsest_step(const KvCodec& codec) {
   return largest;
 }
 
+/// Returns the steps that are measured, descending, as long as they make sense.
+std::vector<int> descending_steps(const KvCodec& codec) {
+  const auto divisions = static_cast<int>(codec.streams.at(Stream::k).front().runs.size());
+  std::vector<int> steps;
+  if (codec.has_runs())
+    for (int step = divisions - 1; step >= 0; step -= kBetweenRuns) steps.push_back(step);
+  else
+    for (int step = coarsest_step(codec); step >= kFinest; step -= kBetween) steps.push_back(step);
+  return steps;
+}
+
 class CurveMeter {
  public:
   CurveMeter(const CachedModel& model, const Sample& sample, Recoder& recoder)
@@ -106,16 +117,6 @@ class CurveMeter {
 };
 
 }  // namespace
-
-std::vector<int> descending_steps(const KvCodec& codec) {
-  const auto divisions = static_cast<int>(codec.streams.at(Stream::k).front().runs.size());
-  std::vector<int> steps;
-  if (codec.has_runs())
-    for (int step = divisions - 1; step >= 0; step -= kBetweenRuns) steps.push_back(step);
-  else
-    for (int step = coarsest_step(codec); step >= kFinest; step -= kBetween) steps.push_back(step);
-  return steps;
-}
 
 std::vector<RatePoint> measure_curve(const CachedModel& model, const Sample& sample, Recoder& recoder) {
   return CurveMeter(model, sample, recoder).measure();

@@ -12,10 +12,6 @@
 
 namespace headspan {
 
-/// Returns steps that a codec may be measured at, descending, from one that spends little on the largest
-/// coefficients. Local.
-std::vector<int> descending_steps(const KvCodec& codec);
-
 /// Measures the curve of a codec that has all else, on held-out sequences, or on others if nothing is held
 /// out: from about 8 bits a number to a quarter of a bit. `model` has caches that go through the recoder. The
 /// same on every rank. Throws InputError if no sequence has two tokens behind the first ones that are kept,

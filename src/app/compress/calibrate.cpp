@@ -245,7 +245,7 @@ int calibrate(const Job& job, const Comm& world) {
     lock = take_lock(job.compress.plan, id, world, log);
     if (!prepared.input) check_done(world, job.grams.paths, log);
     tell(prepared.sample, log);
-    tell("compress.effort", prepared.effort, log);
+    tell("compress.effort", "the loss of compressing each layer is measured", prepared.effort, log);
     if (!prepared.origin.weights_mismatch.empty()) log.warning(prepared.origin.weights_mismatch);
     const ProcessLayout processes(world, 1, tensor_parallel, job.run.grid);
     Profile profile;

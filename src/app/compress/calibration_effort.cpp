@@ -50,18 +50,19 @@ CalibrationEffort choose_effort(const Job::Archive& rule, const ModelConfig& con
           weighs && rule.effort == Effort::automatic};
 }
 
-void tell(const std::string& key, const CalibrationEffort& effort, const Log& log) {
+void tell(const std::string& key, const std::string& measuring, const CalibrationEffort& effort,
+          const Log& log) {
   if (!effort.chosen) return;
   std::string work;
-  if (effort.units == LossUnits::measured) work = "the loss of compressing each layer is measured";
+  if (effort.units == LossUnits::measured) work = measuring;
   if (effort.own_text > 0)
     work += (work.empty() ? "" : ", and ") + ("the model generates " + std::to_string(effort.own_text)) +
             " tokens to calibrate on too";
   if (!work.empty())
     log.notice(key + " = auto: " + work + "; not with " + key + " = quick");
   else
-    log.notice(key + " = auto: the model is run once, because of its size; " + key +
-               " = full measures the loss of compressing each layer");
+    log.notice(key + " = auto: the model is run once, because of its size; with " + key + " = full " +
+               measuring);
 }
 
 }  // namespace headspan

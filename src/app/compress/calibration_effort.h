@@ -34,7 +34,9 @@ CalibrationEffort choose_effort(const Job::Archive& rule, const ModelConfig& con
 CalibrationEffort choose_effort(const Job::Compress& rule, const ModelConfig& config, bool from_grams,
                                 std::int64_t most_text);
 
-/// Logs what effort = auto comes to, if that is what chose it. key: the job's.
-void tell(const std::string& key, const CalibrationEffort& effort, const Log& log);
+/// Logs what effort = auto comes to, if that is what chose it. key: the job's. measuring: what measured units
+/// take, in words.
+void tell(const std::string& key, const std::string& measuring, const CalibrationEffort& effort,
+          const Log& log);
 
 }  // namespace headspan

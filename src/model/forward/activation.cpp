@@ -15,6 +15,8 @@ at::Tensor xielu_of(const XieluWeights& weights, const at::Tensor& x) {
                    (at::expm1(at::min(x, weights.eps)) - x) * negative + beta * x);
 }
 
+}  // namespace
+
 at::Tensor activated(Activation activation, const XieluWeights& xielu, const at::Tensor& x) {
   switch (activation) {
     case Activation::silu:
@@ -28,8 +30,6 @@ at::Tensor activated(Activation activation, const XieluWeights& xielu, const at:
   }
   return x;
 }
-
-}  // namespace
 
 void activate(Activation activation, const XieluWeights& xielu, at::Tensor& x) {
   if (!x.is_cpu() || x.scalar_type() != at::kHalf) {

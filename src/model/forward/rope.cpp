@@ -32,16 +32,6 @@ at::Tensor rotate_heads(const at::Tensor& x, const RopeTable& table) {
   return rotated;
 }
 
-/// Rotates any dtype, with the operations of transformers in their order.
-at::Tensor rotate_plain(const at::Tensor& x, const RopeTable& table) {
-  const std::int64_t half = table.cos.size(-1), rest = x.size(-1) - 2 * half;
-  const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);
-  const at::Tensor rotated =
-      at::cat({low * table.cos - high * table.sin, high * table.cos + low * table.sin}, -1)
-          .to(x.scalar_type());
-  return rest == 0 ? rotated : at::cat({rotated, x.narrow(-1, 2 * half, rest)}, -1);
-}
-
 // Frequencies of a scaling. plain: those without any, theta^(-2 i / r), [r/2].
 
 at::Tensor scaled(const std::monostate&, const RopeRule&, const at::Tensor& plain, std::int64_t) {
@@ -113,6 +103,15 @@ RopeTable make_rope_table(const RopeRule& rule, std::int64_t rotated, const Rope
   const at::Tensor angles = at::cat(parts).unsqueeze(1);
   const at::ScalarType kept = rule.round_once ? wide : dtype;
   return {angles.cos().mul_(rule.length).to(kept), angles.sin().mul_(rule.length).to(kept)};
+}
+
+at::Tensor rotate_plain(const at::Tensor& x, const RopeTable& table) {
+  const std::int64_t half = table.cos.size(-1), rest = x.size(-1) - 2 * half;
+  const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);
+  const at::Tensor rotated =
+      at::cat({low * table.cos - high * table.sin, high * table.cos + low * table.sin}, -1)
+          .to(x.scalar_type());
+  return rest == 0 ? rotated : at::cat({rotated, x.narrow(-1, 2 * half, rest)}, -1);
 }
 
 at::Tensor rotate(const at::Tensor& x, const RopeTable& table) {

@@ -35,6 +35,9 @@ struct RopePositions {
 RopeTable make_rope_table(const RopeRule& rule, std::int64_t rotated, const RopePositions& positions,
                           at::ScalarType dtype);
 
+/// Rotates any dtype, with the operations of transformers in their order, which LibTorch can differentiate.
+at::Tensor rotate_plain(const at::Tensor& x, const RopeTable& table);
+
 /// Rotates x: [tokens, heads, d], contiguous. Returns a new tensor like x, rounded as transformers rounds.
 at::Tensor rotate(const at::Tensor& x, const RopeTable& table);
 

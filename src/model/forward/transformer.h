@@ -67,6 +67,7 @@ class Transformer {
   const ModelConfig& config() const { return config_; }
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }  ///< of the forward pass and of what is captured
+  const Weights& weights() const { return weights_; }
 
   /// Returns which of all heads of a stream this rank has.
   Range heads(Stream stream) const;

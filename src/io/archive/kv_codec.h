@@ -2,8 +2,9 @@
 // written and read with. Only the numbers; io/archive/group_coder.h makes maps of them.
 //
 // The heads of some neighbouring layers form a group, with D = layers * kv_heads * head_size columns: keys
-// before the rotary embedding, or values. With S the root of attention's metric, block-diagonal over heads, a
-// token's coefficients are those of (x - mean) S in a basis: n directions, of which the first matter most.
+// before the rotary embedding, or values. With S the root of the metric that errors are weighed by,
+// block-diagonal over heads, a token's coefficients are those of (x - mean) S in a basis: n directions, of
+// which the first matter most.
 #pragma once
 
 #include <cstdint>

@@ -73,7 +73,8 @@ GroupAnalysis::GroupAnalysis(const KvCodec& codec, const CodecGroup& group, bool
     : group_(group),
       head_size_(codec.head_size),
       columns_(codec.columns(group)),
-      coefficients_(group.coefficients()) {
+      coefficients_(group.coefficients()),
+      whitening_(transposed_blocks(group.whitening, codec.head_size)) {
   std::vector<float> basis(group.basis.size());
   for (std::size_t k = 0; k < basis.size(); ++k)
     basis[k] = static_cast<float>(group.basis[k]) * group.scale[k / to_size(columns_)];
@@ -81,8 +82,9 @@ GroupAnalysis::GroupAnalysis(const KvCodec& codec, const CodecGroup& group, bool
   const std::vector<float> inverse = inverse_gram(basis, coefficients_, columns_);
   basis = product(inverse, transposed(basis, coefficients_, columns_), coefficients_);
   forward_.resize(basis.size());
+  // x S B^T = x (B S^T)^T, with blocks that are transposed twice.
   multiply_heads(basis.data(), group.whitening.data(), coefficients_, columns_ / head_size_, head_size_,
-                 forward_.data());  // S is symmetric
+                 forward_.data());
   if (!bytes) return;
   basis_.emplace(transposed(group.basis, coefficients_, columns_).data(), columns_, coefficients_);
   correction_ = inverse;
@@ -117,7 +119,7 @@ bool GroupAnalysis::multiply_bytes(const float* x, std::int64_t tokens, std::int
                                    std::vector<float>& coefficients) const {
   std::vector<float> centred(x, x + tokens * columns_), whitened(centred.size());
   add_row(group_.mean.data(), -1, tokens, columns_, centred.data());
-  multiply_heads(centred.data(), group_.whitening.data(), tokens, columns_ / head_size_, head_size_,
+  multiply_heads(centred.data(), whitening_.data(), tokens, columns_ / head_size_, head_size_,
                  whitened.data());
   const std::vector<float> ones(to_size(columns_), 1);
   std::vector<float> sizes(ones.size());

@@ -90,6 +90,13 @@ void add_row(const float* row, float factor, std::int64_t tokens, std::int64_t c
   });
 }
 
+std::vector<float> transposed_blocks(const std::vector<float>& blocks, std::int64_t d) {
+  std::vector<float> turned(blocks.size());
+  for (std::int64_t k = 0; k < static_cast<std::int64_t>(blocks.size()); ++k)
+    turned[to_size(k - k % (d * d) + k % d * d + k / d % d)] = blocks[to_size(k)];
+  return turned;
+}
+
 void multiply_heads(const float* x, const float* blocks, std::int64_t tokens, std::int64_t heads,
                     std::int64_t d, float* y) {
   std::vector<float> head(to_size(tokens * d)), found(head.size());

@@ -52,7 +52,8 @@ class ArchiveEvaluate(CompressionTest):
             path = self.folder / f"codec{len(self.codecs)}.h5"
             printed = self.run_command(ranks, "archive_calibrate", {
                 "model.path": self.model_of(name), "model.dtype": "float64", "tokens.path": self.tokens, "tokens.eos": EOS,
-                "tokens.sequence_length": 40, "tokens.limit": 2000, "archive.codec": path, "archive.exact_first": EXACT, **more})
+                "tokens.sequence_length": 40, "tokens.limit": 2000, "archive.codec": path, "archive.exact_first": EXACT,
+                "archive.effort": "quick", **more})
             self.codecs[key] = path, printed
         return self.codecs[key][0]
 
@@ -130,7 +131,7 @@ class ArchiveEvaluate(CompressionTest):
     def costs(self, codec, model):
         """Returns what an error in each layer costs, K before V: the KL divergence behind this layer alone, after the codec,
         over the squared error in the codec's metric, in some sequences together."""
-        sequences = np.fromfile(self.tokens, "<u2")[:400].reshape(10, 40).astype(int)
+        sequences = np.fromfile(self.tokens, "<u2")[:240].reshape(6, 40).astype(int)
         divergence, squares = np.sum([self.divergence_and_squares(codec, model, tokens) for tokens in sequences], 0)
         return divergence / squares
 
@@ -160,11 +161,11 @@ class ArchiveEvaluate(CompressionTest):
         weights["model.layers.1.self_attn.o_proj.weight"] *= np.where(read, 0.1, 1)[:, None]
         weights["model.layers.1.mlp.down_proj.weight"] *= 0
         write_safetensors(folder / "model.safetensors", weights)
-        for name in ("hidden", "olmo2_gqa", "llama3_scaled"):
-            for ranks in (1, 3):
-                full = self.codec_of(name, ranks, **{"archive.effort": "full", "archive.own_text": 0, "run.batch_tokens": 500 + ranks})
-                costs = self.costs(full, Model(self.model_of(name)))
-                np.testing.assert_array_less(np.abs(np.log(costs)), np.log(2), f"{name} {costs}")
+        for name, ranks in (("hidden", 1), ("olmo2_gqa", 3)):
+            full = self.codec_of(name, ranks, **{"archive.effort": "full", "archive.own_text": 0})
+            costs = self.costs(full, Model(self.model_of(name)))
+            np.testing.assert_array_less(np.abs(np.log(costs)), np.log(2.5), f"{name} {costs}")
+            self.assertLess(abs(np.log(costs).mean() - np.log(1.3)), np.log(1.5), f"{name} {costs}")
             with h5py.File(full) as file:
                 self.assertEqual((file.attrs["metric"], file.attrs["own_text"]), (b"loss", 0))
         quick = self.codec_of("hidden", **{"archive.effort": "quick", "archive.own_text": 0})
@@ -175,13 +176,13 @@ class ArchiveEvaluate(CompressionTest):
     def test_own_text(self):
         """As many tokens as are asked for, or as there are of the text; none for other codecs."""
         fit = 37 * (40 - EXACT)  # of 50 sequences, a quarter is held out
-        for more, expected in (({"archive.own_text": 500}, 500), ({}, fit), ({"archive.effort": "quick"}, 0),
-                               ({"archive.algorithm": "kvtc"}, 0)):
+        auto = {"archive.effort": "auto"}
+        for more, expected in (({"archive.own_text": 500, **auto}, 500), (auto, fit), ({}, 0), ({"archive.algorithm": "kvtc", **auto}, 0)):
             with h5py.File(self.codec_of("qwen3", **more)) as file:
                 self.assertEqual(file.attrs["own_text"], expected)
                 printed = self.codecs[json.dumps(["qwen3", more])][1]
                 self.assertEqual(f" write tokens={file.attrs['own_text']}/" in printed, expected > 0, printed)
-                self.assertEqual("archive.effort = auto: " in printed, "archive.effort" not in more and "archive.algorithm" not in more)
+                self.assertEqual("archive.effort = auto: " in printed, expected > 0)
 
     def test_a_codec_does_not_depend_on_the_ranks(self):
         """Up to rounding: its curve."""

@@ -2,7 +2,7 @@
 the same error, by stream and group of layers; and what general compressors make of the same bytes.
 
 The bound is reverse water-filling (Cover and Thomas, 10.3.3) with the variances that the codec has of its coefficients: no
-code of independent normal numbers with these variances takes fewer bits for as small a squared error in attention's metric.
+code of independent normal numbers with these variances takes fewer bits for as small a squared error of coefficients.
 "by class": of numbers that are normal within the class of their token, whose class is known.
 
 usage: archive_limits.py HEADSPAN CODEC KV.safetensors [KVTC.codec]
@@ -49,23 +49,25 @@ class Limits:
         self.program, self.path, self.folder = program, codec, folder
         self.codec, self.input = Codec(codec), tensors
         self.exact = read_safetensors(tensors)
+        self.inverses = [np.linalg.pinv(group.basis.astype(float)) for group in self.codec.groups]  # of coefficients
         with h5py.File(codec) as file:
             self.measured = file["curve/bits"][...]
             self.whitening = {stream: np.concatenate([file[stream][str(group)]["whitening"][...].astype(float)
                                                       for group in range(len(file[stream]))]) for stream in "kv"}
 
     def errors(self, decoded, coded):
-        """Returns the squared errors in attention's metric by stream: [layers], of tokens that were coded."""
-        errors = {}
+        """Returns the squared errors of a token's coefficients, of each group."""
+        whitened = {}
         for stream in "kv":
             difference = decoded[stream].astype(float) - self.exact[stream].astype(float)
             if stream == "k":
                 for layer, rule in enumerate(self.codec.rotary_of_layer):
                     if rule >= 0:
                         rotate(difference[layer], -np.arange(difference.shape[2]), *self.codec.rotary[rule])
-            whitened = np.einsum("lhti,lhij->lhtj", difference[:, :, coded], self.whitening[stream])
-            errors[stream] = np.square(whitened).sum((1, 2, 3))
-        return errors
+            whitened[stream] = np.einsum("lhti,lhij->tlhj", difference[:, :, coded], self.whitening[stream])
+        for group, inverse in zip(self.codec.groups, self.inverses):
+            rows = whitened[group.stream][:, group.first_layer:group.first_layer + group.layers].reshape(len(coded), -1)
+            yield np.square(rows @ inverse).sum() / len(coded)
 
     def rows(self, bits):
         """Yields stream, layers, bits of a number, those of the two bounds."""
@@ -74,18 +76,15 @@ class Limits:
         run(self.program, "decode", codec=self.path, input=archive_path, output=decoded_path)
         archive = Archive(archive_path)
         coded = np.setdiff1d(np.arange(archive.header["tokens"]), archive.header["exact"])
-        errors = self.errors(read_safetensors(decoded_path), coded)
         groups = self.codec.groups
-        for g, group in enumerate(groups):
+        for g, (group, error) in enumerate(zip(groups, self.errors(read_safetensors(decoded_path), coded))):
             columns = group.basis.shape[1]
             size = sum(len(block) for block in archive.blocks[1 + g::len(groups)])
-            error = errors[group.stream][group.first_layer:group.first_layer + group.layers].sum() / len(coded)
             of_classes = 4.0 ** (group.deviations / 16)  # [classes, n]
             variances = SHARES @ of_classes
-            outside = 0 if len(variances) == columns else np.nan  # a truncated basis loses what the codec does not tell
             yield (group.stream, group.first_layer, group.first_layer + group.layers - 1, 8 * size / len(coded) / columns,
-                   outside + water_filling(variances, np.ones(len(variances)), error) / columns,
-                   outside + water_filling(of_classes, SHARES[:, None] * np.ones(of_classes.shape), error) / columns)
+                   water_filling(variances, np.ones(len(variances)), error) / columns,
+                   water_filling(of_classes, SHARES[:, None] * np.ones(of_classes.shape), error) / columns)
 
 
 def print_limits(limits):

@@ -34,7 +34,7 @@
 namespace headspan {
 namespace {
 
-constexpr std::int64_t kMostLayers = 10;      // of a group, unless asked: more gain little and decode slower
+constexpr std::int64_t kMostLayers = 16;      // of a group, unless asked: more would decode slower
 constexpr double kKeptShare = 0.8;            // of a group's coefficients, unless asked
 constexpr std::int64_t kTokensPerColumn = 8;  // of a group, at least, unless asked
 
@@ -49,7 +49,7 @@ struct Prepared {
 };
 
 /// Returns the size of the groups: the bases take at most `maps` of the weights' bytes. Unless asked, there
-/// are enough tokens to fit a group to, and it keeps most of its coefficients.
+/// are enough tokens to fit a group to, and it keeps all of its coefficients.
 GroupSize group_size(const Job::Archive& archive, const ModelConfig& config, double weight_bytes,
                      std::int64_t fit_tokens) {
   const std::int64_t of_layer = config.kv_heads * config.head_size;
@@ -57,8 +57,8 @@ GroupSize group_size(const Job::Archive& archive, const ModelConfig& config, dou
     return {archive.group.value_or(config.layers), config.layers * of_layer};
   const auto coefficients = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(archive.maps * weight_bytes / (2 * real(config.layers * of_layer))));
-  const auto fitting = static_cast<std::int64_t>(real(coefficients) / (kKeptShare * real(of_layer)));
-  const std::int64_t most = std::min({fitting, fit_tokens / (kTokensPerColumn * of_layer), kMostLayers});
+  const std::int64_t most =
+      std::min({coefficients / of_layer, fit_tokens / (kTokensPerColumn * of_layer), kMostLayers});
   return {std::min(archive.group.value_or(std::max<std::int64_t>(most, 1)), config.layers), coefficients};
 }
 

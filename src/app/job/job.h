@@ -143,7 +143,7 @@ struct Job {
     ArchiveAlgorithm algorithm = ArchiveAlgorithm::headspan;
     std::int64_t exact_first = 4;
     double maps = 0.1;
-    std::optional<std::int64_t> group;  ///< layers; nothing: as many as maps allows, at most 10
+    std::optional<std::int64_t> group;  ///< layers; nothing: as many as maps allows, at most 16
     Effort effort = Effort::automatic;
     std::optional<std::int64_t> own_text;  ///< tokens; nothing: follows from the effort
     std::string codec;

@@ -279,7 +279,7 @@ std::vector<JobOption> archive_options() {
       option("archive.maps", &Job::archive, &Job::Archive::maps, share(),
              "share of the weights' bytes that the bases of a codec may take"),
       option("archive.group", &Job::archive, &Job::Archive::group, automatic(integer(1)),
-             "layers that are coded together; auto: as many as maps allows, at most 10"),
+             "layers that are coded together; auto: as many as maps allows, at most 16"),
       option("archive.effort", &Job::archive, &Job::Archive::effort, choice(effort_words()),
              "quick: errors are weighed by a formula; full: by gradients of the model's loss, and the model "
              "generates text to calibrate on too; auto: by the model's size"),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include "dist/comm/mpi.h"
 #include "io/checkpoint/checkpoint.h"
@@ -15,6 +16,14 @@ namespace headspan {
 
 inline std::string golden_folder(const std::string& model) {
   return std::string(HEADSPAN_TEST_DATA) + "/golden/" + model;
+}
+
+/// Models of every type, to instantiate tests with.
+inline auto golden_models() {
+  return testing::Values("olmo2_mha", "olmo2_gqa", "llama_gqa", "llama3_scaled", "falcon3", "qwen3",
+                         "qwen3_bias", "olmo2_sharded_bf16", "olmo", "olmo_clipped", "olmo3", "smollm3",
+                         "qwen2", "qwen2_window", "seed_oss", "mistral", "mistral_window", "gpt_neox",
+                         "gpt_neox_serial", "apertus", "phi3", "phi3_long", "gemma2", "gemma3");
 }
 
 /// A tensor of a safetensors file.

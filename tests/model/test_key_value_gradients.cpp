@@ -115,12 +115,7 @@ TEST_P(KeyValueGradients, AreDifferencesOfLogProbabilities) {
   EXPECT_NEAR(slope / expected, 1, 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, KeyValueGradients,
-                         testing::Values("olmo2_mha", "olmo2_gqa", "llama_gqa", "llama3_scaled", "falcon3",
-                                         "qwen3", "qwen3_bias", "olmo2_sharded_bf16", "olmo", "olmo_clipped",
-                                         "olmo3", "smollm3", "qwen2", "qwen2_window", "seed_oss", "mistral",
-                                         "mistral_window", "gpt_neox", "gpt_neox_serial", "apertus", "phi3",
-                                         "phi3_long", "gemma2", "gemma3"),
+INSTANTIATE_TEST_SUITE_P(Models, KeyValueGradients, golden_models(),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -159,12 +159,7 @@ TEST_P(TransformerGolden, float16_is_float32_up_to_its_rounding) {
   EXPECT_LE(capture_error<float>(layout, "float16", 1, 2, "float32"), 4.0 / 1024);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TransformerGolden,
-                         testing::Values("olmo2_mha", "olmo2_gqa", "llama_gqa", "llama3_scaled", "falcon3",
-                                         "qwen3", "qwen3_bias", "olmo2_sharded_bf16", "olmo", "olmo_clipped",
-                                         "olmo3", "smollm3", "qwen2", "qwen2_window", "seed_oss", "mistral",
-                                         "mistral_window", "gpt_neox", "gpt_neox_serial", "apertus", "phi3",
-                                         "phi3_long", "gemma2", "gemma3"),
+INSTANTIATE_TEST_SUITE_P(Models, TransformerGolden, golden_models(),
                          [](const auto& info) { return info.param; });
 
 TEST(Transformer, llama3_scaling_is_exercised_by_its_golden_file) {

@@ -84,8 +84,8 @@ class Effort(StudyTest):
 
     def test_a_model_that_takes_too_long_is_run_once(self):
         """Models a little below the limit and above it. Nobody waits for their plans."""
-        for layers, told in ((3500, MEASURED), (3750, "the model is run once, because of its size; compress.effort = full "
-                                                      "measures the loss of compressing each layer")):
+        for layers, told in ((3500, MEASURED), (3750, "the model is run once, because of its size; with compress.effort = full "
+                                                      "the loss of compressing each layer is measured")):
             with self.subTest(layers=layers):
                 folder = self.folder / f"deep{layers}"
                 weights = write_deep_model(folder, layers)

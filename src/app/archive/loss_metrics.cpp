@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <ATen/ATen.h>
-
 #include "app/run/run_clock.h"
 #include "base/checked.h"
 #include "base/splitmix64.h"
@@ -39,15 +37,6 @@ std::vector<double> uniforms(std::int64_t seed, std::size_t sequence, std::size_
   for (std::size_t t = 0; t < tokens; ++t)
     numbers.push_back(static_cast<double>(random.next() >> 11) * 0x1p-53);
   return numbers;
-}
-
-/// Adds half of g g^T, summed over tokens, to the metrics of a layer: [heads, d, d]. gradients: [tokens,
-/// heads, d].
-void add_products(const at::Tensor& gradients, double* metrics) {
-  const at::Tensor g = gradients.to(at::kDouble).transpose(0, 1),
-                   products = at::matmul(g.transpose(1, 2), g).div_(2).to(at::kCPU).contiguous();
-  const double* const from = products.data_ptr<double>();
-  for (std::int64_t i = 0; i < products.numel(); ++i) metrics[i] += from[i];
 }
 
 /// Divides sums by the tokens, and adds a ridge.
@@ -87,8 +76,9 @@ std::map<Stream, std::vector<double>> loss_metrics(const Transformer& model, con
     batch.lengths = {length};
     key_value_gradients(model, batch, uniforms(seed, s, batch.tokens.size()),
                         [&](std::int64_t layer, Stream stream, const at::Tensor& gradients) {
-                          add_products(gradients.narrow(0, skip_first, length - skip_first),
-                                       &metrics.at(stream)[to_size(layer * of_layer)]);
+                          double* to = &metrics.at(stream)[to_size(layer * of_layer)];
+                          for (const double product : gradient_products(gradients, skip_first))
+                            *to++ += product / 2;
                         });
     tokens += static_cast<double>(length - skip_first);
   }

@@ -208,6 +208,14 @@ void key_value_gradients(const Transformer& model, const PackedBatch& batch,
   }
 }
 
+std::vector<double> gradient_products(const at::Tensor& gradients, std::int64_t first) {
+  const at::Tensor g = gradients.narrow(0, first, gradients.size(0) - first)
+                           .to(at::kDouble)
+                           .transpose(0, 1);  // [heads, tokens, d]
+  const at::Tensor products = at::matmul(g.transpose(1, 2), g).to(at::kCPU).contiguous();
+  return {products.data_ptr<double>(), products.data_ptr<double>() + products.numel()};
+}
+
 at::Tensor plain_logits(const Transformer& model, const PackedBatch& batch) {
   const PlainForward forward(model, batch);
   at::Tensor x = forward.embedded();

@@ -24,6 +24,9 @@ using GradientSink = std::function<void(std::int64_t layer, Stream stream, const
 void key_value_gradients(const Transformer& model, const PackedBatch& batch,
                          const std::vector<double>& uniforms, const GradientSink& sink);
 
+/// Returns the sum of g g^T over the tokens from `first` on, of each head: [kv_heads, d, d]. Local.
+std::vector<double> gradient_products(const at::Tensor& gradients, std::int64_t first);
+
 /// Returns the next-token logits of the forward pass that is differentiated: [tokens, vocabulary]. Local.
 at::Tensor plain_logits(const Transformer& model, const PackedBatch& batch);
 

@@ -101,8 +101,8 @@ class ArchiveFuzzTest : public testing::Test {
   }
 
   /// Decodes a block; its numbers are finite.
-  void decode(std::int64_t block, const Bytes& bytes) const {
-    coder_.decode(block, bytes, tokens_, tokens_, kStep, {0, 3},
+  void decode(std::int64_t block, const Bytes& bytes, int step = kStep) const {
+    coder_.decode(block, bytes, tokens_, tokens_, step, {0, 3},
                   [](Stream, std::int64_t, const auto& tokens, const float* values) {
                     for (std::size_t i = 0; i < tokens.size() * 2 * 4; ++i)
                       ASSERT_TRUE(std::isfinite(values[i]));
@@ -205,7 +205,7 @@ TEST_F(ArchiveFuzzTest, Files) {
       const Bytes bytes = reader.read(block);
       if (block > 0 && block <= coder_.blocks() && layout.blocks() == reader.header().blocks) {
         EXPECT_LE(layout.tokens(0).size(), to_size(kBlockTokens));
-        decode(block - 1, bytes);
+        decode(block - 1, bytes, to_int(reader.header().step));
       }
     }
   });

@@ -128,6 +128,10 @@ TEST_F(CodecFileTest, RefusesNumbersThatAreWrong) {
          }),
          "k/1/scale = nan: is not a finite number");
   expect(refusal_after([&](H5File& file) {
+           replace<float>(file, "k/1/scale", {1, 2, -3, 4, 5}, {5});
+         }),
+         "k/1/scale = -3: is not a positive number");
+  expect(refusal_after([&](H5File& file) {
            replace<float>(file, "k/1/scale", {1, 2, 3, 4, 5, 6}, {6});
          }),
          "k/1/basis: has another shape");

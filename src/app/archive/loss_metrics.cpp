@@ -29,16 +29,6 @@ std::vector<std::size_t> some_sequences(const Sample& sample, std::int64_t skip_
   return taken;
 }
 
-/// Returns a uniform number in [0, 1) for each token of a sequence.
-std::vector<double> uniforms(std::int64_t seed, std::size_t sequence, std::size_t tokens) {
-  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // added to the state of SplitMix64 per output
-  SplitMix64 random(static_cast<std::uint64_t>(seed) + (sequence << 32) * kStep);
-  std::vector<double> numbers;
-  for (std::size_t t = 0; t < tokens; ++t)
-    numbers.push_back(static_cast<double>(random.next() >> 11) * 0x1p-53);
-  return numbers;
-}
-
 /// Divides sums by the tokens, and adds a ridge.
 void finish(double tokens, std::int64_t d, std::vector<double>& metrics) {
   for (std::size_t first = 0; first < metrics.size(); first += to_size(d * d)) {
@@ -74,7 +64,10 @@ std::map<Stream, std::vector<double>> loss_metrics(const Transformer& model, con
     batch.tokens.resize(std::min(batch.tokens.size(), to_size(kLength)));
     const auto length = static_cast<std::int64_t>(batch.tokens.size());
     batch.lengths = {length};
-    key_value_gradients(model, batch, uniforms(seed, s, batch.tokens.size()),
+    std::vector<double> uniforms;
+    for (std::int64_t t = 0; t < length; ++t)
+      uniforms.push_back(token_uniform(seed, static_cast<std::int64_t>(s), t));
+    key_value_gradients(model, batch, uniforms,
                         [&](std::int64_t layer, Stream stream, const at::Tensor& gradients) {
                           double* to = &metrics.at(stream)[to_size(layer * of_layer)];
                           for (const double product : gradient_products(gradients, skip_first))

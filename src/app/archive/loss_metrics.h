@@ -14,8 +14,9 @@
 namespace headspan {
 
 /// Returns by stream [layers, kv_heads, d, d], of keys before the rotary embedding, and values, from about
-/// 8192 fit tokens but the first `skip_first` of each sequence. seed: of the tokens that are drawn. The same
-/// on every rank up to rounding. The model is whole on each rank. Collective over the layout's group.
+/// 8192 fit tokens but the first `skip_first` of each sequence. seed: of the tokens that are drawn
+/// (token_uniform). The same on every rank up to rounding. The model is whole on each rank. Collective over
+/// the layout's group.
 std::map<Stream, std::vector<double>> loss_metrics(const Transformer& model, const Sample& sample,
                                                    std::int64_t skip_first, std::int64_t seed,
                                                    const ProcessLayout& processes);

@@ -21,15 +21,6 @@ std::int64_t start_token(const ModelInput& input, const Sample& sample) {
   return input.config.bos ? *input.config.bos : sample.eos.at(0);
 }
 
-/// Returns the uniform number in [0, 1) with which a token is sampled.
-double uniform(std::int64_t seed, std::int64_t sequence, std::int64_t token) {
-  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;  // added to the state of SplitMix64 per output
-  const std::uint64_t output =
-      (static_cast<std::uint64_t>(sequence) << 32) + static_cast<std::uint64_t>(token);
-  return static_cast<double>(SplitMix64(static_cast<std::uint64_t>(seed) + output * kStep).next() >> 11) *
-         0x1p-53;
-}
-
 /// Generates text on a data-parallel row. Its functions are collective over the row.
 class TextGenerator {
  public:
@@ -60,7 +51,7 @@ class TextGenerator {
     std::vector<Tokens> sequences(to_size(count)), new_tokens(to_size(count), Tokens{start_});
     std::vector<double> uniforms(to_size(count));
     for (std::int64_t t = 0; t < length; ++t) {
-      for (std::int64_t s = 0; s < count; ++s) uniforms[to_size(s)] = uniform(rule_.seed, first + s, t);
+      for (std::int64_t s = 0; s < count; ++s) uniforms[to_size(s)] = token_uniform(rule_.seed, first + s, t);
       const Tokens next = sample_tokens(model_.model(), new_tokens, *cache, uniforms);
       for (std::size_t s = 0; s < sequences.size(); ++s) {
         new_tokens[s].clear();

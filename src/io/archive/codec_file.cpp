@@ -252,6 +252,8 @@ class CodecReader {
     group.unwhitening = array<float>(name + "/unwhitening", {group.layers, codec_.kv_heads, d, d});
     group.basis = array<std::int8_t>(name + "/basis", {n, columns});
     group.scale = array<float>(name + "/scale", {n});
+    for (const float scale : group.scale)
+      if (!(scale > 0)) refuse(name + "/scale", printable(scale), "is not a positive number");
     if (codec_.models.empty()) {
       read_runs(name, n, group);
       return group;

@@ -17,8 +17,8 @@ namespace headspan {
 
 class GroupCoder {
  public:
-  /// The arguments must outlive it. Throws InputError if the basis has no inverse. Its maps take 5 to 8 D n
-  /// bytes.
+  /// The arguments must outlive it. Throws InputError if the basis has no inverse. Its maps take 8 to 10 D
+  /// n bytes.
   GroupCoder(const KvCodec& codec, const CodecGroup& group, const LevelCoder& levels);
 
   /// Returns the coefficients of x: [tokens, n]. x: [tokens, D]. The same bits for any number of threads.

@@ -10,8 +10,9 @@
 namespace headspan {
 namespace {
 
-constexpr float kMostSum = 1.9e9F;  // of 2^31, with room for rows that are not quite orthonormal
-constexpr float kUnitsOfStep = 16;  // at least: units that coefficients are rounded to
+constexpr float kMostSum = 1.9e9F;       // of 2^31, with room for rows that are not quite orthonormal
+constexpr float kUnitsOfStep = 16;       // at least: units that coefficients are rounded to
+constexpr float kLeastUnit = 0x1p-100F;  // whose inverse is finite, too
 constexpr float kLargest = ByteMatrix::kLargest - 1, kLargestByte = 126;  // with room for rounding
 
 }  // namespace
@@ -53,7 +54,7 @@ void GroupSynthesis::run(std::vector<float> coefficients, std::int64_t tokens, s
 void GroupSynthesis::multiply_bytes(std::vector<float> coefficients, std::int64_t tokens, std::int64_t count,
                                     float step, float* x) const {
   const float* const scale = group_.scale.data();
-  const float finest = step * *std::min_element(scale, scale + count) / kUnitsOfStep;
+  const float finest = std::max(step * *std::min_element(scale, scale + count) / kUnitsOfStep, kLeastUnit);
   std::vector<float> whitened(to_size(tokens * columns_));
   std::vector<std::int16_t> integers(coefficients.size());
   std::vector<std::int32_t> sums(whitened.size());

@@ -57,9 +57,13 @@ class PlainForward {
     if (config_.window_rope) window_rope_ = table(*config_.window_rope);
   }
 
-  at::Tensor embedded() const {
+  /// Returns the residual stream before each layer and after the last one, without gradients.
+  std::vector<at::Tensor> residuals() const {
+    const at::NoGradGuard records_nothing;
     const at::Tensor ids = at::tensor(batch_.tokens, at::kLong).to(model_.device());
-    return own(model_.weights().embedding.index_select(0, ids)) * config_.embedding_scale;
+    std::vector<at::Tensor> x{own(model_.weights().embedding.index_select(0, ids)) * config_.embedding_scale};
+    for (std::int64_t number = 0; number < config_.layers; ++number) x.push_back(layer(number, x.back()).x);
+    return x;
   }
 
   LayerValues layer(std::int64_t number, const at::Tensor& x) const {
@@ -87,9 +91,11 @@ class PlainForward {
   at::Tensor head() const { return model_.weights().lm_head.to(wide_); }
 
  private:
-  /// Tensors made in inference mode cannot be saved for gradients: returns a copy that can.
+  /// Tensors made in inference mode cannot be saved for gradients: returns a copy that can where these are
+  /// recorded.
   at::Tensor own(const at::Tensor& weight) const {
-    return weight.defined() ? weight.to(wide_, /*non_blocking=*/false, /*copy=*/true) : weight;
+    const bool copies = at::GradMode::is_enabled();
+    return weight.defined() ? weight.to(wide_, /*non_blocking=*/false, copies) : weight;
   }
 
   at::Tensor linear(const Linear& layer, const at::Tensor& x) const {
@@ -188,9 +194,7 @@ void key_value_gradients(const Transformer& model, const PackedBatch& batch,
                          const std::vector<double>& uniforms, const GradientSink& sink) {
   HS_ASSERT(uniforms.size() == batch.tokens.size());
   const PlainForward forward(model, batch);
-  std::vector<at::Tensor> inputs{forward.embedded()};
-  for (std::int64_t layer = 0; layer < model.config().layers; ++layer)
-    inputs.push_back(forward.layer(layer, inputs.back()).x);
+  const std::vector<at::Tensor> inputs = forward.residuals();
   const at::AutoGradMode records(true);
   const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(true); };
   const at::Tensor last = leaf(inputs.back()), hidden = forward.final(last);
@@ -217,10 +221,9 @@ std::vector<double> gradient_products(const at::Tensor& gradients, std::int64_t 
 }
 
 at::Tensor plain_logits(const Transformer& model, const PackedBatch& batch) {
+  const at::NoGradGuard records_nothing;
   const PlainForward forward(model, batch);
-  at::Tensor x = forward.embedded();
-  for (std::int64_t layer = 0; layer < model.config().layers; ++layer) x = forward.layer(layer, x).x;
-  return forward.capped(at::linear(forward.final(x), forward.head()));
+  return forward.capped(at::linear(forward.final(forward.residuals().back()), forward.head()));
 }
 
 }  // namespace headspan

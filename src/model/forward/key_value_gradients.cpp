@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/checked.h"
@@ -59,7 +60,7 @@ class PlainForward {
 
   /// Returns the residual stream before each layer and after the last one, without gradients.
   std::vector<at::Tensor> residuals() const {
-    const at::NoGradGuard records_nothing;
+    const c10::NoGradGuard records_nothing;
     const at::Tensor ids = at::tensor(batch_.tokens, at::kLong).to(model_.device());
     std::vector<at::Tensor> x{own(model_.weights().embedding.index_select(0, ids)) * config_.embedding_scale};
     for (std::int64_t number = 0; number < config_.layers; ++number) x.push_back(layer(number, x.back()).x);
@@ -94,7 +95,7 @@ class PlainForward {
   /// Tensors made in inference mode cannot be saved for gradients: returns a copy that can where these are
   /// recorded.
   at::Tensor own(const at::Tensor& weight) const {
-    const bool copies = at::GradMode::is_enabled();
+    const bool copies = c10::GradMode::is_enabled();
     return weight.defined() ? weight.to(wide_, /*non_blocking=*/false, copies) : weight;
   }
 
@@ -195,7 +196,7 @@ void key_value_gradients(const Transformer& model, const PackedBatch& batch,
   HS_ASSERT(uniforms.size() == batch.tokens.size());
   const PlainForward forward(model, batch);
   const std::vector<at::Tensor> inputs = forward.residuals();
-  const at::AutoGradMode records(true);
+  const c10::AutoGradMode records(true);
   const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(true); };
   const at::Tensor last = leaf(inputs.back()), hidden = forward.final(last);
   at::Tensor by_output = gradients(
@@ -221,7 +222,7 @@ std::vector<double> gradient_products(const at::Tensor& gradients, std::int64_t 
 }
 
 at::Tensor plain_logits(const Transformer& model, const PackedBatch& batch) {
-  const at::NoGradGuard records_nothing;
+  const c10::NoGradGuard records_nothing;
   const PlainForward forward(model, batch);
   return forward.capped(at::linear(forward.final(forward.residuals().back()), forward.head()));
 }

@@ -105,5 +105,19 @@ TEST(CompressionJob, OneFileServesAllCommandsOfArchives) {
             "a.ini: archive.codec = c.h5: is given beside evaluate.plan; give one of the two");
 }
 
+TEST(CompressionJob, CalibrationRunsOnCpus) {
+  const std::string file =
+      "[model]\npath = m\n[tokens]\npath = t\n[archive]\ncodec = c.h5\n[compress]\nplan = "
+      "p.h5\n[run]\ndevice = ";
+  for (const Command command : {Command::calibrate, Command::archive_calibrate}) {
+    const auto make = [&](const std::string& device) {
+      return make_job(command, "a.ini", read_job_text("a.ini", file + device + "\n"));
+    };
+    EXPECT_EQ(make("cpu").run.device, ComputeDevice::cpu);
+    EXPECT_EQ(input_error_of([&] { make("cuda"); }),
+              "a.ini: run.device = cuda: is for study and evaluate; leave it out, or give cpu");
+  }
+}
+
 }  // namespace
 }  // namespace headspan

@@ -215,8 +215,6 @@ void print_stopped(const std::string& plan) {
 int calibrate(const Job& job, const Comm& world) {
   const double start = steady_seconds();
   const Log log(world.is_root());
-  if (job.run.device == ComputeDevice::cuda)
-    throw AgreedError("run.device = cuda: is for study and evaluate; leave it out here", 1);
   start_threads(world);
   const double memory = memory_of_rank(job.run, world);
   Prepared prepared;

@@ -51,6 +51,7 @@ class Resolver {
 
  private:
   void check_rate() const;
+  void check_runs_on_cpus() const;
   void check_inputs() const;
   void apply_mode() const;
   void check_predict() const;
@@ -171,6 +172,7 @@ void Resolver::resolve_calibrate() const {
   const bool rounds = rounds_columns(compress.algorithm), latent = compress.algorithm == Algorithm::latent;
   const bool measured = compress.units == LossUnits::measured;
   const bool calibrates = is_calibrated(compress.algorithm), grams = has("grams.paths");
+  check_runs_on_cpus();
   check_one_checkpoint();
   if (!grams && !has("model.path"))
     missing("model.path", "give the checkpoint that is to be compressed, or grams.paths");
@@ -224,6 +226,11 @@ void Resolver::resolve_recoded() const {
   check_rate();
 }
 
+void Resolver::check_runs_on_cpus() const {
+  if (job_.run.device == ComputeDevice::cuda)
+    refuse("run.device", "is for study and evaluate", "leave it out, or give cpu");
+}
+
 void Resolver::check_rate() const {
   if (has("archive.bits") && job_.archive.kl)
     refuse("archive.kl", "is given beside archive.bits", "give one of the two");
@@ -234,6 +241,7 @@ void Resolver::resolve_archive(Command command) const {
     if (value.origin == kCommandLine && !find_job_option(key)->is_read_by(command))
       refuse(key, std::string("is not for ") + row_of(command).name, "leave it out");
   if (command == Command::archive_calibrate) {
+    check_runs_on_cpus();
     check_one_checkpoint();
     if (!has("model.path"))
       missing("model.path", "give the checkpoint whose keys and values are to be coded");

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "dist/kernels/head_product.h"
 #include "dist/kernels/linear_kernel.h"
 #include "io/archive/group_rows.h"
 
@@ -32,6 +33,14 @@ std::vector<T> transposed(const std::vector<T>& matrix, std::int64_t rows, std::
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
       turned[to_size(j * rows + i)] = matrix[to_size(i * columns + j)];
+  return turned;
+}
+
+/// Returns blocks, [heads, d, d], each transposed.
+std::vector<float> transposed_blocks(const std::vector<float>& blocks, std::int64_t d) {
+  std::vector<float> turned(blocks.size());
+  for (std::int64_t k = 0; k < static_cast<std::int64_t>(blocks.size()); ++k)
+    turned[to_size(k - k % (d * d) + k % d * d + k / d % d)] = blocks[to_size(k)];
   return turned;
 }
 
@@ -73,8 +82,7 @@ GroupAnalysis::GroupAnalysis(const KvCodec& codec, const CodecGroup& group, bool
     : group_(group),
       head_size_(codec.head_size),
       columns_(codec.columns(group)),
-      coefficients_(group.coefficients()),
-      whitening_(transposed_blocks(group.whitening, codec.head_size)) {
+      coefficients_(group.coefficients()) {
   std::vector<float> basis(group.basis.size());
   for (std::size_t k = 0; k < basis.size(); ++k)
     basis[k] = static_cast<float>(group.basis[k]) * group.scale[k / to_size(columns_)];
@@ -82,9 +90,10 @@ GroupAnalysis::GroupAnalysis(const KvCodec& codec, const CodecGroup& group, bool
   const std::vector<float> inverse = inverse_gram(basis, coefficients_, columns_);
   basis = product(inverse, transposed(basis, coefficients_, columns_), coefficients_);
   forward_.resize(basis.size());
-  // x S B^T = x (B S^T)^T, with blocks that are transposed twice.
-  multiply_heads(basis.data(), group.whitening.data(), coefficients_, columns_ / head_size_, head_size_,
-                 forward_.data());
+  // x S B^T = x (B S^T)^T
+  const std::vector<float> turned = transposed_blocks(group.whitening, head_size_);
+  multiply_heads({basis.data(), coefficients_, columns_ / head_size_, head_size_, turned.data()},
+                  forward_.data());
   if (!bytes) return;
   basis_.emplace(transposed(group.basis, coefficients_, columns_).data(), columns_, coefficients_);
   correction_ = inverse;
@@ -119,8 +128,8 @@ bool GroupAnalysis::multiply_bytes(const float* x, std::int64_t tokens, std::int
                                    std::vector<float>& coefficients) const {
   std::vector<float> centred(x, x + tokens * columns_), whitened(centred.size());
   add_row(group_.mean.data(), -1, tokens, columns_, centred.data());
-  multiply_heads(centred.data(), whitening_.data(), tokens, columns_ / head_size_, head_size_,
-                 whitened.data());
+  multiply_heads({centred.data(), tokens, columns_ / head_size_, head_size_, group_.whitening.data()},
+                  whitened.data());
   const std::vector<float> ones(to_size(columns_), 1);
   std::vector<float> sizes(ones.size());
   const ScaledRows rows{whitened.data(), ones.data(), tokens, columns_};

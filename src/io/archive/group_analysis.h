@@ -33,7 +33,6 @@ class GroupAnalysis {
 
   const CodecGroup& group_;
   std::int64_t head_size_, columns_, coefficients_;  // d, D, n
-  std::vector<float> whitening_;                     // S, blocks transposed
   std::vector<float> forward_;                       // [n, D]
   std::optional<ByteMatrix> basis_;                  // B transposed: [D, n]
   std::vector<float> correction_;                    // I - (B B^T)^-1: [n, n]; with basis_

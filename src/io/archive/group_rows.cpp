@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
-
-#include "base/checked.h"
-#include "dist/kernels/linear_kernel.h"
 
 namespace headspan {
 namespace {
@@ -88,23 +84,6 @@ void add_row(const float* row, float factor, std::int64_t tokens, std::int64_t c
       for (std::int64_t k = 0; k < count; ++k) x[t * count + k] += row[k] * factor;
     return 0;
   });
-}
-
-std::vector<float> transposed_blocks(const std::vector<float>& blocks, std::int64_t d) {
-  std::vector<float> turned(blocks.size());
-  for (std::int64_t k = 0; k < static_cast<std::int64_t>(blocks.size()); ++k)
-    turned[to_size(k - k % (d * d) + k % d * d + k / d % d)] = blocks[to_size(k)];
-  return turned;
-}
-
-void multiply_heads(const float* x, const float* blocks, std::int64_t tokens, std::int64_t heads,
-                    std::int64_t d, float* y) {
-  std::vector<float> head(to_size(tokens * d)), found(head.size());
-  for (std::int64_t h = 0; h < heads; ++h) {
-    for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(x + (t * heads + h) * d, d, &head[to_size(t * d)]);
-    multiply_linear<float>({head.data(), tokens, d, blocks + h * d * d, d}, found.data());
-    for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(&found[to_size(t * d)], d, y + (t * heads + h) * d);
-  }
 }
 
 }  // namespace headspan

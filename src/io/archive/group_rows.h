@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/process/cpu_dispatch.h"
 
@@ -36,13 +35,5 @@ void add_integers(const std::int16_t* integers, float factor, std::int64_t count
 
 /// Adds factor times a row, [count], to each row of x: [tokens, count].
 void add_row(const float* row, float factor, std::int64_t tokens, std::int64_t count, float* x);
-
-/// Returns blocks, [heads, d, d], each transposed.
-std::vector<float> transposed_blocks(const std::vector<float>& blocks, std::int64_t d);
-
-/// Sets y to the rows x, [tokens, heads * d], each head of which is multiplied by its block from the right.
-/// blocks: transposed. The threads of this process share the work.
-void multiply_heads(const float* x, const float* blocks, std::int64_t tokens, std::int64_t heads,
-                    std::int64_t d, float* y);
 
 }  // namespace headspan

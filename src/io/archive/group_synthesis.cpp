@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "dist/kernels/head_product.h"
 #include "dist/kernels/linear_kernel.h"
 #include "io/archive/group_rows.h"
 
@@ -24,7 +25,6 @@ GroupSynthesis::GroupSynthesis(const KvCodec& codec, const CodecGroup& group, bo
       coefficients_(group.coefficients()) {
   if (bytes) {
     basis_.emplace(group.basis.data(), coefficients_, columns_);
-    unwhitening_ = transposed_blocks(group.unwhitening, head_size_);
     return;
   }
   const std::int64_t d = head_size_;
@@ -74,7 +74,7 @@ void GroupSynthesis::multiply_bytes(std::vector<float> coefficients, std::int64_
     for (std::size_t k = 0; k < coefficients.size(); ++k)
       coefficients[k] -= static_cast<float>(integers[k]) * unit / scale[k % to_size(count)];
   }
-  multiply_heads(whitened.data(), unwhitening_.data(), tokens, columns_ / head_size_, head_size_, x);
+  multiply_heads({whitened.data(), tokens, columns_ / head_size_, head_size_, group_.unwhitening.data()}, x);
 }
 
 }  // namespace headspan

@@ -29,7 +29,6 @@ class GroupSynthesis {
 
   const CodecGroup& group_;
   std::int64_t head_size_, columns_, coefficients_;  // d, D, n
-  std::vector<float> unwhitening_;                   // S^-1, blocks transposed; with basis_
   std::optional<ByteMatrix> basis_;                  // [n, D]
   std::vector<float> backward_;                      // B S^-1, transposed: [D, n]; without basis_
 };

@@ -38,7 +38,7 @@ void check(const Case& c, int largest) {
   for (const bool fused : {false, has_byte_products()}) {
     std::vector<std::int32_t> y(sums.size(), -1);
     ByteMatrix(matrix.data(), c.terms, c.outputs)
-        .multiply(x.data(), {c.tokens, c.used, c.taken}, c.wide, y.data(), fused);
+        .multiply(x.data(), {c.tokens, c.used, c.taken}, y.data(), fused);
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::int64_t{y[i]}, sums[i]);
   }
 }
@@ -58,7 +58,7 @@ TEST(ByteProduct, SumsMayExceed32BitsOnTheWay) {
   for (std::size_t i = x.size() / 2; i < x.size(); ++i) x[i] = -ByteMatrix::kLargest;
   x[0] -= 5;
   std::int32_t y = 0;
-  ByteMatrix(matrix.data(), terms, 1).multiply(x.data(), {1, terms, 1}, terms, &y);
+  ByteMatrix(matrix.data(), terms, 1).multiply(x.data(), {1, terms, 1}, &y);
   EXPECT_EQ(y, -5 * 127);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "base/process/cpu_dispatch.h"
@@ -35,15 +36,22 @@ HS_INLINED inline void add_bytes(const Ints& a, const Ints& b, Words& sum) {
   for (int k = 0; k < kQuad; ++k) sum += (Words)(a >> 8 * k & 255) * (Words)(b << (24 - 8 * k) >> 24);
 }
 
-/// Adds the products of `quads` quads of terms to the sums. panel: [quads][kOutputs][4]; x: [quads][kTokens]
-/// words of four bytes.
+/// Bytes of a tile of tokens in some quads of terms: [count][kTokens] words of four bytes, and which quads.
+struct Tile {
+  const std::int32_t* words;
+  const std::int32_t* quads;
+  std::int64_t count;
+};
+
+/// Adds the products of a tile with a panel, [quads][kOutputs][4], to the sums.
 template <bool Fused>
-HS_INLINED inline void add_quads(const std::uint8_t* panel, const std::int32_t* x, std::int64_t quads,
-                                 Sums& sums) {
-  for (std::int64_t q = 0; q < quads; ++q, panel += kQuad * kOutputs, x += kTokens) {
+HS_INLINED inline void add_quads(const std::uint8_t* panel, const Tile& tile, Sums& sums) {
+  const std::int32_t* x = tile.words;
+  for (std::int64_t i = 0; i < tile.count; ++i, x += kTokens) {
+    const std::uint8_t* const from = panel + tile.quads[i] * kQuad * kOutputs;
     Ints row[kVectors];
-    std::memcpy(&row, panel, sizeof row);
-    __builtin_prefetch(panel + 8 * sizeof row);
+    std::memcpy(&row, from, sizeof row);
+    __builtin_prefetch(from + 8 * sizeof row);
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
       const Ints factor = Ints{} + x[t];
@@ -53,62 +61,76 @@ HS_INLINED inline void add_quads(const std::uint8_t* panel, const std::int32_t* 
   }
 }
 
-/// The upper or the lower bytes of x, in tiles of tokens: [tiles][quads][kTokens] words; zeros at the edges.
+/// Bytes of tokens, cut into tiles.
 class PackedBytes {
  public:
-  PackedBytes(std::int64_t tokens, std::int64_t terms)
-      : quads_((terms + kQuad - 1) / kQuad),
-        words_(static_cast<std::size_t>(rounded_up(tokens, kTokens) * quads_)) {}
+  PackedBytes(std::int64_t tokens, std::int64_t quads)
+      : quads_of_tile_(quads),
+        words_(static_cast<std::size_t>(rounded_up(tokens, kTokens) * quads)),
+        quads_(words_.size() / kTokens),
+        counts_(static_cast<std::size_t>(rounded_up(tokens, kTokens) / kTokens)) {}
 
-  std::int64_t quads() const { return quads_; }
-  const std::int32_t* tile(std::int64_t token) const { return words_.data() + token * quads_; }
+  Tile tile(std::int64_t number) const {
+    return {words_.data() + number * quads_of_tile_ * kTokens, quads_.data() + number * quads_of_tile_,
+            counts_[static_cast<std::size_t>(number)]};
+  }
 
-  /// Sets the bytes of four terms of a token.
-  void set(std::int64_t token, std::int64_t quad, std::uint32_t bytes) {
-    const std::int64_t first = token / kTokens * kTokens * quads_;
-    words_[static_cast<std::size_t>(first + quad * kTokens + token % kTokens)] =
-        static_cast<std::int32_t>(bytes);
+  /// Adds a quad to a tile.
+  void add(std::int64_t number, std::int64_t quad, const std::uint32_t (&words)[kTokens]) {
+    const std::int64_t at = number * quads_of_tile_ + counts_[static_cast<std::size_t>(number)]++;
+    quads_[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(quad);
+    std::memcpy(words_.data() + at * kTokens, &words, sizeof words);
   }
 
  private:
-  std::int64_t quads_;
-  std::vector<std::int32_t> words_;
+  std::int64_t quads_of_tile_;
+  std::vector<std::int32_t> words_, quads_;
+  std::vector<std::int64_t> counts_;
 };
 
-/// x = 256 upper + lower, and what the bias of the matrix's bytes adds to each token's sums.
+/// Returns bytes 0, 2, 4 and 6.
+std::uint32_t even_bytes(std::uint64_t x) {
+  x &= 0x00ff00ff00ff00ffu;
+  x = (x | x >> 8) & 0x0000ffff0000ffffu;
+  return static_cast<std::uint32_t>(x | x >> 16);
+}
+
+/// Returns the upper bytes of four 16-bit numbers, each rounded to the next multiple of 256: adding 128
+/// carries into them, and not into the next number.
+std::uint32_t upper_bytes(std::uint64_t four) {
+  constexpr std::uint64_t kTop = 0x8000800080008000u, kHalf = 0x0080008000800080u;
+  return even_bytes((((four & ~kTop) + kHalf) ^ (four & kTop)) >> 8);
+}
+
+/// x = 256 upper + lower, zeros beyond the edges; of the upper bytes only the quads in which a token of the
+/// tile has any. And what the bias of the matrix's bytes adds to each token's sums.
 struct Factors {
-  Factors(const std::int16_t* x, std::int64_t tokens, std::int64_t terms, std::int64_t wide)
-      : upper(tokens, wide), lower(tokens, terms), bias(static_cast<std::size_t>(tokens)) {
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::int16_t* const from = x + t * terms;
-      int sum = 0;
-      for (std::int64_t i = 0; i < terms; ++i) sum += from[i];
-      bias[static_cast<std::size_t>(t)] = kBias * static_cast<std::uint32_t>(sum);
-      const std::int64_t whole = terms / kQuad;
-      for (std::int64_t quad = 0; quad < whole; ++quad) set(t, quad, from + quad * kQuad);
-      if (whole == lower.quads()) continue;
-      std::int16_t values[kQuad] = {};
-      std::copy(from + whole * kQuad, from + terms, values);
-      set(t, whole, values);
+  Factors(const std::int16_t* x, std::int64_t tokens, std::int64_t terms)
+      : upper(tokens, rounded_up(terms, kQuad) / kQuad),
+        lower(tokens, rounded_up(terms, kQuad) / kQuad),
+        bias(static_cast<std::size_t>(tokens)) {
+    for (std::int64_t t = 0; t < tokens; ++t)
+      bias[static_cast<std::size_t>(t)] =
+          kBias * static_cast<std::uint32_t>(std::accumulate(x + t * terms, x + (t + 1) * terms, 0));
+    for (std::int64_t t = 0; t < tokens; t += kTokens)
+      for (std::int64_t i = 0; i < terms; i += kQuad) {
+        std::uint64_t numbers[kTokens] = {};  // four of 16 bits each
+        for (std::int64_t k = 0; k < std::min(kTokens, tokens - t); ++k)
+          std::memcpy(&numbers[k], x + (t + k) * terms + i,
+                      static_cast<std::size_t>(std::min(kQuad, terms - i)) * sizeof *x);
+        add(t / kTokens, i / kQuad, numbers);
+      }
+  }
+
+  void add(std::int64_t tile, std::int64_t quad, const std::uint64_t (&numbers)[kTokens]) {
+    std::uint32_t low[kTokens], high[kTokens], any = 0;
+    for (int k = 0; k < kTokens; ++k) {
+      low[k] = even_bytes(numbers[k]);
+      high[k] = upper_bytes(numbers[k]);
+      any |= high[k];
     }
-  }
-
-  /// Sets the bytes of four terms.
-  void set(std::int64_t token, std::int64_t quad, const std::int16_t* values) {
-    std::uint64_t four = 0;  // of 16 bits each; their lower bytes are brought together
-    std::memcpy(&four, values, sizeof four);
-    lower.set(token, quad, even_bytes(four));
-    // Adding 128 to each carries into the upper bytes, and not into the next number.
-    constexpr std::uint64_t kTop = 0x8000800080008000u, kHalf = 0x0080008000800080u;
-    if (quad < upper.quads())
-      upper.set(token, quad, even_bytes((((four & ~kTop) + kHalf) ^ (four & kTop)) >> 8));
-  }
-
-  /// Returns bytes 0, 2, 4 and 6.
-  static std::uint32_t even_bytes(std::uint64_t x) {
-    x &= 0x00ff00ff00ff00ffu;
-    x = (x | x >> 8) & 0x0000ffff0000ffffu;
-    return static_cast<std::uint32_t>(x | x >> 16);
+    lower.add(tile, quad, low);
+    if (any != 0) upper.add(tile, quad, high);
   }
 
   PackedBytes upper, lower;
@@ -128,12 +150,12 @@ struct MultiplyPanels {
     for (std::int64_t first = 0; first < y->outputs; first += kOutputs, panels += panel_size)
       for (std::int64_t token = 0; token < y->tokens; token += kTokens) {
         Sums sums = {};
-        add_quads<Fused>(panels, x->upper.tile(token), x->upper.quads(), sums);
+        add_quads<Fused>(panels, x->upper.tile(token / kTokens), sums);
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t)
 #pragma GCC unroll 3
           for (int v = 0; v < kVectors; ++v) sums[t][v] <<= 8;
-        add_quads<Fused>(panels, x->lower.tile(token), x->lower.quads(), sums);
+        add_quads<Fused>(panels, x->lower.tile(token / kTokens), sums);
         Words found[kTokens][kVectors];  // sums that a loop indexes would not stay in registers
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t)
@@ -167,9 +189,8 @@ ByteMatrix::ByteMatrix(const std::int8_t* values, std::int64_t terms, std::int64
           static_cast<std::uint8_t>(values[i * outputs + k] + static_cast<int>(kBias));
 }
 
-void ByteMatrix::multiply(const std::int16_t* x, const Shape& shape, std::int64_t wide, std::int32_t* y,
-                          bool fused) const {
-  const Factors factors(x, shape.tokens, shape.terms, wide);
+void ByteMatrix::multiply(const std::int16_t* x, const Shape& shape, std::int32_t* y, bool fused) const {
+  const Factors factors(x, shape.tokens, shape.terms);
   const Products products{y, shape.tokens, shape.outputs};
   const std::int64_t panel_size = rounded_up(terms_, kQuad) * kOutputs;
   const std::uint8_t* const panels = panels_.data();

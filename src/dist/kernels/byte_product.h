@@ -22,10 +22,10 @@ class ByteMatrix {
   };
 
   /// Sets y[t, k] to the sum of x[t, i] B[i, k] over i < terms: [tokens, outputs]. x: [tokens, terms], at
-  /// most kLargest in size, from term `wide` on at most 127. Sums are exact if they fit 32 bits, whatever
-  /// they reach on the way. `fused`: as has_byte_products(), or not. Throws std::bad_alloc. One thread;
-  /// local.
-  void multiply(const std::int16_t* x, const Shape& shape, std::int64_t wide, std::int32_t* y,
+  /// most kLargest in size; numbers up to 127 take half the time if those of neighbouring terms and tokens
+  /// are as small. Sums are exact if they fit 32 bits, whatever they reach on the way. `fused`: as
+  /// has_byte_products(), or not. Throws std::bad_alloc. One thread; local.
+  void multiply(const std::int16_t* x, const Shape& shape, std::int32_t* y,
                 bool fused = has_byte_products()) const;
 
   static constexpr int kLargest = 127 * 256 + 127;

@@ -93,7 +93,7 @@ GroupAnalysis::GroupAnalysis(const KvCodec& codec, const CodecGroup& group, bool
   // x S B^T = x (B S^T)^T
   const std::vector<float> turned = transposed_blocks(group.whitening, head_size_);
   multiply_heads({basis.data(), coefficients_, columns_ / head_size_, head_size_, turned.data()},
-                  forward_.data());
+                 forward_.data());
   if (!bytes) return;
   basis_.emplace(transposed(group.basis, coefficients_, columns_).data(), columns_, coefficients_);
   correction_ = inverse;
@@ -129,7 +129,7 @@ bool GroupAnalysis::multiply_bytes(const float* x, std::int64_t tokens, std::int
   std::vector<float> centred(x, x + tokens * columns_), whitened(centred.size());
   add_row(group_.mean.data(), -1, tokens, columns_, centred.data());
   multiply_heads({centred.data(), tokens, columns_ / head_size_, head_size_, group_.whitening.data()},
-                  whitened.data());
+                 whitened.data());
   const std::vector<float> ones(to_size(columns_), 1);
   std::vector<float> sizes(ones.size());
   const ScaledRows rows{whitened.data(), ones.data(), tokens, columns_};
@@ -142,7 +142,7 @@ bool GroupAnalysis::multiply_bytes(const float* x, std::int64_t tokens, std::int
   std::vector<std::int16_t> integers(whitened.size());
   round_rows(rows, unit, integers.data());
   std::vector<std::int32_t> sums(coefficients.size());
-  basis_->multiply(integers.data(), {tokens, columns_, count}, columns_, sums.data());
+  basis_->multiply(integers.data(), {tokens, columns_, count}, sums.data());
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t j = 0; j < count; ++j)
       coefficients[to_size(t * count + j)] =

@@ -14,7 +14,7 @@ namespace {
 constexpr float kMostSum = 1.9e9F;       // of 2^31, with room for rows that are not quite orthonormal
 constexpr float kUnitsOfStep = 16;       // at least: units that coefficients are rounded to
 constexpr float kLeastUnit = 0x1p-100F;  // whose inverse is finite, too
-constexpr float kLargest = ByteMatrix::kLargest - 1, kLargestByte = 126;  // with room for rounding
+constexpr float kLargest = ByteMatrix::kLargest - 1;  // with room for rounding
 
 }  // namespace
 
@@ -66,9 +66,7 @@ void GroupSynthesis::multiply_bytes(std::vector<float> coefficients, std::int64_
                 largest_sum = largest_norm(coefficients.data(), tokens, count),
                 unit = std::max({finest, largest / kLargest, largest_sum / kMostSum});
     round_rows(rows, unit, integers.data());
-    std::int64_t wide = count;
-    while (wide > 0 && sizes[to_size(wide - 1)] < kLargestByte * unit) --wide;
-    basis_->multiply(integers.data(), {tokens, count, columns_}, wide, sums.data());
+    basis_->multiply(integers.data(), {tokens, count, columns_}, sums.data());
     add_integers(sums.data(), unit, tokens * columns_, whitened.data());
     if (unit <= finest) break;
     for (std::size_t k = 0; k < coefficients.size(); ++k)

@@ -66,8 +66,8 @@ class ArchiveModels(StudyTest):
         with torch.no_grad():
             return self.model(torch.cat([self.prompt, self.more], 1)).logits[0, PROMPT:].double()
 
-    def kl(self, logits):
-        exact = self.exact_logits().log_softmax(-1)
+    def kl(self, logits, full=None):
+        exact = (self.exact_logits() if full is None else full).log_softmax(-1)
         return (exact.exp() * (exact - logits.log_softmax(-1))).sum(-1).mean().item()
 
     def test_the_example(self):
@@ -83,9 +83,10 @@ class ArchiveModels(StudyTest):
         self.assertLess(self.kl(given), 1e-9)
 
     def test_decoding_without_the_program(self):
-        decoded = Archive("prompt.hsa").decode(Codec("codec.h5"))
-        again = self.logits_behind(load_cache(decoded))
-        self.assertLess((again - self.logits_behind(load_cache("again.safetensors"))).abs().max().item(), 1e-3)
+        """The program may round coefficients to a sixteenth of a step: 1 / 256 of what rounding to steps has lost."""
+        theirs = self.logits_behind(load_cache("again.safetensors"))
+        ours = self.logits_behind(load_cache(Archive("prompt.hsa").decode(Codec("codec.h5"))))
+        self.assertLess(self.kl(ours, theirs), self.kl(theirs) / 256)
 
     def test_types(self):
         whole = load_cache("prompt.safetensors", torch.bfloat16)

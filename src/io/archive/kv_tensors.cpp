@@ -198,7 +198,7 @@ void KvTensorsWriter::create_hdf5(const std::string& path) {
   const auto file = std::make_shared<H5File>(H5File::create(path));
   const auto type = std::make_shared<H5Handle>(h5_element_type(shape_.type));
   const H5Handle space = h5_dataspace({shape_.layers, shape_.heads, shape_.tokens, shape_.head_size});
-  const H5Handle creation = h5_property_list(H5P_DATASET_CREATE);
+  const H5Handle creation = h5_creation_list(H5P_DATASET_CREATE);
   HS_H5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY));
   HS_H5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER));
   for (const auto& word : cached_stream_words())

@@ -72,6 +72,12 @@ H5Handle h5_string_type(std::size_t bytes) {
 
 H5Handle h5_property_list(hid_t type) { return {HS_H5(H5Pcreate(type)), H5Pclose}; }
 
+H5Handle h5_creation_list(hid_t type) {
+  H5Handle creation = h5_property_list(type);
+  HS_H5(H5Pset_obj_track_times(creation.get(), false));
+  return creation;
+}
+
 H5Handle h5_dataspace(const std::vector<std::int64_t>& shape) {
   const std::vector<hsize_t> extents(shape.begin(), shape.end());
   return {HS_H5(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr)), H5Sclose};

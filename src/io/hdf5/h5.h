@@ -87,6 +87,10 @@ H5Handle h5_string_type(std::size_t bytes);
 /// Returns an empty property list of HDF5's class `type`.
 H5Handle h5_property_list(hid_t type);
 
+/// The same for a class of objects' creation: when an object was made is not kept, so that files of the same
+/// content are the same bytes.
+H5Handle h5_creation_list(hid_t type);
+
 /// Returns a simple dataspace of these extents, which may be 0.
 H5Handle h5_dataspace(const std::vector<std::int64_t>& shape);
 

@@ -36,7 +36,7 @@ H5Handle file_access(const Comm* comm, bool writes) {
 
 /// Returns the creation properties of a group, or of a file for its root group.
 H5Handle ordered_creation(hid_t type) {
-  H5Handle creation = h5_property_list(type);
+  H5Handle creation = h5_creation_list(type);
   HS_H5(H5Pset_link_creation_order(creation.get(), kOrder));
   HS_H5(H5Pset_attr_creation_order(creation.get(), kOrder));
   return creation;
@@ -266,7 +266,7 @@ H5Dataset H5File::create_dataset(const std::string& name, const std::vector<std:
                                  hid_t type) {
   H5Handle dataset;
   collective(name, [&] {
-    const H5Handle creation = h5_property_list(H5P_DATASET_CREATE);
+    const H5Handle creation = h5_creation_list(H5P_DATASET_CREATE);
     HS_H5(H5Pset_attr_creation_order(creation.get(), kOrder));
     HS_H5(H5Pset_layout(creation.get(), H5D_CONTIGUOUS));
     HS_H5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY));

@@ -35,7 +35,6 @@ namespace headspan {
 namespace {
 
 constexpr std::int64_t kMostLayers = 16;      // of a group, unless asked: more would decode slower
-constexpr double kKeptShare = 0.8;            // of a group's coefficients, unless asked
 constexpr std::int64_t kTokensPerColumn = 8;  // of a group, at least, unless asked
 
 struct Prepared {

@@ -67,11 +67,11 @@ struct MultiplyHead {
 }  // namespace
 
 void multiply_heads(const HeadOperands& operands, float* y, int lanes) {
-  const auto [x, tokens, heads, d, blocks] = operands;
 #pragma omp parallel for
-  for (std::int64_t h = 0; h < heads; ++h) {
-    const Head head{x + h * d, blocks + h * d * d, y + h * d, heads * d, d};
-    run_with<MultiplyHead>(lanes, &head, tokens);
+  for (std::int64_t h = 0; h < operands.heads; ++h) {
+    const std::int64_t d = operands.d;
+    const Head head{operands.x + h * d, operands.blocks + h * d * d, y + h * d, operands.heads * d, d};
+    run_with<MultiplyHead>(lanes, &head, operands.tokens);
   }
 }
 

@@ -167,7 +167,7 @@ std::string format_one(const ResultSummary& result) {
   return "checkpoint " + marked(result.checkpoint, result) +
          (result.step < 0 ? "" : ", step " + std::to_string(result.step)) +
          (trained_on(result).empty() ? "" : ", trained on " + trained_on(result) + " tokens") + "; " +
-         result.source + ", " + result.date_created +
+         result.source + ", " + result.date_created + ", schema " + result.schema +
          "\nbest source: a head of the same or an earlier layer; null: heads that share nothing, random "
          "projections\n\n" +
          format_table(table) + format_cross(result);

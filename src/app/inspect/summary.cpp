@@ -9,6 +9,7 @@
 #include "app/job/job_words.h"
 #include "base/printable.h"
 #include "io/hdf5/h5_file.h"
+#include "io/schema.h"
 #include "io/stream.h"
 #include "stats/nulls/nulls.h"
 #include "stats/regression/regression.h"
@@ -218,6 +219,8 @@ ResultSummary summarise_result(const std::string& path) {
   const H5File file = H5File::open(path);
   ResultSummary summary;
   summary.path = path;
+  summary.schema = text(file, "/", "headspan_schema");
+  check_schema(path, "headspan_schema", summary.schema, "result");
   summary.model_name = text(file, "/", "model_name");
   summary.model_type = text(file, "/", "model_type");
   summary.checkpoint = text(file, "/", "checkpoint");

@@ -49,7 +49,7 @@ struct CrossSummary {
 };
 
 struct ResultSummary {
-  std::string path;
+  std::string path, schema;
   std::string model_name, model_type, checkpoint;
   bool random = false;  ///< weights drawn, not read
   std::string mode, tokens_path, source, date_created;

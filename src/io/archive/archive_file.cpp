@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/printable.h"
 #include "io/json_text.h"
+#include "io/schema.h"
 
 namespace headspan {
 namespace {
@@ -17,7 +18,6 @@ using nlohmann::json;
 constexpr const char* kMagic = "hsarchiv";
 constexpr std::int64_t kMagicBytes = 8, kPairBytes = 8;
 constexpr const char* kSchema = "1.0";
-constexpr const char* kReadableSchema = "1.";
 constexpr std::int64_t kMostHeaderBytes = 100'000'000;
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 constexpr std::int64_t kMostStep = 4096;  // sixteenths of an octave: beyond what float32 can hold
@@ -79,12 +79,9 @@ class HeaderReader {
   HeaderReader(const std::string& path, const json& object) : path_(path), object_(object) {}
 
   ArchiveHeader read() const {
-    const std::string schema = text("headspan_archive");
-    if (schema.rfind(kReadableSchema, 0) != 0)
-      throw InputError(
-          path_, "headspan_archive", printable(schema), "is not known",
-          std::string("this headspan reads ") + kReadableSchema + "x; take the one that wrote the archive");
     ArchiveHeader header;
+    header.schema = text("headspan_archive");
+    check_schema(path_, "headspan_archive", header.schema, "archive");
     header.codec_sha256 = text("codec_sha256");
     header.config_sha256 = text("config_sha256");
     header.weights_digest = text("weights_digest");

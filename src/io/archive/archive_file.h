@@ -38,6 +38,7 @@ struct ArchiveHeader {
   ElementType type = ElementType::float16;  ///< of the numbers before they were coded
   std::int64_t step = 0;                    ///< sixteenths of an octave
   std::int64_t blocks = 0;                  ///< after the header
+  std::string schema;                       ///< of an archive that is read
 
   /// Returns how many tokens are coded.
   std::int64_t coded_tokens() const { return tokens - static_cast<std::int64_t>(exact.size()); }

@@ -6,12 +6,12 @@
 #include "base/checked.h"
 #include "base/printable.h"
 #include "io/hdf5/h5_file.h"
+#include "io/schema.h"
 
 namespace headspan {
 namespace {
 
 constexpr const char* kSchema = "1.0";
-constexpr const char* kReadableSchema = "1.";              // prefix of every schema that can be read
 constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // so that products of three sizes fit in 64 bits
 constexpr std::int64_t kMostModels = 4096;                 // each has a table in memory
 constexpr std::int64_t kMostDeviation = 64 * kPerOctave;   // of either sign
@@ -105,11 +105,7 @@ class CodecReader {
   explicit CodecReader(const std::string& path) : path_(path), file_(H5File::open(path)) {}
 
   KvCodec read() {
-    const auto schema = attribute<std::string>("/", "headspan_codec");
-    if (schema.rfind(kReadableSchema, 0) != 0)
-      throw InputError(
-          path_, "headspan_codec", schema, "is not known",
-          std::string("this headspan reads ") + kReadableSchema + "x; take the one that wrote the codec");
+    check_schema(path_, "headspan_codec", attribute<std::string>("/", "headspan_codec"), "codec");
     codec_.config_sha256 = attribute<std::string>("/", "config_sha256");
     codec_.weights_digest = attribute<std::string>("/", "weights_digest");
     codec_.layers = number("/", "layers", 1, kMostSize);

@@ -9,12 +9,12 @@
 #include "base/checked.h"
 #include "base/printable.h"
 #include "io/hdf5/h5_file.h"
+#include "io/schema.h"
 
 namespace headspan {
 namespace {
 
 constexpr const char* kSchema = "1.0";
-constexpr const char* kReadableSchema = "1.";             // prefix of every schema that can be read
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 20;  // so that products of three sizes fit in 64 bits
 constexpr const char* kCapture = "roped";
 
@@ -85,7 +85,7 @@ class PlanReader {
   explicit PlanReader(const std::string& path) : path_(path), file_(H5File::open(path)) {}
 
   CompressionPlan read() {
-    check_schema();
+    check_schema(path_, "headspan_schema", attribute<std::string>("/", "headspan_schema"), "plan");
     const auto algorithm = attribute<std::string>("/", "algorithm");
     const std::optional<CompressionAlgorithm> known = value_of(algorithm_words(), algorithm);
     if (!known) refuse("algorithm", algorithm, "is not known to this version of headspan");
@@ -115,14 +115,6 @@ class PlanReader {
   [[noreturn]] void refuse(const std::string& object, const std::string& value,
                            const std::string& what) const {
     throw InputError(path_, object, value, what, "give a plan as headspan calibrate wrote it");
-  }
-
-  void check_schema() const {
-    const auto schema = attribute<std::string>("/", "headspan_schema");
-    if (schema.rfind(kReadableSchema, 0) != 0)
-      throw InputError(
-          path_, "headspan_schema", schema, "is not known",
-          std::string("this headspan reads ") + kReadableSchema + "x; take the one that wrote the plan");
   }
 
   template <class T>

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/range.h"
 #include "dist/matrix/tile_exchange.h"
+#include "io/schema.h"
 #include "io/stream.h"
 
 namespace headspan {
@@ -163,6 +164,8 @@ void write_gram(H5File& file, const GramStream& stream, const GramPart& fit,
 }
 
 std::vector<GramStream> read_gram_streams(const H5File& file) {
+  if (const auto schema = file.read_attribute<std::string>("/", "headspan_schema"))  // states have none
+    check_schema(file.path(), "headspan_schema", *schema, "Grams");
   std::vector<GramStream> streams;
   for (const auto& [name, stream] : stream_words())
     if (file.has(name)) streams.push_back(read_stream(file, name));

@@ -1,0 +1,173 @@
+"""A rank is lost: killed at a random instant. The job ends soon, its launcher names the rank once, no process stays, every file
+that is there is complete, and the same command then finishes with the files of an undisturbed run. Prints a row of a table for
+each command.
+
+usage: lost_ranks.py HEADSPAN MPIEXEC KILLS [COMMAND...]
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "app"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from program import GOLDEN
+from test_determinism import without_dates
+
+RANKS = 4
+SECONDS_TO_END = 30
+TOKENS = {"model.path": GOLDEN / "olmo2_mha", "model.dtype": "float32", "tokens.path": "ids.bin", "tokens.sequence_length": 60,
+          "tokens.limit": 40000}
+COMMANDS = {
+    "study": {**TOKENS, "predict.references": 2, "output.directory": "out", "output.save_gram": "true", "run.save_minutes": 0.002},
+    "calibrate": {**TOKENS, "compress.plan": "out/plan.h5", "tokens.limit": 8000},
+    "evaluate": {"model.path": GOLDEN / "olmo2_mha", "model.dtype": "float32", "tokens.sequence_length": 60, "tokens.limit": 20000,
+                 "evaluate.plan": "plan.h5", "evaluate.texts": "ids.bin", "evaluate.summary": "out/summary.json"},
+    "archive calibrate": {**TOKENS, "archive.codec": "out/codec.h5", "tokens.limit": 8000, "archive.effort": "quick"},
+}
+
+
+def read(item):
+    if isinstance(item, h5py.Dataset):
+        item[...]
+
+
+def check_files(out):
+    """Every file with a final name is whole; a .done is that of its file, or of the one before it."""
+    for path in [*out.rglob("*.h5"), *out.rglob("*.state")]:
+        with h5py.File(path) as file:  # throws where it is partial
+            file.visititems(lambda _, item: read(item))
+    for done in out.rglob("*.done"):
+        assert done.with_suffix("").exists(), f"{done} without its file"
+
+
+def content(path):
+    """Returns the bytes of a file that are the same in every run."""
+    if path.suffix != ".json":
+        return without_dates(path)
+    return np.frombuffer(json.dumps(json.loads(path.read_text())["texts"]).encode(), "u1")  # beside speeds
+
+
+class Job:
+    def __init__(self, program, mpiexec, name, folder):
+        self.folder, self.slowest = folder, 0.0
+        self.command = [mpiexec, "-n", str(RANKS), program, *name.split(), *(f"--{key}={value}" for key, value in COMMANDS[name].items())]
+
+    def start(self, log):
+        (self.folder / "out").mkdir(exist_ok=True)
+        return subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.folder)
+
+    def finish(self):
+        """Runs to the end. Returns what was written, without dates, and removes it."""
+        with open(self.folder / "log", "w", encoding="utf-8") as log:
+            code = self.start(log).wait()
+        assert code == 0, (self.folder / "log").read_text()
+        out = self.folder / "out"
+        files = {str(path.relative_to(out)): content(path) for path in sorted(out.rglob("*"))
+                 if path.is_file() and path.suffix != ".done"}
+        shutil.rmtree(out)
+        return files
+
+    def ranks(self, launcher):
+        """Returns the processes that the launcher has started."""
+        listed = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+        return [int(pid) for pid in listed]
+
+    def left(self):
+        """Returns the processes that work in the folder."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(process / "cwd") == str(self.folder) and (process / "stat").read_text().split()[2] != "Z":
+                    found.append(process.name)
+            except OSError:
+                continue
+        return found
+
+    def lose(self, chance, seconds):
+        """Runs, and kills a rank at some time. Returns a violation, "" if there is none, or None if the run was over before."""
+        with open(self.folder / "log", "w", encoding="utf-8") as log:
+            run = self.start(log)
+            time.sleep(chance.uniform(0, seconds))
+            ranks = self.ranks(run.pid) if run.poll() is None else []
+            if len(ranks) < RANKS:
+                run.wait()
+                return None
+            killed = time.monotonic()
+            os.kill(chance.choice(ranks), signal.SIGKILL)
+            try:
+                code = run.wait(timeout=SECONDS_TO_END)
+            except subprocess.TimeoutExpired:
+                run.kill()
+                return f"goes on after {SECONDS_TO_END} s"
+        told = (self.folder / "log").read_text()
+        if code == 0:
+            return None if "status=done" in told else "ends with exit code 0 and is not done"
+        self.slowest = max(self.slowest, time.monotonic() - killed)
+        if len(re.findall(r"exited on signal 9|signal 9 \(Killed\)", told)) != 1:
+            return f"the lost rank is not named once: {told}"
+        time.sleep(0.1)
+        if self.left():
+            return f"processes {self.left()} go on"
+        try:
+            check_files(self.folder / "out")
+        except (AssertionError, OSError) as error:
+            return f"a file is partial: {error}"
+        return ""
+
+
+def same(ours, theirs):
+    """Four bytes may differ: HDF5's checksum of the dates."""
+    return ours.keys() == theirs.keys() and all(
+        len(ours[name]) == len(theirs[name]) and np.count_nonzero(ours[name] != theirs[name]) <= 4 for name in ours)
+
+
+def prepare(program, folder):
+    np.random.default_rng(6).integers(0, 64, 40000).astype("<u2").tofile(folder / "ids.bin")
+    keys = {**COMMANDS["calibrate"], "compress.plan": "plan.h5", "compress.effort": "quick"}
+    subprocess.run([program, "calibrate", *(f"--{key}={value}" for key, value in keys.items())], cwd=folder, check=True,
+                   capture_output=True)
+
+
+def main():
+    program, mpiexec, kills, names = os.path.abspath(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:] or list(COMMANDS)
+    os.environ["OMPI_MCA_odls_base_sigkill_timeout"] = "1"
+    chance, status = random.Random(7), 0
+    print("| fault | command | instants | violations | slowest end |\n| --- | --- | --- | --- | --- |")
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="headspan_lost_") as temporary:
+            folder = Path(temporary).resolve()
+            prepare(program, folder)
+            job = Job(program, mpiexec, name, folder)
+            began = time.monotonic()
+            expected = job.finish()
+            seconds = time.monotonic() - began
+            violations, met, tries = [], 0, 0
+            while met < kills and tries < 5 * kills:
+                tries += 1
+                found = job.lose(chance, seconds)
+                met += found is not None
+                violations += [found] if found else []
+                if met % 5 == 4 and found is not None and not same(job.finish(), expected):
+                    violations.append("the command that follows writes other files")
+            if not same(job.finish(), expected):
+                violations.append("the last command writes other files")
+        print(f"| a rank of {RANKS} is killed | {name} | {met} | {len(violations)} | {job.slowest:.1f} s |", flush=True)
+        for violation in violations:
+            print(violation, file=sys.stderr)
+            status = 1
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -22,6 +22,7 @@ class Sample {
     for (const char* name :
          {"model_name", "model_type", "checkpoint", "init", "mode", "tokens_path", "source", "date_created"})
       file_.set_attribute("/", name, std::string("the ") + name);
+    file_.set_attribute("/", "headspan_schema", std::string("1.0"));
     file_.set_attribute("/", "step", std::int64_t{7});
     file_.set_attribute("/", "training_tokens", std::int64_t{700});
     file_.define_dimension("k/target", kHeads);
@@ -76,6 +77,7 @@ TEST(Summary, SaysWhatTheFileSays) {
   const ResultSummary result = sample.summarise(0);
 
   EXPECT_EQ(result.path, sample.path());
+  EXPECT_EQ(result.schema, "1.0");
   EXPECT_EQ(result.model_name + result.checkpoint + result.mode + result.source,
             "the model_namethe checkpointthe modethe source");
   EXPECT_FALSE(result.random);

@@ -70,6 +70,8 @@ clang_packages=(
   "clang                          Clang 14 or later"
   "libomp-dev                     its OpenMP"
   "clang-tidy                     clang-tidy"
+  "libclang-rt-dev                its sanitizers and libFuzzer"
+  "llvm                           llvm-cov and llvm-profdata"
 )
 
 say() { printf 'packages: %s\n' "$*" >&2; }

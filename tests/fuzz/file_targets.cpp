@@ -1,0 +1,121 @@
+#include <filesystem>
+#include <fstream>
+
+#include "app/inspect/describe.h"
+#include "app/job/command.h"
+#include "app/job/job_file.h"
+#include "base/checked.h"
+#include "fuzz/fuzz_target.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/inputs/manifest.h"
+#include "io/inputs/requests.h"
+#include "io/inputs/tokens.h"
+#include "model/types/read_config.h"
+
+namespace headspan {
+namespace {
+
+void write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+/// Reads the first bytes of every tensor, as far as the file has them.
+void read_tensors(const std::string& folder) {
+  write(folder + "/config.json", "{}");
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  for (const std::string& name : checkpoint.names()) {
+    const TensorEntry& entry = checkpoint.entry(name);
+    std::vector<char> bytes(to_size(std::min<std::int64_t>(entry.end - entry.begin, 64)));
+    checkpoint.read(name, 0, static_cast<std::int64_t>(bytes.size()), bytes.data());
+  }
+}
+
+void read_safetensors(const std::string& folder, const std::string& input) {
+  write(folder + "/model.safetensors", input);
+  read_tensors(folder);
+}
+
+/// The index of two shards that are sound.
+void read_index(const std::string& folder, const std::string& input) {
+  const std::string header = R"({"w1":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  for (const char* name : {"1", "2"}) {
+    std::string shard(8, '\0');
+    shard[0] = static_cast<char>(header.size());
+    shard += header + std::string(8, 'x');
+    shard[shard.find("w1") + 1] = *name;
+    write(folder + "/model-0000" + name + "-of-00002.safetensors", shard);
+  }
+  write(folder + "/model.safetensors.index.json", input);
+  read_tensors(folder);
+}
+
+void read_config(const std::string& folder, const std::string& input) {
+  write(folder + "/config.json", input);
+  read_model_config(folder + "/config.json");
+}
+
+/// Reads every id, and cuts them as a study would.
+void read_ids(const std::string& path, std::optional<std::int64_t> vocabulary) {
+  const TokenFile file = TokenFile::open(path, {}, {}, vocabulary);
+  file.read(0, file.count());
+  file.document_ends(file.count());
+  describe_tokens(path);
+}
+
+/// Sound ids, and an input beside them that says what they are.
+auto read_beside(const char* name) {
+  return [name](const std::string& folder, const std::string& input) {
+    write(folder + "/tokens.bin", std::string(64, '\1'));
+    write(folder + "/" + name, input);
+    read_ids(folder + "/tokens.bin", {});
+  };
+}
+
+void read_npy(const std::string& folder, const std::string& input) {
+  write(folder + "/tokens.npy", input);
+  read_ids(folder + "/tokens.npy", 300);
+}
+
+void read_manifest_file(const std::string& folder, const std::string& input) {
+  write(folder + "/sweep.tsv", input);
+  describe_manifest(folder + "/sweep.tsv");
+  const std::vector<ManifestRow> rows = read_manifest(folder + "/sweep.tsv");
+  select_rows(rows, {"all"});
+}
+
+/// A job as every command would read it; what the file is told is a command's own refusal.
+void read_job(const std::string&, const std::string& input) {
+  const GivenKeys given = read_job_text("job.ini", input);
+  for (const CommandRow& row : commands()) {
+    try {
+      to_ini(make_job(row.command, "job.ini", given), row.command);
+    } catch (const InputError&) {
+    }
+  }
+}
+
+/// Both kinds of requests; the first kind that a file has not is refused.
+void read_requests(const std::string& folder, const std::string& input) {
+  const std::string path = folder + "/requests.jsonl";
+  write(path, input);
+  for (const std::int64_t positions : {0, 16}) {
+    try {
+      for (const ScoredRequest& request : read_scored_requests(path, 1000, positions))
+        answer_line(request, -1.5, true);
+    } catch (const InputError&) {
+    }
+    for (const GenerationRequest& request : read_generation_requests(path, 1000, positions))
+      answer_line(request, {1, 2});
+  }
+}
+
+}  // namespace
+
+std::vector<FuzzTarget> file_targets() {
+  return {
+      {"safetensors", read_safetensors},       {"index", read_index}, {"config", read_config},
+      {"sidecar", read_beside("tokens.json")}, {"npy", read_npy},     {"megatron", read_beside("tokens.idx")},
+      {"manifest", read_manifest_file},        {"job", read_job},     {"requests", read_requests}};
+}
+
+}  // namespace headspan

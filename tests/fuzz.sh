@@ -65,7 +65,7 @@ for target in "${targets[@]}"; do
 done
 
 if $keep; then
-  for target in "${targets[@]}"; do
+  for target in "${all[@]}"; do
     rm -rf "$out/smallest/$target" && mkdir -p "$out/smallest/$target"
     HEADSPAN_FUZZ_TARGET=$target LLVM_PROFILE_FILE=/dev/null "$fuzzer" -set_cover_merge=1 -use_counters=0 \
       "$out/smallest/$target" "$out/corpora/$target" > "$out/logs/$target.merge" 2>&1

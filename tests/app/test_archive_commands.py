@@ -2,11 +2,13 @@
 
 usage: test_archive_commands.py HEADSPAN MPIEXEC [unittest's arguments]
 """
+import os
 import re
 import struct
 import sys
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -94,13 +96,14 @@ class Archive(StudyTest):
         with self.assertRaisesRegex(headspan_archive.ArchiveError, "is cut off or damaged"):
             headspan_archive.Archive(cut)
 
-    def test_bytes_and_numbers_do_not_depend_on_the_ranks(self):
+    def test_bytes_and_numbers_do_not_depend_on_ranks_and_threads(self):
         archive, _ = self.encode(1, "one.hsa")
         decoded = self.decode(1, archive, "one.safetensors").read_bytes()
-        for ranks in (2, 3, 4):
-            other, _ = self.encode(ranks, f"{ranks}.hsa")
-            self.assertEqual(other.read_bytes(), archive.read_bytes())
-            self.assertEqual(self.decode(ranks, archive, f"{ranks}.safetensors").read_bytes(), decoded)
+        for ranks, threads in ((2, 1), (3, 1), (4, 1), (1, 2), (2, 3)):
+            with self.subTest(ranks=ranks, threads=threads), mock.patch.dict(os.environ, OMP_NUM_THREADS=str(threads)):
+                other, _ = self.encode(ranks, f"{ranks}x{threads}.hsa")
+                self.assertEqual(other.read_bytes(), archive.read_bytes())
+                self.assertEqual(self.decode(ranks, archive, f"{ranks}x{threads}.safetensors").read_bytes(), decoded)
 
     def test_parts(self):
         archive, _ = self.encode(1, "parts.hsa")

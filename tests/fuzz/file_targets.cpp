@@ -54,9 +54,9 @@ void read_config(const std::string& folder, const std::string& input) {
   read_model_config(folder + "/config.json");
 }
 
-/// Reads every id, and cuts them as a study would.
-void read_ids(const std::string& path, std::optional<std::int64_t> vocabulary) {
-  const TokenFile file = TokenFile::open(path, {}, {}, vocabulary);
+/// Reads every id, and where documents end.
+void read_ids(const std::string& path) {
+  const TokenFile file = TokenFile::open(path);
   file.read(0, file.count());
   file.document_ends(file.count());
   describe_tokens(path);
@@ -67,13 +67,13 @@ auto read_beside(const char* name) {
   return [name](const std::string& folder, const std::string& input) {
     write(folder + "/tokens.bin", std::string(64, '\1'));
     write(folder + "/" + name, input);
-    read_ids(folder + "/tokens.bin", {});
+    read_ids(folder + "/tokens.bin");
   };
 }
 
 void read_npy(const std::string& folder, const std::string& input) {
   write(folder + "/tokens.npy", input);
-  read_ids(folder + "/tokens.npy", 300);
+  read_ids(folder + "/tokens.npy");
 }
 
 void read_manifest_file(const std::string& folder, const std::string& input) {
@@ -83,7 +83,7 @@ void read_manifest_file(const std::string& folder, const std::string& input) {
   select_rows(rows, {"all"});
 }
 
-/// A job as every command would read it; what the file is told is a command's own refusal.
+/// A job as each command would read it; a command that refuses it does not keep it from the others.
 void read_job(const std::string&, const std::string& input) {
   const GivenKeys given = read_job_text("job.ini", input);
   for (const CommandRow& row : commands()) {
@@ -94,7 +94,7 @@ void read_job(const std::string&, const std::string& input) {
   }
 }
 
-/// Both kinds of requests; the first kind that a file has not is refused.
+/// Reads requests of both kinds. Refuses what is not the second one.
 void read_requests(const std::string& folder, const std::string& input) {
   const std::string path = folder + "/requests.jsonl";
   write(path, input);

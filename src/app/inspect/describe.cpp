@@ -43,9 +43,9 @@ std::string report(const std::string& path, const std::string& kind, const Facts
   return text;
 }
 
-/// Returns the version of the layout of an HDF5 file; "" if it does not say.
-std::string schema_of(const std::string& path, const std::string& attribute = "headspan_schema") {
-  return H5File::open(path).read_attribute<std::string>("/", attribute).value_or("");
+/// Returns the version of the layout of a file; "" if it does not say.
+std::string schema_of(const H5File& file, const std::string& attribute = "headspan_schema") {
+  return file.read_attribute<std::string>("/", attribute).value_or("");
 }
 
 /// Returns the lines of a job file, escaped for a terminal.
@@ -240,7 +240,7 @@ std::string describe_plan(const std::string& path) {
   char loss[32];
   std::snprintf(loss, sizeof loss, "%.4g", plan.expected_loss);
   Facts facts{
-      {"schema", schema_of(path)},
+      {"schema", schema_of(H5File::open(path))},
       {"algorithm", word_of(algorithm_words(), plan.algorithm)},
       {"bytes", bytes},
       {"read", std::to_string(static_cast<std::int64_t>(plan.read_bytes())) + " bytes of a token in a step"},
@@ -254,7 +254,7 @@ std::string describe_plan(const std::string& path) {
 
 std::string describe_codec(const std::string& path) {
   const KvCodec codec = read_codec(path);
-  Facts facts{{"schema", schema_of(path, "headspan_codec")},
+  Facts facts{{"schema", schema_of(H5File::open(path), "headspan_codec")},
               {"model", std::to_string(codec.layers) + " layers, " + std::to_string(codec.kv_heads) +
                             " KV heads of size " + std::to_string(codec.head_size)},
               {"exact first", std::to_string(codec.exact_first) + " tokens of a document"}};
@@ -312,7 +312,7 @@ std::string describe_activations(const std::string& path) {
 
 std::string describe_gram(const std::string& path) {
   const H5File file = H5File::open(path);
-  Facts facts{{"schema", schema_of(path)}};
+  Facts facts{{"schema", schema_of(file)}};
   for (const GramStream& stream : read_known_streams(file)) {
     std::string tokens;
     for (const std::string part : {"fit", "heldout"}) {

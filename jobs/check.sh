@@ -73,7 +73,7 @@ check_types() {
   for code in attr-defined union-attr index arg-type call-overload dict-item misc; do
     in_tests+=(--disable-error-code "$code")
   done
-  MYPYPATH=analysis "${mypy[@]}" -p headspan_report -p headspan_harness || status=1
+  MYPYPATH=analysis "${mypy[@]}" -p headspan -p headspan_report -p headspan_harness || status=1
   for folder in $(find checkpoints jobs slurm -name '*.py' -printf '%h\n' | sort -u); do
     "${mypy[@]}" "$folder"/*.py || status=1
   done

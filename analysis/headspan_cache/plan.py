@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 import torch
 
-from headspan_report.error import InputError
-from headspan_report.result import check_complete
+from headspan.error import InputError
+from headspan.opening import check_complete
 
 HADAMARD = ("hadamard", "rotated-q4", "rotated-q8")
 ROUNDING = ("quantise", *HADAMARD, "oscar")

@@ -6,8 +6,8 @@ import re
 import sys
 from pathlib import Path
 
-from headspan_report import __version__
-from headspan_report.error import InputError, exit_code
+from headspan import __version__
+from headspan.error import InputError, exit_code
 from headspan_report.target import check_targets
 
 DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")

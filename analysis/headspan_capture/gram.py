@@ -8,8 +8,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from headspan_report import __version__
-from headspan_report.error import InputError
+from headspan import __version__
+from headspan.error import InputError
 
 STREAMS = ("k", "q", "v", "z")
 PARTS = ("fit", "heldout")

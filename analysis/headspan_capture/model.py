@@ -13,7 +13,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
-from headspan_report.error import InputError
+from headspan.error import InputError
 
 logging.disable_progress_bar()
 NAME = "headspan"  # of the attention function

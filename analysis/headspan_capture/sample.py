@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headspan_report.error import InputError
+from headspan.error import InputError
 
 MASK = (1 << 64) - 1
 RAW_TYPES = ("uint16", "uint32")

@@ -16,7 +16,7 @@ add_bos_token, as of the harness' hf model. All other options are those of `lm_e
 """
 import sys
 
-from headspan_report.error import exit_code
+from headspan.error import exit_code
 
 
 def main(words=None):

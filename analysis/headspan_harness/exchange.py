@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from headspan_report.error import EnvironmentFailed, InputError
+from headspan.error import EnvironmentFailed, InputError
 
 SCORED, GENERATED = KINDS = "requests", "generate"
 NAMED = 5  # ids in a message

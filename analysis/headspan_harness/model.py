@@ -6,7 +6,7 @@ stop strings and decoding are those of its `hf` model, so that both give the sam
 import logging
 import sys
 
-from headspan_report.error import InputError
+from headspan.error import InputError
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.models.utils import (handle_stop_sequences, has_bos_prefix, normalize_gen_kwargs,

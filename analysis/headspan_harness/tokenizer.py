@@ -2,7 +2,7 @@
 import json
 from pathlib import Path
 
-from headspan_report.error import InputError
+from headspan.error import InputError
 
 
 def read_config(folder, name="config.json"):

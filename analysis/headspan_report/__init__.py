@@ -1,3 +1,1 @@
 """headspan-report: tables, figures and pages from the result files of headspan. `headspan-report --help` says how."""
-
-__version__ = "0.3.0"

@@ -3,8 +3,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import __version__
-from .error import exit_code
+from headspan import __version__
+from headspan.error import exit_code
+
 from .target import check_targets
 
 EXIT_CODES = "exit codes: 0 done; 1 the environment failed; 2 the input is at fault, which the outputs name too"

@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import xarray
 
-from . import __version__
-from .error import EnvironmentFailed, InputError
+from headspan import __version__
+from headspan.error import EnvironmentFailed, InputError
+from headspan.opening import one_line, open_checked
+
 from . import reference
 from .measure import AXES, NULLS, VARIABLES, dominance_nulls, layer_scores, measure, nulls
-from .opening import open_checked
-from .result import find_results, one_line, read_result
+from .result import find_results, read_result
 from .seeds import has_seeds, over_seeds
 from .table import read_losses, read_names
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headspan.error import InputError
+
 from .aggregate import cell, replace
-from .error import InputError
 from .figures.axes import COLOURS, StepAxis, count_label, density, from_zero, legend, null_line, null_marks, panels
 from .figures.findings import side_by_side
 from .figures.selection import LETTERS

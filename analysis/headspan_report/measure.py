@@ -5,8 +5,9 @@ for all checkpoints of a study. A statistic that the result does not have is abs
 """
 import numpy as np
 
-from . import nulls as null
-from . import statistics as st
+from headspan import nulls as null
+from headspan import statistics as st
+
 from .result import FLAGS, RULES, SCORES
 
 PARTS = ("in_sample", "adjusted", "heldout")

@@ -8,8 +8,10 @@ from collections import Counter
 
 import numpy as np
 
-from . import __version__, charts
-from . import statistics as st
+from headspan import __version__
+from headspan import statistics as st
+
+from . import charts
 from .figures import draw_all
 from .figures.axes import NARROW, Absent, count_label
 from .figures.findings import side_by_side

@@ -4,18 +4,18 @@ Computes no statistic. A stream has `heads` heads, in order of layers, and N = `
 arrays: [heads, heads] is [target, source], [heads, N] is [target, count]. What a file may leave out (held-out tables,
 ceilings, the group `overlap`) is absent from `tables`, or None.
 """
+from __future__ import annotations
+
 import hashlib
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from .error import InputError
-from .opening import open_checked, open_regular
+from headspan.error import InputError
+from headspan.opening import STREAMS, check_complete, check_result, one_line, open_checked, plain
 
-STREAMS = ("k", "q", "v", "z")
 RULES = ("pairwise", "forward")
 FLAGS = {"deficient_source": 1, "constant_target_coordinate": 2, "too_few_tokens": 4, "outside_band": 8,
          "not_computed": 16}
@@ -130,51 +130,14 @@ def find_results(folders):
     return sorted(found)
 
 
-def check_complete(path, again="run the study again: it computes what is missing"):
-    """Returns the sha256 of a file that matches its .done. Raises InputError if it does not, or if there is none; the error
-    ends with `again`."""
-    done_path = Path(f"{path}.done")
-    if not path.exists():
-        raise InputError(path, "", "", "is missing or still being written", again)
-    if not done_path.exists():
-        raise InputError(path, "", "", "has no .done beside it: it was not finished", again)
-    try:
-        with open_regular(done_path) as file:
-            lines = file.read().decode(errors="replace").splitlines()
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(path, "", "", f"cannot be read ({one_line(error)})", again) from error
-    done = dict(line.split(" ", 1) for line in lines if " " in line)
-    if done.get("size") != str(size):
-        raise InputError(path, "size", size, f"its .done says {done.get('size')}", again)
-    if done.get("sha256") != sha256:
-        raise InputError(path, "sha256", sha256, f"its .done says {done.get('sha256')}", again)
-    return sha256
-
-
-def check_schema(path, attributes, otherwise):
-    if "headspan_schema" not in attributes:
-        raise InputError(path, "headspan_schema", "", "is missing", otherwise)
-    if not str(attributes["headspan_schema"]).startswith("1."):
-        raise InputError(path, "headspan_schema", attributes["headspan_schema"], "is not known", "this program reads 1.x")
-
-
 def read_result(path):
     """Returns the Result at `path`. Raises InputError that names what is wrong with it."""
     path = Path(path)
     try:
         sha256 = check_complete(path)
         with open_checked(path) as file:
-            attributes = {name: plain(value) for name, value in file.attrs.items()}
-            check_schema(path, attributes, "this is no result of headspan")
-            for name in ("checkpoint", "model_name", "mode", "step"):
-                if name not in attributes:
-                    raise InputError(path, name, "", "is missing", "this is no result of headspan")
+            attributes = check_result(path, file)
             streams = {name: read_stream(path, file[name]) for name in STREAMS if name in file}
-            if not streams:
-                raise InputError(path, "k, q, v", "", "are missing", "a result has at least one stream")
             name = str(attributes.get("reference_model", ""))
             found = {stream.name: read_reference(path, file, stream, name) for stream in streams.values()}
             references = {stream: reference for stream, reference in found.items() if reference}
@@ -285,15 +248,3 @@ def split_digest(file):
     for name in ("start", "length", "heldout"):
         digest.update(np.ascontiguousarray(file["tokens"][name][...], dtype="<i8").tobytes())
     return digest.hexdigest()
-
-
-def plain(value):
-    """Converts an HDF5 attribute to a Python value."""
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def one_line(error):
-    """Returns the message of a library's exception on one line."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -2,7 +2,7 @@
 import csv
 from pathlib import Path
 
-from .error import InputError
+from headspan.error import InputError
 
 NAMES = ("name", "checkpoint", "step")
 LOSSES = ("validation_loss", "loss")

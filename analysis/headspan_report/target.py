@@ -2,7 +2,7 @@
 import os
 from pathlib import Path
 
-from .error import InputError
+from headspan.error import InputError
 
 
 def check_targets(targets, inputs):

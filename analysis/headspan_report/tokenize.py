@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from headspan.error import EnvironmentFailed, InputError
+
 from .aggregate import replace
-from .error import EnvironmentFailed, InputError
 
 BATCH = 1000  # documents
 USUAL_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>")
@@ -51,7 +52,7 @@ def load_tokenizer(path):
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise EnvironmentFailed("the package tokenizers is missing; pip install 'headspan-report[tokenize]'") from error
+        raise EnvironmentFailed("the package tokenizers is missing; pip install './analysis[tokenize]'") from error
     if not Path(path).is_file():
         raise InputError(path, "", "", "is no file", "give a tokenizer.json")
     try:

@@ -17,9 +17,9 @@ from forward import cut
 from program import TESTS, StudyTest, main
 from splitmix64 import splitmix64
 
+from headspan.error import InputError
 from headspan_capture import GramAccumulator
 from headspan_capture.sample import SampleRule, choose_heldout, take_sample
-from headspan_report.error import InputError
 
 LAYERS, HEADS, D = 2, 3, 4
 

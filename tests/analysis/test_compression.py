@@ -10,8 +10,8 @@ from matplotlib.image import imread
 from plans import MODEL, on_both, write_plan, write_run, write_summary
 from samples import check_nothing_is_replaced, lead_away, replace_by_fifo, run, within, write_done
 
+from headspan.error import InputError
 from headspan_report.figures import compression as compression_figures
-from headspan_report.error import InputError
 from headspan_report.compression.page import advice
 from headspan_report.compression.plan import read_folder, read_plan
 

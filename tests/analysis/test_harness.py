@@ -13,9 +13,9 @@ from pathlib import Path
 
 from samples import ANALYSIS
 
+from headspan.error import EnvironmentFailed, InputError
 from headspan_harness.exchange import GENERATED, SCORED, Answers, Pending, Program, identified
 from headspan_harness.tokenizer import StopTokens
-from headspan_report.error import EnvironmentFailed, InputError
 
 # Answers each request with the sum of its tokens; beside the answers it leaves the words it was started with.
 ADDER = """

@@ -40,9 +40,9 @@ sys.path.insert(0, str(ROOT / "analysis"))
 from lm_eval import simple_evaluate  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
+from headspan.error import InputError  # noqa: E402
 from headspan_harness import __main__ as command_line  # noqa: E402
 from headspan_harness import model as _  # noqa: E402, F401, registers headspan
-from headspan_report.error import InputError  # noqa: E402
 
 TASK_MANAGER = TaskManager(include_path=str(HERE / "harness"), include_defaults=False)
 

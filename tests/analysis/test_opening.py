@@ -8,8 +8,8 @@ from pathlib import Path
 import h5py
 from samples import layers, lead_away, random_stream, replace_by_fifo, run, within, write_done, write_result
 
+from headspan.error import InputError
 from headspan_report.aggregate import aggregate, read_netcdf
-from headspan_report.error import InputError
 
 LAYER = layers(2, 2)
 

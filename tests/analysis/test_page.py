@@ -15,8 +15,8 @@ import numpy as np
 from browser import Page
 from samples import layers, make_stream, random_stream, run, write_result
 
+from headspan.error import InputError
 from headspan_report.aggregate import aggregate_each
-from headspan_report.error import InputError
 
 LAYER = layers(4, 4, 4)
 CAUSAL = (LAYER[None, :] <= LAYER[:, None]) & ~np.eye(len(LAYER), dtype=bool)

@@ -10,7 +10,8 @@ import xarray
 from samples import layers, make_scores, make_similarity, make_stream, run, write_result
 from scipy import integrate
 
-from headspan_report import figures, nulls
+from headspan import nulls
+from headspan_report import figures
 from headspan_report.aggregate import aggregate
 from headspan_report.seeds import has_seeds, over_seeds
 

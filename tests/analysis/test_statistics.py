@@ -1,4 +1,4 @@
-"""Statistics and nulls of headspan_report against loops over their definitions, scipy, and numbers computed by hand."""
+"""Statistics and nulls of headspan against loops over their definitions, scipy, and numbers computed by hand."""
 import itertools
 import unittest
 
@@ -6,8 +6,9 @@ import numpy as np
 from samples import layers, random_stream
 from scipy import integrate, stats
 
-from headspan_report import measure, nulls
-from headspan_report import statistics as st
+from headspan import nulls
+from headspan import statistics as st
+from headspan_report import measure
 
 
 def causal_sources(layer, target):

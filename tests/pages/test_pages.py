@@ -93,7 +93,7 @@ class ThisTree(unittest.TestCase):
     def test_one_version(self):
         places = {"CMakeLists.txt": r"project\(headspan VERSION (\S+)", "CITATION.cff": r"^version: (\S+)",
                   "analysis/pyproject.toml": r'^version = "(\S+)"',
-                  "analysis/headspan_report/__init__.py": r'^__version__ = "(\S+)"', "CHANGELOG.md": r"^## (\S+)"}
+                  "analysis/headspan/__init__.py": r'^__version__ = "(\S+)"', "CHANGELOG.md": r"^## (\S+)"}
         told = {name: re.search(pattern, (ROOT / name).read_text(), re.MULTILINE)[1]
                 for name, pattern in places.items()}
         self.assertEqual(len(set(told.values())), 1, told)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from headspan.error import EnvironmentFailed, InputError
+from headspan.opening import open_checked
+
 from ..aggregate import replace
-from ..error import EnvironmentFailed, InputError
-from ..opening import open_checked
 
 SCALE_BITS = {"symmetric": 16, "gguf": 16, "normal": 16, "range": 32, "gain": 16}  # of each band, but one gain for all
 LLAMA_CPP = (("q4_0", 4.5), ("q4_1", 5.0), ("q5_0", 5.5), ("q5_1", 6.0), ("q8_0", 8.5), ("f16", 16.0))

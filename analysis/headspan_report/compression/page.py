@@ -6,9 +6,10 @@ import math
 import matplotlib
 import numpy as np
 
-from .. import __version__
+from headspan import __version__
+from headspan.error import InputError
+
 from ..charts import rate_chart
-from ..error import InputError
 from ..figures import compression as figures
 from ..figures.axes import WIDE, files_of, save, style
 from ..figures.selection import LETTERS

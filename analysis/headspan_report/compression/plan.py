@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..error import InputError
-from ..opening import open_checked, open_regular
-from ..result import check_complete, check_schema, one_line, plain
+from headspan.error import InputError
+from headspan.opening import check_complete, check_schema, one_line, open_checked, open_regular, plain
 
 UNCALIBRATED = ("quantise", "hadamard", "rotated-q4", "rotated-q8", "kivi")
 ALGORITHMS = ("latent", "headspan", "paper-text", "paper-code", "oscar", *UNCALIBRATED)

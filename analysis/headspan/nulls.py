@@ -18,6 +18,14 @@ WEIGHTS_DRAWN = 1e8  # in all draws together; more heads need fewer draws
 SEED = 0
 EPS32 = float(np.finfo(np.float32).eps)
 
+# Name -> axes, long name.
+NULLS = {
+    "null_best": (("part",), "mean R2 from the best of as many random projections"),
+    "null_pairs": (("part",), "mean R2 from a random projection"),
+    "null_top": (("part", "count"), "R2 from count random projections"),
+    "noise_floor": (("count",), "p/(n-1): in-sample R2 of pure noise"),
+    "geometric_null": (("count",), "N d / m: R2 from N random projections")}
+
 
 def noise_floor(regressors, tokens):
     """Returns the in-sample R² of pure noise: p/(n-1); NaN if there are too few tokens for a fit."""
@@ -115,6 +123,20 @@ def singular_values_above(rows, columns, limit):
     share = np.cumsum(np.sin(middles) ** 2 / x(middles))
     below = np.interp(limit, np.sqrt(most * np.maximum(x(edges), 0)), np.append(0, share / share[-1]))
     return least * (1 - float(below))
+
+
+def of_heads(sources, head_size, hidden_size, tokens, references):
+    """Returns name -> array over the axes of NULLS. sources: [target], how many sources each may have; tokens: those of the
+    fit; references: the largest count."""
+    regressors = np.arange(1, references + 1) * float(head_size)
+    floor, random = noise_floor(regressors, tokens), geometric(regressors, hidden_size)
+    fit, true = (PairNull(head_size, hidden_size, own) for own in (float(noise_floor(float(head_size), tokens)), 0.0))
+    # On average adjusting removes exactly the noise floor, and held-out R² has none.
+    by_part = (fit, true, true)
+    return {"null_best": np.array([pair.mean_best(sources) for pair in by_part]),
+            "null_pairs": np.array([pair.mean() for pair in by_part]),
+            "null_top": np.array([in_sample(random, floor), random, random]),
+            "noise_floor": floor, "geometric_null": random}
 
 
 def overlap_dimension(heads, head_size, hidden_size, tolerance):

@@ -136,8 +136,8 @@ def check_result(path, file):
     for name in ("checkpoint", "model_name", "mode", "step"):
         if name not in attributes:
             raise InputError(path, name, "", "is missing", "this is no result of headspan")
-    if not any(name in file for name in STREAMS):
-        raise InputError(path, "k, q, v", "", "are missing", "a result has at least one stream")
+    if not any(f"{name}/r2" in file for name in STREAMS):
+        raise InputError(path, "k/r2, q/r2, v/r2", "", "are missing", "a result has at least one stream")
     return attributes
 
 

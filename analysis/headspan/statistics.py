@@ -5,6 +5,7 @@ r2 is [target, source]; layer is [heads], in order of layers. A pair of two diff
 """
 import numpy as np
 
+PARTS = ("in_sample", "adjusted", "heldout")
 STATISTICS = ("mean", "median", "q05", "q25", "q75", "q95")
 SCOPES = ("best", "pairs", "intra", "inter")
 QUANTILES = (0.5, 0.05, 0.25, 0.75, 0.95)
@@ -32,10 +33,15 @@ def adjusted(r2, tokens, regressors):
     return 1 - (1 - r2) * (tokens - 1) / np.where(free > 0, free, np.nan)
 
 
-def best_sources(r2, layer):
-    """Returns the causal source with the largest R² for each target, -1 if there is none; in case of a tie, that of the
-    lower layer and head."""
-    masked = np.where(causal_pairs(layer) & ~np.isnan(r2), r2, -np.inf)
+def parts_of(tokens, in_sample, heldout, regressors):
+    """Returns the three arrays of PARTS. heldout: NaN if None."""
+    return [in_sample, adjusted(in_sample, tokens, regressors), np.full(in_sample.shape, np.nan) if heldout is None else heldout]
+
+
+def best_sources(r2, causal):
+    """Returns the source with the largest R² for each target among the `causal` ones, -1 if there is none; in case of a
+    tie, that of the lower layer and head. causal: [target, source] of bool."""
+    masked = np.where(causal & ~np.isnan(r2), r2, -np.inf)
     best = masked.argmax(axis=1)
     return np.where(masked.max(axis=1) > -np.inf, best, -1)
 

@@ -10,12 +10,11 @@ from headspan import statistics as st
 
 from .result import FLAGS, RULES, SCORES
 
-PARTS = ("in_sample", "adjusted", "heldout")
 CEILINGS = ("layer", "layer_adjusted", "layer_heldout", "causal")
 DOMINANCE = ("caption", "code")
 MEASURES = ("cka", "cca", "procrustes")
 TABLES = ("pairs", *RULES, "ceiling_layer")
-AXES = {"scope": st.SCOPES, "part": PARTS, "statistic": st.STATISTICS, "threshold": st.THRESHOLDS, "rule": RULES,
+AXES = {"scope": st.SCOPES, "part": st.PARTS, "statistic": st.STATISTICS, "threshold": st.THRESHOLDS, "rule": RULES,
         "ceiling_kind": CEILINGS, "dominance_rule": DOMINANCE, "links": st.LINKS, "window": st.WINDOWS,
         "distance": ("near", "far", "near_share"), "flag": tuple(FLAGS), "table": TABLES,
         "measure": MEASURES, "score": SCORES}
@@ -50,25 +49,21 @@ VARIABLES = {
     "head_top": (("rule", "part", "head", "count"), "joint R2 of the first count references"),
     "head_effective_rank": (("head",), "effective rank of each head's covariance")}
 NULLS = {
-    "null_best": (("part",), "mean R2 from the best of as many random projections"),
-    "null_pairs": (("part",), "mean R2 from a random projection"),
+    **null.NULLS,
     "null_share_above": (("threshold",), "share of pairs of random projections with an in-sample R2 above"),
-    "null_top": (("part", "count"), "R2 from count random projections"),
     "null_ceiling": ((), "R2 from all other heads of a layer, were they random projections: (H-1) d / m"),
     "null_alignment": ((), "alignment of random projections: d / m"),
     "null_overlap_dimension": (("rank_tolerance",), "overlap dimension of random matrices"),
     "null_similarity": (("measure",), "likeness of two random subspaces"),
     "null_dominance": (("dominance_rule", "links"), "what random rankings give"),
-    "null_dominance_sd": (("dominance_rule", "links"), "standard deviation of what random rankings give"),
-    "noise_floor": (("count",), "p/(n-1): in-sample R2 of pure noise"),
-    "geometric_null": (("count",), "N d / m: R2 from N random projections")}
+    "null_dominance_sd": (("dominance_rule", "links"), "standard deviation of what random rankings give")}
 
 
 def measure(stream, overlap):
     """Returns name -> array over the axes of VARIABLES. overlap: the result's, or None."""
     layer, tables = stream.layer, stream.tables
-    best = st.best_sources(tables["r2"], layer)
-    parts = parts_of(stream, tables["r2"], tables.get("r2_heldout"), stream.head_size)
+    best = st.best_sources(tables["r2"], st.causal_pairs(layer))
+    parts = st.parts_of(stream.n_fit, tables["r2"], tables.get("r2_heldout"), stream.head_size)
     scopes = [st.scopes(r2, layer, best) for r2 in parts]  # [part][scope]
     found = {
         "r2": np.array([[st.summary(values) for values in part] for part in scopes]).transpose(1, 0, 2),
@@ -99,12 +94,6 @@ def measure(stream, overlap):
     return found | measure_overlap(stream.name, overlap)
 
 
-def parts_of(stream, in_sample, heldout, regressors):
-    """Returns the three arrays of PARTS."""
-    adjusted = st.adjusted(in_sample, stream.n_fit, regressors)
-    return [in_sample, adjusted, np.full(in_sample.shape, np.nan) if heldout is None else heldout]
-
-
 def flags_of(tables, name):
     """Returns counts by flag; for pairs, without the diagonal."""
     status = tables.get("status" if name == "pairs" else f"status_{name}")
@@ -119,8 +108,8 @@ def measure_selections(stream):
     """Measures the joint regressions of both rules; NaN and -1 for a rule that the job did not ask for."""
     counts = np.arange(1, stream.references + 1)
     absent = np.full((stream.heads, stream.references), np.nan)
-    tables = [parts_of(stream, stream.tables.get(f"r2_{rule}", absent), stream.tables.get(f"r2_{rule}_heldout"),
-                       counts * stream.head_size) for rule in RULES]
+    tables = [st.parts_of(stream.n_fit, stream.tables.get(f"r2_{rule}", absent), stream.tables.get(f"r2_{rule}_heldout"),
+                          counts * stream.head_size) for rule in RULES]
     return {"head_top": np.array(tables),
             "head_references": np.array([stream.tables.get(f"references_{rule}", np.full(absent.shape, -1))
                                          for rule in RULES]),
@@ -164,24 +153,15 @@ def mean_between_heads(values):
 def nulls(stream, dominance, tolerances):
     """Returns name -> array over the axes of NULLS. dominance: dominance_nulls(layer of the stream)."""
     d, m, n = stream.head_size, stream.hidden_size, stream.n_fit
-    regressors = np.arange(1, stream.references + 1) * float(d)
-    floor, random = null.noise_floor(regressors, n), null.geometric(regressors, m)
     per_layer = int(np.bincount(stream.layer).max())
-    sources = st.causal_pairs(stream.layer).sum(axis=1)
     fit = null.PairNull(d, m, float(null.noise_floor(float(d), n)))
-    true = null.PairNull(d, m, 0.0)
-    # On average adjusting removes exactly the noise floor, and held-out R² has none.
-    by_part = (fit, true, true)
-    return {"null_best": np.array([pair.mean_best(sources) for pair in by_part]),
-            "null_pairs": np.array([pair.mean() for pair in by_part]),
-            "null_share_above": np.array([fit.share_above(t) for t in st.THRESHOLDS]),
-            "null_top": np.array([null.in_sample(random, floor), random, random]),
-            "null_ceiling": float(null.geometric((per_layer - 1.0) * d, m)),
-            "null_alignment": float(null.geometric(float(d), m)),
-            "null_overlap_dimension": np.array([null.overlap_dimension(per_layer, d, m, t) for t in tolerances]),
-            "null_similarity": np.array([null.similarity(measure, d / m if m > 0 else np.nan) for measure in MEASURES]),
-            "null_dominance": dominance[0], "null_dominance_sd": dominance[1],
-            "noise_floor": floor, "geometric_null": random}
+    return null.of_heads(st.causal_pairs(stream.layer).sum(axis=1), d, m, n, stream.references) | {
+        "null_share_above": np.array([fit.share_above(t) for t in st.THRESHOLDS]),
+        "null_ceiling": float(null.geometric((per_layer - 1.0) * d, m)),
+        "null_alignment": float(null.geometric(float(d), m)),
+        "null_overlap_dimension": np.array([null.overlap_dimension(per_layer, d, m, t) for t in tolerances]),
+        "null_similarity": np.array([null.similarity(measure, d / m if m > 0 else np.nan) for measure in MEASURES]),
+        "null_dominance": dominance[0], "null_dominance_sd": dominance[1]}
 
 
 def dominance_nulls(layer):

@@ -3,7 +3,7 @@ of the reference is known, and whether the two models have the same heads. Reads
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from .measure import parts_of
+from headspan.statistics import parts_of
 
 KNOWN_FROM = ("same", "best", "one_to_one", "layer")
 AXES = {"known_from": KNOWN_FROM}
@@ -72,8 +72,8 @@ def known_from(stream, tables, sources, targets, size):
     rows = []
     for chosen in (same_place(sources, targets), best, assigned(r2)):
         heldout = at(tables["r2_heldout"], chosen) if "r2_heldout" in tables else None
-        rows.append(parts_of(stream, at(r2, chosen), heldout, size))
-    rows.append(parts_of(stream, tables["r2_layer"], tables.get("r2_layer_heldout"), in_layer * size))
+        rows.append(parts_of(stream.n_fit, at(r2, chosen), heldout, size))
+    rows.append(parts_of(stream.n_fit, tables["r2_layer"], tables.get("r2_layer_heldout"), in_layer * size))
     return np.array(rows)
 
 
@@ -91,7 +91,7 @@ def match_null(stream, reference):
                 part[block] = shuffle_residuals(part[block], order)
         chosen = assigned(shuffled[0])
         in_sample, heldout = [*(at(part, chosen) for part in shuffled), None][:2]
-        found.append(mean_of(np.array(parts_of(stream, in_sample, heldout, stream.head_size))))
+        found.append(mean_of(np.array(parts_of(stream.n_fit, in_sample, heldout, stream.head_size))))
     return np.mean(found, axis=0)
 
 

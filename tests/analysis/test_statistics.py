@@ -45,13 +45,13 @@ class Statistics(unittest.TestCase):
         layer = layers(2, 2)
         r2 = np.array([[np.nan, .3, .9, .9], [.2, np.nan, .9, .9], [.5, .5, np.nan, .5], [.1, .6, .4, np.nan]])
 
-        best = st.best_sources(r2, layer)
+        best = st.best_sources(r2, st.causal_pairs(layer))
 
         self.assertEqual(best.tolist(), [1, 0, 0, 1])
         np.testing.assert_array_equal(st.from_sources(r2, best), [.3, .2, .5, .6])
 
     def test_a_target_without_sources_has_none(self):
-        best = st.best_sources(np.array([[np.nan, .5], [np.nan, np.nan]]), layers(1, 1))
+        best = st.best_sources(np.array([[np.nan, .5], [np.nan, np.nan]]), st.causal_pairs(layers(1, 1)))
 
         self.assertEqual(best.tolist(), [-1, -1])
         self.assertTrue(np.isnan(st.from_sources(np.eye(2), best)).all())
@@ -65,7 +65,7 @@ class Statistics(unittest.TestCase):
                 wanted["pairs"].append(self.r2[t, s])
                 wanted["intra" if self.layer[s] == self.layer[t] else "inter"].append(self.r2[t, s])
 
-        found = st.scopes(self.r2, self.layer, st.best_sources(self.r2, self.layer))
+        found = st.scopes(self.r2, self.layer, st.best_sources(self.r2, st.causal_pairs(self.layer)))
 
         for scope, values in zip(st.SCOPES, found):
             np.testing.assert_array_equal(np.sort(values), np.sort(wanted[scope]), scope)
@@ -127,7 +127,7 @@ class Statistics(unittest.TestCase):
 
         self.assertEqual(st.summary(kept)[0], np.mean(kept[~np.isnan(kept)]))
         self.assertEqual(st.share_above(kept, .5), np.mean(kept[~np.isnan(kept)] > .5))
-        self.assertEqual(st.best_sources(self.r2, self.layer)[5], -1)
+        self.assertEqual(st.best_sources(self.r2, st.causal_pairs(self.layer))[5], -1)
 
     def test_between_heads_leaves_out_the_diagonal(self):
         values = np.array([[[1, .2], [.4, 1]], [[1, np.nan], [np.nan, np.nan]]])
@@ -244,7 +244,7 @@ class Measure(unittest.TestCase):
 
         found = measure.measure(stream, None)
 
-        best = dict(zip(measure.PARTS, found["r2"][0]))
+        best = dict(zip(st.PARTS, found["r2"][0]))
         self.assertAlmostEqual(best["in_sample"][0], (.5 + .3 + .6) / 3)
         self.assertAlmostEqual(best["heldout"][0], (.1 + .2 + .3) / 3)
         self.assertAlmostEqual(best["adjusted"][0], 1 - (1 - (.5 + .3 + .6) / 3) * 999 / 995)

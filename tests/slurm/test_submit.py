@@ -105,6 +105,17 @@ class Submit(unittest.TestCase):
             self.assertTrue((self.folder / "out" / "tiny-olmo2" / f"{name}.h5.done").exists(), run.stderr)
         self.assertIn("--array=0-1%8", self.submit()[1][0])
 
+    def test_task_that_started_no_rank_fails(self):
+        """srun's exit code can be 0 then. `overwrite` in the job makes no difference."""
+        self.write_job(model={"manifest": "manifest.tsv"}, output={"overwrite": "true"})
+        for launcher, code in (("true", 1), ("", 0), ("true", 0)):
+            self.write("site.env", (self.folder / "site.env").read_text() + f"HEADSPAN_LAUNCHER=({launcher})\n")
+            run = self.run_here("env", "SLURM_ARRAY_TASK_ID=1", "SLURM_ARRAY_JOB_ID=7", "SLURM_JOB_ID=8", "SLURM_CPUS_PER_TASK=1",
+                                "SLURM_JOB_NODELIST=here", "bash", ROOT / "slurm" / "study.sbatch", "site.env", "job.ini")
+            self.assertEqual(run.returncode, code, run.stderr)
+            self.assertEqual("yet not all is done, submit again to go on" in run.stderr, code == 1, run.stderr)
+            self.assertIn("study: job 7_1, restart 0, on here: ", run.stderr)
+
     def test_site_decides(self):
         self.write_job(model={"manifest": "manifest.tsv"})
         with open(self.folder / "site.env", "a") as site:

@@ -3,7 +3,7 @@ reported, and is repaired by submitting again.
 
 usage: test_sweep.py HEADSPAN MPIEXEC [unittest's arguments]
 
-Seven checkpoints as an array: one is told that its time is up, one loses a rank, one is cancelled, one is broken. Then
+Seven checkpoints as an array: one loses a rank, one is cancelled, one is broken, the last is told that its time is up. Then
 the killed and the cancelled one in one allocation with two groups, under mpirun; then the broken one again, alone; then
 repaired; and finally nothing, because everything is finished.
 """
@@ -22,8 +22,9 @@ from cluster import ROOT, SlurmTest, main
 
 SECONDS = 420
 CHECKPOINTS = ROOT / "checkpoints" / "tiny-olmo2"
-ROWS = {"timed": 30, "killed": 100, "cancelled": 200, "broken": 400, "first": 0, "later": 800, "last": 3000}  # steps
-TIMED, KILLED, CANCELLED, BROKEN = range(4)
+ROWS = {"killed": 100, "cancelled": 200, "broken": 400, "first": 0, "later": 800, "last": 3000, "timed": 30}  # steps
+KILLED, CANCELLED, BROKEN = range(3)
+TIMED = 6  # the last task: Slurm gives it the array's own number
 PLAIN = ["first", "later", "last"]
 
 JOB = f"""
@@ -138,9 +139,8 @@ class Sweep(SlurmTest):
 
     @classmethod
     def disturbed_array(cls):
-        cls.array = cls.submit()
+        cls.array, cls.second = cls.submit(), cls.submit()
         ranks = cls.stop_while_working(TIMED, KILLED, CANCELLED)
-        cls.second = cls.submit()
         cls.run_here("scontrol", "update", f"JobId={cls.array.study}_{TIMED}", "TimeLimit=2")  # told within 30 s
         os.kill(ranks[KILLED][1], signal.SIGKILL)
         os.kill(ranks[KILLED][0], signal.SIGCONT)
@@ -245,12 +245,12 @@ class Sweep(SlurmTest):
         self.assertEqual(self.aggregation(self.groups), ("0:0", ["6"] * 2, []))
 
     def test_broken_one_is_named_by_the_aggregation_of_the_rest(self):
-        self.assertEqual((self.rest.option("array"), self.rest.open), ("3%3", "1"))
+        self.assertEqual((self.rest.option("array"), self.rest.open), ("2%3", "1"))
         self.assertEqual(self.job(f"{self.rest.study}_{BROKEN}")["ExitCode"], "2:0")
         self.assertEqual(self.aggregation(self.rest), ("2:0", ["6"] * 2, ["broken"] * 2))
 
     def test_mended_one_completes_the_sweep(self):
-        self.assertEqual((self.mended.option("array"), self.mended.open), ("3%3", "1"))
+        self.assertEqual((self.mended.option("array"), self.mended.open), ("2%3", "1"))
         self.assertEqual(self.aggregation(self.mended), ("0:0", ["7"] * 2, []))
         self.assertTrue((self.folder / "out" / "emergence.csv").exists() and (self.folder / "out" / "report.html").exists())
 

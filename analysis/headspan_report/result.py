@@ -124,7 +124,7 @@ def find_results(folders):
         if not folder.is_dir():
             raise InputError(folder, "", "", "is no folder", "give the output.directory of a study")
         for path in folder.rglob("*.h5*"):
-            name = re.split(r"\.h5(?:\.done|\.lock)?(?:\.tmp\.|$)", path.name)[0]
+            name = re.split(r"\.h5(?:\.state)?(?:\.done|\.lock)?(?:\.tmp\.|$)", path.name)[0]
             if not path.is_dir() and not name.endswith(".gram"):
                 found.add(path.with_name(name + ".h5"))
     return sorted(found)

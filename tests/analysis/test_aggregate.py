@@ -228,6 +228,11 @@ class Refused(AggregateTest):
         Path(f"{self.bad}.done").unlink()
         self.check("is missing or still being written")
 
+    def test_stopped(self):
+        self.bad.rename(f"{self.bad}.state")
+        Path(f"{self.bad}.done").rename(f"{self.bad}.state.done")
+        self.check("is missing or still being written")
+
     def test_done_without_file(self):
         self.bad.unlink()
         self.check("is missing")

@@ -46,6 +46,7 @@ report_packages=(
 test_packages=(
   "${report_packages[@]}"
   "python3-sklearn                scikit-learn"
+  "python3-pip                    pip, setuptools and wheel"
   "chromium                       Chromium, which opens the pages of headspan-report"
   "netcdf-bin                     ncdump of netCDF-4"
   "hdf5-tools                     h5dump of HDF5"

@@ -77,8 +77,8 @@ class Result:
         return table
 
     def joint_curves(self, group):
-        """Returns R² against the number of sources: `r2` [rule, part, target, count], NaN without held-out tokens or as
-        many sources, and its `null_top` [part, count]."""
+        """Returns R² against the number of sources: `r2` [rule, part, target, count], NaN where there are no held-out
+        tokens or not as many sources, and its `null_top` [part, count]."""
         data = self[group]
         regressors = data["count"].values * source_size(data)
         rules = [rule for rule in RULES if f"r2_{rule}" in data]

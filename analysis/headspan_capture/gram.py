@@ -1,7 +1,6 @@
 """Grams of the heads of one stream, as headspan saves and reads them (src/io/README.md): tokens, means, and cross-products
 about the mean, in float64."""
 import datetime
-import hashlib
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from headspan import __version__
 from headspan.error import InputError
+from headspan.opening import digest
 
 STREAMS = ("k", "q", "v", "z")
 PARTS = ("fit", "heldout")
@@ -140,7 +140,7 @@ def write_grams(path, accumulators, attributes, attention=None):
                              "missing", "give every head once")
         if gram.parts["fit"].tokens == 0:
             raise InputError(path, gram.stream, "", "has no tokens to fit on", "add values with heldout=False")
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     attributes = {"headspan_schema": "1.0", "title": "Grams of attention heads", "source": f"headspan-capture {__version__}",
                   "history": f"{now} headspan-capture", "date_created": now, "init": "pretrained", **attributes}
     temporary = path.with_name(f"{path.name}.tmp.{os.getpid()}")
@@ -164,10 +164,10 @@ def publish(temporary, path):
     """Names a file, and writes its .done after it."""
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
-        digest, size = hashlib.file_digest(file, "sha256").hexdigest(), os.fstat(file.fileno()).st_size
+        sha256, size = digest(file), os.fstat(file.fileno()).st_size
     done = path.with_name(f"{path.name}.done")
     done.unlink(missing_ok=True)
     os.replace(temporary, path)
     finished = done.with_name(f"{done.name}.tmp.{os.getpid()}")
-    finished.write_text(f"size {size}\nsha256 {digest}\njob_id headspan-capture\njob_digest {digest}\n")
+    finished.write_text(f"size {size}\nsha256 {sha256}\njob_id headspan-capture\njob_digest {sha256}\n")
     os.replace(finished, done)

@@ -1,4 +1,6 @@
 """The sample of a study, by the rules of headspan (src/io/README.md): token files, sequences, and which are held out."""
+from __future__ import annotations
+
 import hashlib
 import json
 from dataclasses import dataclass

@@ -21,15 +21,15 @@ class Page:
     """One tab. `events` has all events so far. Use it as a context manager."""
 
     def __init__(self, width=1200, height=900, mobile=False):
-        self.profile = tempfile.TemporaryDirectory(prefix="headspan_browser_", ignore_cleanup_errors=True)
+        self.profile = tempfile.mkdtemp(prefix="headspan_browser_")
         to_browser, from_here = os.pipe()
         from_browser, to_here = os.pipe()
         redirect = f'exec "$@" 3<&{to_browser} 4>&{to_here}'  # the browser reads descriptor 3 and writes 4
         # bash, because in other shells descriptors have one digit, and matplotlib keeps its fonts open
         self.process = subprocess.Popen(
-            ["bash", "-c", redirect, "bash", str(CHROMIUM), *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"],
+            ["bash", "-c", redirect, "bash", str(CHROMIUM), *FLAGS, f"--user-data-dir={self.profile}", "about:blank"],
             pass_fds=(to_browser, to_here), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "TMPDIR": self.profile.name})
+            stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "TMPDIR": self.profile})
         os.close(to_browser)
         os.close(to_here)
         self.out, self.into, self.buffer = from_here, from_browser, b""
@@ -48,7 +48,7 @@ class Page:
         self.process.wait()
         os.close(self.out)
         os.close(self.into)
-        self.profile.cleanup()
+        shutil.rmtree(self.profile, ignore_errors=True)
 
     def read(self, patience):
         """Returns the next message. Raises TimeoutError."""

@@ -3,7 +3,6 @@ are named and not drawn.
 
     test_figures.py [--pictures FOLDER] [unittest's arguments]
 """
-import itertools
 import shutil
 import sys
 import tempfile
@@ -162,7 +161,7 @@ class Figures(unittest.TestCase):
             with self.subTest(figure=drawing.name):
                 FigureCanvasAgg(figure).draw()
                 boxes = [axis.get_position() for axis in figure.axes]
-                for above, below in itertools.pairwise(boxes):
+                for above, below in zip(boxes, boxes[1:]):
                     self.assertLess(below.y1, above.y0 + 1e-9)
                 self.assertTrue(all(axis.get_ylabel() for axis in figure.axes if axis.get_label() != "<colorbar>"))
         titles = [axis.get_title() for axis in {one.name: figure for one, figure in drawn}["distributions"].axes]

@@ -51,10 +51,11 @@ class StudyReport(StudyTest):
         by_step = self.inspected()
         for path in self.results:
             held = float(by_step[path.stem.removeprefix("step")][2 + COLUMNS.index("r2_best_heldout_mean")])
-            checkpoint, mean = self.snippet("With h5py", path)
-            self.assertEqual(checkpoint, path.stem)
-            self.assertAlmostEqual(float(mean), held, delta=0.00051)
-            numbers = [float(word.strip("[]")) for word in self.snippet("with xarray", path) if word.strip("[]")]
+            for words in ("With `headspan.open`", "With h5py"):
+                checkpoint, mean = self.snippet(words, path)
+                self.assertEqual(checkpoint, path.stem)
+                self.assertAlmostEqual(float(mean), held, delta=0.00051)
+            numbers = [float(word.strip("[]")) for word in self.snippet("With xarray", path) if word.strip("[]")]
             self.assertEqual(len(numbers), 6 + 5)  # layers, references
             self.assertAlmostEqual(sum(numbers[:6]) / 6, held, delta=0.00051)
             self.assertAlmostEqual(numbers[6], held, delta=0.00051)  # the first that forward selection takes

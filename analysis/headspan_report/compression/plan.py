@@ -1,6 +1,8 @@
 """Reads what `headspan calibrate` and `headspan evaluate` leave in a folder: plans (NAME.h5) and summaries (NAME.json),
 which form a run if they have the same name, and summaries of archives, which need no plan. Checks and pairs them; draws
 and judges nothing."""
+from __future__ import annotations
+
 import json
 import math
 from collections import Counter

@@ -4,6 +4,7 @@
 #
 #   slurm_local.sh start FOLDER NODES CPUS    NODES: 2 or more; CPUS per node, which need not exist. Prints the
 #                                             "export ..." lines that its users need
+#   slurm_local.sh boot FOLDER NODE           starts the slurmd of a node again, which was killed
 #   slurm_local.sh stop FOLDER                cancels jobs, ends the processes that start and the jobs left, removes FOLDER
 #
 # If unshare is allowed (CAP_SYS_ADMIN) each node has its own hostname, /etc/hosts and /dev/shm. Otherwise the nodes share
@@ -204,6 +205,11 @@ print_environment() {
   for line in "SLURM_CONF=$folder/slurm.conf" "${variables[@]}"; do printf 'export %s\n' "$line"; done
 }
 
+choose_separate() {
+  separate=no
+  unshare -u -m true 2> /dev/null && separate=yes
+}
+
 start() {
   local i
   check_tools
@@ -215,8 +221,7 @@ start() {
   chmod 0755 "$folder" # munged insists that everyone can reach its socket
   mkdir -p "$folder"/{log,state,spool,tmp}
   for ((i = 1; i <= nodes; ++i)); do mkdir -p "$folder/spool/node$i" "$folder/tmp/node$i"; done
-  separate=no
-  unshare -u -m true 2> /dev/null && separate=yes
+  choose_separate
   write_configuration
   write_epilog
   : > "$folder/processes"
@@ -246,7 +251,6 @@ no_jobs() { [[ -z $(timeout 5 squeue -h -o %A) ]]; }
 
 stop() {
   [[ -z ${SLURMD_NODENAME:-} ]] || die "stop from within a job would end itself"
-  export SLURM_CONF=$folder/slurm.conf
   local jobs id
   if jobs=$(timeout 5 squeue -h -o %A 2> /dev/null | sort -u) && [[ -n $jobs ]]; then
     # shellcheck disable=SC2086  # a list
@@ -262,12 +266,21 @@ stop() {
   rm -rf "${folder:?}"
 }
 
+find_cluster() {
+  [[ -f $folder/processes ]] || die "$folder: no cluster of this script is there"
+  folder=$(cd "$folder" && pwd -P)
+  export SLURM_CONF=$folder/slurm.conf
+}
+
 command=${1:-} folder=${2:-} nodes=${3:-} cpus=${4:-}
 case $command,$# in
   start,4) start ;;
+  boot,3)
+    find_cluster
+    choose_separate
+    start_node "$3" ;;
   stop,2)
-    [[ -f $folder/processes ]] || die "$folder: no cluster of this script is there"
-    folder=$(cd "$folder" && pwd -P)
+    find_cluster
     stop ;;
-  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

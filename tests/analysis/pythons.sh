@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the distribution of analysis/ with Python 3.9 to 3.13, as far as they are installed: builds its wheel, without the
-# network; installs it in a virtual environment in build/pythons, with packages from PyPI; runs the tests that need neither
-# PyTorch nor a browser on what is installed. Prints a table. Takes two minutes for each version.
+# network; installs it in a virtual environment in build/pythons, with packages from PyPI; runs the tests that need no PyTorch,
+# browser or figures on what is installed. Prints a table. Takes two minutes for each version.
 #
 #   bash tests/analysis/pythons.sh [PROGRAM]
 #
@@ -20,7 +20,7 @@ if [[ -z $program ]]; then
   bash jobs/build.sh headspan >&2
   program=$PWD/build/release/headspan
 fi
-tests=(statistics aggregate seeds reference findings figures archives opening tokenize harness)
+tests=(statistics aggregate seeds reference findings opening tokenize)
 tests_of_program=(results notebook study_report capture export)
 
 # Open MPI: root may run it, and on any number of cores, as in tests/CMakeLists.txt.

@@ -32,8 +32,9 @@ cmake --install build/release --strip
 
 # Packages that were installed for the build go, except mpirun and those of the libraries that the program loads.
 mapfile -t built < <(comm -13 <(sort <<< "$stays") <(apt-mark showmanual | sort))
-mapfile -t loaded < <(ldd $prefix/bin/headspan | sed -nE 's/.* => (\/[^ ]+) .*/\1/p' | xargs realpath | grep -v '^/opt/' |
-  xargs dpkg -S | sed 's/: .*//' | sort -u)
+# (dpkg knows some files of /usr/lib as files of /lib.)
+mapfile -t loaded < <(ldd $prefix/bin/headspan | sed -nE 's/.* => (\/[^ ]+) .*/\1/p' | xargs realpath |
+  sed 'p; s/^\/usr//' | xargs dpkg -S 2> /dev/null | sed 's/: .*//' | sort -u)
 apt-mark auto "${built[@]}" > /dev/null
 apt-mark manual openmpi-bin "${loaded[@]}" > /dev/null
 apt-get autoremove -y --purge

@@ -50,5 +50,5 @@ if [[ -z $image ]]; then
   apptainer build --force --build-arg bootstrap=localimage --build-arg base="$folder/bookworm" "$image" \
     packaging/apptainer/headspan.def
 fi
-bash jobs/build.sh headspan
+[[ -x build/release/headspan ]] || bash jobs/build.sh headspan
 python3 -B tests/packaging/test_image.py build/release/headspan mpiexec "$(realpath "$image")"

@@ -1,7 +1,10 @@
 #include "base/input_file.h"
 
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -9,13 +12,37 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace headspan {
 namespace {
 
+constexpr std::chrono::milliseconds kPauses[] = {
+    std::chrono::milliseconds{100}, std::chrono::milliseconds{400}, std::chrono::milliseconds{1500}};
+
+/// Returns whether an error of the storage may be gone a second later, as where a file server starts again.
+bool may_pass(int code) { return code == EIO || code == ESTALE || code == EAGAIN || code == ETIMEDOUT; }
+
+/// Makes a system call, which returns a negative number and sets errno where it fails; again after each pause
+/// while the error may pass. Says so once, as `what`.
+template <class Call>
+auto persist(const std::string& what, const std::string& path, const Call& call) {
+  bool told = false;
+  for (const auto pause : kPauses) {
+    const auto result = call();
+    if (result >= 0 || !may_pass(errno)) return result;
+    if (!std::exchange(told, true))
+      std::fprintf(stderr, "headspan: notice: %s: %s: %s: tries again for 2 s\n", what.c_str(),
+                   escaped(path).c_str(), std::strerror(errno));
+    std::this_thread::sleep_for(pause);
+  }
+  return call();
+}
+
 int open_descriptor(const std::string& path) {
-  const int descriptor =
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO would wait
+  const int descriptor = persist("cannot open", path, [&] {
+    return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO would wait
+  });
   if (descriptor >= 0) return descriptor;
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == EACCES || code == ELOOP || code == ENAMETOOLONG ||
@@ -29,7 +56,7 @@ int open_descriptor(const std::string& path) {
 
 InputFile::InputFile(const std::string& path) : path_(path), descriptor_(open_descriptor(path)) {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) {
+  if (persist("cannot read the size of", path, [&] { return ::fstat(descriptor_, &status); }) != 0) {
     ::close(descriptor_);
     throw_errno("cannot read the size of", path);
   }
@@ -63,8 +90,10 @@ void InputFile::read(std::int64_t offset, std::int64_t bytes, void* out) const {
   HS_ASSERT(offset >= 0 && bytes >= 0 && offset <= size_ && bytes <= size_ - offset);
   std::int64_t done = 0;
   while (done < bytes) {
-    const ssize_t got = ::pread(descriptor_, static_cast<char*>(out) + done,
-                                static_cast<std::size_t>(bytes - done), offset + done);
+    const ssize_t got = persist("cannot read", path_, [&] {
+      return ::pread(descriptor_, static_cast<char*>(out) + done, static_cast<std::size_t>(bytes - done),
+                     offset + done);
+    });
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_errno("cannot read", path_);
     if (got == 0)

@@ -1,6 +1,7 @@
 // InputFile: a regular file that is read at explicit offsets with pread: no shared position, no buffer, no
 // memory map. It remains the file that was opened, even if its name is later given to another one. Several
-// threads may read at once.
+// threads may read at once. Errors that may pass (EIO, ESTALE, EAGAIN, ETIMEDOUT) are tried again for two
+// seconds, and a notice on stderr says so; what remains is thrown.
 #pragma once
 
 #include <atomic>

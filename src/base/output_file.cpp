@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,7 +17,13 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
   if (descriptor_ < 0) throw_errno("cannot create the file", path);
 }
 
-OutputFile::~OutputFile() { ::close(descriptor_); }
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void OutputFile::close() {
+  if (::close(std::exchange(descriptor_, -1)) != 0) throw_errno("cannot write the file", path_);
+}
 
 void OutputFile::append(const std::string& text) {
   for (std::size_t written = 0; written < text.size();) {

@@ -13,7 +13,7 @@ class OutputFile {
   explicit OutputFile(const std::string& path);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
-  ~OutputFile();
+  ~OutputFile();  ///< Closes; errors are ignored.
 
   void append(const std::string& text);  ///< Throws Error.
 
@@ -22,6 +22,10 @@ class OutputFile {
 
   /// Writes `count` bytes from byte `offset` on; `append` does not move on. Throws Error.
   void write(std::int64_t offset, const void* bytes, std::int64_t count);
+
+  /// Closes the file, after which it cannot be written. A network file system may say only here that what was
+  /// written did not fit. Throws Error.
+  void close();
 
  private:
   std::string path_;

@@ -1,8 +1,9 @@
-"""A disk that fails in the middle of a text file is an error, not the end of the file. A run that is killed while it
-copies answers of an earlier run loses none.
+"""A disk that fails in the middle of a text file is an error, not the end of the file; one that fails once is tried again. A run
+that is killed while it copies answers of an earlier run loses none.
 
 usage: test_failing_disk.py HEADSPAN MPIEXEC FAILING_DISK [unittest's arguments]
 """
+import errno
 import json
 import os
 import subprocess
@@ -38,7 +39,7 @@ class FailingDisk(StudyTest):
     def check(self, name, *arguments):
         """The first lines of the file `name` can be read, to the end of the tenth."""
         readable = sum(len(line) for line in (self.folder / name).read_bytes().splitlines(keepends=True)[:10])
-        run = self.run_preloaded(arguments, FAILING_READ=f"/{name}:{readable}")
+        run = self.run_preloaded(arguments, FAILING_DISK=f"read */{name} {errno.EIO} @{readable}")
         told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ") and "notice" not in line]
         self.assertEqual((run.returncode, told), (1, [f"headspan: rank 0: cannot read: {name}: Input/output error"]), run.stdout)
 
@@ -61,13 +62,21 @@ class FailingDisk(StudyTest):
         part.write_text("1 {}\n" * LINES)
         run = self.run_preloaded(["evaluate", f"--model.path={GOLDEN / 'llama_gqa'}", "--evaluate.cache=full",
                                   "--evaluate.requests=scored.jsonl", "--evaluate.answers=kept.jsonl"],
-                                 KILLING_WRITE="/kept.jsonl.part")
+                                 FAILING_DISK="write */kept.jsonl.part* kill 1")
         self.assertNotEqual(run.returncode, 0, "it was not killed")
         self.assertEqual(part.read_text(), "1 {}\n" * LINES)
 
+    PLAN = ("plan", "--ranks=1", "--rates=rates.ini", f"--model.path={GOLDEN / 'llama_gqa'}", "--tokens.path=tokens.bin",
+            "--output.directory=out")
+
     def test_rates(self):
-        self.check("rates.ini", "plan", "--ranks=1", "--rates=rates.ini", f"--model.path={GOLDEN / 'llama_gqa'}",
-                   "--tokens.path=tokens.bin", "--output.directory=out")
+        self.check("rates.ini", *self.PLAN)
+
+    def test_an_error_that_passes(self):
+        for call in ("open", "read"):
+            run = self.run_preloaded(self.PLAN, FAILING_DISK=f"{call} *rates.ini {errno.EIO} 1")
+            notice = f"headspan: notice: cannot {call}: rates.ini: Input/output error: tries again for 2 s"
+            self.assertEqual((run.returncode, run.stderr.splitlines().count(notice)), (0, 1), run.stderr)
 
     def test_manifest(self):
         self.check("manifest.tsv", "study", "--model.manifest=manifest.tsv", "--tokens.path=tokens.bin", "--output.directory=out")

@@ -117,6 +117,14 @@ TEST_F(LockFileTest, OfAnotherMachineIsTakenWhenItStandsStill) {
   EXPECT_EQ(refusal(), "");
 }
 
+TEST_F(LockFileTest, OfARunThatWasKilledBeforeItWroteItIsTakenSoon) {
+  fs::create_directories(folder_.path("out"));
+  ASSERT_TRUE(std::ofstream(path_ + ".lock").flush());
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_NE(LockFile::take(path_, "8", silent_), nullptr);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
 TEST_F(LockFileTest, OfAnotherMachineStandsWhereItIsRenewed) {
   fs::create_directories(folder_.path("out"));
   write_lock(kElsewhere);

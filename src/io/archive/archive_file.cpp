@@ -158,7 +158,10 @@ void ArchiveWriter::append(const std::vector<std::uint8_t>& block) {
   file_.append(pair_of(block.data(), block.size()) + std::string(block.begin(), block.end()));
 }
 
-void ArchiveWriter::finish() const { HS_ASSERT(left_ == 0); }
+void ArchiveWriter::finish() {
+  HS_ASSERT(left_ == 0);
+  file_.close();
+}
 
 bool ArchiveReader::is_archive(const std::string& path) { return begins_as_archive(InputFile(path)); }
 

@@ -52,8 +52,9 @@ class ArchiveWriter {
   /// Appends the next block. Throws Error.
   void append(const std::vector<std::uint8_t>& block);
 
-  /// To be called after header.blocks blocks. Flushing to the disk is who publishes the file's part.
-  void finish() const;
+  /// Closes the file, after header.blocks blocks. Flushing to the disk is who publishes the file's part.
+  /// Throws Error.
+  void finish();
 
  private:
   OutputFile file_;

@@ -189,7 +189,7 @@ void KvTensorsWriter::create_safetensors(const std::string& path) {
     file->write(start + (piece.stream == Stream::v ? of_stream : 0) + first * row, bytes,
                 piece.tokens.count * row);
   };
-  close_ = [] {};
+  close_ = [file] { file->close(); };
 }
 
 void KvTensorsWriter::create_hdf5(const std::string& path) {

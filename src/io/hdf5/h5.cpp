@@ -1,6 +1,6 @@
 #include "io/hdf5/h5.h"
 
-#include <cstdio>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -21,11 +21,38 @@ herr_t collect_description(unsigned, const H5E_error2_t* error, void* stack) {
   return 0;
 }
 
+/// Returns whether storage fails with this errno. MPI may leave another one behind, from looking for the text
+/// of its own message.
+bool is_of_storage(int code) {
+  switch (code) {
+    case EACCES:
+    case EDQUOT:
+    case EFBIG:
+    case EIO:
+    case ENOLCK:
+    case ENOSPC:
+    case EROFS:
+    case ESTALE:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string close_failure;
+
 }  // namespace
 
 void throw_h5(const char* call, const char* file, int line) {
+  const int code = errno;
   ErrorStack stack;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect_description, &stack);
+  if (is_of_storage(code)) {  // MPI-IO hides it, and may call a short write a success
+    const std::string cause = std::strerror(code);
+    if (stack.text.find(cause) == std::string::npos) stack.text += ": " + cause;
+    stack.is_system = true;
+  }
   const std::string function(call, std::string_view(call).find('('));
   throw H5Error("HDF5" + stack.text + " in " + function + " (" + file + ":" + std::to_string(line) + ")",
                 stack.is_system);
@@ -45,10 +72,14 @@ void throw_unreadable(const H5Error& error, const std::string& path, const std::
 
 void silence_h5() { HS_H5(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr)); }
 
+const std::string& h5_close_failure() { return close_failure; }
+
 H5Handle::~H5Handle() {
   if (id_ < 0 || H5Iis_valid(id_) <= 0) return;
-  if (closer_(id_) < 0)
-    std::fprintf(stderr, "headspan: HDF5 could not close an object of a file that failed\n");
+  try {
+    close();
+  } catch (const H5Error&) {  // kept
+  }
 }
 
 H5Handle::H5Handle(H5Handle&& other) noexcept { *this = std::move(other); }
@@ -60,7 +91,13 @@ H5Handle& H5Handle::operator=(H5Handle&& other) noexcept {
 }
 
 void H5Handle::close() {
-  if (id_ >= 0) HS_H5(closer_(std::exchange(id_, H5I_INVALID_HID)));
+  if (id_ < 0) return;
+  try {
+    HS_H5(closer_(std::exchange(id_, H5I_INVALID_HID)));
+  } catch (const H5Error& e) {
+    if (close_failure.empty()) close_failure = e.what();
+    throw;
+  }
 }
 
 H5Handle h5_string_type(std::size_t bytes) {

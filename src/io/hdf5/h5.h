@@ -3,6 +3,7 @@
 // HS_H5.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -15,7 +16,8 @@
 
 namespace headspan {
 
-/// An HDF5 call failed. `what()` names the call and HDF5's error stack, outermost error first.
+/// An HDF5 call failed. `what()` names the call and HDF5's error stack, outermost error first, and errno's
+/// text where the system failed.
 class H5Error : public Error {
  public:
   H5Error(const std::string& what, bool is_system) : Error(what), is_system_(is_system) {}
@@ -37,7 +39,7 @@ T check_h5(T code, const char* call, const char* file, int line) {
 
 /// Evaluates an HDF5 call and returns its value (an identifier, a truth value, a count); throws H5Error if
 /// that is negative.
-#define HS_H5(call) ::headspan::check_h5((call), #call, __FILE__, __LINE__)
+#define HS_H5(call) ::headspan::check_h5((errno = 0, (call)), #call, __FILE__, __LINE__)
 
 /// Returns the size of a type in bytes; throws H5Error.
 std::size_t h5_type_bytes(hid_t type);
@@ -48,7 +50,12 @@ std::size_t h5_type_bytes(hid_t type);
 /// Stops HDF5 from printing its error stack. Called before a file is opened.
 void silence_h5();
 
-/// Owns an HDF5 identifier. Move-only. The destructor closes it and prints a failure, since it cannot throw.
+/// Returns what HDF5 said when it first could not close an object; empty if it never failed to. Values of
+/// the object may be missing in its file, and HDF5 crashes at its own end, in MPI_Finalize.
+const std::string& h5_close_failure();
+
+/// Owns an HDF5 identifier. Move-only. The destructor closes it and keeps a failure for h5_close_failure,
+/// since it cannot throw.
 class H5Handle {
  public:
   using Closer = herr_t (*)(hid_t);

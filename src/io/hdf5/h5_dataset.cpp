@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <utility>
 
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -73,14 +72,10 @@ void check_stored(hid_t dataset, const std::string& path, const std::string& nam
     throw InputError(path, name, "", "has values that the file does not hold", "write all of its values");
 }
 
-void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why) {
+void abandon_file(const Comm& comm, const std::string& path, const std::string& why) {
   if (comm.is_root()) {
-    constexpr std::uint64_t kFullBelow = std::uint64_t{1} << 20;  // bytes
-    struct statvfs disk {};
-    const bool full =
-        ::statvfs(path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kFullBelow;
     ::unlink(path.c_str());
-    std::fprintf(stderr, "headspan: %s%s\n", escaped(why).c_str(), full ? " (no space left on device)" : "");
+    std::fprintf(stderr, "headspan: %s\n", escaped(why).c_str());
     end_job();
   }
   while (true) ::pause();  // until the abort ends this rank too
@@ -112,7 +107,7 @@ void H5Dataset::write(const void* rows, std::int64_t first, std::int64_t count, 
   try {
     transfer(first, count, type, move);
   } catch (const AgreedError& e) {
-    abandon_parallel_file(*comm_, path_, e.what());
+    abandon_file(*comm_, path_, e.what());
   }
 }
 

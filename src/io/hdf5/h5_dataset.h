@@ -1,6 +1,6 @@
 // A dataset of an open H5File: a row-major array, transferred in ranges of rows along its first dimension. In
 // a parallel file every transfer is collective over the file's Comm: a failing read throws AgreedError on all
-// ranks, a failing write ends the job (abandon_parallel_file). In a file of a single process transfers are
+// ranks, a failing write ends the job (abandon_file). In a file of a single process transfers are
 // local and throw Error. The object holds no values. The file must outlive it.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace headspan {
 
-/// Ends the job after a write to a parallel file failed: HDF5 and MPI-IO cannot continue with such a file,
-/// not even close it; ranks would deadlock or crash. Rank 0 removes the file, prints `why` (and whether the
-/// disk is full, because HDF5 over MPI-IO hides errno) and aborts with exit code 1. Collective over comm.
-[[noreturn]] void abandon_parallel_file(const Comm& comm, const std::string& path, const std::string& why);
+/// Ends the job after a write to a parallel file failed, or HDF5 could not close a file: HDF5 and MPI-IO
+/// cannot continue with such a file, not even at their own end; ranks would deadlock or crash. Rank 0 removes
+/// the file, prints `why` and aborts with exit code 1. Collective over comm.
+[[noreturn]] void abandon_file(const Comm& comm, const std::string& path, const std::string& why);
 
 /// Throws InputError unless every value of an open dataset is stored in its file, which has `file_bytes`
 /// bytes: values in other files and values that were never written are refused. Local.

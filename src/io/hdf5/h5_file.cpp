@@ -42,12 +42,28 @@ H5Handle ordered_creation(hid_t type) {
   return creation;
 }
 
-/// Creates an empty file with a system call, whose errno HDF5 over MPI-IO would hide. O_NONBLOCK: opening a
-/// FIFO would wait for a reader.
+/// Removes Open MPI's lock file when a file has been opened on all ranks, or could not be.
+struct MpiLocks {
+  const Comm* comm;
+  const std::string& path;
+  ~MpiLocks() {
+    if (comm != nullptr && comm->is_root()) remove_mpi_locks(path, ::getpid());
+  }
+};
+
+/// Creates an empty file with a system call, whose errno HDF5 over MPI-IO would hide. Some bytes must fit:
+/// Open MPI's collective open never returns if rank 0 cannot write its lock file. O_NONBLOCK: opening a FIFO
+/// would wait for a reader.
 void create_empty(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) throw_errno("cannot create the file", path);
+  constexpr char kBytes[16] = {};
+  const bool fits = ::write(file, kBytes, sizeof kBytes) == sizeof kBytes && ::ftruncate(file, 0) == 0;
+  const int code = errno;
   ::close(file);
+  if (fits) return;
+  errno = code;
+  throw_errno("cannot write to the file", path);
 }
 
 /// Throws Error unless this rank can open the file. Open MPI's collective open never returns if one rank
@@ -197,13 +213,13 @@ H5File H5File::create(const Comm* comm, const std::string& path) {
     if (comm == nullptr || comm->is_root()) create_empty(path);
   });
   if (comm != nullptr) created.collective("", [&] { check_can_open(path); });
+  const MpiLocks locks{comm, path};
   created.collective("", [&] {
     const H5Handle creation = ordered_creation(H5P_FILE_CREATE);
     created.file_ =
         H5Handle(HS_H5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(comm, true).get())),
                  H5Fclose);
   });
-  if (comm != nullptr && comm->is_root()) remove_mpi_locks(path, ::getpid());
   return created;
 }
 
@@ -213,12 +229,12 @@ H5File H5File::open(const Comm* comm, const std::string& path, unsigned flags) {
     const InputFile file(path);  // throws if the file is missing, not readable or not regular
     if (flags == H5F_ACC_RDONLY) opened.bytes_ = file.size();
   });
+  const MpiLocks locks{comm, path};
   opened.collective("", [&] {
     silence_h5();
     const H5Handle access = file_access(comm, flags != H5F_ACC_RDONLY);
     opened.file_ = H5Handle(HS_H5(H5Fopen(path.c_str(), flags, access.get())), H5Fclose);
   });
-  if (comm != nullptr && comm->is_root()) remove_mpi_locks(path, ::getpid());
   return opened;
 }
 
@@ -344,10 +360,13 @@ template std::optional<std::vector<double>> H5File::read_attribute(const std::st
 
 void H5File::close() {
   try {
-    collective("", [&] { HS_H5(H5Fflush(id(), H5F_SCOPE_GLOBAL)); });
+    collective("", [&] {
+      HS_H5(H5Fflush(id(), H5F_SCOPE_GLOBAL));
+      if (!h5_close_failure().empty()) throw Error(path_ + ": " + h5_close_failure());
+    });
     collective("", [&] { file_.close(); });
   } catch (const AgreedError& e) {
-    abandon_parallel_file(*comm_, path_, e.what());
+    abandon_file(*comm_, path_, e.what());
   }
 }
 

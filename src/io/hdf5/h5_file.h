@@ -11,7 +11,7 @@
 //
 // A file opened with a Comm is parallel: every member function is collective over it, with equal arguments on
 // all ranks, and fails on all ranks: with AgreedError, except that a failing write ends the job
-// (abandon_parallel_file). The Comm must outlive the file. A file opened without a Comm belongs to a single
+// (abandon_file). The Comm must outlive the file. A file opened without a Comm belongs to a single
 // process; its functions throw Error, or InputError if the contents of a file opened for reading are at
 // fault.
 #pragma once

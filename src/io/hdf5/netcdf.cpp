@@ -155,7 +155,12 @@ void NetcdfFile::close() {
     if (object != "/") make_group_of(object + "/");
   file_.close();
   agree(*comm_, [&] {
-    if (comm_->is_root()) finish();
+    if (!comm_->is_root()) return;
+    try {
+      finish();
+    } catch (const H5Error& e) {
+      throw Error(file_.path() + ": " + e.what());
+    }
   });
 }
 

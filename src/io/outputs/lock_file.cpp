@@ -1,5 +1,6 @@
 #include "io/outputs/lock_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
@@ -24,6 +25,7 @@ namespace headspan {
 namespace {
 
 constexpr std::chrono::seconds kRenewal{15}, kPoll{1};
+constexpr std::chrono::seconds kUnwritten{5};  // until a lock without text counts as abandoned
 
 /// Returns the text of a lock; nothing if there is none, or if it is being replaced.
 std::optional<std::string> read_lock(const std::string& path) {
@@ -88,9 +90,9 @@ bool create(const std::string& path, const std::string& text) {
   if (file < 0 && errno == EEXIST) return false;
   if (file < 0) throw_errno("cannot create the file", path);
   const ssize_t written = ::write(file, text.data(), text.size());
-  const int code = written < 0 ? errno : ENOSPC;
-  ::close(file);
-  if (written == static_cast<ssize_t>(text.size())) return true;
+  int code = written == static_cast<ssize_t>(text.size()) ? 0 : written < 0 ? errno : ENOSPC;
+  if (::close(file) != 0 && code == 0) code = errno;
+  if (code == 0) return true;
   ::unlink(path.c_str());
   errno = code;
   throw_errno("cannot write the file", path);
@@ -131,7 +133,8 @@ std::unique_ptr<LockFile> LockFile::take(const std::string& path, const std::str
   while (!create(lock, text)) {
     const auto other = read_lock(lock);
     if (!other) continue;
-    const Life life = life_of_holder(lock, *other, patience, log);
+    const Life life =
+        life_of_holder(lock, *other, other->empty() ? std::min(patience, kUnwritten) : patience, log);
     if (life == Life::alive)
       throw Error(path + ": " + holder(*other) + " is at work on it; wait for its end, or end it");
     if (life == Life::dead && replace(lock, *other, text)) break;

@@ -61,6 +61,12 @@ void remove_leftovers(const std::string& path) {
   }
 }
 
+void write_text(const std::string& path, const std::string& text) {
+  OutputFile file(path);
+  file.append(text);
+  file.close();
+}
+
 std::string done_temporary(const Publication& publication) {
   return publication.path + ".done.tmp." + publication.job_id;
 }
@@ -79,7 +85,7 @@ void complete(const Publication& publication, const std::string& temporary,
                   publication.job_id, publication.job_digest};
   if (publication.lock != nullptr) publication.lock->check();
   move_into_place(temporary, path);
-  OutputFile(done_temporary(publication)).append(to_text(done));
+  write_text(done_temporary(publication), to_text(done));
   move_into_place(done_temporary(publication), path + ".done");
 }
 
@@ -152,7 +158,8 @@ void publish(const Comm& comm, const Publication& publication,
     agree(comm, [&] {
       if (comm.is_root()) complete(publication, temporary, verify);
     });
-  } catch (const AgreedError&) {
+  } catch (const AgreedError& e) {
+    if (comm.max(h5_close_failure().empty() ? 0 : 1) != 0) abandon_file(comm, temporary, e.what());
     if (comm.is_root()) {  // removes only this run's files: the lock may have been lost
       ::unlink(temporary.c_str());
       ::unlink(done_temporary(publication).c_str());
@@ -187,8 +194,9 @@ void check_file_name(const std::string& path, const std::string& field, const st
 void publish_text(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
   make_folder(folder_of(path));
+  remove_leftovers(path);
   try {
-    OutputFile(temporary).append(text);
+    write_text(temporary, text);
     move_into_place(temporary, path);
   } catch (const Error&) {
     ::unlink(temporary.c_str());

@@ -51,7 +51,8 @@ struct Publication {
 /// as left unfinished by a dead job. `write(temporary)` runs on every rank and must leave the file closed; it
 /// may be collective over `comm`, and must then make a failure of one rank fail all (AgreedError) before the
 /// next collective call. `verify(temporary)` runs on rank 0 and throws if the file is wrong. On failure the
-/// temporary file is removed, the old file stays, and all ranks throw AgreedError. Collective over comm.
+/// temporary file is removed, the old file stays, and all ranks throw AgreedError; where HDF5 could not close
+/// a file the job ends (abandon_file). Collective over comm.
 void publish(const Comm& comm, const Publication& publication,
              const std::function<void(const std::string& temporary)>& write,
              const std::function<void(const std::string& temporary)>& verify);
@@ -69,7 +70,7 @@ void check_shared_path(const std::string& path);
 void check_file_name(const std::string& path, const std::string& field, const std::string& value);
 
 /// Publishes a small text file without a .done: at any instant the old or the new one is there. Creates its
-/// folder. Throws Error. Local.
+/// folder, and removes every other PATH.tmp.*. Throws Error. Local.
 void publish_text(const std::string& path, const std::string& text);
 
 }  // namespace headspan

@@ -57,9 +57,9 @@ OLD, NEW = "old", "new"  # seeds of inputs
 
 @dataclass(frozen=True)
 class Call:
-    """The nth call of its kind on this file that a rank makes."""
+    """The nth call of its kind on this file that a rank makes, or each rank."""
 
-    rank: int
+    rank: int | None
     kind: str
     path: str  # a pattern
     nth: int
@@ -128,14 +128,17 @@ class Commands:
         environment = {**os.environ, "SLURM_JOB_ID": "1", "OMPI_MCA_odls_base_sigkill_timeout": "0", **rules}
         if rules:
             environment["LD_PRELOAD"] = self.library
+        run = subprocess.Popen([*launcher, self.program, *command, *(f"--{key}={value}" for key, value in keys.items())],
+                               cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
         try:
-            run = subprocess.run([*launcher, self.program, *command, *(f"--{key}={value}" for key, value in keys.items())],
-                                 cwd=self.folder, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment)
+            stderr = run.communicate(timeout=SECONDS)[1]
         except subprocess.TimeoutExpired:
+            run.terminate()  # mpiexec then ends its ranks
+            run.communicate()
             return Outcome(None, [], [], "")
-        told = [line for line in run.stderr.splitlines() if line.startswith("headspan: ")]
+        told = [line for line in stderr.splitlines() if line.startswith("headspan: ")]
         notices = [line for line in told if re.match("headspan: (notice|warning|next): ", line)]
-        return Outcome(run.returncode, [line for line in told if line not in notices], notices, run.stderr)
+        return Outcome(run.returncode, [line for line in told if line not in notices], notices, stderr)
 
     def finish(self, name, ranks):
         """Runs a command without a fault, and returns what it wrote: {file: what is the same in every run}."""
@@ -233,9 +236,13 @@ class Fault:
 
     def instants(self, replaced):
         """Yields instants of all faults; REPLACED only if asked for."""
-        yield Instant(SLOW, Call(0, "read", f"*{self.commands.folder}/*", 1))
+        yield Instant(SLOW, Call(None, "read", f"*{self.commands.folder}/*", 1))
+        for kind in ("lock", "await"):  # the file system has no locks
+            yield Instant("ENOLCK" + PERSISTENT, Call(None, kind, f"*{self.commands.out}/*.tmp.*", 1))
         for call in self.calls:
             yield Instant(KILLED, call)
+            if self.ranks > 1 and of_mpi(call):
+                continue  # Open MPI's collective open never returns if one rank alone fails with these
             if replaced and call.kind in ("open", "read") and Path(call.path).name in (*INPUTS, Path(WEIGHTS).name):
                 yield Instant(REPLACED, call)
             for error in ERRORS[call.kind].split():
@@ -247,7 +254,8 @@ class Fault:
         """Yields what is violated."""
         self.restore()
         with self.other_input(instant):
-            run = self.commands.run(self.name, self.ranks, FAILING_DISK=instant.rule(), FAILING_RANK=str(instant.call.rank))
+            only = {} if instant.call.rank is None else {"FAILING_RANK": str(instant.call.rank)}
+            run = self.commands.run(self.name, self.ranks, FAILING_DISK=instant.rule(), **only)
         if run.code is None:
             yield f"no end after {SECONDS} s"
         yield from self.wrong_files(instant, run)
@@ -302,7 +310,7 @@ class Fault:
     def wrong_end(self, instant, run):
         call = instant.call
         cause = "" if instant.fault in EFFECTS else os.strerror(instant.error())
-        subject = re.split(r"\.(?:tmp|lock|locktest|done|part)\b", Path(call.path).name)[0]
+        subject = re.split(r"\.(?:tmp|lock|locktest|done|part)\b", Path(call.path).name)[0].strip("*")
 
         def names(line):
             return subject in line and cause in line

@@ -125,11 +125,11 @@ class FaultySlurm(SlurmTest):
 
     FAULTS = {  # what happens: (the fault, how jobs may end)
         "a rank is killed": ("kill", {"FAILED"}),
-        "a rank stands still and goes on": ("pause", {"GOES ON"}),
+        "a rank stands still and goes on": ("pause", {"GOES ON", "COMPLETED"}),
         "a rank stands still, the job is cancelled": ("hang", {"CANCELLED"}),
         "scontrol requeue": ("requeue", {"REQUEUED"}),
         "preemption": ("preempt", {"REQUEUED"}),
-        "slurmd is killed and starts again": ("restart_slurmd", {"GOES ON"}),
+        "slurmd is killed and starts again": ("restart_slurmd", {"GOES ON", "COMPLETED"}),
         "a node is lost": ("lose_node", {"REQUEUED"}),
     }
 
@@ -173,14 +173,15 @@ class FaultySlurm(SlurmTest):
     def suffer(cls, what):
         """Brings a fault about at some instant of some job. Returns {job that it met: how that ended, or GOES ON} and the seconds until
         then; None if there was nothing to meet."""
+        time.sleep(cls.chance.uniform(0, 3))
         victims = cls.running()
         candidates = sorted(job for job in victims if job.partition("_")[2] not in cls.spared)
         if not candidates:
             return None
         victim = cls.chance.choice(candidates)
-        time.sleep(cls.chance.uniform(0, 1.5))
         name, expected = cls.FAULTS[what]
-        victims = victims | cls.running() if name in ("preempt", "restart_slurmd", "lose_node") else {victim: victims[victim]}
+        if name not in ("preempt", "restart_slurmd", "lose_node"):
+            victims = {victim: victims[victim]}
         begin = time.monotonic()
         if not getattr(cls, name)(victim):
             return None

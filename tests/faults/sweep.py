@@ -4,7 +4,7 @@ studies, and leaves nothing. Prints a row of a table for each kind of fault.
 
 usage: sweep.py HEADSPAN MPIEXEC UNITS FAULTS [unittest's arguments]. Exit code 77 if there is no Slurm.
 
-The first third of the units are studied in allocations of two groups under mpirun, the others as an array under srun.
+A sixth of the units are studied in allocations of two groups under mpirun, the others as an array under srun.
 """
 import json
 import os
@@ -139,20 +139,23 @@ class Sweep(FaultySlurm):
         self.violations.append(f"{mode}: after {ROUNDS} submissions {self.done()} of {expected} units are done")
 
     def bring_about(self, faults):
-        """Brings the first of the faults about and takes it from the list, if there is a job to meet."""
-        found = self.suffer(faults[0])
+        """Brings the first of the faults about. Takes it from the list, unless the jobs that it met were over before."""
+        found, what = self.suffer(faults[0]), faults[0]
         if found is None:
             return
-        what, (outcomes, seconds) = faults.pop(0), found
+        outcomes, seconds = found
+        _, expected = self.FAULTS[what]
+        print(f"{what}: {outcomes}, {seconds:.1f} s", file=sys.stderr, flush=True)
         violations = [f"{what}: {task} is {outcome or 'not over'}\n{self.log(task)}" for task, outcome in outcomes.items()
-                      if outcome not in self.FAULTS[what][1] | {"COMPLETED"} and not self.may_fail(task)]
+                      if outcome not in expected | {"COMPLETED"} and not self.may_fail(task)]
         violations += [f"{what}: {task} is {outcome}, processes {self.processes_of_job(task)} go on"
                        for task, outcome in outcomes.items() if outcome not in ("", "REQUEUED", "GOES ON") and self.processes_of_job(task)]
-        print(f"{what}: {outcomes}, {seconds:.1f} s", file=sys.stderr, flush=True)
-        row = self.table[what]
-        row[:] = row[0] + 1, row[1] + len(violations), max(row[2], seconds)
         self.met.update(outcomes)
         self.violations += violations
+        if violations or expected & set(outcomes.values()):
+            faults.pop(0)
+            row = self.table[what]
+            row[:] = row[0] + 1, row[1] + len(violations), max(row[2], seconds)
 
     def log(self, task):
         """Returns what a job or task has said since it began or was started again."""
@@ -180,7 +183,7 @@ class Sweep(FaultySlurm):
                                        f"restarts\n{self.log(task)}")
 
     def test_all_units_are_done_or_named_as_broken(self):
-        names = list(self.units)[:UNITS // 3]
+        names = list(self.units)[:max(4, UNITS // 6)]
         self.go_on("groups", in_turn(FAULTS // 4, self.chance), "--", "--model.select", ",".join(names))
         self.go_on("array", in_turn(FAULTS - FAULTS // 4, self.chance))
         last = self.submit("array")
@@ -192,7 +195,7 @@ class Sweep(FaultySlurm):
         self.check_what_is_left()
         self.print_table(len(self.violations) - len(sound))
         self.assertEqual(self.violations, [], "\n".join(self.violations))
-        self.assertGreaterEqual(sum(row[0] for row in self.table.values()), 0.7 * FAULTS)
+        self.assertGreaterEqual(sum(row[0] for row in self.table.values()), FAULTS / 2)
 
     # --- what came of it ---
 

@@ -40,7 +40,8 @@ exec unshare --mount sh -c '
     exec unshare --user --map-users 0,0,65536 --map-groups 0,0,65536 --setuid 0 --setgid 0 /usr/bin/apptainer "\$@"
   ' sh "$folder/unstable" "\$@"
 END_OF_SCRIPT
-  chmod +x "$folder/bin/apptainer"
+  printf '#!/bin/sh\nexec apptainer run "$@"\n' > "$folder/bin/run-singularity"  # what starts an image that is called
+  chmod +x "$folder"/bin/*
 fi
 export PATH=$folder/bin:$PATH
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/sources/overlap.h"
+#include "dist/matrix/linear_algebra.h"
 #include "support/tables.h"
 
 namespace headspan {
@@ -36,13 +37,21 @@ TEST(Overlap, IsTheSameForSubgroupsAndForAllRanksTogether) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD), self = Comm::duplicate(MPI_COMM_SELF);
   const Projections projections(small_model(), 7, Dtype::float32);
   const Log silent(false);
+  int calls = 0;
+  const SymmetricEigenvalues on_host = [&](const double* a, std::int64_t n) {
+    ++calls;
+    std::vector<double> copy(a, a + n * n);
+    return local_eigenvalues(copy.data(), n, n);
+  };
   for (const Words& tolerances : {Words{"paper", "0.4"}, Words{"1e-9", "0.7"}}) {
     Job::Overlap request;
     request.tolerances = tolerances;
+    calls = 0;
     const OverlapTable alone = compute_overlap(request, projections, self, silent, "");
 
     const OverlapTable subgroups = compute_overlap(request, projections, world, silent, "");
-    const OverlapTable together = compute_overlap(request, projections, world, silent, "", kAlwaysLarge);
+    const OverlapTable together = compute_overlap(request, projections, world, silent, "", {kAlwaysLarge});
+    const OverlapTable by_rank = compute_overlap(request, projections, world, silent, "", {1, on_host});
 
     EXPECT_EQ(alone.from_gram, tolerances[0] == "paper");
     EXPECT_EQ(alone.heads, 6);
@@ -50,6 +59,8 @@ TEST(Overlap, IsTheSameForSubgroupsAndForAllRanksTogether) {
     EXPECT_GT(alone.singular_values[0], 0.05);
     expect_same(subgroups, alone, 1e-12);
     expect_same(together, alone, 1e-12);
+    expect_same(by_rank, alone, 1e-12);
+    EXPECT_EQ(calls > 0, alone.from_gram && world.rank() < 6);  // 6 projections of a layer each
   }
 }
 

@@ -34,8 +34,13 @@ struct LayerProjection {
 
 class Overlap {
  public:
-  Overlap(const Job::Overlap& request, const Projections& projections, const Comm& group, std::int64_t large)
-      : projections_(projections), group_(group), large_(large), streams_(request.projections) {
+  Overlap(const Job::Overlap& request, const Projections& projections, const Comm& group,
+          const OverlapShares& shares)
+      : projections_(projections),
+        group_(group),
+        shares_(shares),
+        streams_(request.projections),
+        most_columns_(most_columns(request, projections)) {
     if (request.effective != GainChoice::effective) gains_.push_back(GainChoice::raw);
     if (request.effective != GainChoice::raw) gains_.push_back(GainChoice::effective);
     for (const GainChoice gain : gains_) table_.effective.push_back(word_of(gain_words(), gain));
@@ -88,9 +93,9 @@ class Overlap {
   }
 
   int subgroup_count() const {
-    std::int64_t columns = 0;
-    for (const Stream stream : streams_) columns = std::max(columns, columns_of(stream));
-    return to_int(overlap_subgroups(columns * projections_.hidden_size(), count(), group_.size(), large_));
+    if (shares_.eigenvalues) return group_.size();
+    return to_int(
+        overlap_subgroups(most_columns_ * projections_.hidden_size(), count(), group_.size(), shares_.large));
   }
 
   void make_tables() {
@@ -150,8 +155,12 @@ class Overlap {
 
   ProjectionSpectrum spectrum(const Matrix& w, const Matrix& gram, const std::vector<double>& gain) const {
     const std::int64_t d = projections_.head_size();
-    return table_.from_gram ? spectrum_of_gram(gram, gain, projections_.hidden_size(), d)
-                            : spectrum_of_weights(w, gain, d);
+    if (!table_.from_gram) return spectrum_of_weights(w, gain, d);
+    if (!shares_.eigenvalues) return spectrum_of_gram(gram, gain, projections_.hidden_size(), d);
+    ProjectionSpectrum found;  // by this rank alone
+    agree(gram.grid().comm(),
+          [&] { found = spectrum_of_gram(gram, gain, projections_.hidden_size(), d, shares_.eigenvalues); });
+    return found;
   }
 
   /// Fills in ranks and singular values. spectrum: of W / 2^exponent.
@@ -192,17 +201,25 @@ class Overlap {
 
   const Projections& projections_;
   const Comm& group_;
-  std::int64_t large_;
+  OverlapShares shares_;
   std::vector<Stream> streams_;
+  std::int64_t most_columns_;
   std::vector<GainChoice> gains_;  // raw, effective, or both in this order
   OverlapTable table_;
 };
 
 }  // namespace
 
+std::int64_t most_columns(const Job::Overlap& request, const Projections& projections) {
+  std::int64_t columns = 0;
+  for (const Stream stream : request.projections)
+    columns = std::max(columns, projections.heads(stream) * projections.head_size());
+  return columns;
+}
+
 OverlapTable compute_overlap(const Job::Overlap& request, const Projections& projections, const Comm& group,
-                             const Log& log, const std::string& unit, std::int64_t large) {
-  Overlap overlap(request, projections, group, large);
+                             const Log& log, const std::string& unit, const OverlapShares& shares) {
+  Overlap overlap(request, projections, group, shares);
   Progress progress(log, "overlap", "projections", overlap.count(), {{"unit", unit}});
   return overlap.compute(progress);
 }

@@ -8,6 +8,7 @@
 #include "app/run/process_layout.h"
 #include "base/log.h"
 #include "model/weights/projections.h"
+#include "stats/layers/overlap.h"
 
 namespace headspan {
 
@@ -28,9 +29,17 @@ struct OverlapTable {
   std::vector<double> alignment;          ///< [projection, layer, head, other_head]
 };
 
-/// Computes the table for all layers. `unit` is for the log. A projection of at least `large` elements is
-/// computed by all ranks together, smaller ones by subgroups. Throws AgreedError. Collective over the group.
+/// How the projections are divided among the ranks.
+struct OverlapShares {
+  std::int64_t large = kLargeProjection;  ///< elements of a projection that all ranks compute together
+  SymmetricEigenvalues eigenvalues = {};  ///< given: each rank computes projections alone, with these
+};
+
+/// Computes the table for all layers. `unit` is for the log. Throws AgreedError. Collective over the group.
 OverlapTable compute_overlap(const Job::Overlap& request, const Projections& projections, const Comm& group,
-                             const Log& log, const std::string& unit, std::int64_t large = kLargeProjection);
+                             const Log& log, const std::string& unit, const OverlapShares& shares = {});
+
+/// Returns the columns of the widest projection of the request.
+std::int64_t most_columns(const Job::Overlap& request, const Projections& projections);
 
 }  // namespace headspan

@@ -11,6 +11,8 @@
 #include "app/run/reference_model.h"
 #include "app/sources/reference_grams.h"
 #include "base/process/memory.h"
+#include "device/device_eigenvalues.h"
+#include "device/device_room.h"
 #include "device/device_values.h"
 #include "dist/comm/agreement.h"
 #include "io/checkpoint/content_digest.h"
@@ -252,6 +254,24 @@ void check_model(const Job& job, const Unit& unit, const GridShape& grid) {
                     prepared.reference ? &prepared.reference->config : nullptr);
 }
 
+namespace {
+
+/// Returns how the overlap of projections with up to `columns` columns is computed: on the GPUs if all of
+/// them have room. Collective over the group.
+OverlapShares overlap_shares(const UnitRun& run, std::int64_t columns) {
+  const std::optional<int> gpu = run.processes.gpu();
+  if (!gpu) return {};
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu));
+  if (have_room(run.processes.group(), device, device_eigenvalue_bytes(columns)))
+    return {kLargeProjection, device_eigenvalues(device)};
+  run.log.notice(
+      run.unit.name +
+      ": the GPUs have too little memory for eigenvalues of weights; they are computed on the CPU");
+  return {};
+}
+
+}  // namespace
+
 UnitEvidence run_model(const UnitRun& run) {
   const Job& job = run.job;
   const Comm& group = run.processes.group();
@@ -276,8 +296,9 @@ UnitEvidence run_model(const UnitRun& run) {
     release_unused(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)));
   if (job.overlap.enabled) {
     const Profile::Phase phase = run.profile.enter("overlap");
-    evidence.overlap =
-        compute_overlap(job.overlap, projections(job.model, prepared.input), group, run.log, run.unit.name);
+    const Projections weights = projections(job.model, prepared.input);
+    evidence.overlap = compute_overlap(job.overlap, weights, group, run.log, run.unit.name,
+                                       overlap_shares(run, most_columns(job.overlap, weights)));
   }
   evidence.sample = std::move(prepared.sample);
   evidence.model_type = prepared.input.config.model_type;

@@ -78,7 +78,7 @@ int bring_into_range(Matrix& w) {
 }
 
 ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double>& gain, std::int64_t rows,
-                                    std::int64_t d) {
+                                    std::int64_t d, const SymmetricEigenvalues& elsewhere) {
   const std::int64_t size = gram.columns().size, heads = size / d;
   std::vector<double> tiles = fetch_tiles(gram, d, diagonal_tiles({0, heads}));
   ProjectionSpectrum spectrum;
@@ -89,7 +89,10 @@ ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double
   Matrix scaled(gram.grid(), size, size, gram.rows().block);
   copy_submatrix(gram, 0, 0, scaled);
   scale_both_sides(scaled, all.factors);
-  spectrum.joint = multiplied(roots(eigenvalues(scaled), std::min(rows, size)), all.exponent);
+  const bool is_whole = gram.grid().comm().size() == 1;
+  const std::vector<double> values =
+      elsewhere && is_whole ? elsewhere(scaled.data(), size) : eigenvalues(scaled);
+  spectrum.joint = multiplied(roots(values, std::min(rows, size)), all.exponent);
   return spectrum;
 }
 

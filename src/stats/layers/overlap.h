@@ -6,6 +6,7 @@
 // Gram W^T W.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,12 +24,15 @@ struct ProjectionSpectrum {
 /// left as it is. Collective over the grid.
 int bring_into_range(Matrix& w);
 
-/// Computes the spectrum from the eigenvalues of W^T W: p?syevd for W, LAPACK's for the heads. Resolves
-/// singular values down to about 1e-7 of the largest, at a fifth of the cost of spectrum_of_weights. gram:
-/// lower triangle with full diagonal tiles of d columns; gain: [H d], of any magnitude, multiplies the
-/// columns of W; rows: m. Collective over the grid.
+/// Returns the eigenvalues of a: [n, n], column-major, lower triangle valid, descending. Local.
+using SymmetricEigenvalues = std::function<std::vector<double>(const double* a, std::int64_t n)>;
+
+/// Computes the spectrum from the eigenvalues of W^T W: p?syevd or, if it is given and the grid is one
+/// rank's, `elsewhere` for W, LAPACK's for the heads. Resolves singular values down to about 1e-7 of the
+/// largest, at a fifth of the cost of spectrum_of_weights. gram: lower triangle with full diagonal tiles of d
+/// columns; gain: [H d], of any magnitude, multiplies the columns of W; rows: m. Collective over the grid.
 ProjectionSpectrum spectrum_of_gram(const Matrix& gram, const std::vector<double>& gain, std::int64_t rows,
-                                    std::int64_t d);
+                                    std::int64_t d, const SymmetricEigenvalues& elsewhere = {});
 
 /// Computes the spectrum from W itself by p?gesvd, which resolves singular values down to rounding. w: [m, H
 /// d]. Collective over the grid.

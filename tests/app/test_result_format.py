@@ -24,10 +24,10 @@ HEADS = {"k": CONFIG["num_key_value_heads"], "q": CONFIG["num_attention_heads"],
 REFERENCES, POOL, SKIP = 2, 3, 1
 
 BY_COUNT = {f"{name}_{rule}": ("target", "count") for rule in ("pairwise", "forward")
-            for name in ("r2", "status", "rank", "pivot")}
+            for name in ("r2", "status", "rank", "pivot", "r2_error")}
 VARIABLES = {
     **dict.fromkeys(("r2", "r2_weighted", "r2_heldout", "status"), ("target", "source")),
-    **dict.fromkeys(("rank", "pivot"), ("source",)),
+    **dict.fromkeys(("rank", "pivot", "r2_error"), ("source",)),
     **dict.fromkeys(("references_pairwise", "references_forward"), ("target", "reference")),
     **BY_COUNT, **dict.fromkeys(("r2_pairwise_heldout", "r2_forward_heldout"), ("target", "count")),
     **dict.fromkeys(("mean", "variance", "spectrum"), ("target", "coordinate")),

@@ -139,6 +139,14 @@ class HeadTables {
                      named("regressors kept"));
     file_.write_root(group_ + "pivot", {"source"}, part_of(pairs.pivot, layout_.sources()),
                      named("smallest kept pivot"));
+    file_.write_root(group_ + "r2_error", {"source"}, part_of(errors_of(pairs.pivot), layout_.sources()),
+                     named("bound of the error of r2 by rounding"));
+  }
+
+  /// Returns the bound of the error of R² for each pivot.
+  std::vector<double> errors_of(std::vector<double> pivots) const {
+    for (double& pivot : pivots) pivot = rules_.r2_error(pivot);
+    return pivots;
   }
 
   void write_similarity(const SimilarityTable& table) {
@@ -169,6 +177,7 @@ class HeadTables {
     rows("status_" + rule, by_count, table.status, status_attributes());
     rows("rank_" + rule, by_count, to_int32(table.rank), named("regressors kept"));
     rows("pivot_" + rule, by_count, table.pivot, named("smallest kept pivot"));
+    rows("r2_error_" + rule, by_count, errors_of(table.pivot), named("bound of the error of R2 by rounding"));
   }
 
   /// Writes the tables of pairs and of what was selected from them.

@@ -29,10 +29,15 @@ struct FitRules {
   std::int64_t tokens_heldout = 0;  ///< 0: no held-out part
   bool double_data = true;          ///< the values were never rounded to FP32 or less
   bool double_product = true;       ///< the Gram's products were formed in FP64
+  double sum_rounding = 0x1p-52;    ///< relative error of an element of the Gram, at unit diagonal
+  double value_rounding = 0;        ///< error of a value before it is multiplied, in standard deviations
   bool paper = false;               ///< the paper's flags: constant coordinates count 1, R² clamped at -1
 
   /// Returns the pivot, on the scale of unit diagonal, at or below which a regressor is dropped.
   double pivot_tolerance(std::int64_t regressors) const;
+  /// Returns a bound of how far rounding moves the R² of a fit whose smallest kept pivot, on the scale of
+  /// unit diagonal, is `pivot`.
+  double r2_error(double pivot) const;
   /// Returns the mean square below which values underflow in sums of products or in what follows from them.
   double smallest_square() const { return double_product ? 0x1p-400 : 0x1p-100; }
   /// Returns how far rounding may move R² out of [0, 1].

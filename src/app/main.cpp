@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "app/archive/calibrate_codec.h"
 #include "app/archive/decode.h"
@@ -14,6 +15,8 @@
 #include "app/evaluate/evaluate.h"
 #include "app/inspect/inspect.h"
 #include "app/plan/plan.h"
+#include "app/run/library_versions.h"
+#include "app/run/rank_resources.h"
 #include "app/study/study.h"
 #include "app/study/unit_list.h"
 #include "app/theory.h"
@@ -22,42 +25,49 @@
 #include "base/process/watchdog.h"
 #include "dist/blas_core.h"
 #include "dist/comm/agreement.h"
+#include "dist/comm/lost_rank_watch.h"
 
 namespace headspan {
 namespace {
 
 /// Returns the exit code. Throws AgreedError. Collective over world.
-int call(const Request& request, const Comm& world) {
+int call(const Request& request, const Comm& world, const Log& log) {
   switch (request.command) {
     case Command::study:
-      return study(request.job, world);
+      return study(request.job, world, log, request.dry_run);
     case Command::calibrate:
-      return calibrate(request.job, world);
+      return calibrate(request.job, world, log);
     case Command::evaluate:
-      return evaluate(request.job, world);
+      return evaluate(request.job, world, log);
     case Command::plan:
-      return plan(request.job, request.plan, world);
+      return plan(request.job, request.plan, world, log);
     case Command::theory:
-      return theory(request.job.theory, world);
+      return theory(request.job.theory, world, log);
     case Command::archive_calibrate:
-      return calibrate_codec(request.job, world);
+      return calibrate_codec(request.job, world, log);
     case Command::archive_encode:
-      return encode_archive(request.job, world);
+      return encode_archive(request.job, world, log);
     case Command::archive_decode:
-      return decode_archive(request.job, world);
+      return decode_archive(request.job, world, log);
     case Command::inspect:
-      return inspect(request.files, world);
+      return inspect(request.files, request.json, world, log);
   }
   throw Error("no such command");
 }
 
 /// Returns the exit code. Collective over world.
-int run_command(const Request& request, const std::exception_ptr& failure, const Comm& world) {
+int run_command(const Request& request, const std::exception_ptr& failure, const Comm& world,
+                std::optional<LostRankWatch>& watch) {
+  const Log log(world.is_root(), stderr, request.verbosity);
   try {
     agree(world, [&] {
       if (failure) std::rethrow_exception(failure);
     });
-    return call(request, world);
+    const bool watches = row_of(request.command).runs_long;
+    watch.emplace(world, watches ? request.job.run.heartbeat_seconds : 0);
+    const int code = call(request, world, log);
+    if (watches) tell_memory(world, log);
+    return code;
   } catch (const AgreedError& e) {
     if (world.is_root()) std::fprintf(stderr, "headspan: %s\n", e.what());
     return e.exit_code();
@@ -65,10 +75,11 @@ int run_command(const Request& request, const std::exception_ptr& failure, const
 }
 
 /// Runs the request, or reports `failure`, which is what was wrong with the command line. Returns the exit
-/// code. Collective over all ranks.
-int run_command(const Request& request, const std::exception_ptr& failure) {
+/// code. Begins the watch. Collective over all ranks.
+int run_command(const Request& request, const std::exception_ptr& failure,
+                std::optional<LostRankWatch>& watch) {
   try {
-    return run_command(request, failure, Comm::duplicate(MPI_COMM_WORLD));
+    return run_command(request, failure, Comm::duplicate(MPI_COMM_WORLD), watch);
   } catch (const std::bad_alloc&) {
     abort_job("out of memory");  // this rank fails alone: the others would wait for it
   } catch (const std::exception& e) {
@@ -97,7 +108,7 @@ int report(const std::exception& e) {
 int print_answer(const Request& request, char** argv) {
   if (request.version && use_best_blas_core()) start_again(argv);
   std::string answer = request.answer;
-  if (const std::string blas = request.version ? describe_blas() : ""; !blas.empty()) answer += blas + "\n";
+  if (request.version) answer += (describe_blas().empty() ? "" : describe_blas() + "\n") + list_libraries();
   if (is_first_process()) std::fputs(answer.c_str(), stdout);
   return 0;
 }
@@ -108,15 +119,29 @@ int print_answer(const Request& request, char** argv) {
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
 
 /// Starts MPI, which waits for every rank. It would wait forever if a signal ended another rank while that
-/// loaded its libraries; this rank has blocked the same signal, and the watchdog ends it.
+/// loaded its libraries (this rank has blocked the same signal), or if another hangs: watchdogs end this
+/// rank.
 MpiSession start_mpi(int* argc, char*** argv) {
-  constexpr std::chrono::seconds kTimeout{5};
-  const auto poll = [] { return Watchdog::Status{0, stop_signal_seen(), ""}; };
-  const Watchdog watchdog(kTimeout, poll, [](const std::string&) {
-    std::fputs("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n",
-               stderr);
-    std::_Exit(1);
-  });
+  constexpr std::chrono::seconds kAfterSignal{5};
+  constexpr std::chrono::minutes kToStart{10};
+  const auto end = [](const char* why) {
+    return [why](const std::string&) {
+      std::fprintf(stderr, "headspan: %s; nothing of this run is kept\n", why);
+      std::_Exit(1);
+    };
+  };
+  const Watchdog signalled(
+      kAfterSignal,
+      [] {
+        return Watchdog::Status{0, stop_signal_seen(), ""};
+      },
+      end("stopped by a signal before all ranks had started"));
+  const Watchdog starting(
+      kToStart,
+      [] {
+        return Watchdog::Status{0, true, ""};
+      },
+      end("MPI has not started within 10 minutes: some rank hangs or was never started"));
   return MpiSession(argc, argv);
 }
 
@@ -141,8 +166,9 @@ int run(int argc, char** argv) {
     } else {
       release_stop_signals();
     }
+    std::optional<LostRankWatch> watch;  // until MPI has ended, which waits for all ranks
     const MpiSession session = start_mpi(&argc, &argv);
-    return run_command(request, failure);
+    return run_command(request, failure, watch);
   } catch (const std::exception& e) {  // MPI did not start
     abort_job(error_message(e));
   }

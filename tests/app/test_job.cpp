@@ -24,22 +24,23 @@ std::string refusal(const std::string& lines) {
 TEST(Job, HasTheDefaultsOfTheContract) {
   const Job job = read(kSmallest);
 
-  EXPECT_EQ(to_ini(job),
-            "[model]\npath = m\nselect = all\ninit = pretrained\nseed = 0\ndtype = auto\n"
-            "\n[tokens]\npath = t.bin\nformat = auto\ndtype = auto\nsequence_length = 2048\nlimit = "
-            "30000\neos = auto\n"
-            "heldout = 0.25\nskip_first = 0\nseed = 0\n"
-            "\n[predict]\nstreams = k,q,v\ncapture = roped\nreferences = 5\npool = 16\nselection = "
-            "pairwise,forward\n"
-            "similarity = none\nmode = corrected\nprecision = float64\n"
-            "\n[cross]\nstreams = none\n"
-            "\n[ceiling]\nenabled = true\nscope = layer\n"
-            "\n[overlap]\nenabled = true\nprojections = q,k,v\ntolerances = "
-            "paper,1e-1,1e-2,1e-3,1e-4\neffective = both\n"
-            "\n[attention]\nscores = false\n"
-            "\n[run]\ndevice = auto\ngroups = 1\ntensor_parallel = auto\ngrid = auto\nbatch_tokens = auto\n"
-            "save_minutes = 30\ntime_limit = 0\nmemory_gib = auto\ngpu_memory_gib = auto\n"
-            "\n[output]\ndirectory = out\nsave_gram = false\noverwrite = false\n");
+  EXPECT_EQ(
+      to_ini(job),
+      "[model]\npath = m\nselect = all\ninit = pretrained\nseed = 0\ndtype = auto\n"
+      "\n[tokens]\npath = t.bin\nformat = auto\ndtype = auto\nsequence_length = 2048\nlimit = "
+      "30000\neos = auto\n"
+      "heldout = 0.25\nskip_first = 0\nseed = 0\n"
+      "\n[predict]\nstreams = k,q,v\ncapture = roped\nreferences = 5\npool = 16\nselection = "
+      "pairwise,forward\n"
+      "similarity = none\nmode = corrected\nprecision = float64\n"
+      "\n[cross]\nstreams = none\n"
+      "\n[ceiling]\nenabled = true\nscope = layer\n"
+      "\n[overlap]\nenabled = true\nprojections = q,k,v\ntolerances = "
+      "paper,1e-1,1e-2,1e-3,1e-4\neffective = both\n"
+      "\n[attention]\nscores = false\n"
+      "\n[run]\ndevice = auto\ngroups = 1\ntensor_parallel = auto\ngrid = auto\nbatch_tokens = auto\n"
+      "save_minutes = 30\ntime_limit = 0\nheartbeat_seconds = 60\nmemory_gib = auto\ngpu_memory_gib = auto\n"
+      "\n[output]\ndirectory = out\nsave_gram = false\noverwrite = false\n");
 }
 
 TEST(Job, ReadsEveryKey) {
@@ -55,7 +56,7 @@ TEST(Job, ReadsEveryKey) {
       "\n[overlap]\nenabled = false\nprojections = k\ntolerances = 0.03\neffective = raw\n"
       "\n[attention]\nscores = true\n"
       "\n[run]\ndevice = cpu\ngroups = 2\ntensor_parallel = 4\ngrid = 2x3\nbatch_tokens = 4096\n"
-      "save_minutes = 0.5\ntime_limit = 115\nmemory_gib = 3.5\ngpu_memory_gib = 79.5\n"
+      "save_minutes = 0.5\ntime_limit = 115\nheartbeat_seconds = 0\nmemory_gib = 3.5\ngpu_memory_gib = 79.5\n"
       "\n[output]\ndirectory = out dir\nsave_gram = true\noverwrite = true\n";
 
   const Job job = read(text);

@@ -30,12 +30,12 @@ FOLDERS = {
     "model": ["core", "types", "kernels", "weights", "cache", "device_cache", "forward"],
     "stats": ["gram", "regression", "layers", "nulls", "compression"],
     "device": [""],
-    "app": ["job", "run", "plan", "capture", "sources", "study", "compress", "archive", "evaluate", "inspect", ""],
+    "app": ["job", "run", "plan", "capture", "sources", "study", "compress", "archive", "evaluate", "inspect", "manual", ""],
 }
 MOST_ROOMS = 20  # per folder; a room is a source with its header
 MAY_USE_LIBTORCH = {"model", "device"}
-# The program, and sources that are one of several implementations of a header: device_comm.h, gpu.h, onednn.h.
-WITHOUT_A_HEADER = {"app/main.cpp", "dist/comm/device_comm_mpi.cpp", "dist/comm/device_comm_nccl.cpp",
+# The programs, and sources that are one of several implementations of a header: device_comm.h, gpu.h, onednn.h.
+WITHOUT_A_HEADER = {"app/main.cpp", "app/write_manual.cpp", "dist/comm/device_comm_mpi.cpp", "dist/comm/device_comm_nccl.cpp",
                     "dist/comm/device_comm_no_nccl.cpp", "dist/comm/gpu_cuda.cpp", "dist/comm/gpu_none.cpp",
                     "dist/no_onednn.cpp"}
 # Folders where each source without a header defines one of the functions that this header is about.

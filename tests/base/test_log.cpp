@@ -65,5 +65,35 @@ TEST(Log, ThatDoesNotSpeakWritesNothing) {
   EXPECT_EQ(out.text(), "");
 }
 
+TEST(Log, QuietPrintsWarningsOnly) {
+  OutFile out;
+  const Log log(true, out.get(), Verbosity::quiet);
+
+  log.event("collect", {{"step", "10"}});
+  log.detail("rank", {{"rank", "0"}});
+  log.notice("x");
+  log.next("headspan inspect results");
+  log.warning("y");
+
+  EXPECT_EQ(out.text(), "headspan: warning: y\n");
+}
+
+TEST(Log, VerbosePrintsDetails) {
+  OutFile out;
+
+  Log(true, out.get()).detail("rank", {{"rank", "0"}});
+  EXPECT_EQ(out.text(), "");
+  Log(true, out.get(), Verbosity::verbose).detail("rank", {{"rank", "0"}});
+  EXPECT_EQ(timeless(out.text()), "rank rank=0\n");
+}
+
+TEST(Log, NamesTheNextCommand) {
+  OutFile out;
+
+  Log(true, out.get()).next("headspan inspect results");
+
+  EXPECT_EQ(out.text(), "headspan: next: headspan inspect results\n");
+}
+
 }  // namespace
 }  // namespace headspan

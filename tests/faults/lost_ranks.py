@@ -1,8 +1,8 @@
-"""A rank is lost: killed at a random instant. The job ends soon, its launcher names the rank once, no process stays, every file
-that is there is complete, and the same command then finishes with the files of an undisturbed run. Prints a row of a table for
-each command.
+"""A rank is lost at a random instant: it is killed, it is stopped, or an allocation fails there and throws. The job ends soon, the
+cause is named once, no process stays, every file that is there is complete, and the same command then finishes with the files of
+an undisturbed run. Prints a row of a table for each fault and command.
 
-usage: lost_ranks.py HEADSPAN MPIEXEC KILLS [COMMAND...]
+usage: lost_ranks.py HEADSPAN MPIEXEC FAILING_NEW KILLS [COMMAND...]
 """
 import json
 import os
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -26,6 +27,19 @@ from test_determinism import without_dates
 
 RANKS = 4
 SECONDS_TO_END = 30
+
+
+class Fault(NamedTuple):
+    name: str
+    signal: int  # to one of the ranks
+    told: str    # what the log says once
+    keys: tuple = ()
+
+
+FAULTS = [Fault("is killed", signal.SIGKILL, r"exited on signal 9|signal 9 \(Killed\)"),
+          Fault("is stopped", signal.SIGSTOP, r"headspan: rank \d: rank \d on \S+ has given no sign of life for 2 s",
+                ("--run.heartbeat_seconds=2",)),
+          Fault("runs out of memory", signal.SIGRTMIN + 1, r"headspan: (rank \d: )?(out of memory|.*bad_alloc.*)")]
 TOKENS = {"model.path": GOLDEN / "olmo2_mha", "model.dtype": "float32", "tokens.path": "ids.bin", "tokens.sequence_length": 60,
           "tokens.limit": 40000}
 COMMANDS = {
@@ -58,14 +72,22 @@ def content(path):
     return np.frombuffer(json.dumps(json.loads(path.read_text())["texts"]).encode(), "u1")  # beside speeds
 
 
-class Job:
-    def __init__(self, program, mpiexec, name, folder):
-        self.folder, self.slowest = folder, 0.0
-        self.command = [mpiexec, "-n", str(RANKS), program, *name.split(), *(f"--{key}={value}" for key, value in COMMANDS[name].items())]
+def wait_for_ranks(run, log):
+    """Waits until all ranks have said where they run, or the job is over."""
+    while run.poll() is None and log.read_text().count(" headspan rank rank=") < RANKS:
+        time.sleep(0.01)
 
-    def start(self, log):
+
+class Job:
+    def __init__(self, program, mpiexec, name, folder, failing_new):
+        self.folder, self.slowest = folder, 0.0
+        self.environment = {**os.environ, "LD_PRELOAD": failing_new}
+        keys = [f"--{key}={value}" for key, value in COMMANDS[name].items()]
+        self.command = [mpiexec, "-n", str(RANKS), program, *name.split(), "--verbose", *keys]
+
+    def start(self, log, *keys):
         (self.folder / "out").mkdir(exist_ok=True)
-        return subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.folder)
+        return subprocess.Popen([*self.command, *keys], stdout=log, stderr=log, cwd=self.folder, env=self.environment)
 
     def finish(self):
         """Runs to the end. Returns what was written, without dates, and removes it."""
@@ -94,17 +116,19 @@ class Job:
                 continue
         return found
 
-    def lose(self, chance, seconds):
-        """Runs, and kills a rank at some time. Returns a violation, "" if there is none, or None if the run was over before."""
+    def lose(self, fault, chance, seconds):
+        """Runs, and loses a rank at some time. Returns a violation, "" if there is none, or None if the run was over before."""
         with open(self.folder / "log", "w", encoding="utf-8") as log:
-            run = self.start(log)
+            run = self.start(log, *fault.keys)
+            if fault.signal != signal.SIGKILL:  # watched, and its own preloaded library, from here on
+                wait_for_ranks(run, self.folder / "log")
             time.sleep(chance.uniform(0, seconds))
             ranks = self.ranks(run.pid) if run.poll() is None else []
             if len(ranks) < RANKS:
                 run.wait()
                 return None
-            killed = time.monotonic()
-            os.kill(chance.choice(ranks), signal.SIGKILL)
+            lost = time.monotonic()
+            os.kill(chance.choice(ranks), fault.signal)
             try:
                 code = run.wait(timeout=SECONDS_TO_END)
             except subprocess.TimeoutExpired:
@@ -113,8 +137,8 @@ class Job:
         told = (self.folder / "log").read_text()
         if code == 0:
             return None if "status=done" in told else "ends with exit code 0 and is not done"
-        self.slowest = max(self.slowest, time.monotonic() - killed)
-        if len(re.findall(r"exited on signal 9|signal 9 \(Killed\)", told)) != 1:
+        self.slowest = max(self.slowest, time.monotonic() - lost)
+        if len(re.findall(fault.told, told)) != 1:
             return f"the lost rank is not named once: {told}"
         time.sleep(0.1)
         if self.left():
@@ -139,33 +163,41 @@ def prepare(program, folder):
                    capture_output=True)
 
 
+def test(fault, job, kills, expected, seconds, chance):
+    """Returns how often a rank was lost, and the violations."""
+    violations, met, tries = [], 0, 0
+    while met < kills and tries < 5 * kills:
+        tries += 1
+        found = job.lose(fault, chance, seconds)
+        met += found is not None
+        violations += [found] if found else []
+        if met % 5 == 4 and found is not None and not same(job.finish(), expected):
+            violations.append("the command that follows writes other files")
+    if not same(job.finish(), expected):
+        violations.append("the last command writes other files")
+    return met, violations
+
+
 def main():
-    program, mpiexec, kills, names = os.path.abspath(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:] or list(COMMANDS)
+    program, mpiexec, failing_new, kills = os.path.abspath(sys.argv[1]), sys.argv[2], os.path.abspath(sys.argv[3]), int(sys.argv[4])
     os.environ["OMPI_MCA_odls_base_sigkill_timeout"] = "1"
     chance, status = random.Random(7), 0
     print("| fault | command | instants | violations | slowest end |\n| --- | --- | --- | --- | --- |")
-    for name in names:
+    for name in sys.argv[5:] or list(COMMANDS):
         with tempfile.TemporaryDirectory(prefix="headspan_lost_") as temporary:
             folder = Path(temporary).resolve()
             prepare(program, folder)
-            job = Job(program, mpiexec, name, folder)
+            job = Job(program, mpiexec, name, folder, failing_new)
             began = time.monotonic()
             expected = job.finish()
             seconds = time.monotonic() - began
-            violations, met, tries = [], 0, 0
-            while met < kills and tries < 5 * kills:
-                tries += 1
-                found = job.lose(chance, seconds)
-                met += found is not None
-                violations += [found] if found else []
-                if met % 5 == 4 and found is not None and not same(job.finish(), expected):
-                    violations.append("the command that follows writes other files")
-            if not same(job.finish(), expected):
-                violations.append("the last command writes other files")
-        print(f"| a rank of {RANKS} is killed | {name} | {met} | {len(violations)} | {job.slowest:.1f} s |", flush=True)
-        for violation in violations:
-            print(violation, file=sys.stderr)
-            status = 1
+            for fault in FAULTS:
+                job.slowest = 0.0
+                met, violations = test(fault, job, kills, expected, seconds, chance)
+                print(f"| a rank of {RANKS} {fault.name} | {name} | {met} | {len(violations)} | {job.slowest:.1f} s |", flush=True)
+                for violation in violations:
+                    print(violation, file=sys.stderr)
+                    status = 1
     sys.exit(status)
 
 

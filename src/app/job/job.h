@@ -165,6 +165,7 @@ struct Job {
     std::optional<std::int64_t> batch_tokens;
     double save_minutes = 30;
     double time_limit = 0;
+    double heartbeat_seconds = 60;
     std::optional<double> memory_gib;
     std::optional<double> gpu_memory_gib;
   } run;

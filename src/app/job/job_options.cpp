@@ -306,23 +306,25 @@ std::vector<JobOption> archive_options() {
 }
 
 std::vector<JobOption> run_options() {
-  return {option("run.device", &Job::run, &Job::Run::device, choice_or_auto(device_words()),
-                 "where models and products run"),
-          option("run.groups", &Job::run, &Job::Run::groups, integer(1),
-                 "groups of ranks, each of which works on its own unit"),
-          option("run.tensor_parallel", &Job::run, &Job::Run::tensor_parallel, automatic(integer(1)),
-                 "ranks that share one copy of the model; auto: the fewest whose memory holds it"),
-          option("run.grid", &Job::run, &Job::Run::grid, automatic(grid_shape()), "process grid of the Gram"),
-          option("run.batch_tokens", &Job::run, &Job::Run::batch_tokens, automatic(integer(1)),
-                 "tokens of a forward pass"),
-          option("run.save_minutes", &Job::run, &Job::Run::save_minutes, number(0, kUnbounded),
-                 "minutes between saves of the state of a long unit; 0: none"),
-          option("run.time_limit", &Job::run, &Job::Run::time_limit, number(0, kUnbounded),
-                 "minutes after which the state is saved and the run ends with exit code 3; 0: none"),
-          option("run.memory_gib", &Job::run, &Job::Run::memory_gib, automatic(positive(kUnbounded)),
-                 "GiB that a rank may use; auto: its share of the node"),
-          option("run.gpu_memory_gib", &Job::run, &Job::Run::gpu_memory_gib, automatic(positive(kUnbounded)),
-                 "GiB of a GPU that a rank may use; auto: its share of what is free")};
+  return {
+      option("run.device", &Job::run, &Job::Run::device, choice_or_auto(device_words()), "what computes"),
+      option("run.groups", &Job::run, &Job::Run::groups, integer(1),
+             "groups of ranks, each of which works on its own unit"),
+      option("run.tensor_parallel", &Job::run, &Job::Run::tensor_parallel, automatic(integer(1)),
+             "ranks that share one copy of the model; auto: the fewest whose memory holds it"),
+      option("run.grid", &Job::run, &Job::Run::grid, automatic(grid_shape()), "process grid of the Gram"),
+      option("run.batch_tokens", &Job::run, &Job::Run::batch_tokens, automatic(integer(1)),
+             "tokens of a forward pass"),
+      option("run.save_minutes", &Job::run, &Job::Run::save_minutes, number(0, kUnbounded),
+             "minutes between saves of the state of a long unit; 0: none"),
+      option("run.time_limit", &Job::run, &Job::Run::time_limit, number(0, kUnbounded),
+             "minutes after which the state is saved and the run ends with exit code 3; 0: none"),
+      option("run.heartbeat_seconds", &Job::run, &Job::Run::heartbeat_seconds, number(0, 1e6),
+             "seconds without a sign of life after which a rank counts as lost, and the job ends; 0: never"),
+      option("run.memory_gib", &Job::run, &Job::Run::memory_gib, automatic(positive(kUnbounded)),
+             "GiB that a rank may use; auto: its share of the node"),
+      option("run.gpu_memory_gib", &Job::run, &Job::Run::gpu_memory_gib, automatic(positive(kUnbounded)),
+             "GiB of a GPU that a rank may use; auto: its share of what is free")};
 }
 
 std::vector<JobOption> output_options() {

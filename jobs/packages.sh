@@ -56,6 +56,8 @@ test_packages=(
   "slurm-client                   sbatch and srun of Slurm"
   "libpmix-dev                    libpmix.so, which Slurm's srun opens"
   "iproute2                       ip"
+  "groff-base                     groff, which checks the manual page"
+  "zsh                            zsh, whose completion is tested"
   "busybox-static                 a shell that needs no library"
 )
 fetch_packages=(

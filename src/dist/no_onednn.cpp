@@ -5,6 +5,8 @@ namespace headspan {
 
 bool has_onednn() { return false; }
 
+std::string onednn_version() { return ""; }
+
 bool onednn_is_faster() { return false; }
 
 void onednn_linear(const float*, std::int64_t, std::int64_t, const float*, std::int64_t, float*) {

@@ -42,6 +42,12 @@ std::string faster_product() {
 
 bool has_onednn() { return true; }
 
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
 bool onednn_is_faster() {
   static const bool is_faster = [] {
     const std::string version = std::to_string(DNNL_VERSION_MAJOR) + "." + std::to_string(DNNL_VERSION_MINOR);

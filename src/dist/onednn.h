@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace headspan {
 
 /// Returns whether this program has oneDNN. Builds on PyTorch's wheel do not: the wheel contains another
 /// version, and the symbols of the two clash (with 2.6, sgemm is "unimplemented").
 bool has_onednn();
+
+/// Returns the version of oneDNN, for example "2.7.2"; "" without it.
+std::string onednn_version();
 
 /// Returns whether this program has oneDNN and its FP32 products are faster than those of BLAS here. A kept
 /// choice (dist/fastest_choice.h), measured by the first call in this process at most.

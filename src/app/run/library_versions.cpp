@@ -1,22 +1,85 @@
 #include "app/run/library_versions.h"
 
+#include <boost/version.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <dlfcn.h>
 #include <hdf5.h>
 #include <mpi.h>
+#include <openssl/crypto.h>
+#include <zlib.h>
 
+#include "base/process/cpu_dispatch.h"
 #include "base/provenance.h"
+#include "dist/comm/gpu.h"
+#include "dist/matrix/scalapack.h"
+#include "dist/onednn.h"
 #include "model/core/torch_runtime.h"
 
 namespace headspan {
+namespace {
 
-std::string library_versions() {
-  char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
-  MPI_Get_library_version(mpi, &length);
-  const std::string mpi_name(mpi, static_cast<std::size_t>(length));
+  MPI_Get_library_version(text, &length);
+  const std::string name(text, static_cast<std::size_t>(length));
+  return name.substr(0, name.find_first_of(",\n"));
+}
+
+std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
-  return compiler() + "; " + mpi_name.substr(0, mpi_name.find(',')) + "; HDF5 " + std::to_string(major) +
-         "." + std::to_string(minor) + "." + std::to_string(release) + "; LibTorch " + torch_version();
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+}
+
+/// Returns the file of the ScaLAPACK that is loaded: it has no function that tells its version.
+std::string scalapack_file() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&pdpotrf_), &info) == 0) return "unknown";
+  std::error_code none;
+  return std::filesystem::canonical(info.dli_fname, none).filename().string();
+}
+
+std::string boost_version() {
+  return std::to_string(BOOST_VERSION / 100000) + "." + std::to_string(BOOST_VERSION / 100 % 1000);
+}
+
+std::string json_version() {
+  return std::to_string(NLOHMANN_JSON_VERSION_MAJOR) + "." + std::to_string(NLOHMANN_JSON_VERSION_MINOR) +
+         "." + std::to_string(NLOHMANN_JSON_VERSION_PATCH);
+}
+
+/// Returns the best instructions that this processor has and headspan has kernels for.
+std::string instructions() {
+  if (has_vbmi()) return "AVX-512 with VNNI and VBMI";
+  if (has_vnni()) return "AVX-512 with VNNI";
+  return best_lanes() == 16 ? "AVX-512" : best_lanes() == 8 ? "AVX2" : "the compiler's default";
+}
+
+}  // namespace
+
+std::string library_versions() {
+  return compiler() + "; " + mpi_version() + "; HDF5 " + hdf5_version() + "; LibTorch " + torch_version();
+}
+
+std::string list_libraries() {
+  std::string text;
+  for (const auto& [name, version] : {std::pair<const char*, std::string>{"compiler", compiler()},
+                                      {"MPI", mpi_version()},
+                                      {"HDF5", hdf5_version()},
+                                      {"LibTorch", torch_version()},
+                                      {"oneDNN", onednn_version()},
+                                      {"GPUs", gpu_libraries()},
+                                      {"ScaLAPACK", scalapack_file()},
+                                      {"OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING)},
+                                      {"zlib", zlibVersion()},
+                                      {"Boost", boost_version()},
+                                      {"nlohmann-json", json_version()},
+                                      {"instructions", instructions()}})
+    if (!version.empty()) text += name + std::string(": ") + version + "\n";
+  return text;
 }
 
 }  // namespace headspan

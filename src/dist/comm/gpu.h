@@ -17,6 +17,9 @@ struct Gpus {
 /// Returns the GPUs that CUDA shows to this process. Local.
 Gpus visible_gpus();
 
+/// Returns the libraries for GPUs, for example "CUDA 13.0, NCCL 2.27.3"; "" if built without. Asks no GPU.
+std::string gpu_libraries();
+
 /// Returns the free bytes of a GPU, which becomes this thread's current device: switching back to another
 /// would create a context of some hundred MB there. Throws Error. Local.
 std::int64_t free_gpu_memory(int gpu);

@@ -1,4 +1,5 @@
 #include <cuda_runtime_api.h>
+#include <nccl.h>
 
 #include "base/error.h"
 #include "base/provenance.h"
@@ -12,6 +13,14 @@ Gpus visible_gpus() {
   if (code != cudaSuccess) return {0, std::string("no GPU can be used here: ") + cudaGetErrorString(code)};
   if (gpus.count == 0) gpus.why_none = "no GPU is visible to this process";
   return gpus;
+}
+
+std::string gpu_libraries() {
+  int cuda = 0, nccl = 0;
+  if (cudaRuntimeGetVersion(&cuda) != cudaSuccess || ncclGetVersion(&nccl) != ncclSuccess) return "unknown";
+  return "CUDA " + std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10) + ", NCCL " +
+         std::to_string(nccl / 10000) + "." + std::to_string(nccl % 10000 / 100) + "." +
+         std::to_string(nccl % 100);
 }
 
 std::int64_t free_gpu_memory(int gpu) {

@@ -1,8 +1,9 @@
 #include "app/command_line.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/program_options.hpp>
+#include <map>
+#include <optional>
 
 #include "app/job/job_file.h"
 #include "app/job/job_options.h"
@@ -16,8 +17,6 @@ namespace headspan {
 namespace {
 
 namespace po = boost::program_options;
-
-constexpr std::array<const char*, 3> kPlanOptions{{"ranks", "memory-gib", "rates"}};
 
 std::string command_names() {
   std::string names;
@@ -40,7 +39,8 @@ std::string program_help() {
 }
 
 std::string command_help(const CommandRow& command) {
-  std::string text = std::string(command.usage) + "\n" + command.summary + "\n";
+  std::string text =
+      std::string(command.usage) + "\n" + command.summary + "\n\n" + command_options_help(command.command);
   if (command.sections.empty()) return text;
   return text +
          "\nThe command line overrides the job file. Lists are comma-separated; paths are relative to the "
@@ -54,15 +54,23 @@ std::string command_help(const CommandRow& command) {
 struct Written {
   std::vector<std::string> words;
   GivenKeys keys;
-  bool units = false;
-  bool help = false;
-  bool version = false;
+  std::map<std::string, std::string> options;  ///< of command_options(), and "version"
+
+  bool has(const char* option) const { return options.count(option) > 0; }
+  std::optional<std::string> value(const char* option) const {
+    const auto found = options.find(option);
+    return found == options.end() ? std::nullopt : std::optional(found->second);
+  }
 };
 
 std::vector<po::option> run_boost(int argc, const char* const* argv) {
   po::options_description known;
-  known.add_options()("help", "")("version", "")("units", "")("word", po::value<std::string>());
-  for (const char* name : kPlanOptions) known.add_options()(name, po::value<std::string>(), "");
+  known.add_options()("version", "")("word", po::value<std::string>());
+  for (const CommandOption& option : command_options())
+    if (*option.value != '\0')
+      known.add_options()(option.name, po::value<std::string>(), "");
+    else
+      known.add_options()(option.name, "");
   for (const JobOption& option : job_options())
     known.add_options()(option.name.c_str(), po::value<std::string>(), "");
   po::positional_options_description words;
@@ -81,6 +89,19 @@ std::vector<po::option> run_boost(int argc, const char* const* argv) {
   }
 }
 
+/// Returns the option of command_options() that a word such as "-q" or a name such as "ranks" stands for;
+/// null if none does.
+const CommandOption* find_option(const std::string& word) {
+  for (const CommandOption& option : command_options())
+    if (word == option.name || (option.letter != '\0' && word == std::string{'-', option.letter}))
+      return &option;
+  return nullptr;
+}
+
+[[noreturn]] void refuse_twice(const std::string& key, const std::string& value) {
+  throw InputError(kCommandLine, key, printable(value), "is given twice", "keep one of the two");
+}
+
 Written read_words(int argc, const char* const* argv) {
   Written written;
   const std::vector<po::option> options = run_boost(argc, argv);
@@ -88,14 +109,17 @@ Written read_words(int argc, const char* const* argv) {
     const po::option& option = options[i];
     const std::string& key = option.string_key;
     std::string value = option.value.empty() ? "" : option.value.front();
-    if (key == "help" || (option.position_key >= 0 && value == "-h")) {
-      written.help = true;
-    } else if (option.position_key >= 0) {
+    const bool is_word = option.position_key >= 0;
+    if (const CommandOption* known = find_option(is_word ? value : key);
+        known && (!is_word || value[0] == '-')) {
+      if (value.substr(0, 2) == "--")
+        throw InputError(kCommandLine, key, "", "has no value", "--" + key + " VALUE");
+      const bool first = written.options.emplace(known->name, is_word ? "" : value).second;
+      if (!first && *known->value != '\0') refuse_twice(key, value);
+    } else if (is_word) {
       written.words.push_back(value);
     } else if (key == "version") {
-      written.version = true;
-    } else if (key == "units") {
-      written.units = true;
+      written.options.emplace(key, "");
     } else if (option.unregistered) {
       if (value.empty() && i + 1 < options.size() && options[i + 1].position_key >= 0)
         value = options[i + 1].value[0];
@@ -103,7 +127,7 @@ Written read_words(int argc, const char* const* argv) {
     } else if (value.substr(0, 2) == "--") {
       throw InputError(kCommandLine, key, "", "has no value", "--" + key + " VALUE");
     } else if (!written.keys.emplace(key, GivenValue{kCommandLine, value}).second) {
-      throw InputError(kCommandLine, key, printable(value), "is given twice", "keep one of the two");
+      refuse_twice(key, value);
     }
   }
   return written;
@@ -114,6 +138,19 @@ Written read_words(int argc, const char* const* argv) {
   throw InputError(kCommandLine, option, printable(text), std::string("is not for ") + command.name, right);
 }
 
+/// Throws InputError for an option that is of other commands.
+void check_options(const Written& written, const CommandRow& command) {
+  for (const CommandOption& option : command_options()) {
+    if (!written.has(option.name) || option.commands.count(command.command) > 0) continue;
+    std::string others;
+    for (const Command other : option.commands)
+      others += (others.empty() ? "it is for " : ", ") + std::string(row_of(other).name);
+    refuse_option(option.name, *written.value(option.name), command, others);
+  }
+  if (written.has("quiet") && written.has("verbose"))
+    throw InputError(kCommandLine, "quiet", "", "contradicts --verbose", "keep one of the two");
+}
+
 std::int64_t read_ranks(const std::optional<std::string>& text) {
   if (!text) throw InputError(kCommandLine, "--ranks", "", "is missing", "headspan plan JOB.ini --ranks N");
   const auto ranks = integer(1, kMaxRanks);
@@ -122,22 +159,6 @@ std::int64_t read_ranks(const std::optional<std::string>& text) {
   } catch (const BadValue& error) {
     throw InputError(kCommandLine, "--ranks", printable(*text), error.what(), "allowed: " + ranks.allowed);
   }
-}
-
-/// Removes the options of plan from `keys` and returns them. --memory-gib sets run.memory_gib.
-PlanRequest take_plan_options(const CommandRow& command, GivenKeys& keys) {
-  const auto take = [&](const char* name) -> std::optional<std::string> {
-    const auto found = keys.find(name);
-    if (found == keys.end()) return {};
-    std::string text = found->second.text;
-    if (command.command != Command::plan) refuse_option(name, text, command, "it is for plan");
-    keys.erase(found);
-    return text;
-  };
-  const auto ranks = take("ranks"), memory = take("memory-gib"), rates = take("rates");
-  if (command.command != Command::plan) return {};
-  if (memory) keys["run.memory_gib"] = {kCommandLine, *memory};
-  return {read_ranks(ranks), rates.value_or("")};
 }
 
 /// Joins the first two words if they name a command together, as "archive encode" does, or could. "archive
@@ -169,13 +190,13 @@ Job read_job(Command command, const std::vector<std::string>& words, const Given
 Request parse_command_line(int argc, const char* const* argv) {
   Written written = read_words(argc, argv);
   Request request;
-  if (written.version) {
+  if (written.has("version")) {
     request.version = true;
     request.answer = program_name() + "\n";
     return request;
   }
   if (written.words.empty()) {
-    if (!written.help)
+    if (!written.has("help"))
       throw InputError(kCommandLine, "", "", "names no command", "one of " + command_names() + ", or --help");
     request.answer = program_help();
     return request;
@@ -186,14 +207,21 @@ Request parse_command_line(int argc, const char* const* argv) {
     throw InputError(kCommandLine, "", "", "'" + printable(written.words[0]) + "' is not a command",
                      "one of " + command_names());
   request.command = command->command;
-  if (written.help) {
+  if (written.has("help")) {
     request.answer = command_help(*command);
     return request;
   }
-  request.units = written.units;
-  if (request.units && request.command != Command::study)
-    refuse_option("units", "", *command, "it is for study");
-  request.plan = take_plan_options(*command, written.keys);
+  check_options(written, *command);
+  request.units = written.has("units");
+  request.dry_run = written.has("dry-run");
+  request.json = written.has("json");
+  if (written.has("quiet")) request.verbosity = Verbosity::quiet;
+  if (written.has("verbose")) request.verbosity = Verbosity::verbose;
+  if (request.command == Command::plan) {
+    request.plan = {read_ranks(written.value("ranks")), written.value("rates").value_or(""), request.json};
+    if (const auto memory = written.value("memory-gib"))
+      written.keys["run.memory_gib"] = {kCommandLine, *memory};
+  }
   if (!command->sections.empty()) {
     request.job = read_job(request.command, written.words, written.keys);
     return request;

@@ -8,6 +8,7 @@
 #include "app/job/command.h"
 #include "app/job/job.h"
 #include "app/plan/plan.h"
+#include "base/log.h"
 
 namespace headspan {
 
@@ -15,8 +16,11 @@ struct Request {
   std::string answer;    ///< text of --help or --version, to be printed; then the program is done
   bool version = false;  ///< `answer` is that of --version, without the lines on this machine
   Command command = Command::study;
-  Job job;                         ///< for a command that takes one
-  bool units = false;              ///< study --units: list the units, compute nothing
+  Job job;               ///< for a command that takes one
+  bool units = false;    ///< study --units: list the units, compute nothing
+  bool dry_run = false;  ///< study --dry-run: check and say what would be done
+  bool json = false;     ///< inspect prints JSON
+  Verbosity verbosity = Verbosity::normal;
   PlanRequest plan;                ///< for plan
   std::vector<std::string> files;  ///< for inspect, at least one
 };

@@ -94,14 +94,14 @@ void check_size(const TheoryRequest& request, const GridShape& grid) {
 
 }  // namespace
 
-int theory(const Job::Theory& request, const Comm& world) {
+int theory(const Job::Theory& request, const Comm& world, const Log& log) {
   const double start = steady_seconds();
   set_threads(threads_per_rank(world));
   std::vector<std::vector<Measured>> measured;
   agree(world, [&] {
     for (const std::string& path : request.results) measured.push_back(measured_in(path));
   });
-  check_done(world, request.results, Log(world.is_root()));
+  check_done(world, request.results, log);
   const TheoryRequest draws{request.hidden_size, request.head_size, request.references, request.trials,
                             request.seed};
   const GridShape shape = squarest_grid(world.size());

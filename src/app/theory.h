@@ -3,11 +3,12 @@
 #pragma once
 
 #include "app/job/job.h"
+#include "base/log.h"
 #include "dist/comm/mpi.h"
 
 namespace headspan {
 
 /// Prints the comparison on rank 0 and returns the exit code. Throws AgreedError. Collective over world.
-int theory(const Job::Theory& request, const Comm& world);
+int theory(const Job::Theory& request, const Comm& world, const Log& log);
 
 }  // namespace headspan

@@ -1,8 +1,10 @@
 #include "base/printable.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 namespace headspan {
 namespace {
@@ -56,6 +58,16 @@ std::string printable(std::string_view text) {
   std::size_t length = std::min(text.size(), kMaxBytes);
   while (length > 0 && (byte_at(text, length) & 0xC0) == 0x80) --length;
   return escaped(text.substr(0, length)) + (length < text.size() ? "..." : "");
+}
+
+std::string shell_word(const std::string& text) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("_-./,:=+@%", c) != nullptr;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string printable(double value) {

@@ -15,6 +15,9 @@ std::string escaped(std::string_view text);
 /// Returns escaped(text); text above 100 bytes is cut, never inside a UTF-8 character, and ends in "...".
 std::string printable(std::string_view text);
 
+/// Returns `text` as one word of a command that a user may paste into a shell: quoted if it has to be.
+std::string shell_word(const std::string& text);
+
 /// Formats an invalid number with six digits: "-5", "1e+39", "nan".
 std::string printable(double value);
 

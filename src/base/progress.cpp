@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cinttypes>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -16,15 +14,6 @@ namespace {
 constexpr double kBarSeconds = 0.1;
 constexpr double kLineSeconds = 30;
 constexpr std::size_t kBarWidth = 24;  // characters; fewer if the numbers need the space
-
-/// Formats a duration as "HH:MM:SS"; hours are not limited.
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%02" PRId64 ":%02" PRId64 ":%02" PRId64, whole / 3600,
-                whole / 60 % 60, whole % 60);
-  return text.data();
-}
 
 std::string short_number(double value) {
   std::array<char, 40> text{};

@@ -75,6 +75,29 @@ TEST(CommandLine, ListsUnitsOfAStudyAlone) {
             "command line: units: is not for inspect; it is for study");
 }
 
+TEST(CommandLine, ReadsOptionsThatAreNoKeys) {
+  const std::vector<const char*> job{"study", "--model.path=m", "--tokens.path=t", "--output.directory=o"};
+  const auto with = [&](std::vector<const char*> more) {
+    more.insert(more.begin(), job.begin(), job.end());
+    return more;
+  };
+  EXPECT_FALSE(parse(job).dry_run);
+  EXPECT_TRUE(parse(with({"--dry-run"})).dry_run);
+  EXPECT_EQ(parse(job).verbosity, Verbosity::normal);
+  for (const char* quiet : {"-q", "--quiet"}) EXPECT_EQ(parse(with({quiet})).verbosity, Verbosity::quiet);
+  for (const char* verbose : {"-v", "--verbose"})
+    EXPECT_EQ(parse(with({verbose})).verbosity, Verbosity::verbose);
+  EXPECT_EQ(parse(with({"-v", "-v"})).verbosity, Verbosity::verbose);
+  EXPECT_EQ(refusal(with({"-q", "-v"})), "command line: quiet: contradicts --verbose; keep one of the two");
+  EXPECT_TRUE(parse({"inspect", "--json", "a"}).json);
+  EXPECT_EQ(parse({"inspect", "a", "--json"}).files, std::vector<std::string>{"a"});
+  EXPECT_EQ(refusal(with({"--json"})), "command line: json: is not for study; it is for plan, inspect");
+  EXPECT_EQ(refusal({"inspect", "-v", "a"}),
+            "command line: verbose: is not for inspect; it is for study, calibrate, evaluate, archive "
+            "calibrate, archive "
+            "encode, archive decode");
+}
+
 TEST(CommandLine, NeedsNoJobFile) {
   const Request request =
       parse({"study", "--model.path=m", "--tokens.path=t", "--output.directory", "o", "--tokens.eos", "1,2"});

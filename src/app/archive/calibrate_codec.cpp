@@ -251,10 +251,9 @@ void print_summary(const Job& job, const KvCodec& codec, double seconds) {
 
 }  // namespace
 
-int calibrate_codec(const Job& job, const Comm& world) {
+int calibrate_codec(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
-  const Log log(world.is_root());
-  start_threads(world);
+  start_threads(world, log);
   const double memory = memory_of_rank(job.run, world);
   std::optional<Prepared> prepared;
   int tensor_parallel = 1;
@@ -294,6 +293,8 @@ int calibrate_codec(const Job& job, const Comm& world) {
   publish_codec(job, *prepared, codec,
                 {path, id, sha256_hex(to_ini(job, Command::archive_calibrate)), lock.get()}, world);
   if (world.is_root()) print_summary(job, codec, steady_seconds() - start);
+  log.next("headspan archive encode --archive.codec " + shell_word(path) +
+           " --archive.input KV.safetensors --archive.output KV.hsa");
   return 0;
 }
 

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "app/job/job.h"
+#include "base/log.h"
 #include "dist/comm/mpi.h"
 
 namespace headspan {
 
 /// Runs the command and returns the exit code: 0, or 1 if a signal stopped it. Throws AgreedError. Collective
 /// over world.
-int calibrate_codec(const Job& job, const Comm& world);
+int calibrate_codec(const Job& job, const Comm& world, const Log& log);
 
 }  // namespace headspan

@@ -205,11 +205,10 @@ KvTensorsWriter::Format format_of(const std::string& path) {
 
 }  // namespace
 
-int decode_archive(const Job& job, const Comm& world) {
+int decode_archive(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
-  const Log log(world.is_root());
   const Job::Archive& archive = job.archive;
-  start_threads(world);
+  start_threads(world, log);
   std::unique_ptr<const Decoding> decoding;
   KvTensorsWriter::Format format{};
   agree(world, [&] {

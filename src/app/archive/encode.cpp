@@ -173,11 +173,10 @@ int step_of(const Job::Archive& archive, const KvCodec& codec) {
   return archive.kl ? step_for_kl(codec.curve, *archive.kl) : step_for_bits(codec.curve, archive.bits);
 }
 
-int encode_archive(const Job& job, const Comm& world) {
+int encode_archive(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
-  const Log log(world.is_root());
   const Job::Archive& archive = job.archive;
-  start_threads(world);
+  start_threads(world, log);
   std::unique_ptr<const Encoding> encoding;
   agree(world, [&] {
     check_target({"archive.output", archive.output, archive.output}, input_files(job));
@@ -199,6 +198,8 @@ int encode_archive(const Job& job, const Comm& world) {
     return 1;
   }
   if (world.is_root()) print_summary(archive, *encoding, steady_seconds() - start);
+  log.next("headspan archive decode --archive.codec " + shell_word(archive.codec) + " --archive.input " +
+           shell_word(archive.output) + " --archive.output KV.safetensors");
   return 0;
 }
 

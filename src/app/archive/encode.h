@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/job/job.h"
+#include "base/log.h"
 #include "dist/comm/mpi.h"
 #include "io/archive/kv_codec.h"
 
@@ -14,6 +15,6 @@ int step_of(const Job::Archive& archive, const KvCodec& codec);
 
 /// Runs the command and returns the exit code, 0. The ranks share the chunks of tokens; the bytes do not
 /// depend on how many they are. Throws AgreedError. Collective over world.
-int encode_archive(const Job& job, const Comm& world);
+int encode_archive(const Job& job, const Comm& world, const Log& log);
 
 }  // namespace headspan

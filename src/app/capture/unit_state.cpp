@@ -20,10 +20,6 @@ namespace {
 constexpr std::int64_t kMostWaiting = std::int64_t{1} << 40;  // tokens per rank
 constexpr std::int64_t kFormat = 2;  // raise it whenever the layout of the file changes
 
-std::string state_path(const Job& job, const Unit& unit) {
-  return unit.result_path(job.output.directory) + ".state";
-}
-
 std::string group_of(const GramStream& stream, std::size_t part) {
   return stream.name + (part == 0 ? "/fit" : "/heldout");
 }
@@ -155,7 +151,7 @@ bool is_sound_part(const H5File& file, const std::string& group, std::int64_t co
 UnitState::UnitState(const UnitRun& run, std::vector<GramStream> streams, std::string contents,
                      AttentionSums* attention, const std::vector<std::string>& passes)
     : run_(run),
-      path_(state_path(run.job, run.unit)),
+      path_(run.unit.state_path(run.job.output.directory)),
       streams_(std::move(streams)),
       contents_(std::move(contents)),
       attention_(attention) {
@@ -314,7 +310,7 @@ bool UnitState::resume(const CollectorSource<T>& source, ItemsDone& items) const
 }
 
 void remove_state(const Job& job, const Unit& unit) {
-  const std::string path = state_path(job, unit);
+  const std::string path = unit.state_path(job.output.directory);
   std::filesystem::remove(path + ".done");
   std::filesystem::remove(path);
   remove_mpi_locks(path, {});  // of runs that were killed while they opened it

@@ -212,10 +212,9 @@ void print_stopped(const std::string& plan) {
 
 }  // namespace
 
-int calibrate(const Job& job, const Comm& world) {
+int calibrate(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
-  const Log log(world.is_root());
-  start_threads(world);
+  start_threads(world, log);
   const double memory = memory_of_rank(job.run, world);
   Prepared prepared;
   int tensor_parallel = 1;
@@ -263,6 +262,9 @@ int calibrate(const Job& job, const Comm& world) {
         plan.stored_bytes() / plan.full_bytes(), plan.expected_loss,
         word_of(loss_units_words(), prepared.effort.units).c_str(),
         static_cast<long long>(prepared.effort.own_text), steady_seconds() - start);
+  const std::string model = job.model.path.empty() ? "MODEL" : shell_word(job.model.path);
+  log.next("headspan evaluate --model.path " + model + " --evaluate.plan " + shell_word(job.compress.plan) +
+           " --evaluate.texts TOKENS");
   return 0;
 }
 

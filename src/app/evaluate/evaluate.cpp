@@ -278,11 +278,10 @@ Json run(const Job& job, const EvaluateInput& prepared, const ProcessLayout& pro
 
 }  // namespace
 
-int evaluate(const Job& job, const Comm& world) {
+int evaluate(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
-  const Log log(world.is_root());
   const std::optional<int> gpu = choose_gpu(job.run, world);
-  start_threads(world);
+  start_threads(world, log);
   const double memory = gpu ? gpu_memory_of_rank(job.run, world, *gpu) : memory_of_rank(job.run, world);
   EvaluateInput prepared;
   int tensor_parallel = 1;

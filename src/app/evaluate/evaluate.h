@@ -3,11 +3,12 @@
 #pragma once
 
 #include "app/job/job.h"
+#include "base/log.h"
 #include "dist/comm/mpi.h"
 
 namespace headspan {
 
 /// Runs the command; returns its exit code. Throws AgreedError. Collective over world.
-int evaluate(const Job& job, const Comm& world);
+int evaluate(const Job& job, const Comm& world, const Log& log);
 
 }  // namespace headspan

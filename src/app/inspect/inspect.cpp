@@ -5,10 +5,13 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/inspect/describe.h"
+#include "app/inspect/describe_inputs.h"
+#include "app/inspect/describe_outputs.h"
+#include "app/inspect/result_json.h"
 #include "app/inspect/result_table.h"
 #include "base/input_file.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "dist/comm/agreement.h"
 #include "io/archive/archive_file.h"
 #include "io/hdf5/h5_file.h"
@@ -69,7 +72,7 @@ bool is_result(const std::string& path) {
 struct Kind {
   const char* name;
   bool (*is)(const std::string& path);
-  std::string (*describe)(const std::string& path);
+  Description (*describe)(const std::string& path);
 };
 
 constexpr std::array<Kind, 9> kKinds{{
@@ -84,7 +87,7 @@ constexpr std::array<Kind, 9> kKinds{{
     {"a token file (.bin, .npy, or any with a sidecar .json)", is_tokens, describe_tokens},
 }};
 
-std::string describe(const std::string& path) {
+Description describe(const std::string& path) {
   for (const Kind& kind : kKinds)
     if (kind.is(path)) return kind.describe(path);
   if (!fs::exists(path)) throw InputError(path, "", "", "does not exist", "name a file or folder");
@@ -115,14 +118,19 @@ std::vector<std::string> expand(const std::string& path) {
 
 class Inspection {
  public:
-  explicit Inspection(const Log& log) : log_(log) {}
+  Inspection(bool json, const Log& log) : json_(json), log_(log) {}
 
   int run(const std::vector<std::string>& files) {
     for (const std::string& path : files)
       guarded(path, [&] {
         for (const std::string& file : expand(path)) guarded(file, [&] { inspect_file(file); });
       });
-    if (!results_.empty()) print(format_results(std::move(results_)));
+    if (!results_.empty() && files.size() == 1 && fs::is_directory(files[0]))
+      log_.next("headspan-report report " + shell_word(files[0]));
+    if (json_)
+      std::printf("%s\n", all_.dump(1, ' ', false, Values::error_handler_t::replace).c_str());
+    else if (!results_.empty())
+      print(format_results(std::move(results_)));
     return code_;
   }
 
@@ -135,8 +143,12 @@ class Inspection {
                   (result ? "a study would compute it anew" : "it is read with a warning"));
     if (!done && is_plan(path))
       log_.notice(path + " has no .done beside it: it is not checked, and evaluate would warn of it");
-    if (!result) return print(describe(path));
-    results_.push_back(summarise_result(path));
+    if (json_)
+      all_.push_back(result ? to_json(summarise_result(path)) : to_json(describe(path)));
+    else if (result)
+      results_.push_back(summarise_result(path));
+    else
+      print(format(describe(path)));
   }
 
   /// Runs `step` and reports what is wrong with the file, so that the other files are still inspected.
@@ -163,19 +175,20 @@ class Inspection {
     printed_ = true;
   }
 
+  bool json_;
   const Log& log_;
-  std::vector<ResultSummary> results_;
+  std::vector<ResultSummary> results_;  // printed as tables, at the end
+  Values all_ = Values::array();        // printed as JSON, at the end
   int code_ = 0;
   bool printed_ = false;
 };
 
 }  // namespace
 
-int inspect(const std::vector<std::string>& files, const Comm& world) {
-  const Log log(world.is_root());
+int inspect(const std::vector<std::string>& files, bool json, const Comm& world, const Log& log) {
   int code = 0;
   agree(world, [&] {
-    if (world.is_root()) code = Inspection(log).run(files);
+    if (world.is_root()) code = Inspection(json, log).run(files);
   });
   world.broadcast(&code, 1, 0);
   return code;

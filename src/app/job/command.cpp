@@ -11,9 +11,8 @@ const std::vector<CommandRow>& commands() {
                                               "predict",   "cross",  "ceiling",     "overlap",
                                               "attention", "run",    "output"};
   static const std::vector<CommandRow> rows{
-      {Command::study, "study", "headspan study [JOB.ini] [--units] [--section.key value ...]",
-       "predict each attention head from others, and write one result file for each checkpoint of a job; "
-       "with --units only list the checkpoints",
+      {Command::study, "study", "headspan study [JOB.ini] [--section.key value ...]",
+       "predict each attention head from others, and write one result file for each checkpoint of a job",
        study, /*many_checkpoints=*/true, /*runs_long=*/true},
       {Command::calibrate,
        "calibrate",
@@ -30,8 +29,7 @@ const std::vector<CommandRow>& commands() {
        {"model", "tokens", "evaluate", "archive", "run"},
        /*many_checkpoints=*/false,
        /*runs_long=*/true},
-      {Command::plan, "plan",
-       "headspan plan [JOB.ini] --ranks N [--memory-gib M] [--rates FILE] [--section.key value ...]",
+      {Command::plan, "plan", "headspan plan [JOB.ini] --ranks N [--section.key value ...]",
        "predict memory, traffic and time of a study on N ranks, and whether it fits, without running it",
        study,
        /*many_checkpoints=*/true},
@@ -95,6 +93,42 @@ const CommandRow* find_command(const std::string& name) {
   const auto found = std::find_if(commands().begin(), commands().end(),
                                   [&](const CommandRow& row) { return name == row.name; });
   return found != commands().end() ? &*found : nullptr;
+}
+
+const std::vector<CommandOption>& command_options() {
+  static const std::set<Command> all = [] {
+    std::set<Command> set;
+    for (const CommandRow& row : commands()) set.insert(row.command);
+    return set;
+  }();
+  static const std::set<Command> logging = [] {
+    std::set<Command> set;
+    for (const CommandRow& row : commands())
+      if (row.runs_long) set.insert(row.command);
+    return set;
+  }();
+  static const std::vector<CommandOption> rows{
+      {"ranks", "N", "ranks of the planned study", {Command::plan}},
+      {"memory-gib", "M", "GiB that a rank may use; exit code 2 if it needs more", {Command::plan}},
+      {"rates", "FILE", "speeds of the machine, key = value, in place of the built-in ones", {Command::plan}},
+      {"units", "", "list the checkpoints and their state for scripts; compute nothing", {Command::study}},
+      {"dry-run", "", "check the inputs and say what would be computed; compute nothing", {Command::study}},
+      {"json", "", "print JSON", {Command::plan, Command::inspect}},
+      {"quiet", "", "print errors and warnings only", logging, 'q'},
+      {"verbose", "", "also print where ranks run and what each phase takes", logging, 'v'},
+      {"help", "", "print this", all, 'h'}};
+  return rows;
+}
+
+std::string command_options_help(Command command) {
+  std::string text;
+  for (const CommandOption& option : command_options()) {
+    if (option.commands.count(command) == 0) continue;
+    const std::string value = option.value;
+    text += "  " + (option.letter == '\0' ? "" : std::string("-") + option.letter + ", ") + "--" +
+            option.name + (value.empty() ? "" : " " + value) + "\n      " + option.help + "\n";
+  }
+  return text;
 }
 
 }  // namespace headspan

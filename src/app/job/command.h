@@ -1,7 +1,8 @@
 // The commands of the program, one row each: its name, what --help says of it, and which keys of a job it
-// reads. Not what a command does, which app/main.cpp calls.
+// reads; and the options that are not keys of a job. Not what a command does, which app/main.cpp calls.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,5 +42,20 @@ const CommandRow& row_of(Command command);
 
 /// Returns null if no command has this name.
 const CommandRow* find_command(const std::string& name);
+
+/// An option of the command line that is not a key of a job.
+struct CommandOption {
+  const char* name;            ///< "ranks" of --ranks
+  const char* value;           ///< what follows it, such as "N"; empty: nothing
+  const char* help;            ///< one line
+  std::set<Command> commands;  ///< that have it
+  char letter = '\0';          ///< 'q' of -q; '\0': none
+};
+
+/// Returns all options, in the order of --help.
+const std::vector<CommandOption>& command_options();
+
+/// Returns the options of a command, one line each, for --help; empty: it has none.
+std::string command_options_help(Command command);
 
 }  // namespace headspan

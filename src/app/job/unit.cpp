@@ -225,6 +225,8 @@ std::string Unit::gram_path(const std::string& directory) const {
   return directory + "/" + model_name + "/" + name + ".gram.h5";
 }
 
+std::string Unit::state_path(const std::string& directory) const { return result_path(directory) + ".state"; }
+
 std::vector<Unit> list_units(const Job& job) {
   std::vector<Unit> units;
   if (!job.activations.path.empty())

@@ -32,6 +32,7 @@ struct Unit {
   /// Return the paths of its result and of its Grams in `directory`, which is output.directory.
   std::string result_path(const std::string& directory) const;
   std::string gram_path(const std::string& directory) const;
+  std::string state_path(const std::string& directory) const;
 };
 
 /// Returns the units of a job, in order. Throws InputError. Local; the same on every rank.

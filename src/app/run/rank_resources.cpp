@@ -4,9 +4,12 @@
 #include <cstdio>
 #include <map>
 
+#include <unistd.h>
+
 #include "app/run/process_layout.h"
 #include "base/checked.h"
 #include "base/process/cgroup.h"
+#include "base/process/memory.h"
 #include "base/provenance.h"
 #include "dist/comm/agreement.h"
 #include "dist/comm/gpu.h"
@@ -120,12 +123,27 @@ double gpu_memory_of_rank(const Job::Run& run, const Comm& comm, int gpu) {
   return comm.min(static_cast<double>(free) / static_cast<double>(ranks_on_gpu(comm, gpu).size()));
 }
 
-int start_threads(const Comm& comm) {
+int start_threads(const Comm& comm, const Log& log) {
   const int threads = threads_per_rank(comm);
   set_threads(threads);
   set_torch_threads(threads);
   reserve_blas_memory();
+  if (!log.is_verbose()) return threads;
+  const std::string host = hostname();
+  const auto hosts = comm.gather(std::vector<char>(host.begin(), host.end()));
+  const auto pids = comm.all_gather(static_cast<int>(getpid())), counts = comm.all_gather(threads);
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+    if (comm.is_root())
+      log.detail("rank", {{"rank", std::to_string(rank)},
+                          {"host", {hosts[rank].begin(), hosts[rank].end()}},
+                          {"pid", std::to_string(pids[rank])},
+                          {"threads", std::to_string(counts[rank])}});
   return threads;
+}
+
+void tell_memory(const Comm& comm, const Log& log) {
+  if (!log.is_verbose()) return;
+  log.detail("memory", {{"fullest_rank", format_gib(comm.max(peak_process_bytes()), 3)}});
 }
 
 double memory_of_rank(const Job::Run& run, const Comm& comm) {

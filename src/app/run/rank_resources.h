@@ -7,6 +7,7 @@
 
 #include "app/job/job.h"
 #include "app/job/unit.h"
+#include "base/log.h"
 #include "dist/comm/mpi.h"
 #include "model/core/dtype.h"
 #include "model/core/model_config.h"
@@ -55,7 +56,11 @@ double gpu_memory_of_rank(const Job::Run& run, const Comm& comm, int gpu);
 /// Returns bytes in words for messages: "12.5 GiB".
 std::string format_gib(double bytes, int decimals);
 
-/// Gives OpenMP, BLAS and LibTorch the threads of this rank, and returns their number. Collective over comm.
-int start_threads(const Comm& comm);
+/// Gives OpenMP, BLAS and LibTorch the threads of this rank, and returns their number. A verbose log says
+/// where each rank runs. Collective over comm.
+int start_threads(const Comm& comm, const Log& log);
+
+/// Logs the peak memory of the fullest rank if the log is verbose. Collective over comm.
+void tell_memory(const Comm& comm, const Log& log);
 
 }  // namespace headspan

@@ -11,6 +11,7 @@
 #include "app/run/rank_resources.h"
 #include "app/run/sample.h"
 #include "app/sources/gram_source.h"
+#include "app/study/dry_run.h"
 #include "app/study/published.h"
 #include "app/study/run_unit.h"
 #include "base/checked.h"
@@ -40,6 +41,7 @@ struct Plan {
   std::vector<std::string> notices;  // on rank 0
   int tensor_parallel = 1;
   double gpu_memory = 0;  // bytes per rank; 0 without a GPU
+  double memory = 0;      // bytes of a rank, of its GPU if it has one
 };
 
 /// Removes what is left beside a result by a run that was killed after publishing it. Local.
@@ -65,14 +67,15 @@ std::vector<std::string> gather(const Comm& world, const std::vector<std::string
   return all;
 }
 
-/// Removes published units from `plan`. Each rank checks its share of the units. Collective over world.
-void skip_published(const Job& job, const Comm& world, const Log& log, Plan& plan) {
+/// Removes published units from `plan`, and what is left beside them unless this is a dry run. Each rank
+/// checks its share of the units. Collective over world.
+void skip_published(const Job& job, const Comm& world, const Log& log, Plan& plan, bool dry_run) {
   std::vector<int> complete(plan.units.size(), 0);
   std::vector<std::string> notices;
   agree(world, [&] {
     for (auto u = static_cast<std::size_t>(world.rank()); u < complete.size();
          u += static_cast<std::size_t>(world.size()))
-      if ((complete[u] = is_published(job, plan.units[u], notices) ? 1 : 0) == 1)
+      if ((complete[u] = is_published(job, plan.units[u], notices) ? 1 : 0) == 1 && !dry_run)
         tidy_up(job, plan.units[u], log);
   });
   plan.notices = gather(world, notices);
@@ -100,10 +103,11 @@ void check_units(const Job& job, const Comm& world, const std::vector<Unit>& uni
 }
 
 /// Lists the units to be computed, and checks the job as a whole. Collective over world.
-Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<int> gpu) {
+Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<int> gpu, bool dry_run) {
   Plan plan;
   if (gpu) plan.gpu_memory = gpu_memory_of_rank(job.run, world, *gpu);
   const double memory = gpu ? plan.gpu_memory : memory_of_rank(job.run, world);  // for the weights
+  plan.memory = memory;
   agree(world, [&] {
     check_layout(world.size(), job.run.groups, job.run.tensor_parallel.value_or(1), job.run.grid);
     plan.units = list_units(job);
@@ -112,7 +116,7 @@ Plan make_plan(const Job& job, const Comm& world, const Log& log, std::optional<
     const std::string tokens = hash_tokens(job.tokens, world), cut = hash_cut(job.tokens, world);
     set_token_digests(plan.units, tokens, cut);
   }
-  skip_published(job, world, log, plan);
+  skip_published(job, world, log, plan, dry_run);
   check_units(job, world, plan.units);
   agree(world, [&] {
     const int group_ranks = world.size() / to_int(job.run.groups);
@@ -135,6 +139,19 @@ struct Outcome {
   std::string saved;     ///< the unit whose state is saved; empty: none
 };
 
+/// Says which unit begins, and when all will be done if the others take as long as those so far. `taken`:
+/// units that the groups have taken before it.
+void tell_begin(const Job& job, const Plan& plan, std::int64_t taken, double start, const Log& log) {
+  const auto count = static_cast<std::int64_t>(plan.units.size());
+  if (count == 1) return;
+  const std::int64_t finished = std::max<std::int64_t>(0, taken - (job.run.groups - 1));
+  const double each = (steady_seconds() - start) / real(std::max<std::int64_t>(finished, 1));
+  log.event("checkpoint",
+            {{"unit", plan.units[static_cast<std::size_t>(taken)].name},
+             {"number", std::to_string(taken + 1) + "/" + std::to_string(count)},
+             {"sweep_eta", finished > 0 ? clock_text(each * real(count - finished)) : "unknown"}});
+}
+
 /// Takes units from the counter until none is left or the clock says stop, and runs them. Collective over
 /// world.
 Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& processes, RunClock& clock,
@@ -150,11 +167,13 @@ Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& process
     return number;
   };
   const auto count = static_cast<std::int64_t>(plan.units.size());
+  const double start = steady_seconds();
   bool first = true;  // the first unit is always started, so that each run gets further than the one before
   for (std::int64_t u = next(); u < count && !outcome.stopped; u = next()) {
     try {
       outcome.stopped = !first && clock.next(processes.group()) == RunClock::Step::save_and_stop;
       if (outcome.stopped) break;
+      tell_begin(job, plan, u, start, log);
       run_unit(job, plan.units[static_cast<std::size_t>(u)], processes, clock, log);
       ++outcome.done;
       first = false;
@@ -219,16 +238,23 @@ int report_failures(const Outcome& outcome, const Comm& world) {
 
 }  // namespace
 
-int study(const Job& asked, const Comm& world) {
+int study(const Job& asked, const Comm& world, const Log& log, bool dry_run) {
   const double start = steady_seconds();
   RunClock clock(asked.run);
-  const Log log(world.is_root());
   const std::optional<int> gpu = choose_gpu(asked.run, world);
-  const int threads = start_threads(world);
+  const int threads = start_threads(world, log);
   const Job job = with_chosen_products(asked, world, gpu.has_value(), log);
-  const Plan plan = make_plan(job, world, log, gpu);
+  const Plan plan = make_plan(job, world, log, gpu, dry_run);
   if (const std::string warning = blas_warning(); !warning.empty()) log.warning(warning);
   for (const std::string& notice : plan.notices) log.notice(notice);
+  if (dry_run) {
+    agree(world, [&] {
+      if (!world.is_root()) return;
+      const DryRun run{plan.units, plan.skipped, world.size(), gpu.has_value(), plan.memory};
+      std::fputs(describe_run(job, run, log).c_str(), stdout);
+    });
+    return 0;
+  }
   log.event("study", {{"units", std::to_string(plan.units.size())},
                       {"skipped", std::to_string(plan.skipped)},
                       {"ranks", std::to_string(world.size())},
@@ -245,6 +271,7 @@ int study(const Job& asked, const Comm& world) {
   if ((code == 0 || code == 3) && world.is_root())
     std::printf("status=%s units=%zu skipped=%lld seconds=%.1f\n", code == 0 ? "done" : "stopped",
                 plan.units.size(), static_cast<long long>(plan.skipped), steady_seconds() - start);
+  if (code == 0) log.next("headspan inspect " + shell_word(job.output.directory));
   return code;
 }
 

@@ -82,7 +82,7 @@ def growth(values):
 def gained(values):
     """Returns how much higher the least of the last half is than that of the first."""
     half = len(values) // 2
-    return values[half:].min() - values[:half].min()
+    return max(0, values[half:].min() - values[:half].min())
 
 
 def phases(told):

@@ -52,4 +52,4 @@ if [[ -z $image ]]; then
     packaging/apptainer/headspan.def
 fi
 [[ -x build/release/headspan ]] || bash jobs/build.sh headspan
-python3 -B tests/packaging/test_image.py build/release/headspan mpiexec "$(realpath "$image")"
+/usr/bin/python3 -B tests/packaging/test_image.py build/release/headspan mpiexec "$(realpath "$image")"

@@ -241,14 +241,20 @@ class Fault:
             yield Instant("ENOLCK" + PERSISTENT, Call(None, kind, f"*{self.commands.out}/*.tmp.*", 1))
         for call in self.calls:
             yield Instant(KILLED, call)
-            if self.ranks > 1 and of_mpi(call):
-                continue  # Open MPI's collective open never returns if one rank alone fails with these
+            if self.ranks > 1 and self.never_ends(call):
+                continue
             if replaced and call.kind in ("open", "read") and Path(call.path).name in (*INPUTS, Path(WEIGHTS).name):
                 yield Instant(REPLACED, call)
             for error in ERRORS[call.kind].split():
                 yield Instant(error, call)
                 if call.kind in ("read", "write") and call.nth == 1:
                     yield Instant(error + PERSISTENT, call)
+
+    def never_ends(self, call):
+        """Returns whether an error on one rank alone leaves the others in a collective call of Open MPI or HDF5: an open, which
+        needs files of its own, or a write of metadata, which come last. headspan checks what it can before."""
+        parallel = self.name == "study" and re.search(r"\.h5(\.state)?\.tmp\.1$", call.path)
+        return of_mpi(call) or parallel and (call.kind == "create" and call.nth > 1 or call.kind == "write" and call.nth > 2)
 
     def meet(self, instant):
         """Yields what is violated."""

@@ -50,14 +50,14 @@ std::string to_text(const Done& done) {
          "\njob_digest " + done.job_digest + "\n";
 }
 
-/// Removes PATH.tmp.* and PATH.done.tmp.*, whichever run they are from.
+/// Removes PATH.tmp.* and PATH.done.tmp.*, and those of its state, whichever run they are from.
 void remove_leftovers(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
     const std::string other = entry.path().filename().string();
-    if (other.rfind(name + ".tmp.", 0) == 0 || other.rfind(name + ".done.tmp.", 0) == 0)
-      ::unlink(entry.path().c_str());
+    for (const char* kind : {".tmp.", ".done.tmp.", ".state.tmp.", ".state.done.tmp."})
+      if (other.rfind(name + kind, 0) == 0) ::unlink(entry.path().c_str());
   }
 }
 

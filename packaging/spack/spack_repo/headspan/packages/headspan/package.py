@@ -45,6 +45,7 @@ class Headspan(CMakePackage, CudaPackage):
         depends_on("nccl")
         for arch in CudaPackage.cuda_arch_values:
             depends_on(f"py-torch cuda_arch={arch}", when=f"cuda_arch={arch}")
+            depends_on(f"nccl cuda_arch={arch}", when=f"cuda_arch={arch}")
     conflicts("cuda_arch=none", when="+cuda", msg="py-torch needs to know the GPUs: cuda_arch=90")
 
     with when("+python"):

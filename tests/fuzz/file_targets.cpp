@@ -1,7 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "app/inspect/describe.h"
+#include "app/inspect/describe_inputs.h"
 #include "app/job/command.h"
 #include "app/job/job_file.h"
 #include "base/checked.h"

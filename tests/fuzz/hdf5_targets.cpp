@@ -2,7 +2,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "app/inspect/describe.h"
+#include "app/inspect/describe_inputs.h"
+#include "app/inspect/describe_outputs.h"
 #include "app/inspect/result_table.h"
 #include "app/inspect/summary.h"
 #include "base/input_file.h"

@@ -1,4 +1,5 @@
-// Preloaded: after SIGRTMIN+1 the next allocation of C++ in the process throws std::bad_alloc, as if the memory were used up.
+// Preloaded: after SIGRTMIN+1 the next allocation of C++ in the process throws std::bad_alloc, as if the
+// memory were used up.
 #include <atomic>
 #include <csignal>
 #include <cstdlib>

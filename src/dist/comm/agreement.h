@@ -14,15 +14,25 @@ namespace headspan {
 /// alone.
 class AgreedError : public std::runtime_error {
  public:
-  AgreedError(const std::string& what, int exit_code) : std::runtime_error(what), exit_code_(exit_code) {}
+  AgreedError(const std::string& what, int exit_code);
+  AgreedError(const AgreedError& other) noexcept;
+  ~AgreedError() override;
   int exit_code() const { return exit_code_; }
 
  private:
   int exit_code_;
 };
 
+/// Returns whether an exception unwinds the stack of this rank alone: one that is no AgreedError. A
+/// destructor must then not communicate. Local.
+bool unwinds_alone();
+
 /// Runs `step`, which must not communicate over `comm`. If it threw InputError, Error or std::exception (such
 /// as bad_alloc) on any rank, throws AgreedError on all. Collective over comm.
 void agree(const Comm& comm, const std::function<void()>& step);
+
+/// Runs `step`, which communicates over comm. Throws AgreedError if it did on all ranks. Any other exception
+/// is of this rank alone, while the others wait for it: it ends the job (abort_job). Collective over comm.
+void run_together(const Comm& comm, const std::function<void()>& step);
 
 }  // namespace headspan

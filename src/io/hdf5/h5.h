@@ -68,6 +68,7 @@ class H5Handle {
 
   hid_t get() const { return id_; }
   void close();  ///< Closes now; throws H5Error on failure. Does nothing if empty.
+  void abandon() { id_ = H5I_INVALID_HID; }  ///< Leaves it open for good.
 
  private:
   hid_t id_ = H5I_INVALID_HID;

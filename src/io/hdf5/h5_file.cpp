@@ -358,6 +358,10 @@ template std::optional<std::vector<std::int64_t>> H5File::read_attribute(const s
 template std::optional<std::vector<double>> H5File::read_attribute(const std::string&,
                                                                    const std::string&) const;
 
+H5File::~H5File() {
+  if (comm_ != nullptr && comm_->size() > 1 && unwinds_alone()) file_.abandon();
+}
+
 void H5File::close() {
   try {
     collective("", [&] {

@@ -36,6 +36,12 @@ class H5File {
   static H5File open(const std::string& path);                      ///< Opens for reading.
   static H5File edit(const std::string& path);                      ///< Opens for reading and writing.
 
+  H5File(H5File&&) noexcept = default;
+  H5File& operator=(H5File&&) noexcept = default;
+  /// Closes, which is collective; a rank that fails alone leaves the file open, and its exception must end
+  /// the job.
+  ~H5File();
+
   const std::string& path() const { return path_; }
   hid_t id() const { return file_.get(); }
 

@@ -154,7 +154,7 @@ void publish(const Comm& comm, const Publication& publication,
       make_folder(folder_of(path));
       remove_leftovers(path);
     });
-    agree(comm, [&] { write(temporary); });
+    run_together(comm, [&] { write(temporary); });
     agree(comm, [&] {
       if (comm.is_root()) complete(publication, temporary, verify);
     });

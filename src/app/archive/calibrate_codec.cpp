@@ -15,6 +15,7 @@
 #include "app/job/job_file.h"
 #include "app/plan/memory_check.h"
 #include "app/run/batch_tokens.h"
+#include "app/run/input_watch.h"
 #include "app/run/library_versions.h"
 #include "app/run/model_input.h"
 #include "app/run/output_lock.h"
@@ -253,6 +254,7 @@ void print_summary(const Job& job, const KvCodec& codec, double seconds) {
 
 int calibrate_codec(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
+  const InputWatch inputs(job);
   start_threads(world, log);
   const double memory = memory_of_rank(job.run, world);
   std::optional<Prepared> prepared;
@@ -290,6 +292,7 @@ int calibrate_codec(const Job& job, const Comm& world, const Log& log) {
       std::fprintf(stderr, "headspan: stopped by a signal: %s is not written\n", escaped(path).c_str());
     return 1;
   }
+  agree(world, [&] { inputs.check(); });
   publish_codec(job, *prepared, codec,
                 {path, id, sha256_hex(to_ini(job, Command::archive_calibrate)), lock.get()}, world);
   if (world.is_root()) print_summary(job, codec, steady_seconds() - start);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "app/job/job_file.h"
+#include "app/run/input_watch.h"
 #include "app/run/output_lock.h"
 #include "app/run/rank_resources.h"
 #include "app/run/run_clock.h"
@@ -207,6 +208,7 @@ KvTensorsWriter::Format format_of(const std::string& path) {
 
 int decode_archive(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
+  const InputWatch inputs(job);
   const Job::Archive& archive = job.archive;
   start_threads(world, log);
   std::unique_ptr<const Decoding> decoding;
@@ -224,7 +226,10 @@ int decode_archive(const Job& job, const Comm& world, const Log& log) {
     publish(
         world,
         {archive.output, id, sha256_hex(to_ini(job, Command::archive_decode)), lock.get(), /*is_hdf5=*/false},
-        [&](const std::string& path) { write_tensors(*decoding, path, format, world); },
+        [&](const std::string& path) {
+          write_tensors(*decoding, path, format, world);
+          agree(world, [&] { inputs.check(); });
+        },
         [](const std::string& path) { KvTensors{path}; });
   } catch (const Stopped&) {
     if (world.is_root())

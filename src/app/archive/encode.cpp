@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "app/job/job_file.h"
+#include "app/run/input_watch.h"
 #include "app/run/output_lock.h"
 #include "app/run/rank_resources.h"
 #include "app/run/run_clock.h"
@@ -175,6 +176,7 @@ int step_of(const Job::Archive& archive, const KvCodec& codec) {
 
 int encode_archive(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
+  const InputWatch inputs(job);
   const Job::Archive& archive = job.archive;
   start_threads(world, log);
   std::unique_ptr<const Encoding> encoding;
@@ -190,7 +192,11 @@ int encode_archive(const Job& job, const Comm& world, const Log& log) {
     publish(
         world,
         {archive.output, id, sha256_hex(to_ini(job, Command::archive_encode)), lock.get(), /*is_hdf5=*/false},
-        [&](const std::string& path) { write_archive(*encoding, path, world); }, verify);
+        [&](const std::string& path) {
+          write_archive(*encoding, path, world);
+          agree(world, [&] { inputs.check(); });
+        },
+        verify);
   } catch (const Stopped&) {
     if (world.is_root())
       std::fprintf(stderr, "headspan: stopped by a signal: %s is not written\n",

@@ -17,6 +17,7 @@
 #include "app/job/job_rules.h"
 #include "app/plan/memory_check.h"
 #include "app/run/batch_tokens.h"
+#include "app/run/input_watch.h"
 #include "app/run/library_versions.h"
 #include "app/run/model_input.h"
 #include "app/run/output_lock.h"
@@ -214,6 +215,7 @@ void print_stopped(const std::string& plan) {
 
 int calibrate(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
+  const InputWatch inputs(job);
   start_threads(world, log);
   const double memory = memory_of_rank(job.run, world);
   Prepared prepared;
@@ -252,6 +254,7 @@ int calibrate(const Job& job, const Comm& world, const Log& log) {
     if (world.is_root()) print_stopped(job.compress.plan);
     return 1;
   }
+  agree(world, [&] { inputs.check(); });
   publish_plan(job, prepared, plan,
                {job.compress.plan, id, sha256_hex(to_ini(job, Command::calibrate)), lock.get()}, world);
   if (world.is_root())

@@ -45,9 +45,15 @@ void AnswerFile::read(const std::string& identity, const Log& log) {
   for (std::size_t request = 0; request < lines_.size(); ++request)
     if (has(request)) kept += std::to_string(request) + " " + lines_[request];
   const std::string temporary = part() + ".tmp";  // a run killed here leaves the old PATH.part
-  file_.emplace(temporary);
-  file_->append(kept);
-  fs::rename(temporary, part());
+  try {
+    file_.emplace(temporary);
+    file_->append(kept);
+    fs::rename(temporary, part());
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
 }
 
 void AnswerFile::store(const std::string& numbered_line) {

@@ -10,6 +10,7 @@
 #include "app/evaluate/cache_speed.h"
 #include "app/evaluate/evaluate_input.h"
 #include "app/run/cached_model.h"
+#include "app/run/input_watch.h"
 #include "app/run/output_lock.h"
 #include "app/run/rank_resources.h"
 #include "app/run/run_clock.h"
@@ -280,6 +281,7 @@ Json run(const Job& job, const EvaluateInput& prepared, const ProcessLayout& pro
 
 int evaluate(const Job& job, const Comm& world, const Log& log) {
   const double start = steady_seconds();
+  const InputWatch inputs(job);
   const std::optional<int> gpu = choose_gpu(job.run, world);
   start_threads(world, log);
   const double memory = gpu ? gpu_memory_of_rank(job.run, world, *gpu) : memory_of_rank(job.run, world);
@@ -312,6 +314,7 @@ int evaluate(const Job& job, const Comm& world, const Log& log) {
   }
   agree(world, [&] {
     if (lock) lock->check();
+    inputs.check();
   });
   answers->publish();
   agree(world, [&] {

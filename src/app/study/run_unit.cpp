@@ -10,6 +10,7 @@
 
 #include "app/capture/unit_state.h"
 #include "app/run/output_lock.h"
+#include "app/run/write_target.h"
 #include "app/sources/gram_source.h"
 #include "app/sources/run_attributes.h"
 #include "app/sources/value_range.h"
@@ -198,8 +199,8 @@ void publish_grams(const UnitRun& run, const Publication& publication, const Net
 
 }  // namespace
 
-void run_unit(const Job& job, const Unit& unit, const ProcessLayout& processes, RunClock& clock,
-              const Log& log) {
+void run_unit(const Job& job, const Unit& unit, const InputWatch& inputs, const ProcessLayout& processes,
+              RunClock& clock, const Log& log) {
   const Comm& group = processes.group();
   const std::string id = group.broadcast(job_id(), 0);
   const std::unique_ptr<LockFile> lock = take_lock(unit.result_path(job.output.directory), id, group, log);
@@ -209,6 +210,16 @@ void run_unit(const Job& job, const Unit& unit, const ProcessLayout& processes, 
     if (group.is_root()) published = is_published(job, unit, notices);
   });
   if (group.max(published ? 1 : 0) == 1) return log.event("published before", {{"unit", unit.name}});
+  std::vector<std::string> checkpoints = checkpoint_files(unit.path);
+  for (const std::string& file : checkpoint_files(unit.reference)) checkpoints.push_back(file);
+  const InputWatch of_unit(checkpoints);
+  const auto check_inputs = [&] {
+    agree(group, [&] {
+      if (!group.is_root()) return;
+      inputs.check();
+      of_unit.check();
+    });
+  };
   Profile profile;
   const UnitRun run{job, unit, processes, clock, log, profile, lock.get()};
   UnitEvidence evidence = gather_evidence(run);
@@ -216,6 +227,7 @@ void run_unit(const Job& job, const Unit& unit, const ProcessLayout& processes, 
                       job.predict.pool, job.predict.references};
   Publication publication{unit.result_path(job.output.directory), id, sha256_hex(unit_identity(job, unit)),
                           lock.get()};
+  check_inputs();
   if (job.output.save_gram) {
     const Profile::Phase phase = profile.enter("save_gram");
     Publication grams = publication;

@@ -154,8 +154,8 @@ void tell_begin(const Job& job, const Plan& plan, std::int64_t taken, double sta
 
 /// Takes units from the counter until none is left or the clock says stop, and runs them. Collective over
 /// world.
-Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& processes, RunClock& clock,
-                  const Log& log) {
+Outcome run_units(const Job& job, const Plan& plan, const InputWatch& inputs, const ProcessLayout& processes,
+                  RunClock& clock, const Log& log) {
   Outcome outcome;
   SharedCounter counter(processes.world(), processes.group_number(), processes.groups());
   if (processes.groups() > 1 && !counter.is_shared())
@@ -174,7 +174,7 @@ Outcome run_units(const Job& job, const Plan& plan, const ProcessLayout& process
       outcome.stopped = !first && clock.next(processes.group()) == RunClock::Step::save_and_stop;
       if (outcome.stopped) break;
       tell_begin(job, plan, u, start, log);
-      run_unit(job, plan.units[static_cast<std::size_t>(u)], processes, clock, log);
+      run_unit(job, plan.units[static_cast<std::size_t>(u)], inputs, processes, clock, log);
       ++outcome.done;
       first = false;
     } catch (const Stopped& stop) {
@@ -240,6 +240,7 @@ int report_failures(const Outcome& outcome, const Comm& world) {
 
 int study(const Job& asked, const Comm& world, const Log& log, bool dry_run) {
   const double start = steady_seconds();
+  const InputWatch inputs(asked);
   RunClock clock(asked.run);
   const std::optional<int> gpu = choose_gpu(asked.run, world);
   const int threads = start_threads(world, log);
@@ -265,7 +266,7 @@ int study(const Job& asked, const Comm& world, const Log& log, bool dry_run) {
                       {"version", program_version()}});
   const ProcessLayout processes(world, to_int(job.run.groups), plan.tensor_parallel, job.run.grid, gpu,
                                 plan.gpu_memory);
-  const Outcome outcome = run_units(job, plan, processes, clock, log);
+  const Outcome outcome = run_units(job, plan, inputs, processes, clock, log);
   const int code = report_failures(outcome, world);
   if (code == 3) report_stop(outcome, processes, plan.units.size());
   if ((code == 0 || code == 3) && world.is_root())

@@ -76,14 +76,22 @@ std::string how_to_fill(const std::string& folder) {
          ", or study random weights, model.init = random";
 }
 
+/// Throws what an error of the system means: a folder that the user may not read is wrong input.
+[[noreturn]] void throw_unreadable(const std::string& folder, const std::error_code& error) {
+  if (error == std::errc::permission_denied)
+    throw InputError(folder, "", "", "cannot be read: " + error.message(), "make the folder readable");
+  throw Error(printable(folder) + ": cannot be read: " + error.message());
+}
+
 void check_folder(const std::string& folder) {
   std::error_code error;
-  if (!fs::exists(folder, error))
+  const fs::file_status found = fs::status(folder, error);
+  if (found.type() == fs::file_type::not_found)
     throw InputError(folder, "", "", "does not exist", how_to_get(folder, kExpected));
-  if (!fs::is_directory(folder, error)) throw InputError(folder, "", "", "is not a folder", kExpected);
+  if (found.type() == fs::file_type::none) throw_unreadable(folder, error);
+  if (!fs::is_directory(found)) throw InputError(folder, "", "", "is not a folder", kExpected);
   fs::directory_iterator files(folder, error);
-  if (error)
-    throw InputError(folder, "", "", "cannot be listed: " + error.message(), "make the folder readable");
+  if (error) throw_unreadable(folder, error);
   for (const auto& file : files)
     if (is_partial(file.path())) throw_partial(file.path().string());
   if (fs::exists(fs::path(folder) / "config.json", error)) return;

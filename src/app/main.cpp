@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <optional>
 
 #include "app/archive/calibrate_codec.h"
@@ -80,10 +79,8 @@ int run_command(const Request& request, const std::exception_ptr& failure,
                 std::optional<LostRankWatch>& watch) {
   try {
     return run_command(request, failure, Comm::duplicate(MPI_COMM_WORLD), watch);
-  } catch (const std::bad_alloc&) {
-    abort_job("out of memory");  // this rank fails alone: the others would wait for it
   } catch (const std::exception& e) {
-    abort_job(error_message(e));
+    abort_job(error_message(e));  // this rank fails alone: the others would wait for it
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "base/printable.h"
 
@@ -27,6 +28,7 @@ InputError::InputError(const std::string& file, const std::string& field, const 
     : std::runtime_error(input_line(file, field, value, wrong, right)) {}
 
 std::string error_message(const std::exception& exception) {
+  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return "out of memory";
   const std::string what = exception.what();
   const bool ours = dynamic_cast<const Error*>(&exception) != nullptr ||
                     dynamic_cast<const InputError*>(&exception) != nullptr;

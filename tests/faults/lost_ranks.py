@@ -4,6 +4,7 @@ an undisturbed run. Prints a row of a table for each fault and command.
 
 usage: lost_ranks.py HEADSPAN MPIEXEC FAILING_NEW KILLS [COMMAND...]
 """
+import contextlib
 import json
 import os
 import random
@@ -134,7 +135,8 @@ class Job:
                 code = run.wait(timeout=SECONDS_TO_END)
             except subprocess.TimeoutExpired:
                 for rank in ranks:
-                    os.kill(rank, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(rank, signal.SIGKILL)
                 run.wait()
                 told = (self.folder / "log").read_text()
                 if fault.signal == signal.SIGSTOP and "status=done" in told:  # after its work: only the launcher waits for it

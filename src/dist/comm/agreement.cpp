@@ -1,17 +1,11 @@
 #include "dist/comm/agreement.h"
 
 #include <exception>
-#include <new>
 
 namespace headspan {
 namespace {
 
 thread_local int agreed_errors = 0;  // that exist in this thread
-
-/// Returns what a failure of this rank is called.
-std::string describe(const std::exception& e) {
-  return dynamic_cast<const std::bad_alloc*>(&e) != nullptr ? "out of memory" : error_message(e);
-}
 
 }  // namespace
 
@@ -42,24 +36,13 @@ void agree(const Comm& comm, const std::function<void()>& step) {
     line = e.what();
   } catch (const std::exception& e) {
     code = 1;
-    line = "rank " + std::to_string(world_rank()) + ": " + describe(e);
+    line = "rank " + std::to_string(world_rank()) + ": " + error_message(e);
   }
   const int first = comm.min(code == 0 ? comm.size() : comm.rank());
   if (first == comm.size()) return;
   line = comm.broadcast(line, first);
   comm.broadcast(&code, 1, first);
   throw AgreedError(line, code);
-}
-
-void run_together(const Comm& comm, const std::function<void()>& step) {
-  try {
-    step();
-  } catch (const AgreedError&) {
-    throw;
-  } catch (const std::exception& e) {
-    if (comm.size() > 1) abort_job(describe(e));
-    agree(comm, [] { throw; });
-  }
 }
 
 }  // namespace headspan

@@ -31,8 +31,4 @@ bool unwinds_alone();
 /// as bad_alloc) on any rank, throws AgreedError on all. Collective over comm.
 void agree(const Comm& comm, const std::function<void()>& step);
 
-/// Runs `step`, which communicates over comm. Throws AgreedError if it did on all ranks. Any other exception
-/// is of this rank alone, while the others wait for it: it ends the job (abort_job). Collective over comm.
-void run_together(const Comm& comm, const std::function<void()>& step);
-
 }  // namespace headspan

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/process/heartbeat.h"
@@ -12,6 +13,7 @@ namespace headspan {
 namespace {
 
 constexpr double kBeatSeconds = 0.5;
+constexpr double kGreetSeconds = 1;
 constexpr int kLastBeats = 3;  // packets may be lost
 
 std::int64_t random_key(const Comm& world) {
@@ -40,6 +42,14 @@ struct LostRankWatch::Ring {
   std::unique_ptr<Watchdog> thread;
 
   explicit Ring(std::int64_t key) : heartbeat(static_cast<std::uint64_t>(key)) {}
+
+  /// Sends the first beats, and waits for those of the left neighbour; not for long, as the network may
+  /// refuse them.
+  void greet() {
+    const double start = steady_seconds();
+    while (!poll().running && steady_seconds() - start < kGreetSeconds)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 
   /// Tells the neighbour that there will be no more beats.
   void leave() const {
@@ -70,6 +80,7 @@ LostRankWatch::LostRankWatch(const Comm& world, double seconds) {
                            all[static_cast<std::size_t>(left)].host.data() +
                            " has given no sign of life for " + seconds_text(seconds) +
                            " s (run.heartbeat_seconds): it is stopped, or its node or the network has failed";
+  ring_->greet();
   ring_->thread = std::make_unique<Watchdog>(
       std::chrono::milliseconds(std::llround(1000 * seconds)), [ring = ring_.get()] { return ring->poll(); },
       [ring = ring_.get(), lost](const std::string&) {

@@ -100,6 +100,12 @@ void H5Handle::close() {
   }
 }
 
+void H5Handle::abandon() {
+  if (id_ < 0) return;
+  id_ = H5I_INVALID_HID;
+  if (close_failure.empty()) close_failure = "a file is left open";
+}
+
 H5Handle h5_string_type(std::size_t bytes) {
   H5Handle type(HS_H5(H5Tcopy(H5T_C_S1)), H5Tclose);
   HS_H5(H5Tset_size(type.get(), bytes));

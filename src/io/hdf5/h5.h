@@ -67,8 +67,8 @@ class H5Handle {
   H5Handle& operator=(H5Handle&& other) noexcept;
 
   hid_t get() const { return id_; }
-  void close();  ///< Closes now; throws H5Error on failure. Does nothing if empty.
-  void abandon() { id_ = H5I_INVALID_HID; }  ///< Leaves it open for good.
+  void close();    ///< Closes now; throws H5Error on failure. Does nothing if empty.
+  void abandon();  ///< Leaves it open for good, which h5_close_failure then says.
 
  private:
   hid_t id_ = H5I_INVALID_HID;

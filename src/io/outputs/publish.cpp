@@ -154,7 +154,17 @@ void publish(const Comm& comm, const Publication& publication,
       make_folder(folder_of(path));
       remove_leftovers(path);
     });
-    run_together(comm, [&] { write(temporary); });
+    agree(comm, [&] {
+      try {
+        write(temporary);
+      } catch (const AgreedError&) {
+        throw;
+      } catch (const std::exception& e) {
+        // Alone, while the others go on with the file: they would wait for this rank.
+        if (comm.size() > 1 && !h5_close_failure().empty()) abort_job(error_message(e));
+        throw;
+      }
+    });
     agree(comm, [&] {
       if (comm.is_root()) complete(publication, temporary, verify);
     });

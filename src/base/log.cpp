@@ -39,7 +39,7 @@ void Log::notice(const std::string& text) const {
 }
 
 void Log::next(const std::string& command) const {
-  if (speaks()) line("headspan: next: " + command);
+  if (speaks()) line("next: " + command);
 }
 
 void Log::warning(const std::string& text) const {

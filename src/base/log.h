@@ -34,7 +34,7 @@ class Log {
   /// Prints "headspan: warning: TEXT": the result will not be all that was asked for.
   void warning(const std::string& text) const;
 
-  /// Prints "headspan: next: COMMAND": what a user may run now.
+  /// Prints "next: COMMAND": what a user may run now.
   void next(const std::string& command) const;
 
   bool speaks() const { return speaks_ && verbosity_ != Verbosity::quiet; }  ///< but for warnings

@@ -138,7 +138,7 @@ class Results(unittest.TestCase):
     def test_folder(self):
         code, out, error = run("inspect", FOLDER / "results")
 
-        self.assertEqual((code, error), (0, ""))
+        self.assertEqual((code, error), (0, f"next: headspan-report report {FOLDER}/results\n"))
         with h5py.File(FIRST) as file:
             n_fit = int(file["v"].attrs["n_fit"])
         self.assertIn(f"n_fit {n_fit}, n_heldout {TOKENS - n_fit}", out)

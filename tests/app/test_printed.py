@@ -118,7 +118,7 @@ class Printed(StudyTest):
 
     def test_the_next_command(self):
         def next_of(run):
-            return re.findall(r"^headspan: next: (.*)$", run.stderr, re.MULTILINE)
+            return re.findall(r"^next: (.*)$", run.stderr, re.MULTILINE)
         self.assertEqual(next_of(self.swept), [f"headspan inspect '{self.folder}/a b'"])
         self.assertEqual(next_of(self.answer("plan", self.folder / "job.ini", "--ranks", 4)),
                          [f"mpirun -n 4 headspan study {self.folder}/job.ini"])

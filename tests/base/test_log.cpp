@@ -92,7 +92,7 @@ TEST(Log, NamesTheNextCommand) {
 
   Log(true, out.get()).next("headspan inspect results");
 
-  EXPECT_EQ(out.text(), "headspan: next: headspan inspect results\n");
+  EXPECT_EQ(out.text(), "next: headspan inspect results\n");
 }
 
 }  // namespace

@@ -105,7 +105,10 @@ int report(const std::exception& e) {
 int print_answer(const Request& request, char** argv) {
   if (request.version && use_best_blas_core()) start_again(argv);
   std::string answer = request.answer;
-  if (request.version) answer += (describe_blas().empty() ? "" : describe_blas() + "\n") + list_libraries();
+  if (request.version) {
+    const std::string blas = describe_blas();
+    answer += (blas.empty() ? "" : blas + "\n") + list_libraries();
+  }
   if (is_first_process()) std::fputs(answer.c_str(), stdout);
   return 0;
 }

@@ -19,26 +19,24 @@ void check_at_most(const char* key, std::int64_t asked, std::int64_t heads, std:
                      "at most " + std::to_string(limit));
 }
 
-/// Sets what the rounding of the products of a Gram comes to. `split` rounds to 23 bits of the largest value,
-/// which is taken to be at most 8 standard deviations.
-void set_rounding(Precision precision, FitRules& rules) {
+struct Rounding {
+  double sums, values;  ///< as FitRules has them
+};
+
+/// Returns what the rounding of the products of a Gram comes to. `split` rounds to 23 bits of the largest
+/// value, which is taken to be at most 8 standard deviations.
+Rounding rounding_of(Precision precision) {
   switch (precision) {
     case Precision::float64:
-      rules.sum_rounding = 0x1p-52;
-      return;
+      return {0x1p-52, 0};
     case Precision::split:
-      rules.sum_rounding = 0x1p-34;
-      rules.value_rounding = 0x1p-21;
-      return;
+      return {0x1p-34, 0x1p-21};
     case Precision::float32:
-      rules.sum_rounding = 0x1p-23;
-      rules.value_rounding = 0x1p-24;
-      return;
+      return {0x1p-23, 0x1p-24};
     case Precision::bfloat16:
-      rules.sum_rounding = 0x1p-17;
-      rules.value_rounding = 0x1p-9;
-      return;
+      return {0x1p-17, 0x1p-9};
   }
+  throw Error("no such precision");
 }
 
 }  // namespace
@@ -47,7 +45,9 @@ FitRules fit_rules(PredictMode mode, Dtype forward_dtype, Precision precision) {
   FitRules rules;
   rules.double_data = forward_dtype == Dtype::float64;
   rules.double_product = precision == Precision::float64;
-  set_rounding(precision, rules);
+  const Rounding rounding = rounding_of(precision);
+  rules.sum_rounding = rounding.sums;
+  rules.value_rounding = rounding.values;
   rules.paper = mode == PredictMode::paper;
   return rules;
 }

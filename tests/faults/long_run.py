@@ -19,6 +19,7 @@ from program import GOLDEN
 MODELS = ("olmo2_mha", "llama_gqa", "qwen3")
 TOKENS = 20_000
 GROWTH = 0.02  # of memory over the last half, at most
+WINDOWS = 20
 COMPUTING = ("forward", "gram", "overlap", "pairs", "heads", "selection", "ceiling")
 KEYS = {"model.manifest": "rows.tsv", "model.dtype": "float64", "tokens.path": "ids.bin", "tokens.sequence_length": 60,
         "tokens.limit": TOKENS, "predict.references": 2, "output.directory": "out"}
@@ -31,10 +32,13 @@ def prepare(folder, units):
 
 
 def status(process):
-    """Returns (resident KiB, shared KiB, open files) of a process; None if it has ended."""
+    """Returns (the most resident KiB since it was last asked, shared KiB, {open files}) of a process; None if it has ended."""
+    folder = Path(f"/proc/{process}")
     try:
-        told = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.MULTILINE))
-        return int(told["VmRSS"]), int(told["RssShmem"]), len(os.listdir(f"/proc/{process}/fd"))
+        told = dict(re.findall(r"^(\w+):\s+(\d+) kB", (folder / "status").read_text(), re.MULTILINE))
+        (folder / "clear_refs").write_text("5")  # VmHWM begins again
+        files = {(file.name, os.readlink(file)) for file in (folder / "fd").iterdir()}
+        return int(told["VmHWM"]), int(told["RssShmem"]), files
     except (KeyError, OSError):
         return None
 
@@ -51,18 +55,19 @@ class Study:
         return Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
 
     def watch(self):
-        """Runs the study. Returns samples [instant, rank, (resident, shared, open files)] after the first unit, and what it printed."""
+        """Runs the study. Returns samples [instant][rank] of status() after the first unit, and what it printed."""
         samples = []
         with open(self.folder / "log", "w", encoding="utf-8") as log:
             run = subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.folder)
             while run.poll() is None:
-                time.sleep(0.1)
-                if " published unit=" in (self.folder / "log").read_text():
-                    sample = [status(process) for process in self.processes(run)]
-                    samples += [sample] if len(sample) == self.ranks and None not in sample else []
+                time.sleep(0.02)
+                sample = [status(process) for process in self.processes(run)]
+                told = (self.folder / "log").read_text()
+                if " published unit=" in told and "status=done" not in told and len(sample) == self.ranks and None not in sample:
+                    samples.append(sample)
         told = (self.folder / "log").read_text()
         assert run.returncode == 0, told
-        return np.array(samples, float), told
+        return samples, told
 
     def seconds_of_another(self):
         """Returns how long a study takes that finds everything finished."""
@@ -72,17 +77,20 @@ class Study:
         return time.monotonic() - begin
 
 
+def over_time(samples):
+    """Returns the most resident memory, the most shared memory and the number of files that were open all the time, in each of WINDOWS
+    parts of a rank's samples. A part is some units long: what one of them opens and takes for itself does not count as growth."""
+    parts = [samples[len(samples) * part // WINDOWS:len(samples) * (part + 1) // WINDOWS] for part in range(WINDOWS)]
+    columns = [tuple(zip(*part, strict=True)) for part in parts]
+    return tuple(np.array(values, float) for values in zip(
+        *((max(resident), max(shared), len(set.intersection(*files))) for resident, shared, files in columns), strict=True))
+
+
 def growth(values):
-    """Returns by what part a straight line through the last half of the values rises."""
+    """Returns by how much the last half of the values rises: the median slope between two of them, times their number."""
     last = values[len(values) // 2:]
-    slope, _ = np.polyfit(np.arange(len(last)), last, 1)
-    return slope * len(last) / max(last.mean(), 1)
-
-
-def gained(values):
-    """Returns how much higher the least of the last half is than that of the first."""
-    half = len(values) // 2
-    return max(0, values[half:].min() - values[:half].min())
+    first, second = np.triu_indices(len(last), 1)
+    return np.median((last[second] - last[first]) / (second - first)) * len(last)
 
 
 def phases(told):
@@ -97,14 +105,13 @@ def measure(study, units):
     samples, told = study.watch()
     seconds = phases(told)
     unit = float(re.search(r"^status=done units=\d+ .* seconds=(\S+)", told, re.MULTILINE)[1]) / units
-    each = range(study.ranks)
-    resident, shared, files = (samples[:, :, column] for column in range(3))
-    grows = max(growth(resident[:, rank]) for rank in each)
-    more_shared, more_files = (max(gained(column[:, rank]) for rank in each) for column in (shared, files))
-    violations = (grows > GROWTH) + (more_shared > GROWTH * resident.max()) + (more_files > 0)
+    ranks = [over_time([sample[rank] for sample in samples]) for rank in range(study.ranks)]
+    most = max(resident.max() for resident, _, _ in ranks)
+    grows, more_shared, more_files = (max(growth(rank[column]) for rank in ranks) for column in range(3))
+    violations = (grows > GROWTH * most) + (more_shared > GROWTH * most) + (more_files >= 1)
     times = [unit, sum(seconds[name] for name in COMPUTING), seconds["save"] + seconds["publish"],
              unit - sum(seconds.values()), study.seconds_of_another() / units]
-    return violations, [f"{resident.max() / 1024:.1f} MiB", f"{100 * grows:+.2f} %", f"{more_files:.0f}", f"{more_shared / 1024:.1f} MiB",
+    return violations, [f"{most / 1024:.1f} MiB", f"{100 * grows / most:+.2f} %", f"{more_files:.0f}", f"{more_shared / 1024:.1f} MiB",
                         *(f"{1000 * time:.1f} ms" for time in times)]
 
 

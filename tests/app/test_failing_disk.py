@@ -1,16 +1,18 @@
 """A disk that fails in the middle of a text file is an error, not the end of the file; one that fails once is tried again. A run
-that is killed while it copies answers of an earlier run loses none.
+that is killed while it copies answers of an earlier run loses none. Nothing is kept of weights that are replaced while they are read.
 
 usage: test_failing_disk.py HEADSPAN MPIEXEC FAILING_DISK [unittest's arguments]
 """
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+from forward import read_safetensors, write_safetensors
 from program import GOLDEN, StudyTest, main
 
 LINES = 40
@@ -65,6 +67,34 @@ class FailingDisk(StudyTest):
                                  FAILING_DISK="write */kept.jsonl.part* kill 1")
         self.assertNotEqual(run.returncode, 0, "it was not killed")
         self.assertEqual(part.read_text(), "1 {}\n" * LINES)
+
+    def test_weights_that_are_replaced(self):
+        """They are replaced before a read, and afterwards put back."""
+        model = self.folder / "model"
+        shutil.copytree(GOLDEN / "llama_gqa", model)
+        weights, other, trace = model / "model.safetensors", model / "model.safetensors.other", self.folder / "trace"
+        evaluate = ("evaluate", f"--model.path={model}", "--evaluate.cache=full", "--evaluate.requests=scored.jsonl",
+                    "--evaluate.answers=of_one.jsonl")
+        study = ("study", f"--model.path={model}", "--tokens.path=tokens.bin", "--output.directory=of_one")
+        for command, out in (evaluate, self.folder / "of_one.jsonl"), (study, self.folder / "of_one"):
+            trace.write_text("")
+            run = self.run_preloaded(command, FAILING_DISK=f"read {weights} trace={trace} 1+")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            expected = out.read_bytes() if out.is_file() else None
+            out.unlink() if out.is_file() else shutil.rmtree(out)
+            reads = len(trace.read_text().splitlines())
+            self.assertGreater(reads, 1)
+            for read in (1, reads // 2, reads):
+                shutil.copy(weights, model / "kept")
+                write_safetensors(other, {name: 2 * w.astype("<f4") for name, w in read_safetensors(weights).items()})
+                run = self.run_preloaded(command, FAILING_DISK=f"read {weights} replace {read}")
+                self.assertRegex(run.stderr, f"headspan: .*{weights}: was changed while it was read: .*run again")
+                self.assertEqual((run.returncode, list(self.folder.glob("of_one.jsonl*")), list(self.folder.glob("of_one/**/*.h5*"))),
+                                 (1, [], []))
+                (model / "kept").rename(weights)
+            run = self.run_preloaded(command)
+            self.assertEqual((run.returncode, expected), (0, out.read_bytes() if out.is_file() else None), run.stderr)
+            out.unlink() if out.is_file() else shutil.rmtree(out)
 
     PLAN = ("plan", "--ranks=1", "--rates=rates.ini", f"--model.path={GOLDEN / 'llama_gqa'}", "--tokens.path=tokens.bin",
             "--output.directory=out")

@@ -237,8 +237,8 @@ Json archive_of(const std::string& codec, const Recoder& recoder, const ProcessL
 
 /// Loads the model, scores the texts, answers the requests and measures the cache; returns the summary.
 /// Throws Stopped. Collective over the group.
-Json run(const Job& job, const EvaluateInput& prepared, const ProcessLayout& processes, double memory,
-         const Log& log, std::optional<AnswerFile>& answers) {
+Json run(const Job& job, const EvaluateInput& prepared, const InputWatch& inputs,
+         const ProcessLayout& processes, double memory, const Log& log, std::optional<AnswerFile>& answers) {
   const Job::Evaluate& rule = job.evaluate;
   const Transformer transformer = load_model(job.model, prepared.input, true, processes, log, job.model.path);
   std::optional<Recoder> recoder;
@@ -265,6 +265,7 @@ Json run(const Job& job, const EvaluateInput& prepared, const ProcessLayout& pro
       {"prefill", word_of(prefill_words(), model->exact_prefill() ? Prefill::exact : Prefill::compressed)}};
   summary["weights"] = compare_weights(job.model.path, prepared, log);
   summary["texts"] = score_texts(rule, prepared, *model, log);
+  agree(processes.group(), [&] { inputs.check(); });  // answers are kept, also if the run fails
   const std::size_t scored = prepared.scored.size();
   answers.emplace(processes.group(), rule.answers, prepared.identity, scored + prepared.generated.size(),
                   log);
@@ -308,7 +309,7 @@ int evaluate(const Job& job, const Comm& world, const Log& log) {
     if (!job.evaluate.answers.empty()) lock = take_lock(job.evaluate.answers, id, world, log);
     for (const Text& text : prepared.texts) tell(text.sample, log);
     processes.emplace(world, 1, tensor_parallel, std::nullopt, gpu);
-    summary = run(job, prepared, *processes, memory, log, answers);
+    summary = run(job, prepared, inputs, *processes, memory, log, answers);
   } catch (const Stopped&) {
     return tell_stopped(job.evaluate, answers, world, start);
   }

@@ -20,8 +20,8 @@ class InputWatch {
   /// it begins, and not the checkpoints that a manifest names. Local.
   explicit InputWatch(const Job& job);
 
-  /// Throws Error, which names the first file that was changed, replaced or removed since. Call it when all
-  /// is computed and nothing is published. Local.
+  /// Throws Error, which names the first file that was changed, replaced or removed since. Call it when the
+  /// files are read, before anything is kept that is made of them. Local.
   void check() const;
 
  private:

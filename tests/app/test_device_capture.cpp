@@ -246,7 +246,8 @@ TEST_P(DeviceCapture, ResumesInAnyPass) {
     for (; grams.empty(); ++runs) {
       RunClock clock(job.run);
       Profile unused;
-      const UnitRun run{job, unit, processes, clock, silent_, unused, nullptr};
+      const InputWatch none(std::vector<std::string>{});
+      const UnitRun run{job, unit, processes, clock, silent_, unused, nullptr, none};
       const UnitState state(run, streams, "", nullptr, names);
       try {
         grams = capture(&state);

@@ -1,5 +1,5 @@
 """A disk that fails in the middle of a text file is an error, not the end of the file; one that fails once is tried again. A run
-that is killed while it copies answers of an earlier run loses none. Nothing is kept of weights that are replaced while they are read.
+that is killed while it copies answers of an earlier run loses none. Nothing is kept of an input that is replaced.
 
 usage: test_failing_disk.py HEADSPAN MPIEXEC FAILING_DISK [unittest's arguments]
 """
@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
 from forward import read_safetensors, write_safetensors
+from lost_ranks import same
 from program import GOLDEN, StudyTest, main
+from test_determinism import without_dates
 
 LINES = 40
 
@@ -35,8 +38,9 @@ class FailingDisk(StudyTest):
         (cls.folder / name).write_text("".join(f"{line}\n" for line in lines))
 
     def run_preloaded(self, arguments, **rules):
-        return subprocess.run([self.program, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=60,
-                              env={**os.environ, "LD_PRELOAD": self.library, **rules}, check=False)
+        launcher = [self.mpiexec, "-n", "2"] if arguments[0] == "study" else []
+        return subprocess.run([*launcher, self.program, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "LD_PRELOAD": self.library, "FAILING_RANK": "0", **rules}, check=False)
 
     def check(self, name, *arguments):
         """The first lines of the file `name` can be read, to the end of the tenth."""
@@ -68,33 +72,43 @@ class FailingDisk(StudyTest):
         self.assertNotEqual(run.returncode, 0, "it was not killed")
         self.assertEqual(part.read_text(), "1 {}\n" * LINES)
 
-    def test_weights_that_are_replaced(self):
-        """They are replaced before a read, and afterwards put back."""
+    def test_inputs_that_are_replaced(self):
+        """They are replaced before a read, and afterwards put back. Nothing is kept of the others."""
         model = self.folder / "model"
         shutil.copytree(GOLDEN / "llama_gqa", model)
-        weights, other, trace = model / "model.safetensors", model / "model.safetensors.other", self.folder / "trace"
+        weights, tokens = model / "model.safetensors", self.folder / "few.bin"
+        write_safetensors(weights.with_name("other"), {name: 2 * w.astype("<f4") for name, w in read_safetensors(weights).items()})
+        self.write_tokens("few.bin", [5, 9] * 1000)
+        self.write_tokens("other", [7, 5] * 1000)
         evaluate = ("evaluate", f"--model.path={model}", "--evaluate.cache=full", "--evaluate.requests=scored.jsonl",
-                    "--evaluate.answers=of_one.jsonl")
-        study = ("study", f"--model.path={model}", "--tokens.path=tokens.bin", "--output.directory=of_one")
-        for command, out in (evaluate, self.folder / "of_one.jsonl"), (study, self.folder / "of_one"):
-            trace.write_text("")
-            run = self.run_preloaded(command, FAILING_DISK=f"read {weights} trace={trace} 1+")
-            self.assertEqual(run.returncode, 0, run.stderr)
-            expected = out.read_bytes() if out.is_file() else None
-            out.unlink() if out.is_file() else shutil.rmtree(out)
-            reads = len(trace.read_text().splitlines())
-            self.assertGreater(reads, 1)
-            for read in (1, reads // 2, reads):
-                shutil.copy(weights, model / "kept")
-                write_safetensors(other, {name: 2 * w.astype("<f4") for name, w in read_safetensors(weights).items()})
-                run = self.run_preloaded(command, FAILING_DISK=f"read {weights} replace {read}")
-                self.assertRegex(run.stderr, f"headspan: .*{weights}: was changed while it was read: .*run again")
-                self.assertEqual((run.returncode, list(self.folder.glob("of_one.jsonl*")), list(self.folder.glob("of_one/**/*.h5*"))),
-                                 (1, [], []))
-                (model / "kept").rename(weights)
-            run = self.run_preloaded(command)
-            self.assertEqual((run.returncode, expected), (0, out.read_bytes() if out.is_file() else None), run.stderr)
-            out.unlink() if out.is_file() else shutil.rmtree(out)
+                    "--evaluate.answers=out/answers.jsonl")
+        study = ("study", f"--model.path={model}", "--tokens.path=few.bin", "--tokens.sequence_length=20", "--output.directory=out",
+                 "--run.save_minutes=0.00001")
+        for command, path in (evaluate, weights), (study, weights), (study, tokens):
+            self.check_replaced(command, path)
+
+    def check_replaced(self, command, path):
+        out, kept, trace = self.folder / "out", path.with_name("kept"), self.folder / "trace"
+        trace.write_text("")
+        expected = self.written(self.run_preloaded(command, FAILING_DISK=f"read {path} trace={trace} 1+"))
+        reads = len(trace.read_text().splitlines())
+        self.assertGreater(reads, 1)
+        for read in (1, reads // 2, reads * 3 // 4, reads):
+            shutil.copy(path, kept)
+            shutil.copy(path.with_name("other"), f"{path}.other")
+            run = self.run_preloaded(command, FAILING_DISK=f"read {path} replace {read}")
+            self.assertRegex(run.stderr, f"headspan: .*{path.name}: was changed while it was read: .*run again")
+            self.assertEqual((run.returncode, [*out.rglob("*.h5"), *out.rglob("*.jsonl")]), (1, []))
+            kept.rename(path)
+            self.assertTrue(same(self.written(self.run_preloaded(command)), expected), f"{command[0]} of another {path.name}")
+
+    def written(self, run):
+        """Returns what a run has written, and removes it."""
+        self.assertEqual(run.returncode, 0, run.stderr)
+        out = self.folder / "out"
+        files = {path.name: without_dates(path) for path in out.rglob("*") if path.suffix in (".h5", ".jsonl")}
+        shutil.rmtree(out)
+        return files
 
     PLAN = ("plan", "--ranks=1", "--rates=rates.ini", f"--model.path={GOLDEN / 'llama_gqa'}", "--tokens.path=tokens.bin",
             "--output.directory=out")

@@ -1,5 +1,6 @@
 // A job of two ranks that rank 0 aborts while the other sleeps. `thread`: from a thread that may not call
-// MPI; `blocked`: with an MPI_Abort that never returns. It must end long before the sleeping rank wakes.
+// MPI; `blocked`: with an MPI_Abort that never returns; `alone`: as the others wait in a collective call that
+// it does not come to. It must end long before the sleeping rank wakes.
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -7,6 +8,8 @@
 
 #include <unistd.h>
 
+#include "base/error.h"
+#include "dist/comm/agreement.h"
 #include "dist/comm/mpi.h"
 
 namespace {
@@ -38,6 +41,11 @@ int main(int argc, char** argv) {
   const Comm world = Comm::duplicate(MPI_COMM_WORLD);
   const std::string how = argc > 1 ? argv[1] : "";
   blocked = how == "blocked";
+  if (how == "alone")
+    agree(world, [&] {
+      if (world.is_root()) throw Error("aborts: alone");
+      Comm::duplicate(MPI_COMM_WORLD).barrier();
+    });
   if (!world.is_root()) std::this_thread::sleep_for(std::chrono::minutes(5));
   const auto abort = [&] { abort_job("aborts: " + how); };
   if (how == "thread") std::thread(abort).join();

@@ -172,6 +172,9 @@ template <class T>
 void UnitState::save(Collector<T>& collector, const ItemsDone& items) const {
   const Comm& comm = run_.processes.group();
   collector.drain();
+  agree(comm, [&] {
+    if (comm.is_root()) run_.inputs.check();
+  });
   publish(
       comm, {path_, comm.broadcast(job_id(), 0), sha256_hex(unit_identity(run_.job, run_.unit)), run_.lock},
       [&](const std::string& temporary) {

@@ -31,12 +31,14 @@ std::vector<std::string> read_while_running(const Job& job) {
 
 }  // namespace
 
-InputWatch::InputWatch(const std::vector<std::string>& files) {
-  for (const std::string& path : files)
-    if (const std::string state = state_of(path); !state.empty()) states_[path] = state;
-}
+InputWatch::InputWatch(const std::vector<std::string>& files) { add(files); }
 
 InputWatch::InputWatch(const Job& job) : InputWatch(read_while_running(job)) {}
+
+void InputWatch::add(const std::vector<std::string>& files) {
+  for (const std::string& path : files)
+    if (const std::string state = state_of(path); !state.empty()) states_.emplace(path, state);
+}
 
 void InputWatch::check() const {
   for (const auto& [path, state] : states_)

@@ -20,6 +20,9 @@ class InputWatch {
   /// it begins, and not the checkpoints that a manifest names. Local.
   explicit InputWatch(const Job& job);
 
+  /// Remembers these files too; of those that it knows, what they were. Local.
+  void add(const std::vector<std::string>& files);
+
   /// Throws Error, which names the first file that was changed, replaced or removed since. Call it when the
   /// files are read, before anything is kept that is made of them. Local.
   void check() const;

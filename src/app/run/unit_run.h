@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/job/unit.h"
+#include "app/run/input_watch.h"
 #include "app/run/process_layout.h"
 #include "app/run/run_clock.h"
 #include "base/log.h"
@@ -18,7 +19,8 @@ struct UnitRun {
   RunClock& clock;
   const Log& log;
   Profile& profile;
-  const LockFile* lock;  ///< of the unit's result, on the root of the group
+  const LockFile* lock;      ///< of the unit's result, on the root of the group
+  const InputWatch& inputs;  ///< of the job and the unit, on the root of the group
 };
 
 }  // namespace headspan

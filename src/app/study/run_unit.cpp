@@ -210,24 +210,18 @@ void run_unit(const Job& job, const Unit& unit, const InputWatch& inputs, const 
     if (group.is_root()) published = is_published(job, unit, notices);
   });
   if (group.max(published ? 1 : 0) == 1) return log.event("published before", {{"unit", unit.name}});
-  std::vector<std::string> checkpoints = checkpoint_files(unit.path);
-  for (const std::string& file : checkpoint_files(unit.reference)) checkpoints.push_back(file);
-  const InputWatch of_unit(checkpoints);
-  const auto check_inputs = [&] {
-    agree(group, [&] {
-      if (!group.is_root()) return;
-      inputs.check();
-      of_unit.check();
-    });
-  };
+  InputWatch of_unit = inputs;
+  for (const std::string& folder : {unit.path, unit.reference}) of_unit.add(checkpoint_files(folder));
   Profile profile;
-  const UnitRun run{job, unit, processes, clock, log, profile, lock.get()};
+  const UnitRun run{job, unit, processes, clock, log, profile, lock.get(), of_unit};
   UnitEvidence evidence = gather_evidence(run);
   ResultHeader header{run_attributes(run, evidence), evidence.sample.sequences, evidence.sample.heldout,
                       job.predict.pool, job.predict.references};
   Publication publication{unit.result_path(job.output.directory), id, sha256_hex(unit_identity(job, unit)),
                           lock.get()};
-  check_inputs();
+  agree(group, [&] {
+    if (group.is_root()) of_unit.check();
+  });
   if (job.output.save_gram) {
     const Profile::Phase phase = profile.enter("save_gram");
     Publication grams = publication;

@@ -1,11 +1,26 @@
 #include "dist/comm/agreement.h"
 
 #include <exception>
+#include <memory>
+
+#include "base/process/watchdog.h"
 
 namespace headspan {
 namespace {
 
+constexpr std::chrono::seconds kPatience{20};
+
 thread_local int agreed_errors = 0;  // that exist in this thread
+
+/// Ends the job once this rank, which has failed, has waited for the others for kPatience.
+std::unique_ptr<Watchdog> watch_agreement(const std::string& failure) {
+  return std::make_unique<Watchdog>(
+      kPatience,
+      [] {
+        return Watchdog::Status{0, true, ""};
+      },
+      [failure](const std::string&) { abort_job(failure); });
+}
 
 }  // namespace
 
@@ -26,6 +41,7 @@ bool unwinds_alone() { return std::uncaught_exceptions() > 0 && agreed_errors ==
 void agree(const Comm& comm, const std::function<void()>& step) {
   int code = 0;
   std::string line;
+  std::unique_ptr<Watchdog> watch;
   try {
     step();
   } catch (const AgreedError& e) {
@@ -36,7 +52,9 @@ void agree(const Comm& comm, const std::function<void()>& step) {
     line = e.what();
   } catch (const std::exception& e) {
     code = 1;
-    line = "rank " + std::to_string(world_rank()) + ": " + error_message(e);
+    const std::string failure = error_message(e);
+    line = "rank " + std::to_string(world_rank()) + ": " + failure;
+    if (comm.size() > 1) watch = watch_agreement(failure);
   }
   const int first = comm.min(code == 0 ? comm.size() : comm.rank());
   if (first == comm.size()) return;

@@ -2,7 +2,7 @@
 cause is named once, no process stays, every file that is there is complete, and the same command then finishes with the files of
 an undisturbed run. Prints a row of a table for each fault and command.
 
-usage: lost_ranks.py HEADSPAN MPIEXEC FAILING_NEW KILLS [COMMAND...]
+usage: lost_ranks.py HEADSPAN MPIEXEC FAILING_NEW KILLS [COMMAND...]     MPIEXEC: or srun, under the tests' Slurm, on two nodes
 """
 import contextlib
 import json
@@ -23,6 +23,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "app"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "slurm"))
+from cluster import SlurmTest
 from program import GOLDEN
 from test_determinism import without_dates
 
@@ -37,7 +39,7 @@ class Fault(NamedTuple):
     keys: tuple = ()
 
 
-FAULTS = [Fault("is killed", signal.SIGKILL, r"exited on signal 9|signal 9 \(Killed\)"),
+FAULTS = [Fault("is killed", signal.SIGKILL, r"exited on signal 9|signal 9 \(Killed\)|task \d: Killed"),
           Fault("is stopped", signal.SIGSTOP, r"headspan: rank \d: rank \d on \S+ has given no sign of life for 2 s",
                 ("--run.heartbeat_seconds=2",)),
           Fault("runs out of memory", signal.SIGRTMIN + 1, r"headspan: (rank \d: )?(out of memory|.*bad_alloc.*)")]
@@ -80,20 +82,21 @@ def wait_for_ranks(run, log):
 
 
 class Job:
-    def __init__(self, program, mpiexec, name, folder, failing_new):
+    def __init__(self, program, launcher, name, folder, failing_new):
         self.folder, self.slowest = folder, 0.0
         self.environment = {**os.environ, "LD_PRELOAD": failing_new}
         keys = [f"--{key}={value}" for key, value in COMMANDS[name].items()]
-        self.command = [mpiexec, "-n", str(RANKS), program, *name.split(), "--verbose", *keys]
+        self.program = program
+        self.command = [*launcher, "-n", str(RANKS), program, *name.split(), "--verbose", *keys]
 
     def start(self, log, *keys):
         (self.folder / "out").mkdir(exist_ok=True)
         return subprocess.Popen([*self.command, *keys], stdout=log, stderr=log, cwd=self.folder, env=self.environment)
 
-    def finish(self):
+    def finish(self, *keys):
         """Runs to the end. Returns what was written, without dates, and removes it."""
         with open(self.folder / "log", "w", encoding="utf-8") as log:
-            code = self.start(log).wait()
+            code = self.start(log, *keys).wait()
         assert code == 0, (self.folder / "log").read_text()
         out = self.folder / "out"
         files = {str(path.relative_to(out)): content(path) for path in sorted(out.rglob("*"))
@@ -101,21 +104,19 @@ class Job:
         shutil.rmtree(out)
         return files
 
-    def ranks(self, launcher):
-        """Returns the processes that the launcher has started."""
-        listed = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-        return [int(pid) for pid in listed]
-
     def left(self):
-        """Returns the processes that work in the folder."""
-        found = []
+        """Returns {process that works in the folder: its program}."""
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if os.readlink(process / "cwd") == str(self.folder) and (process / "stat").read_text().split()[2] != "Z":
-                    found.append(process.name)
+                    found[int(process.name)] = os.readlink(process / "exe")
             except OSError:
                 continue
         return found
+
+    def ranks(self):
+        return [process for process, program in self.left().items() if program == self.program]
 
     def lose(self, fault, chance, seconds):
         """Runs, and loses a rank at some time. Returns a violation, "" if there is none, or None if the run was over before."""
@@ -125,7 +126,7 @@ class Job:
                 wait_for_ranks(run, self.folder / "log")
                 seconds /= 2  # half of the time it starts
             time.sleep(chance.uniform(0, seconds))
-            ranks = self.ranks(run.pid) if run.poll() is None else []
+            ranks = self.ranks()
             if len(ranks) < RANKS:
                 run.wait()
                 return None
@@ -146,7 +147,7 @@ class Job:
         if code == 0:
             return None if "status=done" in told else "ends with exit code 0 and is not done"
         self.slowest = max(self.slowest, time.monotonic() - lost)
-        if len(re.findall(fault.told, told)) != 1:
+        if len(re.findall(fault.told, told.partition("Job step aborted")[0])) != 1:  # after which srun names those it ends itself
             return f"the lost rank is not named once: {told}"
         time.sleep(0.1)
         if self.left():
@@ -164,6 +165,15 @@ def same(ours, theirs):
         len(ours[name]) == len(theirs[name]) and np.count_nonzero(ours[name] != theirs[name]) <= 4 for name in ours)
 
 
+def launched_with(mpiexec):
+    """Returns the words of the launcher, and starts a Slurm for srun."""
+    if mpiexec != "srun":
+        return [mpiexec]
+    SlurmTest.start_cluster(24 * 3600)
+    os.environ.update(SlurmTest.environment)
+    return [mpiexec, "--mpi=pmix", "--wait=10", "--nodes=2"]
+
+
 def prepare(program, folder):
     np.random.default_rng(6).integers(0, 64, 40000).astype("<u2").tofile(folder / "ids.bin")
     keys = {**COMMANDS["calibrate"], "compress.plan": "plan.h5", "compress.effort": "quick"}
@@ -171,25 +181,29 @@ def prepare(program, folder):
                    capture_output=True)
 
 
-def test(fault, job, kills, expected, seconds, chance):
+def test(fault, job, kills, chance):
     """Returns how often a rank was lost, and the violations."""
+    began = time.monotonic()
+    expected = job.finish(*fault.keys)
+    seconds = time.monotonic() - began
     violations, met, tries = [], 0, 0
     while met < kills and tries < 5 * kills:
         tries += 1
         found = job.lose(fault, chance, seconds)
-        if found is None:  # it has finished, perhaps with other keys than `expected`
+        if found is None:  # it has finished
             shutil.rmtree(job.folder / "out")
         met += found is not None
         violations += [found] if found else []
-        if met % 5 == 4 and found is not None and not same(job.finish(), expected):
+        if met % 5 == 4 and found is not None and not same(job.finish(*fault.keys), expected):
             violations.append("the command that follows writes other files")
-    if not same(job.finish(), expected):
+    if not same(job.finish(*fault.keys), expected):
         violations.append("the last command writes other files")
     return met, violations
 
 
 def main():
-    program, mpiexec, failing_new, kills = os.path.abspath(sys.argv[1]), sys.argv[2], os.path.abspath(sys.argv[3]), int(sys.argv[4])
+    program, failing_new, kills = os.path.realpath(sys.argv[1]), os.path.abspath(sys.argv[3]), int(sys.argv[4])
+    launcher = launched_with(sys.argv[2])
     os.environ["OMPI_MCA_odls_base_sigkill_timeout"] = "1"
     chance, status = random.Random(7), 0
     print("| fault | command | instants | violations | slowest end |\n| --- | --- | --- | --- | --- |")
@@ -197,13 +211,10 @@ def main():
         with tempfile.TemporaryDirectory(prefix="headspan_lost_") as temporary:
             folder = Path(temporary).resolve()
             prepare(program, folder)
-            job = Job(program, mpiexec, name, folder, failing_new)
-            began = time.monotonic()
-            expected = job.finish()
-            seconds = time.monotonic() - began
+            job = Job(program, launcher, name, folder, failing_new)
             for fault in FAULTS:
                 job.slowest = 0.0
-                met, violations = test(fault, job, kills, expected, seconds, chance)
+                met, violations = test(fault, job, kills, chance)
                 print(f"| a rank of {RANKS} {fault.name} | {name} | {met} | {len(violations)} | {job.slowest:.1f} s |", flush=True)
                 for violation in violations:
                     print(violation, file=sys.stderr)

@@ -2,6 +2,7 @@
 back into the queue, nodes that are lost. For sweep.py."""
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -54,6 +55,14 @@ class FaultySlurm(SlurmTest):
         listed = cls.run_here("squeue", "--noheader", "--states=R", "--partition=main", "--format=%i %j").stdout
         rows = [line.split() for line in listed.splitlines()]
         return {job: cls.job(job)["Restarts"] for job, name in rows if not name.endswith("-report")}
+
+    @classmethod
+    def restarts(cls):
+        """Returns {job or task: how often it was started again}."""
+        listed = cls.run_here("scontrol", "--oneliner", "show", "job").stdout.splitlines()
+        jobs = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in listed]
+        return {f"{job['ArrayJobId']}_{job['ArrayTaskId']}" if "ArrayTaskId" in job else job["JobId"]: job["Restarts"]
+                for job in jobs if "Restarts" in job}
 
     @classmethod
     def processes_of_job(cls, job):
@@ -180,11 +189,14 @@ class FaultySlurm(SlurmTest):
             return None
         victim = cls.chance.choice(candidates)
         name, expected = cls.FAULTS[what]
-        if name not in ("preempt", "restart_slurmd", "lose_node"):
+        meets_all = name in ("preempt", "restart_slurmd", "lose_node")
+        if not meets_all:
             victims = {victim: victims[victim]}
-        begin = time.monotonic()
+        before, begin = cls.restarts(), time.monotonic()
         if not getattr(cls, name)(victim):
             return None
+        if meets_all:  # also those that began meanwhile
+            victims = {**{job: before.get(job, "0") for job, count in cls.restarts().items() if count != before.get(job, "0")}, **victims}
         outcomes, enough = {}, cls.done() + 4  # for an allocation, whose groups go on for long
         for job, restarts in victims.items():
             while not (outcome := cls.outcome(job, restarts)) and time.monotonic() - begin < SECONDS_TO_END:

@@ -155,8 +155,7 @@ class Commands:
         return {path.name for path in self.out.rglob("*") if is_unfinished(path)}
 
     def trace(self, name, ranks):
-        """Returns the calls of an undisturbed run, of each rank, kind and file the first two, one in the middle and the last; and
-        what it wrote."""
+        """Returns the calls of an undisturbed run, {(rank, kind, path): how often}, and what it wrote."""
         trace = self.folder / "trace"
         trace.write_text("")
         run = self.run(name, ranks, FAILING_DISK=f"* *{self.folder}/* trace={trace} 1+")
@@ -166,9 +165,7 @@ class Commands:
             rank, kind, path = line.split(" ", 2)
             if not (path + "/").startswith(f"{self.folder}/trace/") and kind in ERRORS:
                 made[int(rank), kind, "*" + re.sub(r"-\d+-\d+(?=\.lock)|(?<=\.tmp\.)\d\d+$", "*", path).replace(" ", "?")] += 1
-        calls = [Call(rank, kind, path, nth) for (rank, kind, path), count in made.items()
-                 for nth in sorted({1, min(2, count), (count + 1) // 2, count})]
-        return calls, self.written()
+        return made, self.written()
 
 
 def is_unfinished(path):
@@ -226,7 +223,7 @@ class Fault:
         shutil.move(commands.out, self.earlier)
         commands.choose_inputs(NEW)
         self.restore()
-        self.calls, self.new = commands.trace(name, ranks)
+        self.made, self.new = commands.trace(name, ranks)
         self.of_others = {}  # what is written where one input is another
         assert not any(is_one_of(self.new, file, self.old) for file in self.new), "the earlier files are the same"
 
@@ -236,19 +233,25 @@ class Fault:
 
     def instants(self, replaced):
         """Yields instants of all faults; REPLACED only if asked for."""
+        inputs = [self.commands.folder / path for path in (*INPUTS, WEIGHTS)]
         yield Instant(SLOW, Call(None, "read", f"*{self.commands.folder}/*", 1))
         for kind in ("lock", "await"):  # the file system has no locks
             yield Instant("ENOLCK" + PERSISTENT, Call(None, kind, f"*{self.commands.out}/*.tmp.*", 1))
-        for call in self.calls:
+        for call in self.calls():
             yield Instant(KILLED, call)
             if self.ranks > 1 and self.never_ends(call):
                 continue
-            if replaced and call.kind in ("open", "read") and Path(call.path).name in (*INPUTS, Path(WEIGHTS).name):
+            if replaced and call.kind in ("open", "read") and Path(call.path[1:]) in inputs:
                 yield Instant(REPLACED, call)
             for error in ERRORS[call.kind].split():
                 yield Instant(error, call)
                 if call.kind in ("read", "write") and call.nth == 1:
                     yield Instant(error + PERSISTENT, call)
+
+    def calls(self):
+        """Returns of each rank, kind and file the first two calls, one in the middle and the last."""
+        return [Call(rank, kind, path, nth) for (rank, kind, path), count in self.made.items()
+                for nth in sorted({1, min(2, count), (count + 1) // 2, count})]
 
     def never_ends(self, call):
         """Returns whether an error on one rank alone leaves the others in a collective call of Open MPI or HDF5: an open, which

@@ -16,6 +16,14 @@ namespace {
 bool set_default(const char* name, const char* value) { return ::setenv(name, value, 0) == 0; }
 
 }  // namespace
+}  // namespace headspan
+
+#ifdef __SANITIZE_ADDRESS__
+// Libraries stay loaded, so that the leak sanitizer can say, and suppress, whose a leak is.
+extern "C" int dlclose(void*) { return 0; }
+#endif
+
+namespace headspan {
 
 const char* executable_path() {
   const char* const script = std::getenv("HEADSPAN_PROGRAM");

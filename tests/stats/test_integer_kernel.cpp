@@ -45,7 +45,7 @@ struct Digits {
 double product_of(const Digits& x, const Digits& y, int products) {
   std::int64_t sum = 0;
   for (std::size_t t = 0; t < x.a.size(); ++t) {
-    sum += (x.a[t] * y.a[t] << 32) + (x.a[t] * y.b[t] + x.b[t] * y.a[t]) * (1 << 24) +
+    sum += x.a[t] * y.a[t] * (std::int64_t{1} << 32) + (x.a[t] * y.b[t] + x.b[t] * y.a[t]) * (1 << 24) +
            (x.a[t] * y.c[t] + x.b[t] * y.b[t] + x.c[t] * y.a[t]) * (1 << 16);
     if (products >= 8) sum += (x.b[t] * y.c[t] + x.c[t] * y.b[t]) * (1 << 8);
     if (products == 9) sum += x.c[t] * y.c[t];

@@ -1,21 +1,34 @@
 #include "dist/comm/agreement.h"
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/process/watchdog.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::chrono::seconds kPatience{20};
+constexpr double kPatience = 20;  // seconds
 
 thread_local int agreed_errors = 0;  // that exist in this thread
 
-/// Ends the job once this rank, which has failed, has waited for the others for kPatience.
+thread_local double agreed_at = steady_seconds();
+thread_local double longest_step = 0;  // seconds between two agreements
+
+void end_step() {
+  const double now = steady_seconds();
+  longest_step = std::max(longest_step, now - agreed_at);
+  agreed_at = now;
+}
+
+/// Ends the job if this rank, which has failed, waits in vain for the others, which may still be in a step.
 std::unique_ptr<Watchdog> watch_agreement(const std::string& failure) {
+  const double patience = std::max(kPatience, 3 * longest_step);
   return std::make_unique<Watchdog>(
-      kPatience,
+      std::chrono::milliseconds(static_cast<std::int64_t>(1000 * patience)),
       [] {
         return Watchdog::Status{0, true, ""};
       },
@@ -57,6 +70,7 @@ void agree(const Comm& comm, const std::function<void()>& step) {
     if (comm.size() > 1) watch = watch_agreement(failure);
   }
   const int first = comm.min(code == 0 ? comm.size() : comm.rank());
+  end_step();
   if (first == comm.size()) return;
   line = comm.broadcast(line, first);
   comm.broadcast(&code, 1, first);

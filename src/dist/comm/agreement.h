@@ -28,9 +28,9 @@ class AgreedError : public std::runtime_error {
 bool unwinds_alone();
 
 /// Runs `step`, which must not communicate over `comm`. If it threw InputError, Error or std::exception (such
-/// as bad_alloc) on any rank, throws AgreedError on all. If a rank that has not met InputError has waited for
-/// the others for 20 s, it ends the job with its message: they may be in a collective call inside of `step`
-/// that it does not come to. Collective over comm.
+/// as bad_alloc) on any rank, throws AgreedError on all. A rank that failed, not with InputError, and waits
+/// for the others for 20 s, or three times as long as any step took before, ends the job with its message:
+/// they may be in a collective call inside of `step` that it does not come to. Collective over comm.
 void agree(const Comm& comm, const std::function<void()>& step);
 
 }  // namespace headspan

@@ -12,15 +12,15 @@ namespace headspan {
 namespace {
 
 /// Returns exp(x) to 2 units in the last place: 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. x is
-/// clipped to [-64, 64], so that no result is subnormal: subnormal numbers are slow.
+/// clipped to [-64, 64], so that no result is subnormal: subnormal numbers are slow. NaN stays NaN.
 HS_INLINED inline float exponential(float x) {
   x = x < -64.0f ? -64.0f : x;
   x = x > 64.0f ? 64.0f : x;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const float n = (x * 1.44269504f + kRound) - kRound;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the lowest bits
+  const float rounded = x * 1.44269504f + kRound, n = rounded - kRound;
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
   const float tail = ((((1.0f / 720 * r + 1.0f / 120) * r + 1.0f / 24) * r + 1.0f / 6) * r + 0.5f) * r * r;
-  const std::int32_t power = (static_cast<std::int32_t>(n) + 127) * (1 << 23);
+  const std::uint32_t power = (__builtin_bit_cast(std::uint32_t, rounded) + 127) << 23;
   return (tail + r + 1) * __builtin_bit_cast(float, power);
 }
 

@@ -7,6 +7,7 @@
 #                                       fetch: what checkpoints/environment.sh needs
 #                                       check: what jobs/check.sh needs
 #                                       clang: Clang and clang-tidy
+#                                       toolchains: the other libraries of tests/toolchains.sh
 #
 # As root, or if sudo works without a password, it installs them. Otherwise it prints the command that does, and stops with
 # exit code 1. On another system it prints what is needed and exits with 0; CMake then says what it does not find. It never
@@ -76,6 +77,15 @@ clang_packages=(
   "libclang-rt-dev                its sanitizers and libFuzzer"
   "llvm                           llvm-cov and llvm-profdata"
 )
+toolchain_packages=(
+  "libmpich-dev                   MPICH"
+  "libscalapack-mpich-dev         ScaLAPACK for it"
+  "libhdf5-mpich-dev              HDF5 for it"
+  "mpich                          its mpiexec"
+  "libblas-dev                    the reference BLAS"
+  "liblapack-dev                  the reference LAPACK"
+  "libblis-openmp-dev             BLIS"
+)
 
 say() { printf 'packages: %s\n' "$*" >&2; }
 
@@ -88,7 +98,8 @@ for group in "$@"; do
     fetch) wanted+=("${fetch_packages[@]}") ;;
     check) wanted+=("${check_packages[@]}") ;;
     clang) wanted+=("${clang_packages[@]}") ;;
-    *) say "unknown group '$group'; known: build report test fetch check clang"; exit 2 ;;
+    toolchains) wanted+=("${toolchain_packages[@]}") ;;
+    *) say "unknown group '$group'; known: build report test fetch check clang toolchains"; exit 2 ;;
   esac
 done
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs for hours what tests/run.sh runs for seconds: ranks that are lost, storage that fails, sweeps under Slurm whose ranks and
-# nodes are lost, publishing that is killed, long studies, runs that are repeated, memcheck. Prints tables; the exit code is 1 if
-# anything was violated. `tests/fuzz.sh` is the same for files.
+# nodes are lost, publishing that is killed, long studies, runs that are repeated, memcheck; and a digest, by which machines can
+# be compared. Prints tables; the exit code is 1 if anything was violated. `tests/fuzz.sh` is the same for files.
 #
 #   bash tests/soak.sh [FAULTS]
 #
@@ -16,10 +16,14 @@ program=build/release/headspan preloaded=build/release/tests/app status=0
 mpiexec=$(command -v mpiexec)
 
 /usr/bin/python3 -B tests/faults/lost_ranks.py $program "$mpiexec" $preloaded/libfailing_new.so "$faults" || status=1
+/usr/bin/python3 -B tests/faults/lost_ranks.py $program srun $preloaded/libfailing_new.so $((faults / 5)) study calibrate evaluate ||
+  status=1
+/usr/bin/python3 -B tests/faults/publish_steps.py $program "$mpiexec" $preloaded/libfailing_disk.so || status=1
 /usr/bin/python3 -B tests/faults/storage.py $program "$mpiexec" $preloaded/libfailing_disk.so $((2 * faults)) || status=1
 /usr/bin/python3 -B tests/faults/sweep.py $program "$mpiexec" $((10 * faults)) $((5 * faults / 3)) || status=1
 /usr/bin/python3 -B tests/faults/long_run.py $program "$mpiexec" $((10 * faults)) 1 2 || status=1
 bash tests/memcheck.sh || status=1
+/usr/bin/python3 -B tests/faults/digest.py $program "$mpiexec" || status=1
 
 # check FAULT NAME INSTANTS COMMAND...: adds a row of a test that fails at its first violation.
 check() {

@@ -2,7 +2,11 @@
 # Hints: ScaLAPACK_LIBRARY names the library (Cray LibSci, MKL, ...); the BLAS is chosen as CMake's FindBLAS does.
 find_package(BLAS REQUIRED)
 find_package(LAPACK REQUIRED)
-find_library(ScaLAPACK_LIBRARY NAMES scalapack-openmpi scalapack scalapack-mpich)
+set(names scalapack-openmpi scalapack)
+if(MPI_C_LIBRARIES MATCHES "mpich")
+  set(names scalapack-mpich scalapack)
+endif()
+find_library(ScaLAPACK_LIBRARY NAMES ${names})
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(ScaLAPACK REQUIRED_VARS ScaLAPACK_LIBRARY)
 if(ScaLAPACK_FOUND AND NOT TARGET ScaLAPACK::ScaLAPACK)

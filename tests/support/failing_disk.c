@@ -35,8 +35,8 @@ static struct {
 } rule;
 
 static const char* rank(void) {
-  const char* given = getenv("OMPI_COMM_WORLD_RANK");
-  return given ? given : "0";
+  const char *of_openmpi = getenv("OMPI_COMM_WORLD_RANK"), *of_mpich = getenv("PMI_RANK");
+  return of_openmpi ? of_openmpi : of_mpich ? of_mpich : "0";
 }
 
 __attribute__((constructor)) static void read_rule(void) {

@@ -10,7 +10,7 @@
 #       reference:  the reference BLAS and LAPACK
 #       blis:       BLIS, with the reference LAPACK
 #       wheel:      the PyTorch of jobs/pytorch.sh, and the code for GPUs
-#       asan-ubsan: all tests under the address, leak and undefined-behaviour sanitizers
+#       asan-ubsan: all tests but one under the address, leak and undefined-behaviour sanitizers
 #       tsan:       the C++ tests on 1 and 2 ranks, with 3 threads each, under Clang's thread sanitizer; Archer tells it what
 #                   Clang's OpenMP orders
 set -euo pipefail
@@ -38,7 +38,7 @@ options() {
       configure=(--preset cuda -B build/cuda -DPython3_EXECUTABLE=/usr/bin/python3 -DHEADSPAN_TORCH_DIR="$(bash jobs/pytorch.sh)")
       ;;
     asan-ubsan)
-      # test_automatic_precision expects that the fastest product is, which it is not with instructions in between
+      # test_automatic_precision expects that a product is the fastest, which it is not with the sanitizers' instructions
       configure[1]=asan-ubsan chosen=(--label-exclude '^quick$' --exclude-regex '^test_automatic_precision$')
       export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:verify_asan_link_order=0 UBSAN_OPTIONS=print_stacktrace=1
       export LSAN_OPTIONS=suppressions=$PWD/tests/faults/lsan.supp:print_suppressions=0

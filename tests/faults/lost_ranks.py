@@ -116,6 +116,7 @@ class Job:
         return found
 
     def ranks(self):
+        """Returns the processes of the ranks that have started."""
         return [process for process, program in self.left().items() if program == self.program]
 
     def lose(self, fault, chance, seconds):

@@ -226,7 +226,7 @@ class Sweep(FaultySlurm):
                     {f"{name}.h5{suffix}" for name in self.units for suffix in ("", ".done")}, "files beside the results")
         self.expect([process for process in self.processes() if "SLURM_JOB_ID=" in environment(process)], [], "processes that go on")
         for node in ("node1", "node2"):
-            memory = Path(f"/proc/{self.daemon(node)}/root/dev/shm")
+            memory = Path("/proc", str(self.daemon(node)), "root", "dev", "shm")
             self.expect([path.name for path in memory.iterdir()], [], f"shared memory of {node}")
             left = [path.name for path in (self.cluster / "tmp" / node).iterdir()]  # spmix_appdir_*: slurmstepd's, not the ranks'
             self.expect([name for name in left if not name.startswith("spmix_appdir_")], [], f"temporary files of PMIx on {node}")

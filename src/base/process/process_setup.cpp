@@ -16,14 +16,6 @@ namespace {
 bool set_default(const char* name, const char* value) { return ::setenv(name, value, 0) == 0; }
 
 }  // namespace
-}  // namespace headspan
-
-#ifdef __SANITIZE_ADDRESS__
-// Libraries stay loaded, so that the leak sanitizer can say, and suppress, whose a leak is.
-extern "C" int dlclose(void*) { return 0; }
-#endif
-
-namespace headspan {
 
 const char* executable_path() {
   const char* const script = std::getenv("HEADSPAN_PROGRAM");
@@ -52,6 +44,11 @@ bool set_passive_wait() {
 }
 
 void start_again(char** argv) { execv(executable_path(), argv); }
+
+#ifdef __SANITIZE_ADDRESS__
+// Libraries stay loaded, so that the leak sanitizer can say, and suppress, whose a leak is.
+extern "C" int dlclose(void*) { return 0; }
+#endif
 
 void end_process(int exit_code) {
 #ifdef __SANITIZE_ADDRESS__

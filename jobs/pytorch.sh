@@ -5,16 +5,16 @@
 #   torch=$(bash jobs/pytorch.sh)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-requirement=torch==2.11.0 folder=$PWD/build/pytorch
+requirements=(torch==2.11.0 "cuda-toolkit[crt]") folder=$PWD/build/pytorch  # crt: headers that those of CUDA's runtime include
 
 mkdir -p build
 exec 9> build/pytorch.lock
 flock 9  # of several processes one installs, the others wait
-if [[ $(cat "$folder/requirement" 2> /dev/null) != "$requirement" ]]; then
+if [[ $(cat "$folder/requirements" 2> /dev/null) != "${requirements[*]}" ]]; then
   python=$(bash checkpoints/environment.sh)
-  echo "pytorch: installing $requirement in build/pytorch" >&2
+  echo "pytorch: installing ${requirements[*]} in build/pytorch" >&2
   rm -rf "$folder"
-  "$python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --target "$folder" "$requirement" >&2
-  echo "$requirement" > "$folder/requirement"  # written last
+  "$python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --target "$folder" "${requirements[@]}" >&2
+  echo "${requirements[*]}" > "$folder/requirements"  # written last
 fi
 echo "$folder/torch"

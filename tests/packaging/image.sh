@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
-# Builds the image of packaging/apptainer/headspan.def from the last commit, and runs a study in it under a Slurm of two
-# nodes on this machine (test_image.py), whose results must be those of build/release. As root on Debian, without Docker's
-# registry: the base is made by debootstrap, and apptainer is that of Debian's unstable if there is none in the PATH.
-# Fetches 1 GB with apt, and compiles for 10 minutes.
+# Builds an image of packaging/apptainer from the last commit, and runs a study in it under a Slurm of two nodes on this
+# machine (test_image.py), whose results must be those of build/release. As root on Debian, without Docker's registry: the
+# base is made by debootstrap, and apptainer is that of Debian's unstable if there is none in the PATH. Fetches 1 GB with
+# apt, for cuda 3 GB with pip, and compiles for 10 minutes.
 #
-#   bash tests/packaging/image.sh [IMAGE.sif]    IMAGE.sif: an image that is there, instead of building one
+#   bash tests/packaging/image.sh [cuda] [IMAGE.sif]
+#
+#       cuda:       that of headspan-cuda.def; what it does is done without a GPU
+#       IMAGE.sif:  an image that is there, instead of building one
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-image=${1:-} folder=$PWD/build/packaging
+name=headspan folder=$PWD/build/packaging
+[[ ${1:-} != cuda ]] || { name=headspan-cuda; shift; }
+image=${1:-}
 bash jobs/packages.sh test
 mkdir -p "$folder/bin"
 mirror=$(apt-get indextargets --format "\$(REPO_URI)" 'Created-By: Packages' 'Origin: Debian' | head -n 1)
 
-# debian SUITE FOLDER PACKAGE...: a small Debian that uses apt as this machine does.
+# debian SUITE FOLDER PACKAGE...: a small Debian that uses apt, and trusts servers, as this machine does.
 debian() {
   [[ ! -d $folder/$2 ]] || return 0
   command -v debootstrap > /dev/null || apt-get install -y --no-install-recommends debootstrap
   rm -rf "$folder/partial"
   debootstrap --variant=minbase ${3:+--include="$3"} "$1" "$folder/partial" "$mirror"
   cp /etc/apt/apt.conf.d/* "$folder/partial/etc/apt/apt.conf.d/"
+  mkdir -p "$folder/partial/usr/local/share"
+  cp -r /usr/local/share/ca-certificates "$folder/partial/usr/local/share/"  # the machine's own, if any
   echo force-unsafe-io > "$folder/partial/etc/dpkg/dpkg.cfg.d/unsafe"  # as in Docker's
   rm -rf "$folder/partial"/dev/*  # an image has no devices, and root may not make any
   mv "$folder/partial" "$folder/$2"
@@ -47,9 +54,9 @@ export PATH=$folder/bin:$PATH
 
 if [[ -z $image ]]; then
   debian bookworm bookworm
-  image=$folder/headspan.sif
+  image=$folder/$name.sif
   apptainer build --force --build-arg bootstrap=localimage --build-arg base="$folder/bookworm" "$image" \
-    packaging/apptainer/headspan.def
+    "packaging/apptainer/$name.def"
 fi
 [[ -x build/release/headspan ]] || bash jobs/build.sh headspan
 /usr/bin/python3 -B tests/packaging/test_image.py build/release/headspan mpiexec "$(realpath "$image")"

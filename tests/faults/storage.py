@@ -163,12 +163,12 @@ class Commands:
         for line in trace.read_text().splitlines():
             rank, kind, path = line.split(" ", 2)
             if not (path + "/").startswith(f"{self.folder}/trace/") and kind in ERRORS:
-                made[int(rank), kind, "*" + re.sub(r"-\d+-\d+(?=\.lock)|(?<=\.tmp\.)\d\d+$", "*", path).replace(" ", "?")] += 1
+                made[int(rank), kind, "*" + re.sub(r"(?<=\.tmp\.)\d\d+$", "*", path).replace(" ", "?")] += 1
         return made, self.written()
 
 
 def is_unfinished(path):
-    return re.search(r"\.tmp\b", path.name) or path.suffix == ".lock" or ".locktest." in path.name
+    return re.search(r"\.tmp\b", path.name) or path.suffix == ".lock"
 
 
 def stable(path):
@@ -183,11 +183,6 @@ def stable(path):
 
 def is_one_of(written, file, files):
     return file in files and same({file: written[file]}, {file: files[file]})
-
-
-def of_mpi(call):
-    """Returns whether the file is one of Open MPI's own, on which nothing depends."""
-    return ".lock" in call.path and ".tmp." in call.path or ".locktest." in call.path
 
 
 def digest(path):
@@ -238,8 +233,6 @@ class Fault:
             yield Instant("ENOLCK" + PERSISTENT, Call(None, kind, f"*{self.commands.out}/*.tmp.*", 1))
         for call in self.calls():
             yield Instant(KILLED, call)
-            if self.ranks > 1 and of_mpi(call):  # if one rank alone meets an error, Open MPI lets the others wait
-                continue
             if call.kind in ("open", "read") and Path(call.path[1:]) in inputs:
                 yield Instant(REPLACED, call)
             for error in ERRORS[call.kind].split():
@@ -312,7 +305,7 @@ class Fault:
     def wrong_end(self, instant, run):
         call = instant.call
         cause = "" if instant.fault in EFFECTS else os.strerror(instant.error())
-        subject = re.split(r"\.(?:tmp|lock|locktest|done|part)\b", Path(call.path).name)[0].strip("*")
+        subject = re.split(r"\.(?:tmp|lock|done|part)\b", Path(call.path).name)[0].strip("*")
 
         def names(line):
             return subject in line and cause in line
@@ -320,7 +313,7 @@ class Fault:
         if run.code == 0:
             if call.kind == "read" and cause and not (any(map(names, run.notices)) and PERSISTENT not in instant.fault):
                 yield "goes on without a notice"
-            if call.kind in ("write", "sync", "rename") and not of_mpi(call):
+            if call.kind in ("write", "sync", "rename"):
                 yield "goes on"
             if instant.fault != REPLACED and not same(self.commands.written(), self.new):
                 yield "is done without its files"
@@ -330,7 +323,7 @@ class Fault:
             yield f"exit code {run.code}"
         if len(run.errors) != 1:
             yield f"{len(run.errors)} messages: {run.errors or run.stderr[-600:]}"
-        elif not names(run.errors[0]) and not (of_mpi(call) and subject in run.errors[0]):  # Open MPI itself names the cause
+        elif not names(run.errors[0]):
             yield f"the message does not say {subject} and {cause}: {run.errors[0]}"
 
 

@@ -11,7 +11,6 @@
 #include "common_folder.h"
 #include "dist/comm/agreement.h"
 #include "io/hdf5/h5_file.h"
-#include "io/hdf5/mpi_lock.h"
 #include "support/input_error.h"
 
 namespace headspan {
@@ -92,24 +91,6 @@ TEST_F(H5Test, NothingStandsBesideAnOpenFileThatAKillWouldLeave) {
   file = H5File::open(comm_, path);
   comm_.barrier();
   EXPECT_EQ(names(), std::set<std::string>{"alone.h5"});
-}
-
-TEST_F(H5Test, LockFilesOfOpenMpiAreRemovedAndNoOthers) {
-  if (comm_.is_root()) {
-    const std::set<std::string> others{"a.h5", "a.h5.lock", "a.h5-1-2.h5.lock", "b.h5-1-2.lock",
-                                       "a.h5-x-2.lock"};
-    const auto touch = [&](const std::string& name) { std::ofstream(folder_.path(name)) << name; };
-    for (const std::string& name : others) touch(name);
-    touch("a.h5-1386807297-15963.lock");
-    touch("a.h5-1386807297-63.lock");
-    remove_mpi_locks(folder_.path("a.h5"), 63);
-    std::set<std::string> expected = others;
-    expected.insert("a.h5-1386807297-15963.lock");
-    EXPECT_EQ(names(), expected);
-    remove_mpi_locks(folder_.path("a.h5"), {});
-    EXPECT_EQ(names(), others);
-  }
-  comm_.barrier();
 }
 
 TEST_F(H5Test, AttributesComeBack) {

@@ -11,7 +11,6 @@
 #include "base/range.h"
 #include "base/sha256.h"
 #include "dist/comm/agreement.h"
-#include "io/hdf5/mpi_lock.h"
 #include "io/outputs/publish.h"
 
 namespace headspan {
@@ -316,7 +315,6 @@ void remove_state(const Job& job, const Unit& unit) {
   const std::string path = unit.state_path(job.output.directory);
   std::filesystem::remove(path + ".done");
   std::filesystem::remove(path);
-  remove_mpi_locks(path, {});  // of runs that were killed while they opened it
 }
 
 template void UnitState::save_if_due(const CollectorSource<double>&, const ItemsDone&) const;

@@ -115,7 +115,6 @@ void check_writable(const Job& job, const Unit& unit) {
   const auto [key, value] = naming_key(job.model, unit);
   for (const std::string& result : results) {
     check_file_name(result, key, value);
-    check_shared_path(result);
     for (const char* suffix : {"", ".done", ".lock", ".state", ".state.done"})
       check_target({"output.directory", job.output.directory, result + suffix}, inputs);
   }

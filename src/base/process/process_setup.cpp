@@ -59,7 +59,11 @@ void end_process(int exit_code) {
 #endif
 }
 
-// The implementation that remains is `lockedfile`, which limits the length of paths (io/outputs/publish.h).
-void disable_shared_file_pointers() { set_default("OMPI_MCA_sharedfp", "^sm"); }
+// Open MPI must have an implementation, and chooses none whose priority is negative. The choice of `sm` makes
+// no file.
+void disable_shared_file_pointers() {
+  set_default("OMPI_MCA_sharedfp", "sm");
+  set_default("OMPI_MCA_sharedfp_sm_priority", "-1");
+}
 
 }  // namespace headspan

@@ -35,9 +35,11 @@ void start_again(char** argv);
 /// leaks.
 [[noreturn]] void end_process(int exit_code);
 
-/// Sets OMPI_MCA_sharedfp=^sm unless the user has set it. For every file that it opens, Open MPI makes a
-/// shared file pointer, which headspan does not use; its implementation `sm` is a named semaphore. A process
-/// that is killed leaves it locked, and the requeued job waits for it forever. Call it before MPI starts.
+/// Sets OMPI_MCA_sharedfp=sm and OMPI_MCA_sharedfp_sm_priority=-1 unless the user has set them: Open MPI then
+/// makes no shared file pointers, which headspan does not use. It would make one for every file that several
+/// ranks open: a named semaphore, which a killed process leaves locked, so that the requeued job waits for it
+/// forever; or files beside it, where an error that one rank alone meets lets the others wait forever. Call
+/// it before MPI starts.
 void disable_shared_file_pointers();
 
 }  // namespace headspan

@@ -14,7 +14,6 @@
 #include "base/input_file.h"
 #include "dist/comm/agreement.h"
 #include "io/hdf5/h5_string.h"
-#include "io/hdf5/mpi_lock.h"
 
 namespace headspan {
 namespace {
@@ -42,18 +41,8 @@ H5Handle ordered_creation(hid_t type) {
   return creation;
 }
 
-/// Removes Open MPI's lock file when a file has been opened on all ranks, or could not be.
-struct MpiLocks {
-  const Comm* comm;
-  const std::string& path;
-  ~MpiLocks() {
-    if (comm != nullptr && comm->is_root()) remove_mpi_locks(path, ::getpid());
-  }
-};
-
-/// Creates an empty file with a system call, whose errno HDF5 over MPI-IO would hide. Some bytes must fit:
-/// Open MPI's collective open never returns if rank 0 cannot write its lock file. O_NONBLOCK: opening a FIFO
-/// would wait for a reader.
+/// Creates an empty file with a system call, whose errno HDF5 over MPI-IO would hide. Some bytes must fit, so
+/// that a full disk is found before HDF5 writes. O_NONBLOCK: opening a FIFO would wait for a reader.
 void create_empty(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) throw_errno("cannot create the file", path);
@@ -213,7 +202,6 @@ H5File H5File::create(const Comm* comm, const std::string& path) {
     if (comm == nullptr || comm->is_root()) create_empty(path);
   });
   if (comm != nullptr) created.collective("", [&] { check_can_open(path); });
-  const MpiLocks locks{comm, path};
   created.collective("", [&] {
     const H5Handle creation = ordered_creation(H5P_FILE_CREATE);
     created.file_ =
@@ -229,7 +217,6 @@ H5File H5File::open(const Comm* comm, const std::string& path, unsigned flags) {
     const InputFile file(path);  // throws if the file is missing, not readable or not regular
     if (flags == H5F_ACC_RDONLY) opened.bytes_ = file.size();
   });
-  const MpiLocks locks{comm, path};
   opened.collective("", [&] {
     silence_h5();
     const H5Handle access = file_access(comm, flags != H5F_ACC_RDONLY);

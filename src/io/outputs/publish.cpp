@@ -179,15 +179,6 @@ void publish(const Comm& comm, const Publication& publication,
   }
 }
 
-void check_shared_path(const std::string& path) {
-  const std::string longest = path + ".state.tmp." + job_id();
-  if (longest.size() > kLongestSharedPath)
-    throw InputError("", "output.directory", printable(path),
-                     "makes a path of " + std::to_string(longest.size()) + " bytes, more than the " +
-                         std::to_string(kLongestSharedPath) + " that Open MPI takes: " + printable(longest),
-                     "choose a shorter one, or start in the folder and give a relative one");
-}
-
 void check_file_name(const std::string& path, const std::string& field, const std::string& value) {
   const std::string longest = path + ".state.done.tmp." + job_id();
   const fs::path parts(longest);

@@ -57,14 +57,6 @@ void publish(const Comm& comm, const Publication& publication,
              const std::function<void(const std::string& temporary)>& write,
              const std::function<void(const std::string& temporary)>& verify);
 
-/// Maximum bytes of the path of a file that several ranks open: Open MPI's shared file pointers (component
-/// lockedfile) write it and up to 27 more bytes into a buffer of 256, without checking its length.
-constexpr std::size_t kLongestSharedPath = 228;
-
-/// Throws InputError if a file that several ranks write at `path`, or its state, would have a longer path
-/// while it is written. Local.
-void check_shared_path(const std::string& path);
-
 /// Throws InputError, blaming `field` = `value`, if a name is too long for a file system: that of a folder of
 /// `path`, or of a file beside it while it is written and published. Local.
 void check_file_name(const std::string& path, const std::string& field, const std::string& value);

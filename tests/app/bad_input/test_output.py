@@ -127,19 +127,9 @@ def units_of_a_sweep_are_skipped_one_by_one(program, folder):
 
 
 def folder_of_a_long_path(program, folder):
-    """Open MPI copies the paths of files that several ranks write into a buffer of 256 bytes."""
+    """Open MPI's shared file pointers would copy it into a buffer of 256 bytes."""
     Sample(folder)
-    job = "SLURM_JOB_ID"
-    os.environ[job] = "1"  # the host's name and a process id of any length otherwise
-    try:
-        rest = len("/model/model.h5.state.tmp.1")
-        longest = "/".join(["d" * 100, "e" * (228 - rest - 101)])
-        finished(study(program, folder, output__directory=longest), 1, 0)
-        run = study(program, folder, output__directory=longest + "e")
-        fails(run, r"output\.directory = d+\.\.\.: makes a path of 229 bytes, more than the 228 that Open MPI takes: .+; .+", 2)
-        expect(not (folder / (longest + "e")).exists(), "a folder was made")
-    finally:
-        del os.environ[job]
+    finished(study(program, folder, output__directory="/".join(["d" * 200] * 10)), 1, 0)
 
 
 def job_of_a_strange_name(program, folder):

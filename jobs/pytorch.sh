@@ -5,7 +5,8 @@
 #   torch=$(bash jobs/pytorch.sh)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-requirements=(torch==2.11.0 "cuda-toolkit[crt]") folder=$PWD/build/pytorch  # crt: headers that those of CUDA's runtime include
+# (crt and cccl: headers that those of CUDA include, and on which PyTorch does not depend)
+requirements=(torch==2.11.0 "cuda-toolkit[crt,cccl]") folder=$PWD/build/pytorch
 
 mkdir -p build
 exec 9> build/pytorch.lock

@@ -70,13 +70,14 @@ class Versions(StudyTest):
                 self.assertAlmostEqual(ours[field], theirs[field], delta=1e-4)
 
     def test_an_archive(self):
+        """Its values are those of its version, but for the rounding of coefficients, which decoders choose (src/io/README.md)."""
         for path in self.each("kv.hsa"):
             output = path.with_name("now.safetensors")
             self.run_headspan("archive", "decode", f"--archive.codec={path.with_name('codec.h5')}", f"--archive.input={path}",
                               f"--archive.output={output}")
             ours, theirs = read_safetensors(output), read_safetensors(path.with_name("decoded.safetensors"))
             for stream in "kv":
-                np.testing.assert_allclose(ours[stream].astype(float), theirs[stream].astype(float), atol=0.02)
+                self.assertLess(np.linalg.norm(ours[stream] - theirs[stream]), 0.02 * np.linalg.norm(theirs[stream]))
 
     def test_a_state(self):
         """It is resumed, or the run says why not; the result is that of its version."""

@@ -19,6 +19,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 all=(clang mpich reference blis wheel asan-ubsan tsan)
 toolchains=("$@")
 ((${#toolchains[@]} > 0)) || toolchains=("${all[@]}")
+for toolchain in "${toolchains[@]}"; do
+  [[ " ${all[*]} " == *" $toolchain "* ]] || { echo "tests/toolchains.sh: unknown toolchain '$toolchain'; known: ${all[*]}" >&2; exit 2; }
+done
 bash jobs/packages.sh build test fetch clang toolchains
 libraries=/usr/lib/$(gcc -dumpmachine)
 # Expects that products of integers are the fastest, which Clang builds as plain loops, and sanitizers slow down.
@@ -52,7 +55,6 @@ options() {
       archer=$(find /usr/lib/llvm-*/lib -name libarcher.so | sort -V | tail -n 1)
       export TSAN_OPTIONS=ignore_noninstrumented_modules=1 OMP_TOOL_LIBRARIES=$archer
       ;;
-    *) echo "tests/toolchains.sh: unknown toolchain '$1'; known: ${all[*]}" >&2; exit 2 ;;
   esac
 }
 

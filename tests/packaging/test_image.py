@@ -33,8 +33,8 @@ class Image(SlurmTest):
 
     @classmethod
     def study(cls, data, output):
-        keys = {"model.path": f"{data}/step1500", "tokens.path": f"{data}/tokens/docs.fit.bin", "tokens.limit": 1000,
-                "tokens.sequence_length": 100, "run.memory_gib": 1, "output.directory": cls.folder / output}
+        keys = {"model.path": f"{data}/step1500", "model.dtype": "float64", "tokens.path": f"{data}/tokens/docs.fit.bin",
+                "tokens.limit": 1000, "tokens.sequence_length": 100, "run.memory_gib": 1, "output.directory": cls.folder / output}
         return ["study", *(f"--{key}={value}" for key, value in keys.items())]
 
     def r2(self, output):

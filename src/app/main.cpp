@@ -125,7 +125,7 @@ MpiSession start_mpi(int* argc, char*** argv) {
   constexpr std::chrono::seconds kAfterSignal{5};
   constexpr std::chrono::minutes kToStart{10};
   const auto end = [](const char* why) {
-    return [why](const std::string&) {
+    return [why](const std::string& = {}) {
       std::fprintf(stderr, "headspan: %s; nothing of this run is kept\n", why);
       std::_Exit(1);
     };
@@ -136,12 +136,8 @@ MpiSession start_mpi(int* argc, char*** argv) {
         return Watchdog::Status{0, stop_signal_seen(), ""};
       },
       end("stopped by a signal before all ranks had started"));
-  const Watchdog starting(
-      kToStart,
-      [] {
-        return Watchdog::Status{0, true, ""};
-      },
-      end("MPI has not started within 10 minutes: some rank hangs or was never started"));
+  const Watchdog starting(kToStart,
+                          end("MPI has not started within 10 minutes: some rank hangs or was never started"));
   return MpiSession(argc, argv);
 }
 

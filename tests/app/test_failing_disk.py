@@ -1,5 +1,6 @@
 """A disk that fails in the middle of a text file is an error, not the end of the file; one that fails once is tried again. A run
-that is killed while it copies answers of an earlier run loses none. Nothing is kept of an input that is replaced.
+that is killed while it copies answers of an earlier run loses none. Nothing is kept of an input that is replaced. No rank waits for
+one whose write failed.
 
 usage: test_failing_disk.py HEADSPAN MPIEXEC FAILING_DISK [unittest's arguments]
 """
@@ -121,6 +122,19 @@ class FailingDisk(StudyTest):
             run = self.run_preloaded(self.PLAN, FAILING_DISK=f"{call} *rates.ini {errno.EIO} 1")
             notice = f"headspan: notice: cannot {call}: rates.ini: Input/output error: tries again for 2 s"
             self.assertEqual((run.returncode, run.stderr.splitlines().count(notice)), (0, 1), run.stderr)
+
+    def test_a_file_that_is_closed(self):
+        """The last write of two ranks comes when HDF5 closes their file: where it fails rank 0 goes on alone, and both would wait."""
+        study = ("study", f"--model.path={GOLDEN / 'llama_gqa'}", "--tokens.path=tokens.bin", "--output.directory=two",
+                 "--output.save_gram=true")
+        writes, trace = "write *.gram.h5.tmp.*", self.folder / "writes"
+        run = self.run_preloaded(study, FAILING_DISK=f"{writes} trace={trace} 1+")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        shutil.rmtree(self.folder / "two")
+        last = len(trace.read_text().splitlines())
+        run = self.run_preloaded(study, FAILING_DISK=f"{writes} {errno.ENOSPC} {last}")
+        self.assertRegex(run.stderr, r"(?m)^headspan: rank 0: two/\S+\.gram\.h5\.tmp\.\S+: No space left on device$")
+        self.assertEqual((run.returncode, [*(self.folder / "two").rglob("*.tmp.*")]), (1, []))
 
     def test_manifest(self):
         self.check("manifest.tsv", "study", "--model.manifest=manifest.tsv", "--tokens.path=tokens.bin", "--output.directory=out")

@@ -16,6 +16,14 @@ Watchdog::Watchdog(std::chrono::milliseconds timeout, std::function<Status()> po
       on_failure_(std::move(on_failure)),
       thread_([this] { run(); }) {}
 
+Watchdog::Watchdog(std::chrono::milliseconds timeout, const std::function<void()>& on_timeout)
+    : Watchdog(
+          timeout,
+          [] {
+            return Status{0, true, ""};
+          },
+          [on_timeout](const std::string&) { on_timeout(); }) {}
+
 Watchdog::~Watchdog() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -27,6 +27,8 @@ class Watchdog {
   /// stopped does not count.
   Watchdog(std::chrono::milliseconds timeout, std::function<Status()> poll,
            std::function<void(const std::string& what)> on_failure);
+  /// A step that began now and says nothing: calls `on_timeout` unless the watchdog ends before.
+  Watchdog(std::chrono::milliseconds timeout, const std::function<void()>& on_timeout);
   /// Waits for a call that is under way.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

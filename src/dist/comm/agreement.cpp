@@ -27,12 +27,8 @@ void end_step() {
 /// Ends the job if this rank, which has failed, waits in vain for the others, which may still be in a step.
 std::unique_ptr<Watchdog> watch_agreement(const std::string& failure) {
   const double patience = std::max(kPatience, 3 * longest_step);
-  return std::make_unique<Watchdog>(
-      std::chrono::milliseconds(static_cast<std::int64_t>(1000 * patience)),
-      [] {
-        return Watchdog::Status{0, true, ""};
-      },
-      [failure](const std::string&) { abort_job(failure); });
+  return std::make_unique<Watchdog>(std::chrono::milliseconds(static_cast<std::int64_t>(1000 * patience)),
+                                    [failure] { abort_job(failure); });
 }
 
 }  // namespace

@@ -21,10 +21,12 @@ herr_t collect_description(unsigned, const H5E_error2_t* error, void* stack) {
   return 0;
 }
 
-/// Returns whether storage fails with this errno. MPI may leave another one behind, from looking for the text
-/// of its own message.
-bool is_of_storage(int code) {
-  switch (code) {
+std::string close_failure;
+
+}  // namespace
+
+std::string storage_error() {
+  switch (const int code = errno) {
     case EACCES:
     case EDQUOT:
     case EFBIG:
@@ -34,22 +36,17 @@ bool is_of_storage(int code) {
     case EROFS:
     case ESTALE:
     case ETIMEDOUT:
-      return true;
-    default:
-      return false;
+      return std::strerror(code);
+    default:  // MPI may leave another one behind, from looking for the text of its own message
+      return "";
   }
 }
 
-std::string close_failure;
-
-}  // namespace
-
 void throw_h5(const char* call, const char* file, int line) {
-  const int code = errno;
+  const std::string cause = storage_error();
   ErrorStack stack;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect_description, &stack);
-  if (is_of_storage(code)) {  // MPI-IO hides it, and may call a short write a success
-    const std::string cause = std::strerror(code);
+  if (!cause.empty()) {  // MPI-IO may call a short write a success
     if (stack.text.find(cause) == std::string::npos) stack.text += ": " + cause;
     stack.is_system = true;
   }

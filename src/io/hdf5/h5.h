@@ -47,6 +47,9 @@ std::size_t h5_type_bytes(hid_t type);
 /// Rethrows a failure to read `object` of a file: as InputError, or as Error if the system failed.
 [[noreturn]] void throw_unreadable(const H5Error& error, const std::string& path, const std::string& object);
 
+/// Returns the words for errno if it is an error of storage, which MPI-IO hides; empty if not. Local.
+std::string storage_error();
+
 /// Stops HDF5 from printing its error stack. Called before a file is opened.
 void silence_h5();
 

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/printable.h"
 #include "dist/comm/agreement.h"
+#include "io/hdf5/h5_watch.h"
 
 namespace headspan {
 namespace {
@@ -104,6 +105,7 @@ void H5Dataset::write(const void* rows, std::int64_t first, std::int64_t count, 
     HS_H5(H5Dwrite(dataset_.get(), type, chunk.memory, chunk.file, chunk.transfer_plist,
                    static_cast<const char*>(rows) + chunk.offset));
   };
+  const H5Watch watch(comm_, path_);
   try {
     transfer(first, count, type, move);
   } catch (const AgreedError& e) {

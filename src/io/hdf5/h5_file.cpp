@@ -14,6 +14,7 @@
 #include "base/input_file.h"
 #include "dist/comm/agreement.h"
 #include "io/hdf5/h5_string.h"
+#include "io/hdf5/h5_watch.h"
 
 namespace headspan {
 namespace {
@@ -186,7 +187,9 @@ void H5File::local(const std::string& object, const std::function<void()>& step)
 /// Runs a step on all ranks, which agree on its success.
 void H5File::collective(const std::string& object, const std::function<void()>& step) const {
   const auto named = [&] { local(object, step); };
-  comm_ ? agree(*comm_, named) : named();
+  if (!comm_) return named();
+  const H5Watch watch(comm_, path_);
+  agree(*comm_, named);
 }
 
 H5File H5File::create(const Comm& comm, const std::string& path) { return create(&comm, path); }

@@ -161,7 +161,10 @@ void publish(const Comm& comm, const Publication& publication,
         throw;
       } catch (const std::exception& e) {
         // Alone, while the others go on with the file: they would wait for this rank.
-        if (comm.size() > 1 && !h5_close_failure().empty()) abort_job(error_message(e));
+        if (comm.size() > 1 && !h5_close_failure().empty()) {
+          ::unlink(temporary.c_str());
+          abort_job(error_message(e));
+        }
         throw;
       }
     });

@@ -12,6 +12,7 @@
 
 #include "base/process/cpu_dispatch.h"
 #include "base/provenance.h"
+#include "dist/blas_core.h"
 #include "dist/comm/gpu.h"
 #include "dist/matrix/scalapack.h"
 #include "dist/onednn.h"
@@ -34,12 +35,13 @@ std::string hdf5_version() {
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
 }
 
-/// Returns the file of the ScaLAPACK that is loaded: it has no function that tells its version.
-std::string scalapack_file() {
+/// Returns the file that holds a function of a library which does not tell its version.
+template <class Function>
+std::string file_of(Function* function) {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&pdpotrf_), &info) == 0) return "unknown";
+  if (dladdr(reinterpret_cast<const void*>(function), &info) == 0) return "unknown";
   std::error_code none;
-  return std::filesystem::canonical(info.dli_fname, none).filename().string();
+  return std::filesystem::canonical(info.dli_fname, none).string();
 }
 
 std::string boost_version() {
@@ -72,7 +74,8 @@ std::string list_libraries() {
                                       {"LibTorch", torch_version()},
                                       {"oneDNN", onednn_version()},
                                       {"GPUs", gpu_libraries()},
-                                      {"ScaLAPACK", scalapack_file()},
+                                      {"BLAS", describe_blas().empty() ? file_of(&dgemm_) : ""},
+                                      {"ScaLAPACK", file_of(&pdpotrf_)},
                                       {"OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING)},
                                       {"zlib", zlibVersion()},
                                       {"Boost", boost_version()},

@@ -55,6 +55,9 @@ class WithPage(unittest.TestCase):
     def theme(self, name):
         self.page.call("Emulation.setEmulatedMedia", media="",
                        features=[{"name": "prefers-color-scheme", "value": name}])
+        self.page.wait("""[...document.querySelectorAll('picture')].every(picture => {
+            const source = [...picture.querySelectorAll('source')].find(source => matchMedia(source.media).matches);
+            return !source || source.srcset.includes(picture.querySelector('img').currentSrc); })""")
         self.settle()
 
     def settle(self):

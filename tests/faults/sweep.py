@@ -230,7 +230,10 @@ class Sweep(FaultySlurm):
             self.expect([path.name for path in memory.iterdir()], [], f"shared memory of {node}")
             left = [path.name for path in (self.cluster / "tmp" / node).iterdir()]  # spmix_appdir_*: slurmstepd's, not the ranks'
             self.expect([name for name in left if not name.startswith("spmix_appdir_")], [], f"temporary files of PMIx on {node}")
-        self.expect([str(path.relative_to(self.temporary)) for path in self.temporary.rglob("*")], [], "temporary files")
+        left = [str(path.relative_to(self.temporary)) for path in self.temporary.rglob("*")]
+        # Of a step that ends while MPI starts, before PMIx knows of them, Open MPI leaves its folder and its map of the node.
+        of_start = re.compile(r"ompi\.\w+\.\d+(/jf\.\d+(/hwloc\.sm)?)?")
+        self.expect([name for name in left if not of_start.fullmatch(name)], [], "temporary files")
 
     def print_table(self, at_the_end):
         print("| fault | command | instants | violations | slowest end |\n| --- | --- | --- | --- | --- |")

@@ -1,7 +1,7 @@
 // A watch over a file that several ranks write. When a write fails on one rank alone, HDF5 may go on there to
-// another collective call than the others are in, so that all wait forever: in H5Fclose, which ends nowhere
-// then. A rank that is still in the same step 15 s after such a write ends the job. Where HDF5 returns the
-// error the ranks agree on it instead (dist/comm/agreement.h).
+// another collective call than the others are in, and all wait forever: in H5Fclose that rank comes to
+// MPI_File_close, which waits for the others. A rank that is still in the same step 15 s after such a write
+// ends the job. Where HDF5 returns the error the ranks agree on it instead (dist/comm/agreement.h).
 //
 // HDF5's writes are seen because this file defines MPI_File_write_at and MPI_File_write_at_all, which call
 // the next definition: that of a profiler, or MPI's.

@@ -53,6 +53,7 @@ class WithPage(unittest.TestCase):
         self.theme("light")
 
     def theme(self, name):
+        """Asks for the light or the dark theme, and waits for its pictures."""
         self.page.call("Emulation.setEmulatedMedia", media="",
                        features=[{"name": "prefers-color-scheme", "value": name}])
         self.page.wait("""[...document.querySelectorAll('picture')].every(picture => {

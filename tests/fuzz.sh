@@ -21,7 +21,7 @@ while (($# > 0)); do
   esac
   shift
 done
-all=(safetensors index config sidecar npy megatron manifest job requests activations gram plan codec result state)
+all=(folder safetensors index config sidecar npy megatron manifest job requests activations gram plan codec result state)
 ((${#targets[@]} > 0)) || targets=("${all[@]}")
 
 cores=$(nproc)  # before OMP_NUM_THREADS, which it follows

@@ -16,7 +16,7 @@ program=build/release/headspan preloaded=build/release/tests/app status=0
 mpiexec=$(command -v mpiexec)
 
 /usr/bin/python3 -B tests/faults/lost_ranks.py $program "$mpiexec" $preloaded/libfailing_new.so "$faults" || status=1
-/usr/bin/python3 -B tests/faults/lost_ranks.py $program srun $preloaded/libfailing_new.so $((faults / 5)) study calibrate evaluate ||
+/usr/bin/python3 -B tests/faults/lost_ranks.py $program srun $preloaded/libfailing_new.so $(((faults + 4) / 5)) study calibrate evaluate ||
   status=1
 /usr/bin/python3 -B tests/faults/publish_steps.py $program "$mpiexec" $preloaded/libfailing_disk.so || status=1
 /usr/bin/python3 -B tests/faults/storage.py $program "$mpiexec" $preloaded/libfailing_disk.so $((2 * faults)) || status=1

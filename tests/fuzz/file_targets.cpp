@@ -30,6 +30,70 @@ void read_tensors(const std::string& folder) {
   }
 }
 
+/// A file of weights with the one tensor "w" and `number`.
+std::string sound_shard(char number) {
+  const std::string header =
+      std::string(R"({"w)") + number + R"(":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  return static_cast<char>(header.size()) + std::string(7, '\0') + header + std::string(8, 'x');
+}
+
+/// What a file of a checkpoint, or beside it, should hold.
+std::string sound_file(const std::string& name) {
+  if (name == "config.json") return "{}";
+  if (name == "../manifest.tsv") return "folder\trepository\n";
+  if (name == "model.safetensors.index.json")
+    return R"({"weight_map":{"w1":"model-00001-of-00002.safetensors","w2":"model-00002-of-00002.safetensors"}})";
+  return sound_shard(name.find("00002-of") == std::string::npos ? '1' : '2');
+}
+
+/// A folder of files that may be missing, empty, damaged or something else than a file. Each two bytes of an
+/// input say which file, and what of it.
+void read_folder(const std::string& folder, const std::string& input) {
+  namespace fs = std::filesystem;
+  static const std::vector<std::string> names{"config.json",
+                                              "model.safetensors",
+                                              "model.safetensors.index.json",
+                                              "model-00001-of-00002.safetensors",
+                                              "model-00002-of-00002.safetensors",
+                                              "model.safetensors.incomplete",
+                                              "pytorch_model.bin",
+                                              "snapshots",
+                                              "../fetch.sh",
+                                              "../manifest.tsv"};
+  const fs::path parent = fs::path(folder) / "family", model = parent / "model";
+  fs::remove_all(parent);
+  const std::size_t begin = input.empty() || input[0] != '\0' ? 0 : 1;  // a zero: there is no such folder
+  if (begin == 0) fs::create_directories(model);
+  for (std::size_t i = begin; begin == 0 && i + 1 < std::min<std::size_t>(input.size(), 40); i += 2) {
+    const std::string& name = names[static_cast<unsigned char>(input[i]) % names.size()];
+    const fs::path path = model / name;
+    std::error_code exists;
+    switch (static_cast<unsigned char>(input[i + 1]) % 6) {
+      case 0:
+        write(path, sound_file(name));
+        break;
+      case 1:
+        write(path, "");
+        break;
+      case 2:
+        write(path, input.substr(i));
+        break;
+      case 3:
+        fs::create_directory(path, exists);
+        break;
+      case 4:
+        fs::create_symlink("missing", path, exists);
+        break;
+      default:
+        fs::create_symlink("../blobs/1.incomplete", path, exists);
+    }
+  }
+  config_of(model);
+  const Checkpoint checkpoint = Checkpoint::open(model);
+  for (const std::string& name : checkpoint.names()) checkpoint.file_of(name);
+  checkpoint.entry("w2");
+}
+
 void read_safetensors(const std::string& folder, const std::string& input) {
   write(folder + "/model.safetensors", input);
   read_tensors(folder);
@@ -37,14 +101,8 @@ void read_safetensors(const std::string& folder, const std::string& input) {
 
 /// The index of two shards that are sound.
 void read_index(const std::string& folder, const std::string& input) {
-  const std::string header = R"({"w1":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
-  for (const char* name : {"1", "2"}) {
-    std::string shard(8, '\0');
-    shard[0] = static_cast<char>(header.size());
-    shard += header + std::string(8, 'x');
-    shard[shard.find("w1") + 1] = *name;
-    write(folder + "/model-0000" + name + "-of-00002.safetensors", shard);
-  }
+  for (const char number : {'1', '2'})
+    write(folder + "/model-0000" + number + "-of-00002.safetensors", sound_shard(number));
   write(folder + "/model.safetensors.index.json", input);
   read_tensors(folder);
 }
@@ -112,10 +170,16 @@ void read_requests(const std::string& folder, const std::string& input) {
 }  // namespace
 
 std::vector<FuzzTarget> file_targets() {
-  return {
-      {"safetensors", read_safetensors},       {"index", read_index}, {"config", read_config},
-      {"sidecar", read_beside("tokens.json")}, {"npy", read_npy},     {"megatron", read_beside("tokens.idx")},
-      {"manifest", read_manifest_file},        {"job", read_job},     {"requests", read_requests}};
+  return {{"folder", read_folder},
+          {"safetensors", read_safetensors},
+          {"index", read_index},
+          {"config", read_config},
+          {"sidecar", read_beside("tokens.json")},
+          {"npy", read_npy},
+          {"megatron", read_beside("tokens.idx")},
+          {"manifest", read_manifest_file},
+          {"job", read_job},
+          {"requests", read_requests}};
 }
 
 }  // namespace headspan

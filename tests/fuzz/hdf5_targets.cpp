@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "app/inspect/describe_inputs.h"
 #include "app/inspect/describe_outputs.h"
@@ -12,6 +13,8 @@
 #include "fuzz/hdf5_mutation.h"
 #include "io/hdf5/h5_file.h"
 #include "io/inputs/activations.h"
+#include "io/outputs/compression_plan.h"
+#include "io/outputs/gram_check.h"
 #include "io/outputs/gram_file.h"
 
 namespace headspan {
@@ -23,6 +26,53 @@ void read_activations(const std::string& path) {
   const std::int64_t width = activations.heads() * activations.head_size();
   std::vector<float> rows(static_cast<std::size_t>(std::min<std::int64_t>(activations.tokens(), 16) * width));
   activations.read(0, std::min<std::int64_t>(activations.tokens(), 16), rows.data());
+}
+
+/// Copies a file that a reader takes with what `copy` reads and writes, and the copy too: both copies must be
+/// the same. A reader that refuses the first copy has taken, or written, what it should not.
+void check_copies(const std::string& path, void (*copy)(const std::string& from, const std::string& to)) {
+  const std::string first = path + ".first", second = path + ".second";
+  copy(path, first);
+  try {
+    copy(first, second);
+  } catch (const std::exception& error) {
+    throw std::logic_error(std::string("a copy is refused: ") + error.what());
+  }
+  if (read_whole_file(first) != read_whole_file(second)) throw std::logic_error("a copy of a copy differs");
+}
+
+void copy_plan(const std::string& from, const std::string& to) {
+  const CompressionPlan plan = read_plan(from);
+  plan.group_tokens();
+  write_plan(to, plan, {});
+}
+
+void copy_gram(const std::string& from, const std::string& to) {
+  const Comm self = Comm::duplicate(MPI_COMM_SELF);
+  const Grid grid(self, 1, 1);
+  const H5File file = H5File::open(self, from);
+  H5File copy = H5File::create(self, to);
+  for (const GramStream& stream : read_gram_streams(file)) {
+    const std::int64_t columns = stream.columns(), d = stream.head_size;
+    Matrix fit(grid, columns, columns, d), heldout(grid, columns, columns, d);
+    const GramPart fit_part = read_gram(file, stream, "fit", fit);
+    check_gram(from, stream.name + "/fit", fit_part, d);
+    std::optional<GramPart> heldout_part;
+    if (stream.heldout) heldout_part = read_gram(file, stream, "heldout", heldout);
+    write_gram(copy, stream, fit_part, heldout_part);
+  }
+  if (read_attention_sizes(file)) write_attention(copy, self, read_attention(file, self));
+  copy.close();
+}
+
+void read_plan_file(const std::string& path) {
+  describe_plan(path);
+  check_copies(path, copy_plan);
+}
+
+void read_gram_file(const std::string& path) {
+  describe_gram(path);
+  check_copies(path, copy_gram);
 }
 
 void read_result(const std::string& path) { format_results({summarise_result(path)}); }
@@ -61,8 +111,8 @@ FuzzTarget target(const std::string& name, const std::string& bases, void (*read
 std::vector<FuzzTarget> hdf5_targets(const std::string& bases) {
   silence_h5();
   return {target("activations", bases, read_activations),
-          target("gram", bases, [](const auto& path) { describe_gram(path); }),
-          target("plan", bases, [](const auto& path) { describe_plan(path); }),
+          target("gram", bases, read_gram_file),
+          target("plan", bases, read_plan_file),
           target("codec", bases, [](const auto& path) { describe_codec(path); }),
           target("result", bases, read_result),
           target("state", bases, read_state)};

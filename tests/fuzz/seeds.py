@@ -23,6 +23,30 @@ JOBS = (
     MODEL + "[archive]\ncodec = c\ngroup = 3\ninput = i\noutput = o\nkl = 0.1\ntokens = 5:9\nlayers = 0:2\ndocuments = 0,7\n",
     "[grams]\npaths = a.h5,b.h5\n[output]\ndirectory = d\n[compress]\nplan = p.h5\n",
     "[activations]\npath = a.h5\n[output]\ndirectory = d\n[predict]\ntargets = k\n",
+    MODEL + "[attention]\nscores = true\n[cross]\nstreams = q:k\nmodel = o\ngrams = g.h5\n[model]\nselect = 1\n",
+    "[activations]\npath = a.h5\n[output]\ndirectory = d\n[attention]\nscores = true\n",
+    "[activations]\npath = a.h5\n[output]\ndirectory = d\n[cross]\nstreams = q:k\n",
+    "[activations]\npath = a.h5\n[output]\ndirectory = d\n[cross]\nmodel = o\n",
+    MODEL + "[output]\ndirectory = d\n[cross]\ngrams = g.h5\n",
+    MODEL + "[output]\ndirectory = d\n[predict]\nmode = paper\nselection = forward\n",
+    MODEL + "[output]\ndirectory = d\n[predict]\nmode = paper\n[tokens]\nheldout = 0.5\n",
+    MODEL + "[output]\ndirectory = d\n[predict]\npool = 2\nreferences = 3\n",
+    MODEL + "[output]\ndirectory = d\n[predict]\nprecision = bfloat16\n[model]\ndtype = float32\n",
+    MODEL + "[compress]\nplan = p.h5\nalgorithm = hadamard\nbits = 8\n",
+    MODEL + "[compress]\nplan = p.h5\nalgorithm = kivi\nbits = 3\n",
+    MODEL + "[compress]\nplan = p.h5\nalgorithm = oscar\nbits = 5\n",
+    MODEL + "[compress]\nplan = p.h5\nalgorithm = headspan\nbits = 5\nunits = measured\n",
+    MODEL + "[compress]\nplan = p.h5\nalgorithm = kivi\nunits = measured\n",
+    MODEL + "[compress]\nplan = p.h5\nbits = 16x8\nstored = 0.5\n",
+    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\nalgorithm = oscar\n",
+    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\nunits = measured\n",
+    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\neffort = full\n",
+    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\nown_text = 64\n",
+    MODEL + "[evaluate]\nplan = p.h5\nprefill = exact\ncache = simulated\n",
+    MODEL + "[archive]\ncodec = c\n[evaluate]\ncache = simulated\n",
+    MODEL + "[archive]\ncodec = c\n[evaluate]\nexact_recent = 4\n",
+    MODEL + "[archive]\ncodec = c\nbits = 2\nkl = 0.1\n[run]\ndevice = cuda\n",
+    "[theory]\nhidden_size = 64\nhead_size = 32\nreferences = 2\n",
     "[theory]\nhidden_size = 64\nhead_size = 8\nreferences = 3\ntrials = 5\n")
 
 
@@ -54,6 +78,13 @@ def jsonl(*rows):
 
 
 def seeds():
+    yield "folder", b"\0"
+    for name in range(10):
+        yield "folder", bytes([name, 0])
+        for state in range(6):
+            yield "folder", bytes([10, 0, name, state])
+    yield "folder", bytes([10, 0, 12, 0, 13, 0, 14, 0])
+    yield "folder", bytes([10, 0, 12, 0, 13, 0, 14, 5])
     yield "safetensors", safetensors({"a": ("F32", [2, 3], 24), "b": ("BF16", [4], 8), "empty": ("F16", [0, 3], 0)})
     yield "index", json.dumps({"metadata": {"total_size": 16}, "weight_map": {
         "w1": "model-00001-of-00002.safetensors", "w2": "model-00002-of-00002.safetensors"}}).encode()

@@ -65,7 +65,8 @@ class Mutation {
 
  private:
   void change(const std::string& name) {
-    switch (decisions_.byte() % 8) {
+    const std::size_t how = decisions_.byte() % 16;
+    switch (how == 15 ? how : how % 8) {
       case 0:
         H5Ldelete(file_, name.c_str(), H5P_DEFAULT);
         break;
@@ -81,6 +82,8 @@ class Mutation {
         return replace_dataset(name, H5T_NATIVE_DOUBLE);
       case 5:
         return replace_dataset(name, H5T_NATIVE_INT64);
+      case 15:
+        return put_elsewhere(name);
       default:
         return change_elements(name);
     }
@@ -157,6 +160,24 @@ class Mutation {
       const std::vector<double> values(count, decisions_.number());
       H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
     }
+    H5Dclose(dataset);
+    H5Pclose(layout);
+    H5Sclose(space);
+  }
+
+  /// Puts a link to another file in place of an object, or a dataset whose values are in another file.
+  void put_elsewhere(const std::string& name) {
+    const std::vector<hsize_t> shape = shape_of(name);
+    H5Ldelete(file_, name.c_str(), H5P_DEFAULT);
+    if (decisions_.byte() % 2 == 0) {
+      H5Lcreate_external("other.h5", "/", file_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
+      return;
+    }
+    const hid_t space = H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
+                layout = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(layout, "other.bin", 0, H5F_UNLIMITED);
+    const hid_t dataset =
+        H5Dcreate2(file_, name.c_str(), H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, layout, H5P_DEFAULT);
     H5Dclose(dataset);
     H5Pclose(layout);
     H5Sclose(space);

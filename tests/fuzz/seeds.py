@@ -107,6 +107,9 @@ def seeds():
         yield target, b""
         for base in range(8):
             yield target, bytes(range(base, base + 16))
+        for name in range(12):
+            for way in range(2):  # a link to another file, values in another file
+                yield target, bytes([0, 0, name, 15, way])
 
 
 def main():

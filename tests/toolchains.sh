@@ -51,9 +51,9 @@ options() {
       export LSAN_OPTIONS=suppressions=$PWD/tests/faults/lsan.supp:print_suppressions=0
       ;;
     tsan)
-      configure[1]=tsan chosen=(--tests-regex '\.[12]$' --exclude-regex '^test_(bad_|flagged|output|contents|locks|interrupts)')
+      configure[1]=tsan chosen=(--tests-regex '\.[12]$' --exclude-regex '^test_(bad_|flagged|output|contents|locks|lock_file|interrupts)')
       archer=$(find /usr/lib/llvm-*/lib -name libarcher.so | sort -V | tail -n 1)
-      export TSAN_OPTIONS=ignore_noninstrumented_modules=1 OMP_TOOL_LIBRARIES=$archer
+      export TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0 OMP_TOOL_LIBRARIES=$archer
       ;;
   esac
 }

@@ -11,6 +11,7 @@
 #include "dist/matrix/matrix.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/hdf5_mutation.h"
+#include "io/archive/codec_file.h"
 #include "io/hdf5/h5_file.h"
 #include "io/inputs/activations.h"
 #include "io/outputs/compression_plan.h"
@@ -47,6 +48,8 @@ void copy_plan(const std::string& from, const std::string& to) {
   write_plan(to, plan, {});
 }
 
+void copy_codec(const std::string& from, const std::string& to) { write_codec(to, read_codec(from), {}); }
+
 void copy_gram(const std::string& from, const std::string& to) {
   const Comm self = Comm::duplicate(MPI_COMM_SELF);
   const Grid grid(self, 1, 1);
@@ -68,6 +71,11 @@ void copy_gram(const std::string& from, const std::string& to) {
 void read_plan_file(const std::string& path) {
   describe_plan(path);
   check_copies(path, copy_plan);
+}
+
+void read_codec_file(const std::string& path) {
+  describe_codec(path);
+  check_copies(path, copy_codec);
 }
 
 void read_gram_file(const std::string& path) {
@@ -110,12 +118,9 @@ FuzzTarget target(const std::string& name, const std::string& bases, void (*read
 
 std::vector<FuzzTarget> hdf5_targets(const std::string& bases) {
   silence_h5();
-  return {target("activations", bases, read_activations),
-          target("gram", bases, read_gram_file),
-          target("plan", bases, read_plan_file),
-          target("codec", bases, [](const auto& path) { describe_codec(path); }),
-          target("result", bases, read_result),
-          target("state", bases, read_state)};
+  return {target("activations", bases, read_activations), target("gram", bases, read_gram_file),
+          target("plan", bases, read_plan_file),          target("codec", bases, read_codec_file),
+          target("result", bases, read_result),           target("state", bases, read_state)};
 }
 
 }  // namespace headspan

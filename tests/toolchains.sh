@@ -12,7 +12,7 @@
 #       wheel:      the PyTorch of jobs/pytorch.sh, and the code for GPUs
 #       asan-ubsan: all tests but one under the address, leak and undefined-behaviour sanitizers
 #       tsan:       the C++ tests on 1 and 2 ranks, with 3 threads each, under Clang's thread sanitizer; Archer tells it what
-#                   Clang's OpenMP orders
+#                   Clang's OpenMP orders; without those that signal a process, which TSan delays
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -46,10 +46,29 @@ std::string sound_file(const std::string& name) {
   return sound_shard(name.find("00002-of") == std::string::npos ? '1' : '2');
 }
 
-/// A folder of files that may be missing, empty, damaged or something else than a file. Each two bytes of an
-/// input say which file, and what of it.
+/// Makes a file of a checkpoint in one of six ways, of which one is sound.
+void make_file(const std::filesystem::path& path, const std::string& name, int way) {
+  std::error_code exists;
+  switch (way) {
+    case 0:
+      return write(path, sound_file(name));
+    case 1:
+      return write(path, "");
+    case 2:
+      return write(path, sound_file(name).substr(1));
+    case 3:
+      std::filesystem::create_directory(path, exists);
+      return;
+    case 4:
+      return std::filesystem::create_symlink("missing", path, exists);
+    default:
+      return std::filesystem::create_symlink("../blobs/1.incomplete", path, exists);
+  }
+}
+
+/// A folder whose files may be missing or damaged, or something else than files. Each two bytes of an input
+/// say which file, and how it is made; if the first one is 0 there is no folder.
 void read_folder(const std::string& folder, const std::string& input) {
-  namespace fs = std::filesystem;
   static const std::vector<std::string> names{"config.json",
                                               "model.safetensors",
                                               "model.safetensors.index.json",
@@ -60,33 +79,13 @@ void read_folder(const std::string& folder, const std::string& input) {
                                               "snapshots",
                                               "../fetch.sh",
                                               "../manifest.tsv"};
-  const fs::path parent = fs::path(folder) / "family", model = parent / "model";
-  fs::remove_all(parent);
-  const std::size_t begin = input.empty() || input[0] != '\0' ? 0 : 1;  // a zero: there is no such folder
-  if (begin == 0) fs::create_directories(model);
-  for (std::size_t i = begin; begin == 0 && i + 1 < std::min<std::size_t>(input.size(), 40); i += 2) {
-    const std::string& name = names[static_cast<unsigned char>(input[i]) % names.size()];
-    const fs::path path = model / name;
-    std::error_code exists;
-    switch (static_cast<unsigned char>(input[i + 1]) % 6) {
-      case 0:
-        write(path, sound_file(name));
-        break;
-      case 1:
-        write(path, "");
-        break;
-      case 2:
-        write(path, input.substr(i));
-        break;
-      case 3:
-        fs::create_directory(path, exists);
-        break;
-      case 4:
-        fs::create_symlink("missing", path, exists);
-        break;
-      default:
-        fs::create_symlink("../blobs/1.incomplete", path, exists);
-    }
+  const std::filesystem::path parent = std::filesystem::path(folder) / "family", model = parent / "model";
+  std::filesystem::remove_all(parent);
+  const std::string files = input.c_str()[0] == '\0' ? "" : input.substr(0, 40);
+  if (!files.empty()) std::filesystem::create_directories(model);
+  for (std::size_t i = 0; i + 1 < files.size(); i += 2) {
+    const std::string& name = names[static_cast<unsigned char>(files[i]) % names.size()];
+    make_file(model / name, name, static_cast<unsigned char>(files[i + 1]) % 6);
   }
   config_of(model);
   const Checkpoint checkpoint = Checkpoint::open(model);

@@ -15,6 +15,10 @@ GOLDEN = ROOT / "tests" / "data" / "golden"
 
 
 MODEL = "[model]\npath = m\n[tokens]\npath = t.bin\n"
+STUDY = MODEL + "[output]\ndirectory = d\n"
+ACTIVATIONS = "[activations]\npath = a.h5\n[output]\ndirectory = d\n"
+PLAN = MODEL + "[compress]\nplan = p.h5\n"
+GRAMS = "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\n"
 JOBS = (
     MODEL + "[compress]\nplan = p.h5\nalgorithm = latent\nbits = 16x8,32x6\nstored = auto\nband_clip = auto\n",
     MODEL + "[compress]\nplan = p.h5\nalgorithm = quantise\nbits = 4\n[run]\ndevice = cpu\ngrid = 2x3\nmemory_gib = 2.5\n",
@@ -23,25 +27,26 @@ JOBS = (
     MODEL + "[archive]\ncodec = c\ngroup = 3\ninput = i\noutput = o\nkl = 0.1\ntokens = 5:9\nlayers = 0:2\ndocuments = 0,7\n",
     "[grams]\npaths = a.h5,b.h5\n[output]\ndirectory = d\n[compress]\nplan = p.h5\n",
     "[activations]\npath = a.h5\n[output]\ndirectory = d\n[predict]\ntargets = k\n",
+    # keys that contradict each other
     MODEL + "[attention]\nscores = true\n[cross]\nstreams = q:k\nmodel = o\ngrams = g.h5\n[model]\nselect = 1\n",
-    "[activations]\npath = a.h5\n[output]\ndirectory = d\n[attention]\nscores = true\n",
-    "[activations]\npath = a.h5\n[output]\ndirectory = d\n[cross]\nstreams = q:k\n",
-    "[activations]\npath = a.h5\n[output]\ndirectory = d\n[cross]\nmodel = o\n",
-    MODEL + "[output]\ndirectory = d\n[cross]\ngrams = g.h5\n",
-    MODEL + "[output]\ndirectory = d\n[predict]\nmode = paper\nselection = forward\n",
-    MODEL + "[output]\ndirectory = d\n[predict]\nmode = paper\n[tokens]\nheldout = 0.5\n",
-    MODEL + "[output]\ndirectory = d\n[predict]\npool = 2\nreferences = 3\n",
-    MODEL + "[output]\ndirectory = d\n[predict]\nprecision = bfloat16\n[model]\ndtype = float32\n",
-    MODEL + "[compress]\nplan = p.h5\nalgorithm = hadamard\nbits = 8\n",
-    MODEL + "[compress]\nplan = p.h5\nalgorithm = kivi\nbits = 3\n",
-    MODEL + "[compress]\nplan = p.h5\nalgorithm = oscar\nbits = 5\n",
-    MODEL + "[compress]\nplan = p.h5\nalgorithm = headspan\nbits = 5\nunits = measured\n",
-    MODEL + "[compress]\nplan = p.h5\nalgorithm = kivi\nunits = measured\n",
-    MODEL + "[compress]\nplan = p.h5\nbits = 16x8\nstored = 0.5\n",
-    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\nalgorithm = oscar\n",
-    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\nunits = measured\n",
-    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\neffort = full\n",
-    "[grams]\npaths = a.h5\n[compress]\nplan = p.h5\nown_text = 64\n",
+    ACTIVATIONS + "[attention]\nscores = true\n",
+    ACTIVATIONS + "[cross]\nstreams = q:k\n",
+    ACTIVATIONS + "[cross]\nmodel = o\n",
+    STUDY + "[cross]\ngrams = g.h5\n",
+    STUDY + "[predict]\nmode = paper\nselection = forward\n",
+    STUDY + "[predict]\nmode = paper\n[tokens]\nheldout = 0.5\n",
+    STUDY + "[predict]\npool = 2\nreferences = 3\n",
+    STUDY + "[predict]\nprecision = bfloat16\n[model]\ndtype = float32\n",
+    PLAN + "algorithm = hadamard\nbits = 8\n",
+    PLAN + "algorithm = kivi\nbits = 3\n",
+    PLAN + "algorithm = oscar\nbits = 5\n",
+    PLAN + "algorithm = headspan\nbits = 5\nunits = measured\n",
+    PLAN + "algorithm = kivi\nunits = measured\n",
+    PLAN + "bits = 16x8\nstored = 0.5\n",
+    GRAMS + "algorithm = oscar\n",
+    GRAMS + "units = measured\n",
+    GRAMS + "effort = full\n",
+    GRAMS + "own_text = 64\n",
     MODEL + "[evaluate]\nplan = p.h5\nprefill = exact\ncache = simulated\n",
     MODEL + "[archive]\ncodec = c\n[evaluate]\ncache = simulated\n",
     MODEL + "[archive]\ncodec = c\n[evaluate]\nexact_recent = 4\n",

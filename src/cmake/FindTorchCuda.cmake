@@ -22,6 +22,11 @@ if(TorchCuda_FOUND AND NOT TARGET Torch::Cuda)
   add_library(Cuda::Nccl INTERFACE IMPORTED)
   target_include_directories(Cuda::Nccl SYSTEM INTERFACE ${TorchCuda_nccl_headers})
   target_link_libraries(Cuda::Nccl INTERFACE Cuda::Runtime ${TorchCuda_nccl})
+  # An installed program finds them too where they are in the project's folder, which CMake leaves out of its search path.
+  foreach(library ${TorchCuda_runtime} ${TorchCuda_nccl})
+    get_filename_component(folder ${library} DIRECTORY)
+    target_link_options(Cuda::Runtime INTERFACE -Wl,-rpath,${folder})
+  endforeach()
   add_library(Torch::Cuda INTERFACE IMPORTED)
   target_link_libraries(Torch::Cuda INTERFACE Torch::Library Cuda::Runtime
     -Wl,--no-as-needed ${TorchCuda_torch_cuda} ${TorchCuda_c10_cuda} -Wl,--as-needed)

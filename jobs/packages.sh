@@ -8,6 +8,7 @@
 #                                       check: what jobs/check.sh needs
 #                                       clang: Clang and clang-tidy
 #                                       toolchains: the other libraries of tests/toolchains.sh
+#                                       soak: what tests/soak.sh needs beside group test
 #
 # As root, or if sudo works without a password, it installs them. Otherwise it prints the command that does, and stops with
 # exit code 1. On another system it prints what is needed and exits with 0; CMake then says what it does not find. It never
@@ -86,6 +87,10 @@ toolchain_packages=(
   "liblapack-dev                  the reference LAPACK"
   "libblis-openmp-dev             BLIS"
 )
+soak_packages=(
+  "valgrind                       valgrind"
+  "qemu-user                      QEMU, which emulates processors"
+)
 
 say() { printf 'packages: %s\n' "$*" >&2; }
 
@@ -99,7 +104,8 @@ for group in "$@"; do
     check) wanted+=("${check_packages[@]}") ;;
     clang) wanted+=("${clang_packages[@]}") ;;
     toolchains) wanted+=("${toolchain_packages[@]}") ;;
-    *) say "unknown group '$group'; known: build report test fetch check clang toolchains"; exit 2 ;;
+    soak) wanted+=("${soak_packages[@]}") ;;
+    *) say "unknown group '$group'; known: build report test fetch check clang toolchains soak"; exit 2 ;;
   esac
 done
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a small study on 2 ranks under valgrind's memcheck, and prints what that finds; the exit code is 1 if it finds anything.
-# Takes some minutes. Needs valgrind.
+# Takes some minutes. Needs valgrind (jobs/packages.sh soak).
 #
 #   bash tests/memcheck.sh [HEADSPAN]
 #

@@ -1,12 +1,16 @@
 """Prints a digest of what a study, a calibration and a codec of fixed inputs hold, beside the processor that computed it, as a row of a
-table. Machines with the same instructions and libraries must give the same digest.
+table. Processors with the same instructions and kernels of BLAS must give the same digest: the exit code is 1 if two rows disagree.
 
-usage: digest.py HEADSPAN MPIEXEC
+usage: digest.py HEADSPAN MPIEXEC [EMULATED...]
+
+EMULATED: processors that QEMU emulates, a row each; `qemu-x86_64 -cpu help` lists them.
 """
 import hashlib
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import h5py
@@ -47,14 +51,35 @@ class Digest(StudyTest):
         return digest.hexdigest()[:16]
 
 
-def main():
-    Digest.program, Digest.mpiexec = sys.argv[1:3]
+def write_emulator(path, processor):
+    """Writes a program that is the one of Digest on an emulated processor."""
+    path.write_text(f'#!/bin/sh\nexec qemu-x86_64 -cpu {shlex.quote(processor)} {shlex.quote(Digest.program)} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def row(processor):
+    """Returns what the table says of the processor on which the program of Digest runs."""
     told = subprocess.run([Digest.program, "--version"], capture_output=True, text=True, check=True).stdout
     blas, instructions = re.search(r"^(OpenBLAS.*)$", told, re.MULTILINE)[1], re.search(r"^instructions: (.*)$", told, re.MULTILINE)[1]
-    processor = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[1]
+    return processor, instructions, blas, Digest.of_files()
+
+
+def main():
+    Digest.program, Digest.mpiexec = str(Path(sys.argv[1]).resolve()), sys.argv[2]
+    found = [row(re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[1])]
+    with tempfile.TemporaryDirectory(prefix="headspan_digest_") as folder:
+        emulators = {processor: write_emulator(Path(folder) / str(i), processor) for i, processor in enumerate(sys.argv[3:])}
+        for processor, Digest.program in emulators.items():
+            found.append(row(f"{processor}, emulated"))
     print(f"| processor | instructions | BLAS | digest on {', '.join(map(str, RANKS))} ranks |\n| --- | --- | --- | --- |")
-    print(f"| {processor} | {instructions} | {blas} | {Digest.of_files()} |")
+    for cells in found:
+        print(f"| {' | '.join(cells)} |")
+    digests = {}
+    for _, instructions, blas, digest in found:
+        digests.setdefault((instructions, blas), set()).add(digest)
+    return int(any(len(of_kind) > 1 for of_kind in digests.values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

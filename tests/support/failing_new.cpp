@@ -21,5 +21,10 @@ void* operator new(std::size_t size) {
   return memory;
 }
 
+// (the C++ library's calls the one above; a sanitizer's does not)
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return fails.exchange(false) ? nullptr : std::malloc(size > 0 ? size : 1);
+}
+
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -37,7 +37,7 @@ class Headspan(CMakePackage, CudaPackage):
     depends_on("nlohmann-json@3:")
     depends_on("openssl")
     depends_on("zlib-api")
-    depends_on("py-torch@1.13:2.11")
+    depends_on("py-torch@1.13:2.15")
     depends_on("googletest", type="build", when="+tests")
 
     with when("+cuda"):

@@ -10,13 +10,14 @@
 #       reference:  the reference BLAS and LAPACK
 #       blis:       BLIS, with the reference LAPACK
 #       wheel:      the PyTorch of jobs/pytorch.sh, and the code for GPUs
-#       asan-ubsan: all tests but one under the address, leak and undefined-behaviour sanitizers
+#       newest:     the newest PyTorch, and the code for GPUs
+#       asan-ubsan: all tests but two under the address, leak and undefined-behaviour sanitizers
 #       tsan:       the C++ tests on 1 and 2 ranks, with 3 threads each, under Clang's thread sanitizer; Archer tells it what
 #                   Clang's OpenMP orders; without those that signal a process, which TSan delays
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(clang mpich reference blis wheel asan-ubsan tsan)
+all=(clang mpich reference blis wheel newest asan-ubsan tsan)
 toolchains=("$@")
 ((${#toolchains[@]} > 0)) || toolchains=("${all[@]}")
 for toolchain in "${toolchains[@]}"; do
@@ -25,7 +26,9 @@ done
 bash jobs/packages.sh build test fetch clang toolchains
 libraries=/usr/lib/$(gcc -dumpmachine)
 # Expects that products of integers are the fastest, which Clang builds as plain loops, and sanitizers slow down.
-fastest='^test_automatic_precision$'
+fastest=test_automatic_precision
+# Runs the program in a folder that holds nothing else, and so no suppressions of Open MPI's leaks.
+alone=test_bundle
 
 # options TOOLCHAIN: sets `configure`, what CMake is told, and `chosen`, what ctest is told.
 options() {
@@ -33,7 +36,7 @@ options() {
   case $1 in
     clang)
       configure[1]=clang
-      chosen+=(--exclude-regex "$fastest")
+      chosen+=(--exclude-regex "^$fastest\$")
       ;;
     mpich)
       configure+=(-DMPI_C_COMPILER=mpicc.mpich -DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=/usr/bin/mpiexec.mpich
@@ -45,8 +48,11 @@ options() {
     wheel)
       configure=(--preset cuda -B build/cuda -DPython3_EXECUTABLE=/usr/bin/python3 -DHEADSPAN_TORCH_DIR="$(bash jobs/pytorch.sh)")
       ;;
+    newest)
+      configure=(--preset cuda -B build/newest -DPython3_EXECUTABLE=/usr/bin/python3 -DHEADSPAN_TORCH_DIR="$(bash jobs/pytorch.sh newest)")
+      ;;
     asan-ubsan)
-      configure[1]=asan-ubsan chosen=(--label-exclude '^quick$' --exclude-regex "$fastest")
+      configure[1]=asan-ubsan chosen=(--label-exclude '^quick$' --exclude-regex "^($fastest|$alone)\$")
       export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:verify_asan_link_order=0 UBSAN_OPTIONS=print_stacktrace=1
       export LSAN_OPTIONS=suppressions=$PWD/tests/faults/lsan.supp:print_suppressions=0
       ;;

@@ -44,6 +44,9 @@ class Install(unittest.TestCase):
         shown = run(sys.executable, "-B", self.prefix / "bin" / "headspan-report", "aggregate", out, "--output", self.prefix / "table")
         self.assertIn("status=done", shown)
 
+    def test_who_builds_the_program_alone_can_install_it(self):
+        self.assertRegex(run("ninja", "-C", BUILD, "-t", "query", "headspan"), r"\|\| .*\bmanual\b")
+
     def test_nothing_names_the_place_of_the_build(self):
         for path in self.prefix.rglob("*"):
             if path.is_file() and path != self.program:

@@ -6,7 +6,8 @@
 #
 #       no TOOLCHAIN: all of them, with all but the slow tests if nothing else is said:
 #       clang:      Clang and its OpenMP; all but one of these tests
-#       mpich:      MPICH, with its ScaLAPACK and its HDF5; without the tests of Slurm, whose srun starts Open MPI
+#       mpich:      MPICH, with its ScaLAPACK and its HDF5; without the tests of Slurm, whose srun starts Open MPI, and those in
+#                   C++ on 4 and 6 ranks, which take whole cores to wait
 #       reference:  the reference BLAS and LAPACK
 #       blis:       BLIS, with the reference LAPACK
 #       wheel:      the PyTorch of jobs/pytorch.sh, and the code for GPUs
@@ -41,7 +42,7 @@ options() {
     mpich)
       configure+=(-DMPI_C_COMPILER=mpicc.mpich -DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=/usr/bin/mpiexec.mpich
         -DHDF5_C_COMPILER_EXECUTABLE=/usr/bin/h5pcc.mpich)
-      chosen=(--label-exclude '^(slow|slurm)$')
+      chosen=(--label-exclude '^(slow|slurm)$' --exclude-regex '\.[46]$')
       ;;
     reference) configure+=(-DBLAS_LIBRARIES="$libraries/blas/libblas.so" -DLAPACK_LIBRARIES="$libraries/lapack/liblapack.so") ;;
     blis) configure+=(-DBLAS_LIBRARIES="$libraries/blis-openmp/libblas.so" -DLAPACK_LIBRARIES="$libraries/lapack/liblapack.so") ;;

@@ -51,9 +51,9 @@ class Digest(StudyTest):
         return digest.hexdigest()[:16]
 
 
-def write_emulator(path, processor):
-    """Writes a program that is the one of Digest on an emulated processor."""
-    path.write_text(f'#!/bin/sh\nexec qemu-x86_64 -cpu {shlex.quote(processor)} {shlex.quote(Digest.program)} "$@"\n')
+def write_emulator(path, processor, program):
+    """Writes a program that runs another one on an emulated processor, and returns its path."""
+    path.write_text(f'#!/bin/sh\nexec qemu-x86_64 -cpu {shlex.quote(processor)} {shlex.quote(program)} "$@"\n')
     path.chmod(0o755)
     return str(path)
 
@@ -66,11 +66,12 @@ def row(processor):
 
 
 def main():
-    Digest.program, Digest.mpiexec = str(Path(sys.argv[1]).resolve()), sys.argv[2]
+    program = str(Path(sys.argv[1]).resolve())
+    Digest.program, Digest.mpiexec = program, sys.argv[2]
     found = [row(re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[1])]
     with tempfile.TemporaryDirectory(prefix="headspan_digest_") as folder:
-        emulators = {processor: write_emulator(Path(folder) / str(i), processor) for i, processor in enumerate(sys.argv[3:])}
-        for processor, Digest.program in emulators.items():
+        for i, processor in enumerate(sys.argv[3:]):
+            Digest.program = write_emulator(Path(folder) / str(i), processor, program)
             found.append(row(f"{processor}, emulated"))
     print(f"| processor | instructions | BLAS | digest on {', '.join(map(str, RANKS))} ranks |\n| --- | --- | --- | --- |")
     for cells in found:

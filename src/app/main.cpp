@@ -19,6 +19,7 @@
 #include "app/study/study.h"
 #include "app/study/unit_list.h"
 #include "app/theory.h"
+#include "base/process/launcher.h"
 #include "base/process/process_setup.h"
 #include "base/process/stop_signal.h"
 #include "base/process/watchdog.h"
@@ -54,6 +55,9 @@ int call(const Request& request, const Comm& world, const Log& log) {
   throw Error("no such command");
 }
 
+/// Returns whether this process is the one that prints while MPI is not started.
+bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
+
 /// Returns the exit code. Collective over world.
 int run_command(const Request& request, const std::exception_ptr& failure, const Comm& world,
                 std::optional<LostRankWatch>& watch) {
@@ -84,16 +88,6 @@ int run_command(const Request& request, const std::exception_ptr& failure,
   }
 }
 
-/// Returns the rank that a launcher gave this process; null if no launcher started it.
-const char* launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name)) return rank;
-  return nullptr;
-}
-
-/// Returns whether this process is the one that prints while MPI is not started.
-bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
-
 /// Reports what is wrong with the command line without MPI, which may not start on a login node. Returns the
 /// exit code.
 int report(const std::exception& e) {
@@ -117,6 +111,17 @@ int print_answer(const Request& request, char** argv) {
 /// block: one without it would receive the signal. (src/README.md lists what headspan changes in its
 /// process.)
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = hold_stop_signals;
+
+/// Logs a notice if a launcher has started several processes and MPI has joined none of them.
+void tell_launcher(long processes, const Log& log) {
+  int joined = 1;
+  HS_MPI(MPI_Comm_size(MPI_COMM_WORLD, &joined));
+  if (joined > 1 || processes == 1) return;
+  log.notice(
+      "the launcher has started " + std::to_string(processes) + " processes, but " + mpi_version() +
+      " joins none of them: each works alone. Use the mpirun of this MPI; under Slurm, an --mpi that it "
+      "knows (srun --mpi=list)");
+}
 
 /// Starts MPI, which waits for every rank. It would wait forever if a signal ended another rank while that
 /// loaded its libraries (this rank has blocked the same signal), or if another hangs: watchdogs end this
@@ -163,7 +168,10 @@ int run(int argc, char** argv) {
       release_stop_signals();
     }
     std::optional<LostRankWatch> watch;  // until MPI has ended, which waits for all ranks
+    const Log log(is_first_process(), stderr, request.verbosity);  // before MPI changes the environment
+    const long launched = launched_processes();
     const MpiSession session = start_mpi(&argc, &argv);
+    tell_launcher(launched, log);
     return run_command(request, failure, watch);
   } catch (const std::exception& e) {  // MPI did not start
     abort_job(error_message(e));

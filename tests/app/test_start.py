@@ -1,9 +1,11 @@
 """How the programs start: a process that starts its program again keeps its name, and does not lose a signal to stop
-that arrives meanwhile. A signal ends commands that are short, as it would end any program.
+that arrives meanwhile; who takes the launcher of another MPI is told. A signal ends commands that are short, as it would
+end any program.
 
 usage: test_start.py HEADSPAN MPIEXEC HEADSPAN_BENCH [unittest's arguments]
 """
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -86,7 +88,7 @@ class Start(StudyTest):
         """The second rank is a process that never starts MPI."""
         keys = {**self.study_keys, "output.directory": self.folder / "alone"}
         options = [f"--{key}={value}" for key, value in keys.items()]
-        rank = 'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then exec sleep 60; else echo $$ > "$0"; exec "$@"; fi'
+        rank = 'if [ ${OMPI_COMM_WORLD_RANK-$PMI_RANK} = 1 ]; then exec sleep 60; else echo $$ > "$0"; exec "$@"; fi'
         first = self.folder / "first_rank"
         run = self.start(self.mpiexec, "-n", 2, "sh", "-c", rank, first, self.program, "study", *options)
         self.assertTrue(self.wait_until(run, lambda _: first.exists() and first.read_text().strip()))
@@ -97,6 +99,19 @@ class Start(StudyTest):
         self.assertLess(time.monotonic() - begin, 20)
         self.assertIn("headspan: stopped by a signal before all ranks had started; nothing of this run is kept\n", printed)
         self.assertEqual(run.returncode, 1)
+
+    def test_processes_that_mpi_does_not_join_are_told(self):
+        """Whoever takes the launcher of another MPI has many jobs of one rank each."""
+        told = "headspan: notice: the launcher has started 3 processes, but .* joins none of them: each works alone"
+        for variables, notices in (({"PMI_SIZE": "3", "PMI_RANK": "0"}, 1), ({"PMI_SIZE": "3", "PMI_RANK": "1"}, 0),
+                                   ({"SLURM_STEP_NUM_TASKS": "3"}, 1), ({"SLURM_NTASKS": "3"}, 0)):
+            with self.subTest(variables):
+                run = subprocess.run([self.program, "inspect", GOLDEN / "olmo2_mha"], env=os.environ | variables, text=True,
+                                     capture_output=True, check=True)
+                self.assertEqual(len(re.findall(told, run.stderr)), notices, run.stderr)
+        joined = subprocess.run([self.mpiexec, "-n", "3", self.program, "inspect", GOLDEN / "olmo2_mha"], text=True,
+                                capture_output=True, check=True)
+        self.assertNotIn("notice", joined.stderr)
 
     def test_a_command_that_does_not_save_is_ended_by_a_signal(self):
         for one in SIGNALS:

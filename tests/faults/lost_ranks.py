@@ -39,7 +39,7 @@ class Fault(NamedTuple):
     keys: tuple = ()
 
 
-FAULTS = [Fault("is killed", signal.SIGKILL, r"exited on signal 9|signal 9 \(Killed\)|task \d: Killed"),
+FAULTS = [Fault("is killed", signal.SIGKILL, r"exited on signal 9|signal 9 \(Killed\)|Killed \(signal 9\)|task \d: Killed"),
           Fault("is stopped", signal.SIGSTOP, r"headspan: rank \d: rank \d on \S+ has given no sign of life for 2 s",
                 ("--run.heartbeat_seconds=2",)),
           Fault("runs out of memory", signal.SIGRTMIN + 1, r"headspan: (rank \d: )?(out of memory|.*bad_alloc.*)")]

@@ -2,7 +2,7 @@
 run them in the root of a clone, on few tokens (small.py) and ranks. pages.py says which blocks are run, and with which
 variables. In the copy the program is built and all packages are installed, so build.sh and packages.sh do nothing.
 
-usage: test_blocks.py HEADSPAN quick|all [unittest's arguments]
+usage: test_blocks.py HEADSPAN MPIEXEC quick|all [unittest's arguments]
 """
 import os
 import re
@@ -16,6 +16,7 @@ from pathlib import Path
 from pages import ROOT, files_of, read_page, read_pages
 
 PROGRAM = Path(sys.argv.pop(1)).resolve() if __name__ == "__main__" else None
+MPIEXEC = sys.argv.pop(1) if __name__ == "__main__" else None
 ALL = __name__ == "__main__" and sys.argv.pop(1) == "all"
 HERE = Path(__file__).resolve().parent
 LONGEST = 300  # seconds of a block
@@ -37,7 +38,7 @@ def copy_of_the_tree(folder):
     for script in ("build.sh", "packages.sh"):
         write_script(folder / "jobs" / script, f"echo 'nothing to do for {script}' >&2")
     few_ranks = (f'[[ $1 == -n ]] && (($2 > {MOST_RANKS})) && set -- -n {MOST_RANKS} "${{@:3}}"\n'
-                 f'exec {shutil.which("mpirun")}')
+                 f'exec {MPIEXEC}')
     small = f"exec {sys.executable} -B {HERE / 'small.py'}"
     write_script(folder / "build" / "release" / "headspan", f'{small} {PROGRAM} "$@"')
     write_script(folder / "build" / "release" / "headspan-bench", f'exec {PROGRAM.with_name("headspan-bench")} "$@"')

@@ -1,5 +1,6 @@
 #include "app/run/library_versions.h"
 
+#include <algorithm>
 #include <boost/version.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,14 +21,6 @@
 
 namespace headspan {
 namespace {
-
-std::string mpi_version() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  const std::string name(text, static_cast<std::size_t>(length));
-  return name.substr(0, name.find_first_of(",\n"));
-}
 
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
@@ -61,6 +54,15 @@ std::string instructions() {
 }
 
 }  // namespace
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string name(text, static_cast<std::size_t>(length));
+  std::replace(name.begin(), name.end(), '\t', ' ');  // MPICH's
+  return name.substr(0, name.find_first_of(",\n"));
+}
 
 std::string library_versions() {
   return compiler() + "; " + mpi_version() + "; HDF5 " + hdf5_version() + "; LibTorch " + torch_version();

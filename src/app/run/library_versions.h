@@ -5,6 +5,9 @@
 
 namespace headspan {
 
+/// Returns the name and the version of the MPI that runs. MPI need not have been started.
+std::string mpi_version();
+
 /// Returns compiler, MPI, HDF5 and LibTorch in one line, for the files that the program writes. MPI need not
 /// have been started.
 std::string library_versions();

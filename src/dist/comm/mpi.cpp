@@ -64,8 +64,11 @@ void check_mpi(int code, const char* call, const char* file, int line) {
 
 MpiSession::MpiSession(int* argc, char*** argv) {
   disable_shared_file_pointers();
+  struct sigaction before {};
+  sigaction(SIGUSR1, nullptr, &before);
   int provided = MPI_THREAD_SINGLE;
   HS_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
+  sigaction(SIGUSR1, &before, nullptr);  // MPICH takes it, and a process would no longer end
   if (provided < MPI_THREAD_FUNNELED) throw Error("this MPI library does not offer MPI_THREAD_FUNNELED");
   std::set_terminate(on_terminate);
   HS_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_in_world));

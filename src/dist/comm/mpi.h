@@ -23,7 +23,7 @@ void check_mpi(int code, const char* call, const char* file, int line);
 
 /// Initialises MPI (thread level FUNNELED) and finalises it. One per process. Installs a terminate handler
 /// that prints `rank R: ...` and aborts the whole job, so that no uncaught exception leaves other ranks
-/// waiting.
+/// waiting. What SIGUSR1 does stays the same.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);

@@ -122,7 +122,9 @@ std::string read_small_file(const std::string& path) {
   if (file.size() > kMaxBytes)
     throw InputError(path, "file size", std::to_string(file.size()), "is above " + std::to_string(kMaxBytes),
                      "is it the file that was meant?");
-  return contents(file);
+  std::string text = contents(file);
+  if (text.rfind("\xEF\xBB\xBF", 0) == 0) text.erase(0, 3);
+  return text;
 }
 
 }  // namespace headspan

@@ -41,8 +41,8 @@ class InputFile {
 /// Reads a whole file. Throws as InputFile does.
 std::string read_whole_file(const std::string& path);
 
-/// Reads a whole text file that a person or a tool wrote. Throws as InputFile does, and InputError if the
-/// file is larger than 100 MB.
+/// Reads a whole text file that a person or a tool wrote, without the byte order mark that editors of Windows
+/// put in front. Throws as InputFile does, and InputError if the file is larger than 100 MB.
 std::string read_small_file(const std::string& path);
 
 }  // namespace headspan

@@ -33,6 +33,17 @@ bool is_control(std::string_view text, std::size_t i) {
   return first < 0x20 || first == 0x7F || (first == 0xC2 && byte_at(text, i + 1) < 0xA0);
 }
 
+/// Returns whether the character at `i` shows nothing, ends a line or turns the direction of what follows:
+/// one of U+200B, U+200E, U+200F, U+2028 to U+202E, U+2060 to U+2069, and the byte order mark U+FEFF.
+bool is_invisible(std::string_view text, std::size_t i) {
+  const unsigned first = byte_at(text, i), second = byte_at(text, i + 1), third = byte_at(text, i + 2);
+  if (first == 0xEF) return second == 0xBB && third == 0xBF;
+  if (first != 0xE2) return false;
+  const bool is_mark = third == 0x8B || third == 0x8E || third == 0x8F;
+  return second == 0x80 ? is_mark || (third >= 0xA8 && third <= 0xAE)
+                        : second == 0x81 && third >= 0xA0 && third <= 0xA9;
+}
+
 }  // namespace
 
 std::string escaped(std::string_view text) {
@@ -44,7 +55,7 @@ std::string escaped(std::string_view text) {
   };
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = character_length(text, i), end = i + std::max<std::size_t>(length, 1);
-    if (length > 0 && !is_control(text, i))
+    if (length > 0 && !is_control(text, i) && !is_invisible(text, i))
       line += text.substr(i, length);
     else
       for (std::size_t k = i; k < end; ++k) add_code(byte_at(text, k));

@@ -1,5 +1,5 @@
-// Makes text from a file fit for one line of a message: control characters and invalid UTF-8 become \xNN,
-// long text is cut. Not an encoding that could be read back.
+// Makes text from a file fit for one line of a message: control characters, characters that are not seen and
+// invalid UTF-8 become \xNN, long text is cut. Not an encoding that could be read back.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 namespace headspan {
 
 /// Returns `text` with `\xNN` in place of each byte of a control character (U+0000 to U+001F, U+007F to
-/// U+009F) and each byte of invalid UTF-8.
+/// U+009F), of a character that shows nothing or turns the direction of what follows (U+200B, U+200E, U+200F,
+/// U+2028 to U+202E, U+2060 to U+2069, U+FEFF), and of invalid UTF-8.
 std::string escaped(std::string_view text);
 
 /// Returns escaped(text); text above 100 bytes is cut, never inside a UTF-8 character, and ends in "...".

@@ -84,6 +84,13 @@ TEST_F(InputFileTest, RefusesWhatIsNotAReadableFile) {
 
 TEST_F(InputFileTest, ReadsASmallFileAsAWhole) { EXPECT_EQ(read_small_file(path_), "0123456789"); }
 
+TEST_F(InputFileTest, ReadsASmallFileWithoutItsByteOrderMark) {
+  std::ofstream(path_) << "\xEF\xBB\xBF[model]\n";
+
+  EXPECT_EQ(read_small_file(path_), "[model]\n");
+  EXPECT_EQ(read_whole_file(path_).size(), 11u);
+}
+
 TEST_F(InputFileTest, RefusesASmallFileThatIsLarge) {
   std::filesystem::resize_file(path_, 100'000'001);  // sparse: takes no room
 

@@ -23,6 +23,16 @@ TEST(Printable, EscapesUnicodesOtherControls) {
             "\\xC2\\x9B2J \xC2\xA0\xC3\x9B");
 }
 
+TEST(Printable, EscapesWhatIsNotSeenOrTurnsTheDirection) {
+  EXPECT_EQ(escaped("\xEF\xBB\xBF[model]"), "\\xEF\\xBB\\xBF[model]");  // as Windows begins a file
+  EXPECT_EQ(escaped("a\xE2\x80\xAE"
+                    "b\xE2\x80\xA8\xE2\x81\xA6"),
+            "a\\xE2\\x80\\xAEb\\xE2\\x80\\xA8\\xE2\\x81\\xA6");
+  const std::string seen =
+      "\xE2\x80\x93 \xE2\x80\xA7\xE2\x80\xAF \xE2\x81\xAA \xE2\x82\xAC \xEF\xBB\xBE \xEF\xBC\x81";
+  EXPECT_EQ(escaped(seen), seen);
+}
+
 TEST(Printable, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(escaped("\x9B"
                     "2J a\xE9 \xC3"),

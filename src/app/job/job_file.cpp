@@ -18,7 +18,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr std::int64_t kLargestJobFile = 1 << 20;
+constexpr std::size_t kLargestJobFile = 1 << 20;
 
 /// Returns the text with lines that start with ; emptied: Boost knows only comments that start with #.
 std::string without_semicolon_lines(const std::string& text) {
@@ -294,11 +294,9 @@ GivenKeys read_job_text(const std::string& name, const std::string& text) {
 }
 
 GivenKeys read_job_file(const std::string& path) {
-  const InputFile file(path);
-  if (file.size() > kLargestJobFile)
+  const std::string text = read_small_file(path);
+  if (text.size() > kLargestJobFile)
     throw InputError(path, "", "", "is too large for a job file", "at most 1 MiB");
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, file.size(), text.data());
   return read_job_text(path, text);
 }
 

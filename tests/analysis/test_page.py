@@ -7,6 +7,7 @@ import base64
 import io
 import re
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -126,10 +127,12 @@ class OneStudy(WithPage):
         for theme, ground in (("light", 1), ("dark", 0.102)):
             with self.subTest(theme=theme):
                 self.theme(theme)
-                figure = self.seen("#figure-dominance picture img")
-                self.assertAlmostEqual(float(np.median(figure)), ground, delta=0.01)
-                ink = figure.max(axis=2) < 0.2 if theme == "light" else figure.min(axis=2) > 0.8
+                deadline, ink = time.monotonic() + 20, 0.0  # a busy machine paints late
+                while np.mean(ink) <= 0.002 and time.monotonic() < deadline:
+                    figure = self.seen("#figure-dominance picture img")
+                    ink = figure.max(axis=2) < 0.2 if theme == "light" else figure.min(axis=2) > 0.8
                 self.assertGreater(np.mean(ink), 0.002)  # the axes and their numbers
+                self.assertAlmostEqual(float(np.median(figure)), ground, delta=0.01)
                 chart = self.seen("#figure-emergence .chart canvas")
                 self.assertAlmostEqual(float(np.median(chart)), ground, delta=0.01)
                 self.assertGreater(np.abs(chart - ground).max(), 0.4)

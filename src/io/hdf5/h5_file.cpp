@@ -21,6 +21,18 @@ namespace {
 
 constexpr unsigned kOrder = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
 
+/// Lets HDF5 access files through MPI-IO. Collective. ROMIO, the MPI-IO of MPICH, would read what lies
+/// between the pieces of a write and write all at once, under a lock: on a file system without locks it ends
+/// the job.
+void use_mpi_io(hid_t access, const Comm& comm) {
+  MPI_Info hints = MPI_INFO_NULL;
+  HS_MPI(MPI_Info_create(&hints));
+  HS_MPI(MPI_Info_set(hints, "romio_ds_write", "disable"));
+  const herr_t status = H5Pset_fapl_mpio(access, comm.get(), hints);  // copies the hints
+  HS_MPI(MPI_Info_free(&hints));
+  HS_H5(status);
+}
+
 /// Returns the access properties: files are written for HDF5 1.8 and later, and read in any version.
 H5Handle file_access(const Comm* comm, bool writes) {
   H5Handle access = h5_property_list(H5P_FILE_ACCESS);
@@ -29,7 +41,7 @@ H5Handle file_access(const Comm* comm, bool writes) {
   // Locks the file if the file system supports that; no error otherwise.
   HS_H5(H5Pset_file_locking(access.get(), true, true));
   if (comm == nullptr) return access;
-  HS_H5(H5Pset_fapl_mpio(access.get(), comm->get(), MPI_INFO_NULL));
+  use_mpi_io(access.get(), *comm);
   HS_H5(H5Pset_coll_metadata_write(access.get(), true));
   return access;
 }

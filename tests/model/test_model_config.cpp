@@ -168,6 +168,8 @@ TEST_F(ModelConfigFile, wrong_values_are_named_with_what_is_supported) {
        "rope_scaling.type = \"linear\": contra"},
       {{{"rope_scaling", {{"rope_type", "llama3"}}}}, "rope_scaling.factor: is missing"},
       {{{"rope_scaling", {{"factor", 4.0}}}}, "rope_scaling.type: is missing"},
+      {{{"rope_scaling", nullptr}, {"rope_parameters", {{"rope_theta", 1e4}, {"factor", 4.0}}}},
+       "rope_parameters.type: is missing"},
   };
   for (const auto& [change, message] : cases) {
     Json config = llama_;

@@ -88,7 +88,7 @@ LongRopeScaling read_longrope(const ScalingFields& fields, RopeRule& rule) {
 void read_scaling(const ScalingFields& fields, bool nested, RopeRule& rule) {
   const ConfigFields& rope = fields.rope;
   const std::string key = rope.has("rope_type") ? "rope_type" : "type";
-  if (nested && !rope.has(key)) return;
+  if (nested && !rope.has(key) && !rope.has("factor")) return;  // theta alone
   if (rope.has("type") && rope.text("type") != rope.text(key))
     rope.refuse("type", "contradicts rope_type", "give one of the two");
   switch (rope.word(key, kRopeTypes)) {

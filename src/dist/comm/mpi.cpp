@@ -1,12 +1,16 @@
 #include "dist/comm/mpi.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 #include <utility>
 
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -51,6 +55,18 @@ bool may_call_mpi() {
   return main_thread != 0;
 }
 
+/// Waits until the launcher has read what this process has printed, a second at most: that of MPICH drops the
+/// rest when a job is aborted.
+void wait_until_read() {
+  struct stat out {};
+  if (::fstat(STDERR_FILENO, &out) != 0 || !S_ISFIFO(out.st_mode)) return;
+  int unread = 0;
+  for (int waited = 0; waited < 100; ++waited) {
+    if (::ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 }  // namespace
 
 void check_mpi(int code, const char* call, const char* file, int line) {
@@ -87,6 +103,7 @@ void abort_job(const std::string& what) {
 }
 
 void end_job() {
+  wait_until_read();
   if (may_call_mpi()) {
     std::signal(SIGALRM, [](int) { std::_Exit(1); });
     ::alarm(kAbortSeconds);

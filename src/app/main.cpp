@@ -55,9 +55,6 @@ int call(const Request& request, const Comm& world, const Log& log) {
   throw Error("no such command");
 }
 
-/// Returns whether this process is the one that prints while MPI is not started.
-bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
-
 /// Returns the exit code. Collective over world.
 int run_command(const Request& request, const std::exception_ptr& failure, const Comm& world,
                 std::optional<LostRankWatch>& watch) {
@@ -87,6 +84,9 @@ int run_command(const Request& request, const std::exception_ptr& failure,
     abort_job(error_message(e));  // this rank fails alone: the others would wait for it
   }
 }
+
+/// Returns whether this process is the one that prints while MPI is not started.
+bool is_first_process() { return launched_rank() == nullptr || std::string(launched_rank()) == "0"; }
 
 /// Reports what is wrong with the command line without MPI, which may not start on a login node. Returns the
 /// exit code.

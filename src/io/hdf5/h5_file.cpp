@@ -26,11 +26,12 @@ constexpr unsigned kOrder = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
 /// the job.
 void use_mpi_io(hid_t access, const Comm& comm) {
   MPI_Info hints = MPI_INFO_NULL;
+#ifdef ROMIO_VERSION
   HS_MPI(MPI_Info_create(&hints));
   HS_MPI(MPI_Info_set(hints, "romio_ds_write", "disable"));
-  const herr_t status = H5Pset_fapl_mpio(access, comm.get(), hints);  // copies the hints
-  HS_MPI(MPI_Info_free(&hints));
-  HS_H5(status);
+#endif
+  HS_H5(H5Pset_fapl_mpio(access, comm.get(), hints));  // copies the hints
+  if (hints != MPI_INFO_NULL) HS_MPI(MPI_Info_free(&hints));
 }
 
 /// Returns the access properties: files are written for HDF5 1.8 and later, and read in any version.

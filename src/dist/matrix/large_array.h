@@ -1,9 +1,10 @@
 // LargeArray: uninitialised memory for very many numbers. Large arrays are in huge pages, which makes first
-// touches and strided access cheap. Not a vector: it has a capacity, not elements.
+// touches and strided access cheap, and go back to the system when they are freed. Not a vector: it has a
+// capacity, not elements.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 namespace headspan {
@@ -19,9 +20,10 @@ class LargeMemory {
 
  private:
   struct Free {
-    void operator()(void* p) const { std::free(p); }
+    std::size_t mapped;  // bytes; 0 for a block of the heap
+    void operator()(void* block) const;
   };
-  std::unique_ptr<void, Free> block_;
+  std::unique_ptr<void, Free> block_{nullptr, Free{0}};
   void* begin_ = nullptr;
 };
 

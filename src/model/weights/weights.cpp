@@ -1,31 +1,27 @@
 #include "model/weights/weights.h"
 
 #include <cmath>
-#include <cstdlib>
-#include <new>
+#include <memory>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
+#include "dist/matrix/large_array.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kLargeWeight = std::size_t{4} << 20;  // bytes
 
 /// Allocates a tensor. Large ones on the CPU get huge pages if the system has them, because touching fresh
 /// memory page by page takes longer than reading a checkpoint from the page cache.
 at::Tensor make_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {
   const auto bytes = static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
-  if (!device.is_cpu() || bytes < 2 * kHugePage) return at::empty(shape, at::dtype(dtype).device(device));
-  const std::size_t padded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* memory = std::aligned_alloc(kHugePage, padded);
-  if (memory == nullptr) throw std::bad_alloc();
-  madvise(memory, padded, MADV_HUGEPAGE);  // only a hint: if it fails, everything is slower
+  if (!device.is_cpu() || bytes < kLargeWeight) return at::empty(shape, at::dtype(dtype).device(device));
+  const auto memory = std::make_shared<LargeMemory>(static_cast<std::int64_t>(bytes));
   return at::from_blob(
-      memory, shape, [](void* p) { std::free(p); }, at::dtype(dtype));
+      memory->begin(), shape, [memory](void*) {}, at::dtype(dtype));
 }
 
 /// Some rows of a stored tensor, which one or more linear layers share.

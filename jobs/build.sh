@@ -28,13 +28,11 @@ for tool in cmake ninja; do
   exit 1
 done
 
-# The tests read results with the distribution's Python, not with the first one in the PATH.
 configure=(cmake --preset "$preset")
 if [[ $preset == cuda ]]; then
   torch=$(bash jobs/pytorch.sh)
   configure+=(-DHEADSPAN_TORCH_DIR="$torch")
 fi
-[[ -x /usr/bin/python3 ]] && configure+=(-DPython3_EXECUTABLE=/usr/bin/python3)
 echo "build: configuring" >&2
 "${configure[@]}"
 

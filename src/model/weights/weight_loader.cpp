@@ -12,6 +12,7 @@
 #include "base/printable.h"
 #include "base/range.h"
 #include "dist/comm/agreement.h"
+#include "model/weights/large_tensor.h"
 
 namespace headspan {
 namespace {
@@ -118,8 +119,11 @@ struct Chunk {
 
 /// Returns the first `bytes` of a staging buffer, which grows if it is too small.
 at::Tensor staged(at::Tensor& buffer, std::int64_t bytes, bool pinned) {
-  if (!buffer.defined() || buffer.numel() < bytes)
-    buffer = at::empty({std::max(bytes, kChunkBytes)}, at::dtype(at::kByte).pinned_memory(pinned));
+  if (!buffer.defined() || buffer.numel() < bytes) {
+    const std::int64_t size = std::max(bytes, kChunkBytes);
+    buffer = pinned ? at::empty({size}, at::dtype(at::kByte).pinned_memory(true))
+                    : large_tensor({size}, at::kByte);
+  }
   return buffer.narrow(0, 0, bytes);
 }
 

@@ -1,27 +1,17 @@
 #include "model/weights/weights.h"
 
 #include <cmath>
-#include <memory>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include "base/error.h"
-#include "dist/matrix/large_array.h"
+#include "model/weights/large_tensor.h"
 
 namespace headspan {
 namespace {
 
-constexpr std::size_t kLargeWeight = std::size_t{4} << 20;  // bytes
-
-/// Allocates a tensor. Large ones on the CPU get huge pages if the system has them, because touching fresh
-/// memory page by page takes longer than reading a checkpoint from the page cache.
 at::Tensor make_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {
-  const auto bytes = static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
-  if (!device.is_cpu() || bytes < kLargeWeight) return at::empty(shape, at::dtype(dtype).device(device));
-  const auto memory = std::make_shared<LargeMemory>(static_cast<std::int64_t>(bytes));
-  return at::from_blob(
-      memory->begin(), shape, [memory](void*) {}, at::dtype(dtype));
+  return device.is_cpu() ? large_tensor(shape, dtype) : at::empty(shape, at::dtype(dtype).device(device));
 }
 
 /// Some rows of a stored tensor, which one or more linear layers share.
